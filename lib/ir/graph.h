@@ -1,0 +1,212 @@
+// Graphs: flat lists of nodes in topological order, SSA, functional.
+//
+// A Graph owns its nodes and values; pointers to them stay valid until they are erased, also when the Graph is moved. Each
+// Value knows its users, kept in step by Node's setters. A node has as many results as its operator yields for these
+// arguments: several results, and lists of tensors, are flattened into several Values, so there is no getitem.
+#pragma once
+
+#include <complex>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "ir/types.h"
+#include "tensor/tensor.h"
+
+namespace atenon::ir {
+
+class Graph;
+class Node;
+struct Value;
+struct Argument;
+
+struct None {
+  bool operator==(const None&) const = default;
+};
+// A layout, device or memory format: words that have no meaning here but are kept as captured.
+struct Word {
+  std::string text;
+  bool operator==(const Word&) const = default;
+};
+// A subgraph of the same variant, by name: the branch of a cond, or the meaning of a lowered call.
+struct SubgraphRef {
+  std::string name;
+  bool operator==(const SubgraphRef&) const = default;
+};
+using ArgumentList = std::vector<Argument>;
+
+// What a node is applied to. Equality of Values is identity.
+struct Argument
+    : std::variant<None, SymInt, SymFloat, SymBool, std::complex<double>, std::string, ScalarType, Word, SubgraphRef, Value*,
+                   ArgumentList> {
+  using variant::variant;
+  Argument(int64_t value) : variant(SymInt(value)) {}
+  Argument(int value) : variant(SymInt(value)) {}
+  Argument(bool value) : variant(SymBool(value)) {}
+  Argument(double value) : variant(SymFloat(value)) {}
+  Argument(const char* text) : variant(std::string(text)) {}
+
+  template <class T>
+  bool is() const { return std::holds_alternative<T>(*this); }
+  template <class T>
+  const T& get() const { return std::get<T>(*this); }
+  Value* value() const { return is<Value*>() ? get<Value*>() : nullptr; }
+};
+
+// A name and an argument: a keyword argument, or an annotation.
+struct Named {
+  std::string name;
+  Argument argument;
+};
+
+// One result of a node, or one input of a graph.
+struct Value {
+  std::string name;             // unique in its graph, without the leading %
+  Type type;
+  Node* producer = nullptr;     // null for an input of the graph
+  int index = 0;                // among the producer's results, or among the graph's inputs
+  std::vector<Node*> users = {};  // one entry a use; the graph's own outputs count by `returned`
+  int returned = 0;             // how often the graph returns it
+
+  bool has_users() const { return !users.empty() || returned > 0; }
+  bool is_tensor() const { return std::holds_alternative<TensorMeta>(type); }
+  const TensorMeta& meta() const { return std::get<TensorMeta>(type); }
+};
+
+// The position of a call stack in ExportedProgram::provenance; 0 is "unknown".
+using ProvenanceId = uint32_t;
+
+// An operator applied to arguments: `%y: f32[b, 64] = aten::add.Tensor(%x, 1, alpha=2) @12`.
+class Node {
+ public:
+  const std::string& target() const { return target_; }  // "aten::add.Tensor"; "atenon::call" after lower
+  void set_target(std::string target) { target_ = std::move(target); }
+
+  const std::vector<Argument>& arguments() const { return arguments_; }
+  const std::vector<Named>& keywords() const { return keywords_; }
+  const Argument* keyword(const std::string& name) const;
+  void set_arguments(std::vector<Argument> arguments, std::vector<Named> keywords = {});
+
+  const std::vector<std::unique_ptr<Value>>& results() const { return results_; }
+  Value* result(size_t i = 0) const { return results_[i].get(); }
+  bool has_users() const;
+
+  // What a stage adds without changing the meaning: kernel="onednn.convolution". Kept by every stage, read by few.
+  std::vector<Named> annotations;
+  const Argument* annotation(const std::string& name) const;
+  void annotate(const std::string& name, Argument value);  // replaces one of the same name
+
+  ProvenanceId provenance = 0;
+
+  // Every Value among the arguments and keywords, at any depth, in order.
+  std::vector<Value*> operands() const;
+  // Replaces one Value wherever it is an operand.
+  void replace_operand(Value* from, Value* to);
+  Graph& graph() const { return *graph_; }
+
+ private:
+  friend class Graph;
+  Node() = default;
+  void count_uses(bool add);
+
+  Graph* graph_ = nullptr;
+  std::string target_;
+  std::vector<Argument> arguments_;
+  std::vector<Named> keywords_;
+  std::vector<std::unique_ptr<Value>> results_;
+  std::list<std::unique_ptr<Node>>::iterator position_;
+};
+
+class Graph {
+ public:
+  Graph() = default;
+  Graph(Graph&& other) noexcept;
+  Graph& operator=(Graph&& other) noexcept;
+  // A copy with nodes and values of its own, same names.
+  Graph clone() const;
+
+  Value* add_input(std::string name, Type type);
+  void erase_input(Value* input);  // must have no users
+  const std::vector<std::unique_ptr<Value>>& inputs() const { return inputs_; }
+
+  const std::vector<Argument>& outputs() const { return outputs_; }
+  void set_outputs(std::vector<Argument> outputs);
+
+  struct Result {
+    std::string name;  // a wish: made unique by a suffix; "" derives it from the target
+    Type type;
+  };
+  // Appends, or inserts before `before`.
+  Node* add(std::string target, std::vector<Argument> arguments, std::vector<Named> keywords, std::vector<Result> results,
+            Node* before = nullptr);
+  Value* add_result(Node& node, Result result);
+  void erase(Node& node);  // its results must have no users
+  void move_before(Node& node, Node& other);
+  // Lets every user of `from`, and the graph's outputs, use `to`.
+  void replace_uses(Value* from, Value* to);
+
+  // Walks in order; erasing or inserting around the current node is allowed.
+  class Iterator;
+  class Span;
+  Span forward();
+  Span backward();
+  Span forward() const;
+
+  size_t size() const { return nodes_.size(); }
+  bool empty() const { return nodes_.empty(); }
+  Value* find(const std::string& name) const;
+  // Symbols that are read by types and arguments anywhere in the graph.
+  std::set<std::string> symbols() const;
+  // Replaces symbols in all types, arguments and annotations.
+  void substitute(const shape::Substitution& substitution);
+  std::string unique_name(const std::string& wish);
+
+ private:
+  friend class Node;
+  using Nodes = std::list<std::unique_ptr<Node>>;
+  Nodes nodes_;
+  std::vector<std::unique_ptr<Value>> inputs_;
+  std::vector<Argument> outputs_;
+  std::map<std::string, Value*> names_;
+};
+
+// A range over nodes that tolerates erasing the current one: it steps before the body runs.
+class Graph::Iterator {
+ public:
+  Iterator(const Nodes* nodes, Nodes::const_iterator current, bool backward);
+  Node& operator*() const { return **current_; }
+  Iterator& operator++();
+  bool operator!=(const Iterator& other) const { return current_ != other.current_; }
+
+ private:
+  void look_ahead();
+  const Nodes* nodes_;
+  Nodes::const_iterator current_;
+  Nodes::const_iterator next_;
+  bool backward_;
+};
+
+class Graph::Span {
+ public:
+  Span(const Nodes* nodes, bool backward) : nodes_(nodes), backward_(backward) {}
+  Iterator begin() const;
+  Iterator end() const;
+
+ private:
+  const Nodes* nodes_;
+  bool backward_;
+};
+
+// Calls `visit` for every argument at any depth, lists first outside, then inside.
+void for_each(const Argument& argument, const std::function<void(const Argument&)>& visit);
+// Rebuilds an argument with every leaf that is a Value replaced.
+Argument map_values(const Argument& argument, const std::function<Argument(Value*)>& map);
+
+}  // namespace atenon::ir

@@ -1,0 +1,71 @@
+// Fast kernels: an ordered list, tried from the top, reference last.
+//
+// A kernel takes a call: the subgraph that says what is to be computed, in operators (one node for a program that was not
+// lowered). Its two questions are answered at different times: accepts() by `lower` (and by `run` for programs that were not
+// lowered), from symbolic types; prepare() by `run`, once for each binding of the symbols, from concrete sizes and with the
+// weights at hand. A kernel reads the subgraph itself: post-ops, strides and the like are never written a second time.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ir/program.h"
+#include "opset/opset.h"
+#include "tensor/tensor.h"
+
+namespace atenon::kernels {
+
+// One operand or result of a call, at concrete sizes. `data` is set for weights only.
+struct Operand {
+  ScalarType dtype = ScalarType::f32;
+  std::vector<int64_t> sizes;
+  std::vector<int64_t> strides;              // elements; lower may have chosen channels-last
+  const ir::Weight* weight = nullptr;        // set where the operand is a weight, whose bytes never change
+};
+
+// A call to be prepared. `body` is the meaning: its inputs are the operands, its outputs the results, in order.
+struct CallSite {
+  const ir::Graph* body = nullptr;
+  const std::vector<ir::Named>* annotations = nullptr;
+  std::vector<Operand> operands;
+  std::vector<Operand> results;
+  shape::Bindings symbols;
+  int threads = 1;
+};
+
+// A call at concrete sizes, ready to run any number of times, from one thread at a time for one `Buffers`.
+class PreparedCall {
+ public:
+  virtual ~PreparedCall() = default;
+  virtual size_t scratch_bytes() const { return 0; }
+  // Operands then results; weights' pointers included. `scratch` is aligned to 64.
+  virtual void run(std::span<void* const> buffers, void* scratch) = 0;
+  double flops = 0;   // of one run, for the profile
+  double bytes = 0;   // read and written
+  std::string note;   // "weight repacked at load"
+};
+
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+  virtual const char* name() const = 0;  // "onednn.convolution"
+  // "" if this kernel can run `body` (symbolic types), else the reason why not, for `lower --explain`.
+  virtual std::string refusal(const ir::Graph& body, const opset::Opset& opset) const = 0;
+  // The layout that this kernel wants for a weight operand, asked by lower at the sizes of the hints; nullopt: as it is.
+  virtual std::optional<ir::BlockedLayout> weight_layout(const CallSite& site, size_t operand) const { (void)site, (void)operand; return std::nullopt; }
+  // Axis order that the kernel wants for its tensors ({0,2,3,1} is channels last), or empty for no wish.
+  virtual std::vector<int> preferred_order(const ir::Graph& body) const { (void)body; return {}; }
+  virtual Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site, const opset::Opset& opset) const = 0;
+};
+
+// All kernels, in order of preference.
+std::span<const Kernel* const> all();
+const Kernel* find(const std::string& name);
+
+// Copies a weight into a layout, and back into rows.
+Tensor pack(const Tensor& tensor, const ir::BlockedLayout& layout);  // result: 1-D bytes
+Tensor unpack(const ir::Weight& weight);                             // plain contiguous
+
+}  // namespace atenon::kernels

@@ -1,0 +1,37 @@
+// Evaluates any operator from its meaning: correct, slow, the same bits everywhere.
+//
+// What capture uses for real tensors, specialize for folding, run for `--reference`, and every fast kernel's tests as truth. Floats of 16
+// bits are computed in f32 and rounded once; sums of floats accumulate in f64. Its transcendental functions are our own
+// (reference/math.h), compiled without contraction, so that results do not depend on the host's libm.
+#pragma once
+
+#include <variant>
+#include <vector>
+
+#include "opset/call.h"
+#include "tensor/tensor.h"
+
+namespace atenon::reference {
+
+// A computed value: a tensor, or a number (item() and friends).
+using Datum = std::variant<Tensor, int64_t, double, bool>;
+
+// Values of everything that is in scope: by Value for tensors and numbers, by name for symbols.
+struct Environment {
+  std::map<const ir::Value*, Datum> values;
+  shape::Bindings symbols;
+};
+
+// Evaluates one node; binds its results, and the symbols that it defines, in `environment`. Views alias their operand's storage
+// where strides allow. Checks that were assumed are not repeated here; reads outside a tensor are E0611.
+Result<void> evaluate(const opset::Opset& opset, const ir::Node& node, const shape::Facts& facts, Environment& environment);
+
+// Evaluates an operator on real tensors, outside any graph: `arguments` hold Values whose data is in `environment`. For capture's
+// eager dispatch. The flattened results are returned.
+Result<std::vector<Datum>> apply(const opset::Opset& opset, const opset::Call& call, const Environment& environment);
+
+// Runs a whole graph on its inputs, in the graph's order; results are in the order of Graph::outputs (constants included).
+Result<std::vector<Datum>> run(const opset::Opset& opset, const ir::Graph& graph, const std::map<std::string, ir::Graph>& subgraphs,
+                               const shape::Facts& facts, std::vector<Datum> inputs, shape::Bindings symbols);
+
+}  // namespace atenon::reference

@@ -1,0 +1,94 @@
+// Real data: storages, owned or mapped, and strided tensors over them.
+//
+// Storages are shared by identity: two tensors alias exactly when they hold the same Storage object. Sizes and strides here are
+// concrete and count elements; symbolic types are ir/types.h.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "support/result.h"
+#include "tensor/scalar_type.h"
+
+namespace atenon {
+
+// A run of bytes, aligned to 64 where we allocate it. Bytes may be absent (a text program names large weights by digest
+// only): then data() is null while size() is known.
+class Storage {
+ public:
+  static std::shared_ptr<Storage> allocate(size_t bytes);  // not initialised
+  static std::shared_ptr<Storage> zeros(size_t bytes);
+  // Bytes that somebody else owns; `keep_alive` is held as long as the storage lives.
+  static std::shared_ptr<Storage> view(void* data, size_t bytes, std::shared_ptr<void> keep_alive, bool writable);
+  static std::shared_ptr<Storage> absent(size_t bytes, std::string digest);
+  // Bytes made on first read, by `fill(data)`: how random initialisation that nobody reads costs nothing.
+  static std::shared_ptr<Storage> lazy(size_t bytes, std::function<void(void*)> fill);
+
+  ~Storage();
+  size_t size() const { return size_; }
+  bool is_absent() const { return absent_; }
+  bool is_lazy() const { return static_cast<bool>(fill_); }
+  const void* data();  // materialises a lazy storage; null if absent
+  void* mutable_data();
+  // A writer that overwrites every byte calls this first: drops a pending fill unread.
+  void discard_pending();
+  const std::string& digest() const { return digest_; }  // XXH3-128, 32 hex digits; "" unless known
+
+ private:
+  Storage() = default;
+  void* data_ = nullptr;
+  size_t size_ = 0;
+  bool absent_ = false;
+  bool owned_ = false;
+  bool writable_ = true;
+  std::string digest_;
+  std::shared_ptr<void> keep_alive_;
+  std::function<void(void*)> fill_;
+};
+
+// A strided window on a storage. Copying a Tensor shares the storage.
+struct Tensor {
+  ScalarType dtype = ScalarType::f32;
+  std::vector<int64_t> sizes;
+  std::vector<int64_t> strides;  // elements
+  int64_t offset = 0;            // elements
+  std::shared_ptr<Storage> storage;
+
+  // A new contiguous tensor, not initialised.
+  static Tensor empty(ScalarType dtype, std::vector<int64_t> sizes);
+  static Tensor zeros(ScalarType dtype, std::vector<int64_t> sizes);
+  // A tensor of rank 0.
+  static Tensor scalar(double value, ScalarType dtype);
+
+  int64_t numel() const;
+  size_t nbytes() const { return static_cast<size_t>(numel()) * size_of(dtype); }
+  bool is_contiguous() const;
+  Tensor contiguous() const;  // itself, or a copy in row-major order
+  const void* data() const;   // of the first element
+  void* mutable_data();
+  template <class T>
+  const T* as() const { return static_cast<const T*>(data()); }
+  template <class T>
+  T* mutable_as() { return static_cast<T*>(mutable_data()); }
+
+  // The element at a row-major position, widened. Integers beyond 2^53 need int_at.
+  double float_at(int64_t position) const;
+  int64_t int_at(int64_t position) const;
+  void set(int64_t position, double value);
+  void set_int(int64_t position, int64_t value);
+};
+
+std::vector<int64_t> contiguous_strides(std::span<const int64_t> sizes);
+// Converts element by element as C casts do (floats to integers truncate, anything to bool is != 0).
+Tensor cast(const Tensor& tensor, ScalarType dtype);
+
+float half_to_float(uint16_t bits);
+uint16_t float_to_half(float value);
+float bfloat16_to_float(uint16_t bits);
+uint16_t float_to_bfloat16(float value);
+
+}  // namespace atenon

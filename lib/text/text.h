@@ -1,0 +1,30 @@
+// The text form of programs: what `atenon show` prints and what every tool also reads. man/atenon-program.5 describes it.
+//
+// Printing and parsing need no operator schemas. Text and binary are two spellings of one program: with the bytes of large
+// tensors at hand (`--segments`), text -> binary -> text and binary -> text -> binary are identities.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "ir/program.h"
+
+namespace atenon::text {
+
+struct PrintOptions {
+  bool inline_tensors = true;   // tensors of up to 64 elements are written out, larger ones by digest
+};
+
+std::string print(const ir::ExportedProgram& program, const PrintOptions& options = {});
+std::string print(const ir::Graph& graph, const std::string& indent = "");
+// One node as it stands in the text form, without provenance mark, for messages.
+std::string print(const ir::Node& node);
+std::string print(const ir::Argument& argument);
+
+// Parses a whole program; large tensors come back with absent storages (Storage::absent). E02xx, pointing at line and column.
+Result<ir::ExportedProgram> parse(std::string_view text, const std::string& file_name);
+
+// Where node `node` came from, as notes under an error: `captured from net.py:12: h = F.gelu(y)`.
+std::vector<Note> provenance_notes(const ir::ExportedProgram& program, const ir::Node& node);
+
+}  // namespace atenon::text
