@@ -58,7 +58,9 @@ struct Diagnostic {
     return std::move(*this);
   }
   // `tool: file:7:36: error[E0107]: message`, the line with its caret, then the notes; ends with a newline.
-  std::string render(const std::string& tool) const;
+  std::string render(const std::string& tool, const std::string& severity = "error") const;
+  // "E0107", or "" for none.
+  std::string code_name() const;
 };
 
 // An error for what a user caused. `code` is the number of a section in the layer's errors.md.

@@ -1,0 +1,26 @@
+// Threads: one pool for the whole process, shared with the libraries that we call.
+//
+// Work is cut into tiles by shape, never by the number of threads, so results have the same bits for any number. The
+// pool is libgomp's, the one that oneDNN uses too: there are never two pools that fight for the same cores.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+namespace atenon {
+
+// How many threads work on one parallel_for: at first what affinity and the cgroup's CPU quota allow.
+int threads();
+// For the whole process; 0 goes back to the default. Not while parallel_for runs.
+void set_threads(int count);
+
+// Calls `tile(i)` for i in [0, tiles), in any order, on several threads, and returns when all are done. Tiles are
+// handed out one by one, so they need not cost the same, but each should be worth some microseconds. Inside a tile,
+// another parallel_for, or a library that uses OpenMP, has one thread. `tile` must not throw.
+void parallel_for(int64_t tiles, const std::function<void(int64_t)>& tile);
+
+// Gives libraries that this thread calls outside of tiles the same number of threads (OpenMP keeps one number a
+// thread).
+void share_threads_with_libraries();
+
+}  // namespace atenon

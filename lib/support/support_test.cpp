@@ -1,0 +1,145 @@
+// Support: messages as users see them, digests, threads, files that appear whole or not at all.
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+
+#include "support/hash.h"
+#include "support/parallel.h"
+#include "support/result.h"
+#include "support/streams.h"
+
+namespace fs = std::filesystem;
+using namespace atenon;
+
+namespace {
+
+struct TemporaryFolder {
+  fs::path path;
+  TemporaryFolder() {
+    char name[] = "/tmp/atenon-test-XXXXXX";
+    path = mkdtemp(name);
+  }
+  ~TemporaryFolder() { fs::remove_all(path); }
+  size_t entries() const {
+    return static_cast<size_t>(std::distance(fs::directory_iterator(path), fs::directory_iterator()));
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a diagnostic shows place, line, caret and notes") {
+  const Diagnostic diagnostic =
+      error(Status::bad_input, 107, "aten::gelu has no argument 'aproximate'")
+          .at({"mlp.txt", 7, 36, 10, "  %h: f32[s0, 10] = aten::gelu(%y, aproximate=\"tanh\")\n"})
+          .note("did you mean 'approximate'?")
+          .note("aten::gelu is defined here", {"opsets/aten/pointwise.ops", 1, 0, 1, ""});
+  CHECK(diagnostic.render("atenon-decompose") ==
+        "atenon-decompose: mlp.txt:7:36: error[E0107]: aten::gelu has no argument 'aproximate'\n"
+        "  %h: f32[s0, 10] = aten::gelu(%y, aproximate=\"tanh\")\n"
+        "                                   ^~~~~~~~~~\n"
+        "note: did you mean 'approximate'?\n"
+        "note: opsets/aten/pointwise.ops:1: aten::gelu is defined here\n");
+}
+
+TEST_CASE("the caret stands right under any text") {
+  const auto rendered = [](SourceSpan span) { return error(Status::bug, 0, "m").at(std::move(span)).render("t"); };
+  CHECK(rendered({"f", 1, 4, 2, "\xC3\xA4\xC3\xB6x"}) ==
+        "t: f:1:4: error: m\n  \xC3\xA4\xC3\xB6x\n    ^\n");  // 2 bytes an umlaut
+  CHECK(rendered({"f", 1, 2, 99, "abc"}) == "t: f:1:2: error: m\n  abc\n   ^~\n");
+  CHECK(rendered({"f", 1, 4, 1, "abc"}) == "t: f:1:4: error: m\n  abc\n     ^\n");  // just behind the end
+  CHECK(rendered({"f", 1, 9, 1, "abc"}) == "t: f:1:9: error: m\n  abc\n");
+  CHECK(rendered({"f", 1, 0, 1, "\ta\tc"}) == "t: f:1: error: m\n  a c\n");
+  CHECK(rendered({}) == "t: error: m\n");
+  CHECK(error(Status::no, 3, "m").render("t", "warning") == "t: warning[E0003]: m\n");
+}
+
+TEST_CASE("the nearest name is suggested if it is near") {
+  const std::vector<std::string> names = {"add", "addmm", "gelu", "relu", "layer_norm"};
+  CHECK(nearest("gleu", names) == "gelu");
+  CHECK(nearest("layernorm", names) == "layer_norm");
+  CHECK(nearest("ad", names) == "add");
+  CHECK(nearest("conv2d", names).empty());
+  CHECK(nearest("x", {"y"}).empty());
+}
+
+TEST_CASE("digests are XXH3-128, in one piece or several") {
+  CHECK(xxh3_128("", 0) == "99aa06d3014798d86001c324468d497f");
+  Hasher hasher;
+  hasher.add("ab", 2);
+  hasher.add("c", 1);
+  CHECK(hasher.digest() == xxh3_128("abc", 3));
+}
+
+TEST_CASE("parallel_for runs every tile once, for any number of threads") {
+  for (const int count : {1, 2, 5}) {
+    set_threads(count);
+    CHECK(threads() == count);
+    std::vector<std::atomic<int>> seen(1000);
+    parallel_for(1000, [&](int64_t i) {
+      parallel_for(2, [&](int64_t) { ++seen[static_cast<size_t>(i)]; });  // nested: one thread
+    });
+    CHECK(std::all_of(seen.begin(), seen.end(), [](const auto& n) { return n == 2; }));
+  }
+  parallel_for(0, [](int64_t) { FAIL("no tile, no call"); });
+  set_threads(0);
+  CHECK(threads() >= 1);
+}
+
+TEST_CASE("a file appears on commit, whole") {
+  const TemporaryFolder folder;
+  const std::string path = folder.path / "out";
+  {
+    auto file = OutputFile::create(path);
+    REQUIRE(file);
+    REQUIRE(file->write("half"));
+  }
+  CHECK(folder.entries() == 0);
+  REQUIRE(write_contents(path, "first"));
+  fs::permissions(path, fs::perms(0640));
+  fs::create_symlink("out", folder.path / "link");
+  REQUIRE(write_contents(folder.path / "link", "second"));
+  CHECK(fs::is_symlink(folder.path / "link"));
+  CHECK(fs::status(path).permissions() == fs::perms(0640));
+  auto contents = read_contents(path);
+  REQUIRE(contents);
+  CHECK(contents->mapped);
+  CHECK(contents->text() == "second");
+  CHECK(folder.entries() == 2);
+}
+
+TEST_CASE("failures name the file") {
+  const TemporaryFolder folder;
+  const std::string absent = folder.path / "absent";
+  CHECK(read_contents(absent).failure().render("t") == "t: error[E0001]: there is no '" + absent + "'\n");
+  CHECK(read_contents(folder.path).failure().code == 2);
+  CHECK(OutputFile::create(absent + "/x").failure().code == 1);
+  CHECK(OutputFile::create(folder.path).failure().code == 1);
+  if (fs::exists("/dev/full")) CHECK(write_contents("/dev/full", "x").failure().code == 3);
+}
+
+TEST_CASE("pipes: read to the end; a reader that left is no error") {
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  const std::string path = "/proc/self/fd/" + std::to_string(ends[1]);
+  auto file = OutputFile::create(path);
+  REQUIRE(file);
+  REQUIRE(file->write("through a pipe"));
+  REQUIRE(file->commit());
+  close(ends[1]);
+  auto contents = read_contents("/proc/self/fd/" + std::to_string(ends[0]));
+  REQUIRE(contents);
+  CHECK(contents->text() == "through a pipe");
+
+  REQUIRE(pipe(ends) == 0);
+  auto closed = OutputFile::create("/proc/self/fd/" + std::to_string(ends[1]));
+  REQUIRE(closed);
+  close(ends[0]);
+  CHECK(closed->write("nobody listens"));
+  CHECK(closed->write("still fine"));
+  close(ends[1]);
+}
