@@ -4,9 +4,11 @@
 // concrete and count elements; symbolic types are ir/types.h.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -28,26 +30,31 @@ class Storage {
   // Bytes made on first read, by `fill(data)`: how random initialisation that nobody reads costs nothing.
   static std::shared_ptr<Storage> lazy(size_t bytes, std::function<void(void*)> fill);
 
-  ~Storage();
   size_t size() const { return size_; }
   bool is_absent() const { return absent_; }
-  bool is_lazy() const { return static_cast<bool>(fill_); }
-  const void* data();  // materialises a lazy storage; null if absent
+  bool is_lazy() const { return pending_.load(std::memory_order_acquire); }
+  // Materialises a lazy storage; null if absent. Safe to call from several threads at once.
+  const void* data();
+  // The same for writing: copies bytes that must not be written first, and forgets the digest.
   void* mutable_data();
   // A writer that overwrites every byte calls this first: drops a pending fill unread.
   void discard_pending();
   const std::string& digest() const { return digest_; }  // XXH3-128, 32 hex digits; "" unless known
+  void set_digest(std::string digest) { digest_ = std::move(digest); }  // by who has computed or read it
 
  private:
   Storage() = default;
+  void allocate_bytes();
+
   void* data_ = nullptr;
   size_t size_ = 0;
   bool absent_ = false;
-  bool owned_ = false;
   bool writable_ = true;
   std::string digest_;
-  std::shared_ptr<void> keep_alive_;
+  std::shared_ptr<void> keep_alive_;  // owns data_, or keeps its owner
   std::function<void(void*)> fill_;
+  std::atomic<bool> pending_ = false;  // fill_ has not run
+  std::mutex filling_;
 };
 
 // A strided window on a storage. Copying a Tensor shares the storage.
@@ -83,7 +90,8 @@ struct Tensor {
 };
 
 std::vector<int64_t> contiguous_strides(std::span<const int64_t> sizes);
-// Converts element by element as C casts do (floats to integers truncate, anything to bool is != 0).
+// Converts element by element as PyTorch does: floats to integers truncate (out of range as x86 does: the lowest integer,
+// narrower ones its low bits), anything to bool is != 0, complex to real drops the imaginary part.
 Tensor cast(const Tensor& tensor, ScalarType dtype);
 
 float half_to_float(uint16_t bits);
