@@ -6,23 +6,40 @@
 // weights at hand. A kernel reads the subgraph itself: post-ops, strides and the like are never written a second time.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "ir/program.h"
+#include "kernels/abi.h"
 #include "opset/opset.h"
 #include "tensor/tensor.h"
 
 namespace atenon::kernels {
 
-// One operand or result of a call, at concrete sizes. `data` is set for weights only.
+// One operand or result of a call, at concrete sizes.
 struct Operand {
   ScalarType dtype = ScalarType::f32;
   std::vector<int64_t> sizes;
-  std::vector<int64_t> strides;              // elements; lower may have chosen channels-last
-  const ir::Weight* weight = nullptr;        // set where the operand is a weight, whose bytes never change
+  std::vector<int64_t> strides;        // elements; lower may have chosen channels-last
+  const ir::Weight* weight = nullptr;  // set where the operand is a weight, whose bytes never change
+  int overwrites = -1;                 // of a result: the operand whose buffer it takes over (lower gave both one slot)
+};
+
+// The machine code of a program, opened once for all its calls.
+class Code {
+ public:
+  // Loads shared objects from memory; E0612 where one does not open, or needs a CPU other than this.
+  static Result<std::shared_ptr<const Code>> open(const std::vector<ir::CodeSegment>& segments);
+  ~Code();
+  atenon_kernel_v1* find(const std::string& segment, const std::string& symbol) const;  // null if absent
+
+ private:
+  Code() = default;
+  std::map<std::string, void*> handles_;
 };
 
 // A call to be prepared. `body` is the meaning: its inputs are the operands, its outputs the results, in order.
@@ -31,8 +48,11 @@ struct CallSite {
   const std::vector<ir::Named>* annotations = nullptr;
   std::vector<Operand> operands;
   std::vector<Operand> results;
-  shape::Bindings symbols;
+  shape::Bindings symbols = {};
   int threads = 1;
+  const Code* code = nullptr;            // "llvm" needs it
+  const opset::Opset* opset = nullptr;   // "reference" needs these two: a program that is lowered throughout runs without them
+  const std::map<std::string, ir::Graph>* subgraphs = nullptr;
 };
 
 // A call at concrete sizes, ready to run any number of times, from one thread at a time for one `Buffers`.
@@ -52,12 +72,13 @@ class Kernel {
   virtual ~Kernel() = default;
   virtual const char* name() const = 0;  // "onednn.convolution"
   // "" if this kernel can run `body` (symbolic types), else the reason why not, for `lower --explain`.
-  virtual std::string refusal(const ir::Graph& body, const opset::Opset& opset) const = 0;
+  virtual std::string refusal(const ir::Graph& body) const = 0;
   // The layout that this kernel wants for a weight operand, asked by lower at the sizes of the hints; nullopt: as it is.
-  virtual std::optional<ir::BlockedLayout> weight_layout(const CallSite& site, size_t operand) const { (void)site, (void)operand; return std::nullopt; }
+  // Depends on the sizes, site.threads and the CPU's instruction set alone.
+  virtual std::optional<ir::BlockedLayout> weight_layout(const CallSite&, size_t /*operand*/) const { return std::nullopt; }
   // Axis order that the kernel wants for its tensors ({0,2,3,1} is channels last), or empty for no wish.
-  virtual std::vector<int> preferred_order(const ir::Graph& body) const { (void)body; return {}; }
-  virtual Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site, const opset::Opset& opset) const = 0;
+  virtual std::vector<int> preferred_order(const ir::Graph& /*body*/) const { return {}; }
+  virtual Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const = 0;
 };
 
 // All kernels, in order of preference.
