@@ -66,13 +66,19 @@ struct Named {
   Argument argument;
 };
 
+// Names of values, subgraphs and symbols consist of these: letters, digits, `_` and `.`
+constexpr bool is_name_character(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
+}
+
 // One result of a node, or one input of a graph.
 struct Value {
   std::string name;             // unique in its graph, without the leading %
   Type type;
   Node* producer = nullptr;     // null for an input of the graph
   int index = 0;                // among the producer's results, or among the graph's inputs
-  std::vector<Node*> users = {};  // one entry a use; the graph's own outputs count by `returned`
+  // One entry a use, in no particular order (do not let it reach an output); the graph's own outputs count by `returned`.
+  std::vector<Node*> users = {};
   int returned = 0;             // how often the graph returns it
 
   bool has_users() const { return !users.empty() || returned > 0; }
@@ -166,15 +172,19 @@ class Graph {
   std::set<std::string> symbols() const;
   // Replaces symbols in all types, arguments and annotations.
   void substitute(const shape::Substitution& substitution);
+  // `wish`, with what no name may hold replaced by _, and the smallest free suffix _1, _2, ... where it is taken.
   std::string unique_name(const std::string& wish);
 
  private:
   friend class Node;
   using Nodes = std::list<std::unique_ptr<Node>>;
+  void forget_name(const std::string& name);
+
   Nodes nodes_;
   std::vector<std::unique_ptr<Value>> inputs_;
   std::vector<Argument> outputs_;
   std::map<std::string, Value*> names_;
+  std::map<std::string, int> first_free_;  // by stem: every suffix below it is taken
 };
 
 // A range over nodes that tolerates erasing the current one: it steps before the body runs.
@@ -208,5 +218,9 @@ class Graph::Span {
 void for_each(const Argument& argument, const std::function<void(const Argument&)>& visit);
 // Rebuilds an argument with every leaf that is a Value replaced.
 Argument map_values(const Argument& argument, const std::function<Argument(Value*)>& map);
+// The argument of that name, or null.
+const Argument* find(const std::vector<Named>& named, const std::string& name);
+Type substitute(const Type& type, const shape::Substitution& substitution);
+Argument substitute(const Argument& argument, const shape::Substitution& substitution);
 
 }  // namespace atenon::ir

@@ -30,7 +30,8 @@ struct OutputSpec {
   std::string target;  // mutation: the buffer or input it is written to; user output: its pytree path
 };
 
-// The structure of nested Python containers, leaves in torch.utils._pytree's order.
+// The structure of nested Python containers, leaves in torch.utils._pytree's order. A None counts as a leaf, as it does
+// there: its InputSpec has the constant None, its output is the argument None.
 struct TreeSpec {
   enum class Kind { leaf, none, tuple, list, dict, named_tuple, custom };
   Kind kind = Kind::leaf;
@@ -38,8 +39,10 @@ struct TreeSpec {
   std::vector<std::string> keys;    // dict, named_tuple, custom: one a child
   std::vector<TreeSpec> children;
 
+  bool is_leaf() const { return kind == Kind::leaf || kind == Kind::none; }
   size_t leaf_count() const;
-  // Pytree paths of all leaves (`cache.0.1`, `hidden`), below `prefix`; a lone leaf without prefix is "0".
+  // Pytree paths of all leaves (`cache.0.1`, `hidden`), below `prefix`; a lone leaf without prefix is "0". A child without
+  // a key is named by its position.
   std::vector<std::string> leaf_paths(const std::string& prefix = "") const;
   bool operator==(const TreeSpec&) const = default;
 };

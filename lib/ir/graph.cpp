@@ -1,0 +1,269 @@
+// Graphs: ownership of nodes and values, names, copies and substitution.
+#include "ir/graph.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cctype>
+
+namespace atenon::ir {
+namespace {
+
+// "aten::add.Tensor" -> "add"
+std::string name_from_target(const std::string& target) {
+  const size_t colons = target.rfind("::");
+  const size_t start = colons == std::string::npos ? 0 : colons + 2;
+  return target.substr(start, target.find('.', start) - start);
+}
+
+// Splits "add_12" into "add" and 12; a name without a number has number 0.
+std::pair<std::string, int> split_number(const std::string& name) {
+  size_t digits = name.size();
+  while (digits > 0 && std::isdigit(static_cast<unsigned char>(name[digits - 1]))) --digits;
+  const bool has_number = digits > 1 && digits < name.size() && name.size() - digits < 9 && name[digits - 1] == '_' &&
+                          name[digits] != '0';
+  if (!has_number) return {name, 0};
+  return {name.substr(0, digits - 1), std::stoi(name.substr(digits))};
+}
+
+std::vector<SymInt> substitute(const std::vector<SymInt>& items, const shape::Substitution& by) {
+  std::vector<SymInt> out;
+  out.reserve(items.size());
+  for (const SymInt& item : items) out.push_back(shape::substitute(item, by));
+  return out;
+}
+
+void collect(const Type& type, std::set<std::string>& out) {
+  const auto* meta = std::get_if<TensorMeta>(&type);
+  if (!meta) return;
+  for (const SymInt& size : meta->sizes) out.merge(size.symbols());
+  if (meta->strides) {
+    for (const SymInt& stride : *meta->strides) out.merge(stride.symbols());
+  }
+  out.merge(meta->offset.symbols());
+}
+
+void collect(const Argument& argument, std::set<std::string>& out) {
+  for_each(argument, [&out](const Argument& leaf) {
+    if (leaf.is<SymInt>()) out.merge(leaf.get<SymInt>().symbols());
+    if (leaf.is<SymFloat>()) out.merge(leaf.get<SymFloat>().symbols());
+    if (leaf.is<SymBool>()) out.merge(leaf.get<SymBool>().symbols());
+  });
+}
+
+}  // namespace
+
+Type substitute(const Type& type, const shape::Substitution& by) {
+  const auto* meta = std::get_if<TensorMeta>(&type);
+  if (!meta) return type;
+  TensorMeta out = *meta;
+  out.sizes = substitute(meta->sizes, by);
+  if (meta->strides) out.strides = substitute(*meta->strides, by);
+  out.offset = shape::substitute(meta->offset, by);
+  return out;
+}
+
+Argument substitute(const Argument& argument, const shape::Substitution& by) {
+  if (argument.is<SymInt>()) return shape::substitute(argument.get<SymInt>(), by);
+  if (argument.is<SymFloat>()) return shape::substitute(argument.get<SymFloat>(), by);
+  if (argument.is<SymBool>()) return shape::substitute(argument.get<SymBool>(), by);
+  if (!argument.is<ArgumentList>()) return argument;
+  ArgumentList items;
+  for (const Argument& item : argument.get<ArgumentList>()) items.push_back(substitute(item, by));
+  return items;
+}
+
+Graph::Graph(Graph&& other) noexcept { *this = std::move(other); }
+
+Graph& Graph::operator=(Graph&& other) noexcept {
+  if (this == &other) return *this;
+  nodes_ = std::move(other.nodes_);
+  inputs_ = std::move(other.inputs_);
+  outputs_ = std::move(other.outputs_);
+  names_ = std::move(other.names_);
+  first_free_ = std::move(other.first_free_);
+  other.nodes_.clear();
+  other.inputs_.clear();
+  other.outputs_.clear();
+  other.names_.clear();
+  other.first_free_.clear();
+  for (auto node = nodes_.begin(); node != nodes_.end(); ++node) {
+    (*node)->graph_ = this;
+    (*node)->position_ = node;
+  }
+  return *this;
+}
+
+Graph Graph::clone() const {
+  Graph copy;
+  std::map<const Value*, Value*> twin;
+  const auto map = [&twin](Value* value) -> Argument { return twin.at(value); };
+  const auto map_all = [&map](const std::vector<Named>& named) {
+    std::vector<Named> out;
+    for (const Named& entry : named) out.push_back({entry.name, map_values(entry.argument, map)});
+    return out;
+  };
+  for (const auto& input : inputs_) twin[input.get()] = copy.add_input(input->name, input->type);
+  for (const auto& node : nodes_) {
+    std::vector<Argument> arguments;
+    for (const Argument& argument : node->arguments()) arguments.push_back(map_values(argument, map));
+    std::vector<Result> results;
+    for (const auto& result : node->results()) results.push_back({result->name, result->type});
+    Node* to = copy.add(node->target(), std::move(arguments), map_all(node->keywords()), std::move(results));
+    to->annotations = map_all(node->annotations);
+    to->provenance = node->provenance;
+    for (size_t i = 0; i < node->results().size(); ++i) twin[node->result(i)] = to->result(i);
+  }
+  std::vector<Argument> outputs;
+  for (const Argument& output : outputs_) outputs.push_back(map_values(output, map));
+  copy.set_outputs(std::move(outputs));
+  return copy;
+}
+
+Value* Graph::add_input(std::string name, Type type) {
+  auto value = std::make_unique<Value>(unique_name(name.empty() ? "input" : name), std::move(type));
+  value->index = static_cast<int>(inputs_.size());
+  names_[value->name] = value.get();
+  return inputs_.emplace_back(std::move(value)).get();
+}
+
+void Graph::erase_input(Value* input) {
+  assert(!input->has_users() && !input->producer);
+  forget_name(input->name);
+  inputs_.erase(inputs_.begin() + input->index);
+  for (size_t i = 0; i < inputs_.size(); ++i) inputs_[i]->index = static_cast<int>(i);
+}
+
+void Graph::set_outputs(std::vector<Argument> outputs) {
+  const auto count = [](const std::vector<Argument>& arguments, int step) {
+    for (const Argument& argument : arguments) {
+      for_each(argument, [step](const Argument& leaf) {
+        if (Value* value = leaf.value()) value->returned += step;
+      });
+    }
+  };
+  count(outputs_, -1);
+  outputs_ = std::move(outputs);
+  count(outputs_, +1);
+}
+
+Node* Graph::add(std::string target, std::vector<Argument> arguments, std::vector<Named> keywords,
+                 std::vector<Result> results, Node* before) {
+  std::unique_ptr<Node> node(new Node);
+  Node* added = node.get();
+  added->graph_ = this;
+  added->target_ = std::move(target);
+  added->set_arguments(std::move(arguments), std::move(keywords));
+  added->position_ = nodes_.insert(before ? before->position_ : nodes_.end(), std::move(node));
+  for (Result& result : results) add_result(*added, std::move(result));
+  return added;
+}
+
+Value* Graph::add_result(Node& node, Result result) {
+  const std::string wish = result.name.empty() ? name_from_target(node.target()) : result.name;
+  auto value = std::make_unique<Value>(unique_name(wish), std::move(result.type));
+  value->producer = &node;
+  value->index = static_cast<int>(node.results_.size());
+  names_[value->name] = value.get();
+  return node.results_.emplace_back(std::move(value)).get();
+}
+
+void Graph::erase(Node& node) {
+  assert(!node.has_users());
+  node.count_uses(false);
+  for (const auto& result : node.results_) forget_name(result->name);
+  nodes_.erase(node.position_);
+}
+
+void Graph::move_before(Node& node, Node& other) { nodes_.splice(other.position_, nodes_, node.position_); }
+
+void Graph::replace_uses(Value* from, Value* to) {
+  if (from == to) return;
+  while (!from->users.empty()) from->users.back()->replace_operand(from, to);
+  if (from->returned == 0) return;
+  std::vector<Argument> outputs;
+  const auto map = [from, to](Value* value) -> Argument { return value == from ? to : value; };
+  for (const Argument& output : outputs_) outputs.push_back(map_values(output, map));
+  set_outputs(std::move(outputs));
+}
+
+Graph::Span Graph::forward() { return {&nodes_, false}; }
+Graph::Span Graph::backward() { return {&nodes_, true}; }
+Graph::Span Graph::forward() const { return {&nodes_, false}; }
+
+Value* Graph::find(const std::string& name) const {
+  const auto found = names_.find(name);
+  return found == names_.end() ? nullptr : found->second;
+}
+
+std::set<std::string> Graph::symbols() const {
+  std::set<std::string> out;
+  for (const auto& input : inputs_) collect(input->type, out);
+  for (const auto& node : nodes_) {
+    for (const Argument& argument : node->arguments()) collect(argument, out);
+    for (const Named& keyword : node->keywords()) collect(keyword.argument, out);
+    for (const auto& result : node->results()) collect(result->type, out);
+  }
+  for (const Argument& output : outputs_) collect(output, out);
+  return out;
+}
+
+void Graph::substitute(const shape::Substitution& by) {
+  for (const auto& input : inputs_) input->type = ir::substitute(input->type, by);
+  for (const auto& node : nodes_) {  // Values stay where they are, so users need no recount
+    for (Argument& argument : node->arguments_) argument = ir::substitute(argument, by);
+    for (Named& keyword : node->keywords_) keyword.argument = ir::substitute(keyword.argument, by);
+    for (Named& annotation : node->annotations) annotation.argument = ir::substitute(annotation.argument, by);
+    for (const auto& result : node->results_) result->type = ir::substitute(result->type, by);
+  }
+  for (Argument& output : outputs_) output = ir::substitute(output, by);
+}
+
+// The smallest free number is a function of the names that are there now, so a stage that reads its input from a pipe names
+// values exactly as one that is handed the graph in process.
+std::string Graph::unique_name(const std::string& wish) {
+  std::string name = wish.empty() ? "value" : wish;
+  for (char& c : name) {
+    if (!is_name_character(c)) c = '_';
+  }
+  if (!names_.contains(name)) return name;
+  const std::string stem = split_number(name).first;
+  int& number = first_free_.try_emplace(stem, 1).first->second;
+  while (names_.contains(stem + "_" + std::to_string(number))) ++number;
+  return stem + "_" + std::to_string(number);
+}
+
+void Graph::forget_name(const std::string& name) {
+  const auto [stem, number] = split_number(name);
+  const auto found = first_free_.find(stem);
+  if (number > 0 && found != first_free_.end()) found->second = std::min(found->second, number);
+  names_.erase(name);
+}
+
+Graph::Iterator::Iterator(const Nodes* nodes, Nodes::const_iterator current, bool backward)
+    : nodes_(nodes), current_(current), next_(current), backward_(backward) {
+  look_ahead();
+}
+
+Graph::Iterator& Graph::Iterator::operator++() {
+  current_ = next_;
+  look_ahead();
+  return *this;
+}
+
+void Graph::Iterator::look_ahead() {
+  if (current_ == nodes_->end()) return;
+  if (backward_) {
+    next_ = current_ == nodes_->begin() ? nodes_->end() : std::prev(current_);
+  } else {
+    next_ = std::next(current_);
+  }
+}
+
+Graph::Iterator Graph::Span::begin() const {
+  const bool from_back = backward_ && !nodes_->empty();
+  return {nodes_, from_back ? std::prev(nodes_->end()) : backward_ ? nodes_->end() : nodes_->begin(), backward_};
+}
+
+Graph::Iterator Graph::Span::end() const { return {nodes_, nodes_->end(), backward_}; }
+
+}  // namespace atenon::ir

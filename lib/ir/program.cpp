@@ -1,0 +1,111 @@
+// Look-ups in a program, and the interning of call stacks.
+#include "ir/program.h"
+
+namespace atenon::ir {
+namespace {
+
+// A spelling of a stack in which every field carries its length, so that different stacks never read alike.
+std::string key_of(const CallStack& stack) {
+  std::string key;
+  const auto put = [&key](const std::string& text) { key += std::to_string(text.size()) + ":" + text; };
+  for (const Frame& frame : stack.frames) {
+    put(frame.file);
+    put(std::to_string(frame.line));
+    put(frame.function);
+    put(frame.code);
+  }
+  key += '|';
+  put(stack.module_path);
+  put(stack.module_class);
+  for (const std::string& target : stack.made_from) put(target);
+  return key;
+}
+
+Variant clone(const Variant& variant) {
+  Variant copy;
+  copy.name = variant.name;
+  copy.assumptions = variant.assumptions;
+  copy.guarantees = variant.guarantees;
+  copy.graph = variant.graph.clone();
+  for (const auto& [name, graph] : variant.subgraphs) copy.subgraphs.emplace(name, graph.clone());
+  copy.annotations = variant.annotations;
+  return copy;
+}
+
+}  // namespace
+
+Provenance::Provenance() { intern(CallStack{}); }
+
+ProvenanceId Provenance::intern(CallStack stack) {
+  const auto [found, is_new] = index_.try_emplace(key_of(stack), static_cast<ProvenanceId>(stacks_.size()));
+  if (is_new) stacks_.push_back(std::move(stack));
+  return found->second;
+}
+
+ProvenanceId Provenance::derive(ProvenanceId id, const std::string& made_from) {
+  CallStack stack = at(id);
+  stack.made_from.push_back(made_from);
+  return intern(std::move(stack));
+}
+
+std::string BlockedLayout::to_string() const {
+  std::string out = "[";
+  for (size_t i = 0; i < strides.size(); ++i) out += (i ? "," : "") + std::to_string(strides[i]);
+  out += "]:";
+  for (size_t i = 0; i < inner_blocks.size(); ++i) {
+    out += (i ? "," : "") + std::to_string(inner_blocks[i].first) + "b" + std::to_string(inner_blocks[i].second);
+  }
+  return out;
+}
+
+const Symbol* EntryPoint::symbol(const std::string& name) const {
+  for (const Symbol& symbol : symbols) {
+    if (symbol.name == name) return &symbol;
+  }
+  return nullptr;
+}
+
+shape::Facts EntryPoint::facts(const Variant& variant) const {
+  shape::Facts facts;
+  for (const Symbol& symbol : symbols) facts.declare(symbol.name, symbol.range);
+  for (const Constraint& constraint : variant.assumptions) facts.assume(constraint.truth);
+  return facts;
+}
+
+ExportedProgram ExportedProgram::clone() const {
+  ExportedProgram copy;
+  copy.opsets = opsets;
+  copy.custom_blocks = custom_blocks;
+  copy.provenance = provenance;
+  copy.weights = weights;
+  copy.code = code;
+  copy.history = history;
+  for (const EntryPoint& entry : entries) {
+    EntryPoint& to = copy.entries.emplace_back();
+    to.name = entry.name;
+    to.symbols = entry.symbols;
+    to.signature = entry.signature;
+    for (const Variant& variant : entry.variants) to.variants.push_back(ir::clone(variant));
+  }
+  return copy;
+}
+
+const Weight* ExportedProgram::weight(const std::string& name) const {
+  for (const Weight& weight : weights) {
+    if (weight.name == name) return &weight;
+  }
+  return nullptr;
+}
+
+const EntryPoint* ExportedProgram::entry(const std::string& name) const {
+  for (const EntryPoint& entry : entries) {
+    if (name.empty() || entry.name == name) return &entry;
+  }
+  return nullptr;
+}
+
+EntryPoint* ExportedProgram::entry(const std::string& name) {
+  return const_cast<EntryPoint*>(std::as_const(*this).entry(name));
+}
+
+}  // namespace atenon::ir
