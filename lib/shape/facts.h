@@ -1,8 +1,9 @@
 // What is known about symbols, and what follows from it.
 //
-// Facts are ranges of symbols and assumed truths. decide() says proven, refuted or open: the one rule by which `capture`, the
-// verifier and `specialize` treat every comparison of sizes. Proofs use interval arithmetic on the canonical difference, the
-// assumed equalities (as substitutions) and inequalities, and divisibility; "open" is always a sound answer.
+// Facts are ranges of symbols and assumed truths. decide() says proven, refuted or open: the one rule by which
+// `capture`, the verifier and `specialize` treat every comparison of sizes. Proofs use interval arithmetic on the
+// canonical difference, the assumed equalities (as substitutions) and inequalities, and divisibility; "open" is always
+// a sound answer.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +38,8 @@ class Facts {
 
   Truth decide(const SymBool& question) const;
   Range bounds(const SymInt& x) const;
-  // Rewrites by the assumed equalities and the ranges: min and max that are decided, `(4*s)//4`, symbols pinned to a value.
+  // Rewrites by the assumed equalities and the ranges: min and max that are decided, `(4*s)//4`, symbols pinned to a
+  // value.
   SymInt simplify(const SymInt& x) const;
 
   const std::map<std::string, Range>& ranges() const { return ranges_; }

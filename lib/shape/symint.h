@@ -1,10 +1,13 @@
 // Symbolic scalars: the sizes of a program whose dimensions are dynamic, and what is computed from them.
 //
-// A SymInt is kept in canonical form, so that two spellings of one polynomial are equal: a sum of terms, each an integer
-// coefficient times a sorted product of powers of atoms. An atom is a symbol, or an operation that polynomials cannot express
-// (floor division, modulus, minimum, maximum, the integer part of a float) over canonical operands. The text spelling
-// (`2*s0 + (s1 - 1)//2`) parses back to the same value. Values are immutable and cheap to copy; a constant allocates nothing.
-// Arithmetic that would overflow 64 bits saturates into an atom that nothing proves anything about.
+// A SymInt is kept in canonical form, so that two spellings of one polynomial are equal: a sum of terms, each an
+// integer coefficient times a sorted product of powers of atoms. An atom is a symbol, or an operation that polynomials
+// cannot express (floor division, modulus, minimum, maximum, the integer part of a float) over canonical operands. The
+// text spelling
+// (`2*s0 + (s1 + 1)//2`) parses back to the same value. Values are immutable and cheap to copy; a constant allocates
+// nothing. Arithmetic that would overflow 64 bits, or grow beyond all reason, gives `overflow()`: an expression that
+// absorbs all others and that nothing proves anything about. A conversion of a float that came from a size assumes
+// sizes below 2^53.
 #pragma once
 
 #include <compare>
@@ -15,6 +18,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "support/result.h"
@@ -49,6 +53,8 @@ class SymInt {
 
  private:
   friend struct Polynomial;
+  explicit SymInt(std::shared_ptr<const Polynomial> polynomial) : polynomial_(std::move(polynomial)) {}
+
   int64_t constant_ = 0;
   std::shared_ptr<const Polynomial> polynomial_;  // null for a constant
 };
@@ -62,13 +68,15 @@ SymInt mod(const SymInt& a, const SymInt& b);        // has the sign of b, as Py
 SymInt min(const SymInt& a, const SymInt& b);
 SymInt max(const SymInt& a, const SymInt& b);
 SymInt product(const std::vector<SymInt>& factors);  // 1 for none
+SymInt overflow();
+bool is_overflow(const SymInt& x);
 
 // A double computed from sizes: `/` of two SymInts, sqrt, a float constant times a size.
 class SymFloat {
  public:
   SymFloat() = default;
   SymFloat(double value) : constant_(value) {}
-  static SymFloat from(const SymInt& value);
+  static SymFloat from(const SymInt& value);  // spelled float(s0)
   // One of + - * / pow sqrt exp log abs min max, over floats.
   static SymFloat apply(const std::string& op, std::vector<SymFloat> operands);
 
@@ -88,10 +96,11 @@ SymInt ceil(const SymFloat& x);
 SymInt trunc(const SymFloat& x);
 SymInt round(const SymFloat& x);  // half to even, as Python
 
-// A truth about sizes: a comparison, or and / or / not of truths. Comparisons are normalised to `difference op 0`.
+// A truth about sizes: a comparison, or and / or of truths. Comparisons of integers are normalised to `difference op
+// 0`, with a < b as a - b + 1 <= 0, and their coefficients to no common divisor; negation is taken inside.
 class SymBool {
  public:
-  enum class Kind { constant, eq, ne, le, lt, all, any, opaque };  // le: p <= 0; lt: p < 0; opaque: a float comparison
+  enum class Kind { eq, ne, le, all, any, opaque };  // eq: p == 0; le: p <= 0; opaque: a float comparison
 
   SymBool() = default;
   SymBool(bool value) : constant_(value) {}
@@ -105,7 +114,7 @@ class SymBool {
  private:
   friend struct BoolNode;
   bool constant_ = false;
-  std::shared_ptr<const BoolNode> node_;
+  std::shared_ptr<const BoolNode> node_;  // null for a constant
 };
 
 SymBool equal(const SymInt& a, const SymInt& b);
@@ -117,15 +126,16 @@ SymBool both(const SymBool& a, const SymBool& b);
 SymBool either(const SymBool& a, const SymBool& b);
 SymBool negate(const SymBool& a);
 
-// The nodes behind the values, for the few that take them apart (printing, serialization, code generation). --------------
+// The nodes behind the values, for the few that take them apart (printing, serialization, code generation).
+// --------------
 
 enum class AtomKind { symbol, floor_div, mod, min, max, floor, ceil, trunc, round, overflow };
 
 struct Atom {
   AtomKind kind = AtomKind::symbol;
-  std::string name;               // of a symbol
-  std::vector<SymInt> operands;   // of integer operations
-  std::vector<SymFloat> floats;   // of floor, ceil, trunc, round
+  std::string spelling;  // the name of a symbol; of others the text, which is also the key of order and equality
+  std::vector<SymInt> operands;  // of floor_div, mod (two), min, max (two or more)
+  std::vector<SymFloat> floats;  // of floor, ceil, trunc, round (one)
 };
 
 struct Factor {
@@ -135,12 +145,14 @@ struct Factor {
 
 struct Term {
   int64_t coefficient = 0;
-  std::vector<Factor> factors;  // sorted by spelling; empty for the constant term
+  std::vector<Factor> factors;  // sorted: symbols by name, then other atoms; empty for the constant term
 };
 
 struct Polynomial {
-  std::vector<Term> terms;  // sorted, no zero coefficients, never a lone constant
-  std::string spelling;     // of the whole; also the key of order and equality
+  std::vector<Term>
+      terms;  // sorted lexicographically, highest power first, constant last; no zeros, never a lone constant
+  // The value of terms that are sorted and have no zeros.
+  static SymInt from(std::vector<Term> terms);
 };
 
 struct FloatNode {
@@ -151,10 +163,11 @@ struct FloatNode {
 
 struct BoolNode {
   SymBool::Kind kind = SymBool::Kind::eq;
-  SymInt difference;               // eq, ne, le, lt: compared with 0
-  std::vector<SymBool> operands;   // all, any
-  std::string op;                  // opaque: the comparison of `floats`
+  SymInt difference;              // eq, ne, le, lt: compared with 0
+  std::vector<SymBool> operands;  // all, any
+  std::string op;                 // opaque: == != < <= or "not <", "not <=" (NaN) of `floats`
   std::vector<SymFloat> floats;
+  static SymBool from(BoolNode node);
 };
 
 // Values for symbols, at one call.
@@ -174,5 +187,8 @@ SymBool substitute(const SymBool& x, const Substitution& substitution);
 Result<SymInt> parse_int(const std::string& text);
 Result<SymFloat> parse_float(const std::string& text);
 Result<SymBool> parse_bool(const std::string& text);
+// Whichever of the three the text spells. `2` is an integer, `2.0` and `float(s)` are floats.
+using Scalar = std::variant<SymInt, SymFloat, SymBool>;
+Result<Scalar> parse_scalar(const std::string& text);
 
 }  // namespace atenon::shape

@@ -1,0 +1,125 @@
+// Floats computed from sizes: kept as written, since floating-point arithmetic has no canonical form; only constants
+// fold.
+#include <charconv>
+#include <cmath>
+
+#include "shape/terms.h"
+
+namespace atenon::shape {
+namespace {
+
+bool is_infix(const std::string& op) { return op == "+" || op == "-" || op == "*" || op == "/"; }
+
+std::string operand_text(const SymFloat& x) {
+  const bool compound = x.node() != nullptr && is_infix(x.node()->op);
+  const bool negative = x.constant() && std::signbit(*x.constant());
+  return compound || negative ? "(" + x.to_string() + ")" : x.to_string();
+}
+
+// The integer that a float stands for before rounding, where that is exact: float(a), float(a)/k and float(a)*2**-n, as
+// a dividend and a divisor.
+std::optional<std::pair<SymInt, int64_t>> ratio(const SymFloat& x) {
+  if (x.node() == nullptr) return std::nullopt;
+  const FloatNode& node = *x.node();
+  if (node.op == "from") return std::pair(node.integer, int64_t{1});
+  if (node.op != "/" && node.op != "*") return std::nullopt;
+  const bool swapped = node.op == "*" && !node.operands[1].constant();  // 0.5*float(a)
+  const SymFloat* of = &node.operands[swapped ? 1 : 0];
+  std::optional<double> by = node.operands[swapped ? 0 : 1].constant();
+  if (!by || of->node() == nullptr || of->node()->op != "from") return std::nullopt;
+  if (node.op == "*") {
+    int exponent;
+    if (std::frexp(*by, &exponent) != 0.5) return std::nullopt;
+    by = 1 / *by;
+  }
+  if (!(*by >= 1 && *by <= 0x1p52) || *by != std::floor(*by)) return std::nullopt;
+  return std::pair(of->node()->integer, static_cast<int64_t>(*by));
+}
+
+// Python's conversions of a float; nullopt for what does not fit (Python would raise or leave 64 bits).
+SymInt to_integer(double x) { return x >= -0x1p63 && x < 0x1p63 ? SymInt(static_cast<int64_t>(x)) : overflow(); }
+
+}  // namespace
+
+std::string to_string(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
+  char text[32];
+  const auto end = std::to_chars(text, text + sizeof text, value).ptr;
+  const std::string shortest(text, end);
+  return shortest.find_first_of(".e") == std::string::npos ? shortest + ".0" : shortest;
+}
+
+SymFloat SymFloat::from(const SymInt& value) {
+  if (value.is_constant()) return static_cast<double>(*value.constant());
+  SymFloat x;
+  x.node_ = std::make_shared<const FloatNode>(FloatNode{"from", {}, value});
+  return x;
+}
+
+SymFloat SymFloat::apply(const std::string& op, std::vector<SymFloat> operands) {
+  SymFloat x;
+  x.node_ = std::make_shared<const FloatNode>(FloatNode{op, std::move(operands), 0});
+  if (const std::optional<double> value = evaluate(x, {})) return *value;
+  // Exact identities only.
+  const std::vector<SymFloat>& of = x.node_->operands;
+  if ((op == "*" || op == "/") && of[1].constant() == 1.0) return of[0];
+  if (op == "*" && of[0].constant() == 1.0) return of[1];
+  return x;
+}
+
+std::set<std::string> SymFloat::symbols() const {
+  std::set<std::string> names;
+  collect_symbols(*this, names);
+  return names;
+}
+
+void collect_symbols(const SymFloat& x, std::set<std::string>& names) {
+  if (x.node() == nullptr) return;
+  collect_symbols(x.node()->integer, names);
+  for (const SymFloat& operand : x.node()->operands) collect_symbols(operand, names);
+}
+
+std::string SymFloat::to_string() const {
+  if (!node_) return shape::to_string(constant_);
+  if (node_->op == "from") return "float(" + node_->integer.to_string() + ")";
+  const std::vector<SymFloat>& of = node_->operands;
+  if (is_infix(node_->op)) {
+    const std::string space = node_->op == "+" || node_->op == "-" ? " " : "";
+    return operand_text(of[0]) + space + node_->op + space + operand_text(of[1]);
+  }
+  std::string text = node_->op + "(";
+  for (const SymFloat& operand : of) text += (&operand == &of.front() ? "" : ", ") + operand.to_string();
+  return text + ")";
+}
+
+bool SymFloat::operator==(const SymFloat& other) const {
+  return node_ == other.node_ ? node_ || shape::to_string(constant_) == shape::to_string(other.constant_)
+                              : to_string() == other.to_string();
+}
+
+SymInt floor(const SymFloat& x) {
+  if (x.constant()) return to_integer(std::floor(*x.constant()));
+  if (const auto r = ratio(x)) return floor_div(r->first, r->second);
+  return make_atom(AtomKind::floor, {}, {x});
+}
+
+SymInt ceil(const SymFloat& x) {
+  if (x.constant()) return to_integer(std::ceil(*x.constant()));
+  if (const auto r = ratio(x)) return -floor_div(-r->first, r->second);
+  return make_atom(AtomKind::ceil, {}, {x});
+}
+
+SymInt trunc(const SymFloat& x) {
+  if (x.constant()) return to_integer(std::trunc(*x.constant()));
+  if (const auto r = ratio(x); r && r->second == 1) return r->first;
+  return make_atom(AtomKind::trunc, {}, {x});
+}
+
+SymInt round(const SymFloat& x) {
+  if (x.constant()) return to_integer(std::nearbyint(*x.constant()));
+  if (const auto r = ratio(x); r && r->second == 1) return r->first;
+  return make_atom(AtomKind::round, {}, {x});
+}
+
+}  // namespace atenon::shape
