@@ -3,7 +3,8 @@
 // Facts are ranges of symbols and assumed truths. decide() says proven, refuted or open: the one rule by which
 // `capture`, the verifier and `specialize` treat every comparison of sizes. Proofs use interval arithmetic on the
 // canonical difference, the assumed equalities (as substitutions) and inequalities, and divisibility; "open" is always
-// a sound answer.
+// a sound answer. Divisors are taken to be other than 0: an expression that divides by 0 has no value, and nothing is
+// said of it.
 #pragma once
 
 #include <cstdint>
@@ -42,13 +43,34 @@ class Facts {
   // value.
   SymInt simplify(const SymInt& x) const;
 
-  const std::map<std::string, Range>& ranges() const { return ranges_; }
+  const std::map<std::string, Range>& ranges() const { return ranges_; }  // as declared
   const std::vector<SymBool>& assumptions() const { return assumptions_; }
 
  private:
+  friend class Proof;
+  struct Residue {  // x % modulus == remainder
+    SymInt x;
+    int64_t modulus;
+    int64_t remainder;
+  };
+  Truth decide_zero(const SymInt& x) const;
+  Truth decide_nonpositive(const SymInt& x) const;
+  void learn(const BoolNode& comparison);
+  void learn_zero(const SymInt& x);
+  void learn_nonpositive(const SymInt& x);
+  void tighten(const std::string& symbol, Range range);
+  void pin(const std::string& symbol, const SymInt& value);
+
   std::map<std::string, Range> ranges_;
   std::vector<SymBool> assumptions_;
-  Substitution pinned_;  // from equalities that could be solved for a symbol
+  // What follows from both, with pinned symbols replaced.
+  std::map<std::string, Range> known_ranges_;
+  Substitution pinned_;                     // symbols that equalities could be solved for
+  std::map<std::string, SymInt> replaced_;  // the same for other atoms, by spelling
+  std::vector<SymInt> zeros_;
+  std::vector<SymInt> nonzeros_;
+  std::vector<SymInt> nonpositives_;
+  std::vector<Residue> residues_;
 };
 
 }  // namespace atenon::shape

@@ -342,6 +342,10 @@ SymInt operator+(const SymInt& a, const SymInt& b) {
 }
 
 SymInt operator-(const SymInt& a, const SymInt& b) {
+  if (a.is_constant() && b.is_constant()) {
+    int64_t difference;
+    return __builtin_sub_overflow(*a.constant(), *b.constant(), &difference) ? overflow() : SymInt(difference);
+  }
   if (b.is_constant() && *b.constant() == 0) return a;
   return add_scaled(a, b, -1);
 }

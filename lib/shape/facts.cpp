@@ -1,0 +1,251 @@
+// Learning truths, and deciding questions by them.
+#include "shape/facts.h"
+
+#include <algorithm>
+#include <cassert>
+#include <numeric>
+
+#include "shape/proof.h"
+#include "shape/terms.h"
+
+namespace atenon::shape {
+namespace {
+
+using Kind = SymBool::Kind;
+
+Truth from_bool(bool value) { return value ? Truth::proven : Truth::refuted; }
+Truth opposite(Truth truth) { return truth == Truth::open ? truth : from_bool(truth == Truth::refuted); }
+
+Range intersect(Range a, Range b) { return {std::max(a.lower, b.lower), std::min(a.upper, b.upper)}; }
+
+// A symbol that occurs in x only once, with coefficient 1 or -1: x == 0 can be solved for it. The last by name, so that
+// the symbols of earlier dimensions survive.
+std::optional<std::string> solvable_symbol(const SymInt& x) {
+  std::map<std::string, int> occurrences;
+  std::optional<std::string> found;
+  for (const Term& term : terms_of(x)) {
+    for (const std::string& name : from_term(1, term.factors).symbols()) ++occurrences[name];
+  }
+  for (const Term& term : terms_of(x)) {
+    const std::optional<std::string> name = from_term(1, term.factors).as_symbol();
+    if (name && std::abs(term.coefficient) == 1 && occurrences[*name] == 1 && (!found || *found < *name)) found = name;
+  }
+  return found;
+}
+
+int64_t coefficient_of(const SymInt& x, const std::string& symbol) {
+  for (const Term& term : terms_of(x)) {
+    if (from_term(1, term.factors).as_symbol() == symbol) return term.coefficient;
+  }
+  return 0;
+}
+
+// The monomial that divides every term.
+SymInt common_monomial(const SymInt& x) {
+  const std::vector<Term> terms = terms_of(x);
+  std::vector<Factor> shared = terms[0].factors;
+  for (const Term& term : terms) {
+    std::vector<Factor> both;
+    for (const Factor& a : shared) {
+      for (const Factor& b : term.factors) {
+        if (order(*a.atom, *b.atom) == 0) both.push_back({a.atom, std::min(a.power, b.power)});
+      }
+    }
+    shared = std::move(both);
+  }
+  return from_term(1, shared);
+}
+
+}  // namespace
+
+void Facts::declare(const std::string& symbol, Range range) {
+  ranges_[symbol] = range;
+  known_ranges_[symbol] = range;
+  if (range.lower == range.upper) pin(symbol, range.lower);
+}
+
+bool Facts::assume(const SymBool& truth) {
+  const Truth known = decide(truth);
+  if (known == Truth::refuted) return false;
+  if (truth.constant()) return true;
+  if (truth.node()->kind == Kind::all) {
+    const std::vector<SymBool> parts = truth.node()->operands;
+    return std::all_of(parts.begin(), parts.end(), [&](const SymBool& part) { return assume(part); });
+  }
+  if (std::find(assumptions_.begin(), assumptions_.end(), truth) == assumptions_.end()) assumptions_.push_back(truth);
+  if (known == Truth::open && truth.node()->kind != Kind::any && truth.node()->kind != Kind::opaque)
+    learn(*truth.node());
+  return true;
+}
+
+void Facts::learn(const BoolNode& comparison) {
+  const SymInt x = simplify(comparison.difference);
+  if (is_overflow(x) || x.is_constant()) return;
+  if (comparison.kind == Kind::eq) return learn_zero(x);
+  if (comparison.kind == Kind::le) return learn_nonpositive(x);
+  nonzeros_.push_back(x);
+  const Range range = bounds(x);
+  if (range.lower == 0) learn_nonpositive(SymInt(1) - x);
+  if (range.upper == 0) learn_nonpositive(x + SymInt(1));
+}
+
+void Facts::learn_zero(const SymInt& given) {
+  const SymBool truth = equal(given, 0);  // divides by the common divisor
+  if (truth.constant()) return;
+  const SymInt x = truth.node()->difference;
+  if (const std::optional<std::string> symbol = solvable_symbol(x)) {
+    const SymInt self = SymInt::symbol(*symbol);
+    pin(*symbol, coefficient_of(x, *symbol) == 1 ? self - x : self + x);
+    return;
+  }
+  zeros_.push_back(x);
+  // Another atom that occurs once, as in s % 4 == 0, is replaced too.
+  for (const Term& term : terms_of(x)) {
+    if (term.factors.size() != 1 || term.factors[0].power != 1 || std::abs(term.coefficient) != 1) continue;
+    const Atom& atom = *term.factors[0].atom;
+    const SymInt self = from_term(1, term.factors);
+    const SymInt value = term.coefficient == 1 ? self - x : self + x;
+    if (atom.kind == AtomKind::mod && atom.operands[1].is_constant() && value.is_constant()) {
+      residues_.push_back({atom.operands[0], *atom.operands[1].constant(), *value.constant()});
+    }
+    if (value.to_string().find(atom.spelling) != std::string::npos) continue;
+    replaced_.emplace(atom.spelling, value);
+    return;
+  }
+}
+
+void Facts::learn_nonpositive(const SymInt& x) {
+  // A lone symbol has a range.
+  const std::vector<Term> terms = terms_of(x);
+  const std::optional<std::string> symbol = terms.empty() ? std::nullopt : from_term(1, terms[0].factors).as_symbol();
+  if (symbol && terms.size() == (constant_term(x) == 0 ? 1 : 2)) {
+    const int64_t c = terms[0].coefficient, d = constant_term(x);  // c*s + d <= 0
+    if (d == INT64_MIN || c == INT64_MIN) return;
+    tighten(*symbol, c > 0 ? Range{Range::lowest, floor_div(-d, c)} : Range{-floor_div(-d, -c), Range::highest});
+    return;
+  }
+  nonpositives_.push_back(x);
+}
+
+void Facts::tighten(const std::string& symbol, Range range) {
+  const auto found = known_ranges_.find(symbol);
+  const Range known = intersect(found == known_ranges_.end() ? Range{0, Range::highest} : found->second, range);
+  known_ranges_[symbol] = known;
+  if (known.lower == known.upper) pin(symbol, known.lower);
+}
+
+// Everything that is known is rewritten without the symbol; its range becomes one of its value.
+void Facts::pin(const std::string& symbol, const SymInt& value) {
+  if (pinned_.contains(symbol)) return;
+  const auto found = known_ranges_.find(symbol);
+  const Range range = found == known_ranges_.end() ? Range{0, Range::highest} : found->second;
+  const Substitution replacement = {{symbol, value}};
+  for (auto& [name, x] : pinned_) x = substitute(x, replacement);
+  pinned_.emplace(symbol, value);
+
+  std::vector<SymInt> relearned[3];
+  relearned[0].swap(zeros_);
+  relearned[1].swap(nonpositives_);
+  relearned[2].swap(nonzeros_);
+  std::vector<Residue> residues;
+  residues.swap(residues_);
+  replaced_.clear();
+  for (const Residue& residue : residues) {
+    const SymInt x = substitute(residue.x, replacement);
+    if (!x.is_constant()) residues_.push_back({x, residue.modulus, residue.remainder});
+  }
+  const auto relearn = [&](Kind kind, const SymInt& x) {
+    const SymInt y = simplify(substitute(x, replacement));
+    if (!y.is_constant() && !is_overflow(y)) learn({.kind = kind, .difference = y});
+  };
+  for (const SymInt& x : relearned[0]) relearn(Kind::eq, x);
+  for (const SymInt& x : relearned[1]) relearn(Kind::le, x);
+  for (const SymInt& x : relearned[2]) relearn(Kind::ne, x);
+  if (range.lower != Range::lowest) relearn(Kind::le, SymInt(range.lower) - value);
+  if (range.upper != Range::highest) relearn(Kind::le, value - SymInt(range.upper));
+}
+
+Range Facts::bounds(const SymInt& x) const {
+  Proof proof(*this);
+  const SymInt simple = proof.simplify(x);
+  // A symbol is a size: negative values end the search below, none ends it above.
+  const Bound upper = Proof(*this).upper(simple, -infinite), lower = Proof(*this).lower(simple, infinite);
+  return {lower <= -infinite ? Range::lowest : static_cast<int64_t>(std::min<Bound>(lower, Range::highest)),
+          upper >= infinite ? Range::highest : static_cast<int64_t>(std::max<Bound>(upper, Range::lowest))};
+}
+
+SymInt Facts::simplify(const SymInt& x) const { return Proof(*this).simplify(x); }
+
+Truth Facts::decide(const SymBool& question) const {
+  if (const std::optional<bool> value = question.constant()) return from_bool(*value);
+  for (const SymBool& truth : assumptions_) {
+    if (truth == question) return Truth::proven;
+  }
+  const BoolNode& node = *question.node();
+  if (node.kind == Kind::opaque || node.kind == Kind::any || node.kind == Kind::all) {
+    const SymBool contrary = negate(question);
+    for (const SymBool& truth : assumptions_) {
+      if (truth == contrary) return Truth::refuted;
+    }
+    if (node.kind == Kind::opaque) return Truth::open;
+  }
+  if (node.kind == Kind::all || node.kind == Kind::any) {
+    const Truth deciding = from_bool(node.kind == Kind::any);
+    Truth out = opposite(deciding);
+    for (const SymBool& operand : node.operands) {
+      const Truth truth = decide(operand);
+      if (truth == deciding) return deciding;
+      if (truth == Truth::open) out = Truth::open;
+    }
+    return out;
+  }
+  const SymInt simple = simplify(node.difference);
+  if (node.kind == Kind::ne) return opposite(decide_zero(simple));
+  return node.kind == Kind::eq ? decide_zero(simple) : decide_nonpositive(simple);
+}
+
+Truth Facts::decide_nonpositive(const SymInt& given) const {
+  const SymBool question = less_equal(given, 0);
+  if (const std::optional<bool> value = question.constant()) return from_bool(*value);
+  SymInt x = question.node()->difference;
+  const SymInt shared = common_monomial(x);
+  if (!(shared == SymInt(1))) {
+    const Bound least = Proof(*this).lower(shared, 1);
+    const std::optional<SymInt> rest = exact_quotient(x, shared);
+    // x is shared * rest: its sign is that of rest, or 0.
+    if (least >= 0 && rest) {
+      const Truth truth = decide_nonpositive(*rest);
+      if (truth == Truth::proven || least >= 1) return truth;
+    }
+  }
+  if (Proof(*this).upper(x, 0) <= 0) return Truth::proven;
+  return Proof(*this).lower(x, 1) >= 1 ? Truth::refuted : Truth::open;
+}
+
+Truth Facts::decide_zero(const SymInt& given) const {
+  const SymBool question = equal(given, 0);
+  if (const std::optional<bool> value = question.constant()) return from_bool(*value);
+  SymInt x = question.node()->difference;
+  if (is_overflow(x)) return Truth::open;
+  const SymInt shared = common_monomial(x);
+  if (!(shared == SymInt(1))) {
+    const std::optional<SymInt> rest = exact_quotient(x, shared);
+    if (rest && Proof(*this).lower(shared, 1) >= 1) return decide_zero(*rest);
+  }
+  const auto is_known = [&](const SymInt& y) { return y == x || y == -x; };
+  if (std::any_of(nonzeros_.begin(), nonzeros_.end(), is_known)) return Truth::refuted;
+  if (std::any_of(zeros_.begin(), zeros_.end(), is_known)) return Truth::proven;
+  // Remainders: x cannot be 0 if it is not 0 modulo something.
+  for (const Residue& residue : residues_) {
+    if (Proof(*this).residue(x, residue.modulus).value_or(0) != 0) return Truth::refuted;
+  }
+  const Bound upper = Proof(*this).upper(x, 0);
+  if (upper < 0) return Truth::refuted;
+  const Bound lower = Proof(*this).lower(x, 0);
+  if (lower > 0) return Truth::refuted;
+  if (upper == 0 && lower == 0) return Truth::proven;
+  if (Proof(*this).upper(x, -1) < 0 || Proof(*this).lower(x, 1) > 0) return Truth::refuted;
+  return Truth::open;
+}
+
+}  // namespace atenon::shape

@@ -1,0 +1,275 @@
+// Facts: a table of questions that capture asks, and random worlds in which nothing false may be proven.
+#include "shape/facts.h"
+
+#include <doctest/doctest.h>
+
+#include <random>
+
+using namespace atenon::shape;
+
+namespace {
+
+// "b=1..32; s % 4 == 0": ranges and assumptions, as a user would state them.
+Facts facts_of(const std::string& text) {
+  Facts facts;
+  for (size_t start = 0; start < text.size();) {
+    const size_t end = std::min(text.find(';', start), text.size());
+    const std::string part = text.substr(start, end - start);
+    start = end + 1;
+    const size_t dots = part.find("..");
+    if (dots != std::string::npos) {
+      const size_t equals = part.find('='), name = part.find_first_not_of(' ');
+      const std::string upper = part.substr(dots + 2);
+      facts.declare(part.substr(name, equals - name),
+                    {std::stoll(part.substr(equals + 1)), upper.empty() ? Range::highest : std::stoll(upper)});
+    } else {
+      CAPTURE(part);
+      REQUIRE(facts.assume(*parse_bool(part)));
+    }
+  }
+  return facts;
+}
+
+const char* name(Truth truth) {
+  return truth == Truth::proven ? "proven" : truth == Truth::refuted ? "refuted" : "open";
+}
+
+int64_t below(std::mt19937& random, int n) { return static_cast<int64_t>(random() % static_cast<unsigned>(n)); }
+
+SymInt random_expression(std::mt19937& random, int depth) {
+  const char* const symbols[] = {"a", "b", "c"};
+  if (depth == 0 || below(random, 5) == 0) {
+    return below(random, 3) == 0 ? SymInt(below(random, 9) - 3) : SymInt::symbol(symbols[below(random, 3)]);
+  }
+  const SymInt a = random_expression(random, depth - 1), b = random_expression(random, depth - 1);
+  switch (below(random, 9)) {
+    case 0:
+    case 1:
+      return a + b;
+    case 2:
+      return a - b;
+    case 3:
+      return a * b;
+    case 4:
+      return min(a, b);
+    case 5:
+      return max(a, b);
+    case 6:
+      return floor_div(a, below(random, 2) == 0 ? SymInt(below(random, 5) + 1) : b);
+    case 7:
+      return mod(a, below(random, 2) == 0 ? SymInt(below(random, 5) + 1) : b);
+    default:
+      return trunc(SymFloat::apply("*", {SymFloat::from(a), 0.75}));
+  }
+}
+
+SymBool random_truth(std::mt19937& random, int depth) {
+  const SymInt a = random_expression(random, depth), b = random_expression(random, depth);
+  switch (below(random, 4)) {
+    case 0:
+      return equal(a, b);
+    case 1:
+      return not_equal(a, b);
+    case 2:
+      return less(a, b);
+    default:
+      return less_equal(a, b);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("questions that programs ask") {
+  const struct {
+    std::string facts, question, answer;
+  } rows[] = {
+      // Ranges.
+      {"", "s >= 0", "proven"},
+      {"", "s == 1", "open"},
+      {"", "s + 1 == 0", "refuted"},
+      {"s=2..", "s == 1", "refuted"},
+      {"s=2..", "s > 1 and s != 0", "proven"},
+      {"s=0..7", "s < 8", "proven"},
+      {"s=-5..5", "s*s <= 25", "proven"},
+      {"s=-5..5", "s*s >= 0", "proven"},
+      {"n=3..3", "n*n == 9", "proven"},
+      // Products of sizes.
+      {"", "b*s >= 0", "proven"},
+      {"s=1..;t=1..", "s*t >= s", "proven"},
+      {"s=1..;t=1..", "s*t < t", "refuted"},
+      {"t=1..5", "s*t <= 5*s", "proven"},
+      {"b=1..", "b*h == b*w", "open"},
+      {"b=1..; h == w", "b*h == b*w", "proven"},
+      {"b=1..; h != w", "b*h == b*w", "refuted"},
+      {"b=1..; h <= w", "b*h*h <= b*w*h", "proven"},
+      {"a=2..;b=3..", "a*b + a + b >= 11", "proven"},
+      // Assumptions.
+      {"a == b", "a*c == b*c", "proven"},
+      {"a == b; b == c", "a == c", "proven"},
+      {"a == 2*b + 1", "a != 2*b", "proven"},
+      {"a <= b; b <= c", "a <= c", "proven"},
+      {"a < b; b < c", "a + 2 <= c", "proven"},
+      {"a < b; b < c", "a + 3 <= c", "open"},
+      {"a < b", "a == b", "refuted"},
+      {"a < b", "b <= a", "refuted"},
+      {"a + b <= 512", "a <= 512", "proven"},
+      {"a + b <= 512", "2*a + b <= 1024", "proven"},
+      {"2*a == 3*b; b >= 2", "a >= 3", "proven"},
+      {"a != b", "b - a == 0", "refuted"},
+      {"a != 0", "a >= 1", "proven"},
+      {"a >= 2 or b == 1", "b == 1 or a > 1", "proven"},
+      {"s*t == 12; t == 3", "s == 4", "proven"},
+      {"b=1..32; b >= 32", "b == 32", "proven"},
+      {"s/2 > 1.5", "s/2 > 1.5", "proven"},
+      {"s/2 > 1.5", "not s/2 > 1.5", "refuted"},
+      // Divisions.
+      {"", "4*(s//4) <= s", "proven"},
+      {"", "4*(s//4) == s", "open"},
+      {"s % 4 == 0", "4*(s//4) == s", "proven"},
+      {"s % 4 == 0", "s % 2 == 0", "proven"},
+      {"s % 4 == 2", "s % 2 == 0", "proven"},
+      {"s % 4 == 0", "(3*s + 6) % 4 == 2", "proven"},
+      {"s % 4 == 0", "s != 4*t + 2", "proven"},
+      {"s % 4 == 0", "s == 6", "refuted"},
+      {"(a*b) % 8 == 0", "(a*b + 8) % 4 == 0", "proven"},
+      {"s % 2 == 0; t % 3 == 0", "(s*t) % 6 == 0", "proven"},
+      {"s=1..", "(s + 31)//32 >= 1", "proven"},
+      {"s=0..31", "s//32 == 0", "proven"},
+      {"s=33..64", "(s - 1)//32 == 1", "proven"},
+      {"", "s//2 + (s + 1)//2 <= s + 1", "proven"},
+      {"h=1..", "(h + 1)//2 <= h", "proven"},
+      {"h=2..", "(h + 1)//2 < h", "proven"},
+      {"h=3..", "h//2 < h", "proven"},
+      {"", "s % 8 < 8", "proven"},
+      {"", "s % 8 <= s", "proven"},
+      {"t=1..", "s % t < t", "proven"},
+      {"t=1..; s < t", "s % t == s", "proven"},
+      {"t=1..; s < t", "s//t == 0", "proven"},
+      {"t=1..", "t*(s//t) <= s", "proven"},
+      {"s=1..; t % s == 0", "s*(t//s) == t", "proven"},
+      // Minimum and maximum.
+      {"", "min(s, 5) <= 5", "proven"},
+      {"s=1..", "min(s, 5) >= 1", "proven"},
+      {"", "max(s, t) >= s", "proven"},
+      {"s <= t", "max(s, t) == t", "proven"},
+      {"", "min(s, t) + max(s, t) == s + t", "proven"},
+      {"", "max(min(s, 5), 0) == min(s, 5)", "proven"},
+      {"", "s - min(s, 3) >= 0", "proven"},
+      {"s=4..", "s - min(s, 3) >= 1", "proven"},
+      {"a <= c; b <= c", "max(a, b) <= c", "proven"},
+      {"c <= a; c <= b", "min(a, b) >= c", "proven"},
+      // Floats.
+      {"s=4..", "int(s*0.5) >= 2", "proven"},
+      {"s=0..10", "int(s*0.3) <= 3", "proven"},
+      {"", "int(s/2) == s//2", "proven"},
+      {"s=4..9", "int(sqrt(s)) >= 2", "proven"},
+      // Never: beyond 64 bits nothing is known.
+      {"", "overflow() == overflow()", "open"},
+      {"", "overflow() >= 0", "open"},
+  };
+  for (const auto& row : rows) {
+    CAPTURE(row.facts);
+    CAPTURE(row.question);
+    const Facts facts = facts_of(row.facts);
+    const std::string answer = name(facts.decide(*parse_bool(row.question)));
+    CHECK(answer == row.answer);
+    const Truth contrary = facts.decide(negate(*parse_bool(row.question)));
+    if (answer == "proven") CHECK(contrary == Truth::refuted);
+    if (answer == "refuted") CHECK(contrary == Truth::proven);
+  }
+}
+
+TEST_CASE("contradictions are noticed") {
+  const struct {
+    std::string facts, truth;
+  } rows[] = {
+      {"s=2..", "s == 1"},
+      {"a < b", "b < a"},
+      {"a == b", "a != b"},
+      {"s % 4 == 0", "s % 2 == 1"},
+      {"a == 3 and b == a", "b == 4"},
+  };
+  for (const auto& row : rows) {
+    CAPTURE(row.truth);
+    Facts facts = facts_of(row.facts);
+    CHECK(!facts.assume(*parse_bool(row.truth)));
+  }
+}
+
+TEST_CASE("simplification and bounds") {
+  const struct {
+    std::string facts, expression, simple;
+    Range bounds;
+  } rows[] = {
+      {"", "s + 2*t", "s + 2*t", {0, Range::highest}},
+      {"s == 4", "s*t", "4*t", {0, Range::highest}},
+      {"t == s", "s + t", "2*s", {0, Range::highest}},
+      {"t == 2*s + 1; s == 3", "t", "7", {7, 7}},
+      {"s=0..4", "min(s, 5)", "s", {0, 4}},
+      {"s=0..4", "max(s, 5)*2", "10", {10, 10}},
+      {"s <= t", "min(s, t, 8)", "min(8, s)", {0, 8}},
+      {"s=0..7", "s//8 + s % 8", "s", {0, 7}},
+      {"s % 4 == 0", "s % 8 % 4 + s % 4", "0", {0, 0}},
+      {"s % 4 == 1", "s//2", "s//2", {0, Range::highest}},
+      {"s=-3..5", "2*s - 1", "2*s - 1", {-7, 9}},
+      {"a=1..8;b=1..8", "a*b - 1", "a*b - 1", {0, 63}},
+      {"a=0..10; a + b <= 10", "b", "b", {0, 10}},
+      {"s=-9..-1", "s//2", "s//2", {-5, -1}},
+      {"s=1..", "trunc(s*0.25)", "s//4", {0, Range::highest}},
+      {"s=-8..-1", "trunc(s*0.25)", "-((-s)//4)", {-2, 0}},
+  };
+  for (const auto& row : rows) {
+    CAPTURE(row.facts);
+    CAPTURE(row.expression);
+    const Facts facts = facts_of(row.facts);
+    const SymInt x = *parse_int(row.expression);
+    CHECK(facts.simplify(x).to_string() == parse_int(row.simple)->to_string());
+    CHECK(facts.bounds(x).lower == row.bounds.lower);
+    CHECK(facts.bounds(x).upper == row.bounds.upper);
+  }
+}
+
+TEST_CASE("random worlds: nothing false is proven, nothing true refuted") {
+  std::mt19937 random(7);
+  int decided = 0;
+  for (int world = 0; world < 250; ++world) {
+    const Bindings bindings = {{"a", below(random, 6)}, {"b", below(random, 12) + 1}, {"c", below(random, 9) - 4}};
+    Facts facts;
+    facts.declare("b", {1, below(random, 2) == 0 ? 12 : Range::highest});
+    facts.declare("c", {-4, below(random, 2) == 0 ? 8 : Range::highest});
+    std::string stated;
+    for (int i = 0; i < 4; ++i) {
+      SymBool truth = random_truth(random, 2);
+      const auto holds = evaluate(truth, bindings);
+      if (!holds) continue;
+      if (!*holds) truth = negate(truth);
+      stated += truth.to_string() + "; ";
+      CAPTURE(stated);
+      CAPTURE(bindings.at("a"));
+      CAPTURE(bindings.at("b"));
+      CAPTURE(bindings.at("c"));
+      REQUIRE(facts.assume(truth));
+    }
+    for (int i = 0; i < 12; ++i) {
+      const SymBool question = random_truth(random, 2);
+      const SymInt x = random_expression(random, 3);
+      const auto expected = evaluate(question, bindings);
+      const auto value = evaluate(x, bindings);
+      CAPTURE(stated);
+      CAPTURE(question.to_string());
+      CAPTURE(x.to_string());
+      CAPTURE(bindings.at("a"));
+      CAPTURE(bindings.at("b"));
+      CAPTURE(bindings.at("c"));
+      const Truth truth = facts.decide(question);
+      decided += truth != Truth::open;
+      if (expected && truth != Truth::open) REQUIRE((truth == Truth::proven) == *expected);
+      if (value) {
+        REQUIRE(facts.bounds(x).contains(*value));
+        const auto simple = evaluate(facts.simplify(x), bindings);
+        REQUIRE(simple == value);
+      }
+    }
+  }
+  MESSAGE("decided " << decided << " of 3000");
+}

@@ -1,0 +1,466 @@
+// Bounds of expressions: interval arithmetic first, then a bounded search.
+//
+// The search adds to an expression what is known to be nonpositive so that a term without a bound cancels (as in
+// Fourier-Motzkin elimination), and takes min and max apart into cases. Each step keeps an upper bound an upper bound,
+// so whatever it finds is sound; what it does not find in its budget stays open.
+#include "shape/proof.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+
+#include "shape/terms.h"
+
+namespace atenon::shape {
+namespace {
+
+// Results beyond int64 become infinite on the side where that is sound, and the largest int64 on the other.
+Bound clamp_lower(Bound x) { return x < INT64_MIN ? -infinite : std::min<Bound>(x, INT64_MAX); }
+Bound clamp_upper(Bound x) { return x > INT64_MAX ? infinite : std::max<Bound>(x, INT64_MIN); }
+
+bool is_infinite(Bound x) { return x >= infinite || x <= -infinite; }
+
+Interval add(Interval a, Interval b) {
+  return {is_infinite(a.lower) || is_infinite(b.lower) ? -infinite : clamp_lower(a.lower + b.lower),
+          is_infinite(a.upper) || is_infinite(b.upper) ? infinite : clamp_upper(a.upper + b.upper)};
+}
+
+Bound multiply(Bound a, Bound b) {
+  if (a == 0 || b == 0) return 0;
+  if (is_infinite(a) || is_infinite(b)) return (a < 0) == (b < 0) ? infinite : -infinite;
+  return a * b;  // 63 bits times 63 bits
+}
+
+Interval multiply(Interval a, Interval b) {
+  const Bound corners[] = {multiply(a.lower, b.lower), multiply(a.lower, b.upper), multiply(a.upper, b.lower),
+                           multiply(a.upper, b.upper)};
+  const auto [least, most] = std::minmax_element(std::begin(corners), std::end(corners));
+  return {*least <= -infinite ? -infinite : clamp_lower(*least), *most >= infinite ? infinite : clamp_upper(*most)};
+}
+
+Interval power(Interval base, int n) {
+  Interval out = {1, 1};
+  for (int i = 0; i < n; ++i) out = multiply(out, base);
+  if (n % 2 == 0) out.lower = std::max<Bound>(out.lower, 0);
+  return out;
+}
+
+Bound floor_quotient(Bound a, Bound b) {  // b > 0
+  if (is_infinite(a)) return a;
+  if (is_infinite(b)) return a < 0 ? -1 : 0;
+  return a / b - (a % b < 0);
+}
+
+Bound magnitude(Interval x) { return std::max(x.lower < 0 ? -x.lower : x.lower, x.upper < 0 ? -x.upper : x.upper); }
+
+Interval negate(Interval x) { return {-x.upper, -x.lower}; }
+
+Interval divide(Interval a, Interval b) {
+  if (b.lower >= 0 && b.upper <= 0) return {};
+  if (b.upper <= 0) return divide(negate(a), negate(b));
+  if (b.lower < 0) return {-magnitude(a), magnitude(a)};
+  b.lower = std::max<Bound>(b.lower, 1);  // a divisor is not 0
+  return {floor_quotient(a.lower, a.lower < 0 ? b.lower : b.upper),
+          floor_quotient(a.upper, a.upper < 0 ? b.upper : b.lower)};
+}
+
+Interval modulus(Interval a, Interval b) {
+  if (b.lower >= 0 && b.upper <= 0) return {};
+  if (b.upper <= 0) return negate(modulus(negate(a), negate(b)));
+  if (b.lower < 0) return {-magnitude(b), magnitude(b)};
+  Interval out = {0, is_infinite(b.upper) ? infinite : b.upper - 1};
+  if (a.lower >= 0) out.upper = std::min(out.upper, a.upper);
+  if (a.lower >= 0 && a.upper < b.lower) out.lower = a.lower;
+  return out;
+}
+
+Bound to_bound(double x) { return !(std::abs(x) < 0x1p62) ? (x < 0 ? -infinite : infinite) : static_cast<Bound>(x); }
+
+// x with `atom` replaced where it is a factor (not inside other atoms).
+SymInt replace(const SymInt& x, const Atom& atom, const SymInt& by) {
+  SymInt sum = 0;
+  for (const Term& term : terms_of(x)) {
+    SymInt value = term.coefficient;
+    for (const Factor& factor : term.factors) {
+      const SymInt base = order(*factor.atom, atom) == 0 ? by : from_term(1, {{factor.atom, 1}});
+      for (int i = 0; i < factor.power; ++i) value = value * base;
+    }
+    sum = sum + value;
+  }
+  return sum;
+}
+
+// k*(x//k) is x - x % k, which says more to interval arithmetic.
+SymInt open_divisions(const SymInt& x) {
+  for (const Term& term : terms_of(x)) {
+    for (const Factor& factor : term.factors) {
+      if (factor.atom->kind != AtomKind::floor_div || factor.power != 1) continue;
+      const SymInt &dividend = factor.atom->operands[0], &divisor = factor.atom->operands[1];
+      const SymInt rest = from_term(term.coefficient, *divide(term.factors, {factor}));
+      const auto multiple = exact_quotient(rest, divisor);
+      if (!multiple) continue;
+      return open_divisions(x - rest * from_term(1, {factor}) + *multiple * (dividend - mod(dividend, divisor)));
+    }
+  }
+  return x;
+}
+
+const Atom* find_extremum(const SymInt& x) {
+  for (const Term& term : terms_of(x)) {
+    for (const Factor& factor : term.factors) {
+      if (factor.atom->kind == AtomKind::min || factor.atom->kind == AtomKind::max) return factor.atom.get();
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+// Intervals
+// -------------------------------------------------------------------------------------------------------------
+
+Interval Proof::interval(const SymInt& x) {
+  if (x.is_constant()) return {*x.constant(), *x.constant()};
+  Interval sum = {0, 0};
+  for (const Term& term : x.polynomial()->terms) sum = add(sum, interval(term));
+  return sum;
+}
+
+Interval Proof::interval(const Term& term) {
+  Interval out = {term.coefficient, term.coefficient};
+  for (const Factor& factor : term.factors) out = multiply(out, power(interval(*factor.atom), factor.power));
+  return out;
+}
+
+Interval Proof::interval(const Atom& atom) {
+  switch (atom.kind) {
+    case AtomKind::symbol: {
+      const auto found = facts_.known_ranges_.find(atom.spelling);
+      if (found == facts_.known_ranges_.end()) return {0, infinite};
+      const Range& range = found->second;
+      return {range.lower == Range::lowest ? -infinite : range.lower,
+              range.upper == Range::highest ? infinite : range.upper};
+    }
+    case AtomKind::floor_div:
+      return divide(interval(atom.operands[0]), interval(atom.operands[1]));
+    case AtomKind::mod:
+      return modulus(interval(atom.operands[0]), interval(atom.operands[1]));
+    case AtomKind::min:
+    case AtomKind::max: {
+      Interval out = interval(atom.operands[0]);
+      for (const SymInt& operand : atom.operands) {
+        const Interval x = interval(operand);
+        out = atom.kind == AtomKind::min ? Interval{std::min(out.lower, x.lower), std::min(out.upper, x.upper)}
+                                         : Interval{std::max(out.lower, x.lower), std::max(out.upper, x.upper)};
+      }
+      return out;
+    }
+    case AtomKind::floor:
+    case AtomKind::ceil:
+    case AtomKind::trunc:
+    case AtomKind::round: {
+      const auto [lower, upper] = interval(atom.floats[0]);
+      return {to_bound(std::floor(lower)), to_bound(std::ceil(upper))};
+    }
+    case AtomKind::overflow:
+      break;
+  }
+  return {};
+}
+
+// Rounding is monotonic, so the rounded ends bound the rounded values.
+std::pair<double, double> Proof::interval(const SymFloat& x) {
+  if (x.constant()) return {*x.constant(), *x.constant()};
+  const FloatNode& node = *x.node();
+  if (node.op == "from") {
+    const Interval of = interval(node.integer);
+    return {is_infinite(of.lower) ? -HUGE_VAL : static_cast<double>(of.lower),
+            is_infinite(of.upper) ? HUGE_VAL : static_cast<double>(of.upper)};
+  }
+  std::pair<double, double> out = {-HUGE_VAL, HUGE_VAL};
+  const auto [a, b] = interval(node.operands[0]);
+  if (node.op == "sqrt" && a >= 0) out = {std::sqrt(a), std::sqrt(b)};
+  if (node.op == "abs") out = {a > 0 ? a : b < 0 ? -b : 0, std::max(std::abs(a), std::abs(b))};
+  if (node.operands.size() == 2) {
+    const auto [c, d] = interval(node.operands[1]);
+    if (node.op == "+") out = {a + c, b + d};
+    if (node.op == "-") out = {a - d, b - c};
+    if (node.op == "min") out = {std::min(a, c), std::min(b, d)};
+    if (node.op == "max") out = {std::max(a, c), std::max(b, d)};
+    if (node.op == "*" || (node.op == "/" && c > 0)) {
+      const auto apply = [&](double x, double y) {
+        if (node.op == "/") return std::isinf(x) && std::isinf(y) ? x : x / y;
+        return x == 0 || y == 0 ? 0 : x * y;
+      };
+      const auto [least, most] = std::minmax({apply(a, c), apply(a, d), apply(b, c), apply(b, d)});
+      out = {node.op == "/" && a >= 0 && std::isinf(d) ? 0 : least,
+             node.op == "/" && b <= 0 && std::isinf(d) ? 0 : most};
+    }
+  }
+  if (std::isnan(out.first) || std::isnan(out.second)) return {-HUGE_VAL, HUGE_VAL};
+  return out;
+}
+
+// The interval after every factor f was written as f' + its lower bound (or upper bound - f'), with f' >= 0: how
+// products of sizes show their sign, as in s*t - s with t >= 1.
+Interval Proof::shifted_interval(const SymInt& x, bool from_above) {
+  SymInt shifted = 0;
+  std::map<std::string, Bound> widths;
+  for (const Term& term : terms_of(x)) {
+    SymInt value = term.coefficient;
+    for (const Factor& factor : term.factors) {
+      const Interval of = interval(*factor.atom);
+      if (is_infinite(of.lower)) return {};
+      const bool flip = from_above && !is_infinite(of.upper);
+      const SymInt fresh = from_term(flip ? -1 : 1, {{factor.atom, 1}});
+      const SymInt base = fresh + SymInt(static_cast<int64_t>(flip ? of.upper : of.lower));
+      widths[factor.atom->spelling] = is_infinite(of.upper) ? infinite : of.upper - of.lower;
+      for (int i = 0; i < factor.power; ++i) value = value * base;
+    }
+    shifted = shifted + value;
+  }
+  if (is_overflow(shifted)) return {};
+  Interval sum = {0, 0};
+  for (const Term& term : terms_of(shifted)) {
+    Interval out = {term.coefficient, term.coefficient};
+    for (const Factor& factor : term.factors)
+      out = multiply(out, power({0, widths[factor.atom->spelling]}, factor.power));
+    sum = add(sum, out);
+  }
+  return sum;
+}
+
+// Search
+// ----------------------------------------------------------------------------------------------------------------
+
+Bound Proof::upper(const SymInt& given, Bound enough, int depth) {
+  if (is_overflow(given)) return infinite;
+  const SymInt x = open_divisions(given);
+  if (is_overflow(x)) return infinite;
+  Bound best = interval(x).upper;
+  const bool products =
+      !x.is_constant() && std::any_of(x.polynomial()->terms.begin(), x.polynomial()->terms.end(), [](const Term& t) {
+        return t.factors.size() > 1 || (t.factors.size() == 1 && t.factors[0].power > 1);
+      });
+  if (best > enough && products) {
+    best = std::min({best, shifted_interval(x, false).upper, shifted_interval(x, true).upper});
+  }
+  if (best <= enough || depth == 0 || x.is_constant() || --budget_ < 0) return best;
+
+  const std::vector<Term> terms = terms_of(x);
+  const bool unbounded =
+      std::any_of(terms.begin(), terms.end(), [&](const Term& t) { return is_infinite(interval(t).upper); });
+  for (const SymInt& hint : hints_for(x)) {
+    for (const Term& known : terms_of(hint)) {
+      if (known.factors.empty()) continue;
+      for (const Term& term : terms) {
+        if (term.factors.empty() || (term.coefficient > 0) != (known.coefficient > 0)) continue;
+        if (unbounded && !is_infinite(interval(term).upper)) continue;
+        const auto quotient = divide(term.factors, known.factors);
+        if (!quotient) continue;
+        const SymInt scale = from_term(1, *quotient);  // hint * scale <= 0 if scale >= 0
+        if (!quotient->empty() && interval(scale).lower < 0) continue;
+        // a*x - b*scale*hint has no such term any more, and a*x is at most that.
+        const SymInt a = known.coefficient < 0 ? -SymInt(known.coefficient) : SymInt(known.coefficient);
+        const SymInt b = term.coefficient < 0 ? -SymInt(term.coefficient) : SymInt(term.coefficient);
+        const SymInt rest = a * x - b * scale * hint;
+        if (is_overflow(rest) || is_overflow(a)) continue;
+        const Bound factor = *a.constant();
+        // floor(r / a) <= enough exactly if r <= a * enough + a - 1
+        const Bound wanted = is_infinite(enough) ? enough : factor * enough + factor - 1;
+        best = std::min(best, floor_quotient(upper(rest, wanted, depth - 1), factor));
+        if (best <= enough || budget_ < 0) return best;
+      }
+    }
+  }
+  return std::min(best, upper_by_cases(x, enough, depth));
+}
+
+// A minimum or maximum equals one of its operands: the largest bound among the cases holds.
+Bound Proof::upper_by_cases(const SymInt& x, Bound enough, int depth) {
+  const Atom* atom = find_extremum(x);
+  if (atom == nullptr) return infinite;
+  const bool least = atom->kind == AtomKind::min;
+  Bound most = -infinite;
+  for (const SymInt& chosen : atom->operands) {
+    const size_t before = cases_.size();
+    for (const SymInt& other : atom->operands) {
+      if (!(other == chosen)) cases_.push_back(least ? chosen - other : other - chosen);
+    }
+    most = std::max(most, upper(replace(x, *atom, chosen), enough, depth - 1));
+    cases_.resize(before);
+    if (most > enough) return infinite;
+  }
+  return most;
+}
+
+// Expressions that are at most 0 and may cancel something: assumptions, and what operations say of their operands.
+std::vector<SymInt> Proof::hints_for(const SymInt& x) {
+  std::vector<SymInt> hints = cases_;
+  hints.insert(hints.end(), facts_.nonpositives_.begin(), facts_.nonpositives_.end());
+  for (const SymInt& zero : facts_.zeros_) {
+    hints.push_back(zero);
+    hints.push_back(-zero);
+  }
+  for (const Term& term : terms_of(x)) {
+    for (const Factor& factor : term.factors) {
+      const Atom& atom = *factor.atom;
+      const SymInt self = from_term(1, {{factor.atom, 1}});
+      const auto positive = [&](const SymInt& y) { return interval(y).lower >= 0; };  // a divisor is not 0
+      if (atom.kind == AtomKind::floor_div && positive(atom.operands[1])) {
+        hints.push_back(atom.operands[1] * self - atom.operands[0]);
+        hints.push_back(atom.operands[0] - atom.operands[1] * self - atom.operands[1] + SymInt(1));
+      }
+      if (atom.kind == AtomKind::mod && positive(atom.operands[1])) {
+        hints.push_back(self - atom.operands[1] + SymInt(1));
+        if (positive(atom.operands[0])) hints.push_back(self - atom.operands[0]);
+      }
+      if (atom.kind == AtomKind::min) {
+        for (const SymInt& operand : atom.operands) hints.push_back(self - operand);
+      }
+      if (atom.kind == AtomKind::max) {
+        for (const SymInt& operand : atom.operands) hints.push_back(operand - self);
+      }
+    }
+  }
+  return hints;
+}
+
+// Divisibility
+// ----------------------------------------------------------------------------------------------------------
+
+std::optional<int64_t> Proof::residue(const SymInt& x, int64_t modulus) {
+  if (modulus <= 0 || is_overflow(x)) return std::nullopt;
+  Bound sum = 0;
+  SymInt unknown = 0;
+  for (const Term& term : terms_of(x)) {
+    if (term.coefficient % modulus == 0) continue;
+    if (term.factors.empty()) {
+      sum += term.coefficient;
+      continue;
+    }
+    // A factor that is a multiple of m makes the term one; a lone one with a known remainder contributes that.
+    Bound divisor = term.coefficient;
+    std::optional<Bound> alone;
+    for (const Factor& factor : term.factors) {
+      for (const Facts::Residue& known : facts_.residues_) {
+        const Atom* atom = lone_atom(known.x);
+        if (atom == nullptr || order(*atom, *factor.atom) != 0) continue;
+        if (known.remainder == 0) divisor = Bound(divisor) % modulus * known.modulus;
+        const bool lone = term.factors.size() == 1 && factor.power == 1;
+        if (lone && Bound(term.coefficient) * known.modulus % modulus == 0)
+          alone = Bound(term.coefficient) * known.remainder;
+      }
+    }
+    if (divisor % modulus == 0) continue;
+    if (alone) {
+      sum += *alone;
+    } else {
+      unknown = unknown + from_term(term.coefficient, term.factors);
+    }
+  }
+  if (!(unknown == SymInt(0))) {
+    const auto combined =
+        std::find_if(facts_.residues_.begin(), facts_.residues_.end(), [&](const Facts::Residue& known) {
+          const std::optional<int64_t> rest = (unknown - known.x).constant();
+          return rest && *rest == -constant_term(known.x) && known.modulus % modulus == 0;
+        });
+    if (combined == facts_.residues_.end()) return std::nullopt;
+    sum += combined->remainder - constant_term(combined->x);
+  }
+  const Bound remainder = sum % modulus;
+  return static_cast<int64_t>(remainder < 0 ? remainder + modulus : remainder);
+}
+
+// Simplification
+// --------------------------------------------------------------------------------------------------------
+
+SymInt Proof::simplify(const SymInt& x) {
+  if (x.is_constant() || is_overflow(x)) return x;
+  const std::vector<Term>& terms = x.polynomial()->terms;
+  const bool plain = std::all_of(terms.begin(), terms.end(), [&](const Term& term) {
+    return std::all_of(term.factors.begin(), term.factors.end(), [&](const Factor& factor) {
+      return factor.atom->kind == AtomKind::symbol && !facts_.pinned_.contains(factor.atom->spelling);
+    });
+  });
+  if (plain) return x;
+  SymInt sum = 0;
+  for (const Term& term : terms) {
+    SymInt value = term.coefficient;
+    for (const Factor& factor : term.factors) {
+      const SymInt base = factor.atom->kind == AtomKind::symbol && !facts_.pinned_.contains(factor.atom->spelling)
+                              ? from_term(1, {{factor.atom, 1}})
+                              : simplify(*factor.atom);
+      for (int i = 0; i < factor.power; ++i) value = value * base;
+    }
+    sum = sum + value;
+  }
+  return sum;
+}
+
+SymInt Proof::simplify(const Atom& atom) {
+  if (atom.kind == AtomKind::symbol) {
+    const auto found = facts_.pinned_.find(atom.spelling);
+    return found == facts_.pinned_.end() ? SymInt::symbol(atom.spelling) : found->second;
+  }
+  if (atom.kind == AtomKind::overflow) return overflow();
+  if (const auto found = facts_.replaced_.find(atom.spelling); found != facts_.replaced_.end()) return found->second;
+  if (atom.kind == AtomKind::floor_div || atom.kind == AtomKind::mod) return simplify_division(atom);
+  if (atom.kind == AtomKind::min || atom.kind == AtomKind::max) {
+    const bool least = atom.kind == AtomKind::min;
+    std::vector<SymInt> kept;
+    for (const SymInt& operand : atom.operands) {
+      const SymInt x = simplify(operand);
+      const auto never = [&](const SymInt& a, const SymInt& b) {  // a is never taken, given b
+        return upper(least ? b - a : a - b, 0, 2) <= 0;
+      };
+      if (std::any_of(kept.begin(), kept.end(), [&](const SymInt& other) { return never(x, other); })) continue;
+      std::erase_if(kept, [&](const SymInt& other) { return never(other, x); });
+      kept.push_back(x);
+    }
+    SymInt out = kept[0];
+    for (size_t i = 1; i < kept.size(); ++i) out = least ? min(out, kept[i]) : max(out, kept[i]);
+    return out;
+  }
+  const SymFloat x = simplify(atom.floats[0]);
+  const auto [lower, upper] = interval(x);
+  if (atom.kind == AtomKind::floor || (atom.kind == AtomKind::trunc && lower >= 0)) return floor(x);
+  if (atom.kind == AtomKind::ceil || (atom.kind == AtomKind::trunc && upper <= 0)) return ceil(x);
+  return atom.kind == AtomKind::trunc ? trunc(x) : round(x);
+}
+
+// A quotient that can have only one value gives that value, and the modulus what is left.
+SymInt Proof::simplify_division(const Atom& atom) {
+  const SymInt a = simplify(atom.operands[0]), b = simplify(atom.operands[1]);
+  const bool quotient_wanted = atom.kind == AtomKind::floor_div;
+  const SymInt plain = quotient_wanted ? floor_div(a, b) : mod(a, b);
+  const Atom* again = lone_atom(plain);
+  if (again == nullptr || again->spelling != atom.spelling) {
+    // It took another form: look at that, once.
+    if (++simplify_depth_ > 20) return plain;
+    const SymInt out = simplify(plain);
+    --simplify_depth_;
+    return out;
+  }
+  Interval quotient = divide(interval(a), interval(b));
+  if (quotient.lower == 0 && quotient.upper > 0 && !b.is_constant() && upper(a - b + SymInt(1), 0, 2) <= 0)
+    quotient.upper = 0;
+  if (quotient.lower == quotient.upper && !is_infinite(quotient.lower)) {
+    const SymInt value = static_cast<int64_t>(quotient.lower);
+    return quotient_wanted ? value : a - b * value;
+  }
+  if (!quotient_wanted && b.is_constant()) {
+    if (const std::optional<int64_t> remainder = residue(a, *b.constant())) return *remainder;
+  }
+  return plain;
+}
+
+SymFloat Proof::simplify(const SymFloat& x) {
+  if (x.node() == nullptr) return x;
+  if (x.node()->op == "from") return SymFloat::from(simplify(x.node()->integer));
+  std::vector<SymFloat> operands;
+  for (const SymFloat& operand : x.node()->operands) operands.push_back(simplify(operand));
+  return SymFloat::apply(x.node()->op, std::move(operands));
+}
+
+}  // namespace atenon::shape

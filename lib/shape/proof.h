@@ -1,0 +1,53 @@
+// The search behind Facts::decide: upper and lower bounds of expressions. Private to lib/shape.
+#pragma once
+
+#include "shape/facts.h"
+
+namespace atenon::shape {
+
+// A bound in 128 bits; beyond int64 it is infinite.
+using Bound = __int128;
+inline constexpr Bound infinite = Bound(1) << 64;
+
+struct Interval {
+  Bound lower = -infinite;
+  Bound upper = infinite;
+};
+
+// One question's worth of work: its budget of steps keeps decide() fast whatever was assumed.
+class Proof {
+ public:
+  explicit Proof(const Facts& facts) : facts_(facts) {}
+
+  // The tightest upper bound found; the search stops at the first one that is `enough` or less. Lower bounds are those
+  // of -x.
+  Bound upper(const SymInt& x, Bound enough) { return upper(x, enough, search_depth); }
+  Bound lower(const SymInt& x, Bound enough) { return -upper(-x, -enough); }
+  // By interval arithmetic alone: cheap.
+  Interval interval(const SymInt& x);
+  // x % modulus, where that is known.
+  std::optional<int64_t> residue(const SymInt& x, int64_t modulus);
+  // x by what is assumed and known; equal to x for all values of the symbols that the facts allow.
+  SymInt simplify(const SymInt& x);
+
+ private:
+  static constexpr int search_depth = 4;
+
+  Bound upper(const SymInt& x, Bound enough, int depth);
+  Bound upper_by_cases(const SymInt& x, Bound enough, int depth);
+  std::vector<SymInt> hints_for(const SymInt& x);
+  Interval interval(const Atom& atom);
+  Interval interval(const Term& term);
+  Interval shifted_interval(const SymInt& x, bool from_above);
+  std::pair<double, double> interval(const SymFloat& x);
+  SymInt simplify(const Atom& atom);
+  SymFloat simplify(const SymFloat& x);
+  SymInt simplify_division(const Atom& atom);
+
+  const Facts& facts_;
+  std::vector<SymInt> cases_;  // nonpositive in the case that is being looked at
+  int budget_ = 100;
+  int simplify_depth_ = 0;
+};
+
+}  // namespace atenon::shape
