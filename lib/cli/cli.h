@@ -5,8 +5,13 @@
 //                    "atenon capture mlp.py | atenon decompose --to core | atenon show");
 //     decompose::Options options;
 //     tool.option("--to", options.to, "SET", "operator set to reach: a name or a file");
-//     return tool.transform(argc, argv, [&](ir::ExportedProgram p, cli::Context& c) { return decompose::run(std::move(p), c.opset(), options); });
+//     return tool.transform(argc, argv, [&](ir::ExportedProgram program, cli::Context& context) {
+//       return decompose::run(std::move(program), context.opset(), options);
+//     });
 //   }
+//
+// One table of options gives parsing, --help, the man page (--man), shell completions (--completions) and what the history of a
+// program records.
 #pragma once
 
 #include <functional>
@@ -22,14 +27,17 @@ namespace atenon::cli {
 // What a running tool has at hand.
 class Context {
  public:
-  const opset::Opset& opset();                 // loaded on first use; a failure ends the tool with its message
+  // The operator sets, loaded on first use. They are part of the installation: a failure ends the tool with its message.
+  opset::Opset& opset();
   const std::string& tool() const { return tool_; }
   bool verbose = false;
   bool quiet = false;
   bool json = false;
-  void warn(const Diagnostic& diagnostic);
-  void say(const std::string& text);           // -v only, to standard error
-  // `<executable>/../share/atenon`.
+  // A message on standard error, unless -q.
+  void warn(const Diagnostic& diagnostic) const;
+  // A line on standard error, with -v only.
+  void say(const std::string& text) const;
+  // `<executable>/../share/atenon`, where operator sets, the Python of `torch` and the texts of errors lie.
   static std::string share_folder();
 
  private:
@@ -38,29 +46,49 @@ class Context {
   std::unique_ptr<opset::Opset> opset_;
 };
 
+// Whether an option changes what the tool writes (then the program's history records it) or only what it reports.
+enum class Effect { result, report };
+
 class Tool {
  public:
   Tool(std::string name, std::string purpose, std::string example);
   ~Tool();
 
-  void flag(const std::string& names, bool& target, const std::string& help);
-  void option(const std::string& names, std::string& target, const std::string& value_name, const std::string& help);
-  void option(const std::string& names, int& target, const std::string& value_name, const std::string& help);
-  void option(const std::string& names, std::vector<std::string>& target, const std::string& value_name, const std::string& help);
+  // `names` as in "--to" or "-o,--output". A default that the variable holds is shown in --help.
+  void flag(const std::string& names, bool& target, const std::string& help, Effect effect = Effect::result);
+  void option(const std::string& names, std::string& target, const std::string& value_name, const std::string& help,
+              Effect effect = Effect::result);
+  void option(const std::string& names, int& target, const std::string& value_name, const std::string& help,
+              Effect effect = Effect::result);
+  // May be repeated.
+  void option(const std::string& names, std::vector<std::string>& target, const std::string& value_name, const std::string& help,
+              Effect effect = Effect::result);
   void positional(std::string& target, const std::string& name, const std::string& help, bool required);
   void positional(std::vector<std::string>& target, const std::string& name, const std::string& help);
+  // Positional words with a `=` in them: `specialize batch=1 net.atn`.
+  void assignments(std::vector<std::string>& target, const std::string& name, const std::string& help);
+  // Offers --json, which sets Context::json.
+  void offer_json();
 
-  // For stages: reads one program (a positional FILE, default "-"), validates it, runs, validates in debug builds, adds to the
-  // history, writes (`-o`, `-t`).
+  // For stages: reads one program (a positional FILE, or standard input), validates it, calls `stage`, validates what it
+  // gives, adds to the history, writes (`-o`, `-t`).
   int transform(int argc, char** argv,
                 const std::function<Result<ir::ExportedProgram>(ir::ExportedProgram, Context&)>& stage);
-  // For all other tools: parses options, handles --help, --version, --explain CODE, --completions SHELL, then calls `body`; a Diagnostic
-  // is rendered and decides the exit status.
+  // For stages that start from something else than a program, or join several: as transform, without the reading.
+  int produce(int argc, char** argv, const std::function<Result<ir::ExportedProgram>(Context&)>& stage);
+  // For all others: parses, answers --help, --version, --explain CODE and the like, then calls `body`. A Diagnostic is printed
+  // and decides the exit status.
   int run(int argc, char** argv, const std::function<Result<Status>(Context&)>& body);
 
  private:
   struct State;
   std::unique_ptr<State> state_;
 };
+
+// Reads and validates a program, with the operators that it brings. What tools that do not write programs start from.
+Result<ir::ExportedProgram> read_program(const std::string& path, Context& context, const std::string& segments = "");
+
+// `atenon X ...`: executes atenon-X, from beside this executable or from PATH.
+int dispatch(int argc, char** argv);
 
 }  // namespace atenon::cli

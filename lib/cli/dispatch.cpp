@@ -1,0 +1,107 @@
+// `atenon X ...` finds and executes atenon-X, as git does; the prefix keeps us from shadowing `diff`.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+#include <set>
+#include <sstream>
+
+#include "cli/cli.h"
+#include "cli/option_table.h"
+
+namespace atenon::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<fs::path> search_path() {
+  std::error_code ignored;
+  std::vector<fs::path> folders = {fs::read_symlink("/proc/self/exe", ignored).parent_path()};
+  const char* path = getenv("PATH");
+  std::istringstream rest(path ? path : "");
+  for (std::string folder; std::getline(rest, folder, ':');) {
+    if (!folder.empty()) folders.push_back(folder);
+  }
+  return folders;
+}
+
+// Tools by name ("lower"), each where it is found first.
+std::map<std::string, fs::path> find_tools() {
+  std::map<std::string, fs::path> tools;
+  for (const fs::path& folder : search_path()) {
+    std::error_code ignored;
+    for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+      std::string name = entry.path().filename().string();
+      if (name.starts_with("atenon-") && access(entry.path().c_str(), X_OK) == 0) tools.emplace(name.substr(7), entry.path());
+    }
+  }
+  return tools;
+}
+
+std::string purpose_of(const fs::path& tool) {
+  std::string line;
+  FILE* pipe = popen(("'" + tool.string() + "' --purpose 2>/dev/null").c_str(), "r");
+  if (!pipe) return line;
+  for (int c; (c = fgetc(pipe)) != EOF && c != '\n';) line += static_cast<char>(c);
+  pclose(pipe);
+  return line;
+}
+
+void print_help() {
+  std::cout << "atenon: from a PyTorch model file to a small native CPU program, without PyTorch\n\n"
+               "usage: atenon TOOL [OPTIONS] ...      atenon TOOL --help\n\n"
+               "  model.py -> capture -> decompose -> specialize -> lower -> pack -> run\n"
+               "              (each reads and writes one program file; show and diff look at any of them)\n\n";
+  for (const auto& [name, path] : find_tools()) {
+    std::cout << "  " << name << std::string(name.size() < 12 ? 12 - name.size() : 1, ' ') << purpose_of(path) << "\n";
+  }
+  std::cout << "\nexample:\n"
+               "  atenon capture resnet50.py | atenon decompose | atenon specialize batch=1 | atenon lower | atenon pack -o resnet50.atn\n"
+               "  atenon run resnet50.atn --input x=x.npy -o y.npy\n";
+}
+
+}  // namespace
+
+int dispatch(int argc, char** argv) {
+  std::string name = argc > 1 ? argv[1] : "";
+  if (name == "--version") {
+    std::cout << "atenon " << ATENON_VERSION << "\n";
+    return 0;
+  }
+  bool wants_help = name == "--help" || name == "-h" || name == "help";
+  if (wants_help && argc < 3) {
+    print_help();
+    return 0;
+  }
+  if (name.empty()) {
+    std::cerr << "atenon: error: which tool?\nnote: atenon --help lists them\n";
+    return static_cast<int>(Status::usage);
+  }
+  std::vector<char*> arguments(argv + 1, argv + argc + 1);
+  static char help_flag[] = "--help";
+  if (wants_help) {  // atenon help lower = atenon lower --help
+    name = argv[2];
+    arguments = {argv[2], help_flag, nullptr};
+  }
+  std::map<std::string, fs::path> tools = find_tools();
+  auto tool = tools.find(name);
+  if (tool == tools.end()) {
+    std::vector<std::string> names;
+    for (const auto& [known, path] : tools) names.push_back(known);
+    Diagnostic unknown = error(Status::usage, 4, "there is no tool '" + name + "'");
+    std::string near = nearest(name, names);
+    if (!near.empty()) unknown.notes.push_back({"did you mean '" + near + "'?"});
+    unknown.notes.push_back({"atenon --help lists all tools"});
+    std::cerr << unknown.render("atenon");
+    return static_cast<int>(Status::usage);
+  }
+  std::string path = tool->second.string();
+  arguments[0] = path.data();
+  execv(path.c_str(), arguments.data());
+  std::cerr << error(Status::usage, 1, "cannot execute " + path).render("atenon");
+  return static_cast<int>(Status::usage);
+}
+
+}  // namespace atenon::cli

@@ -1,0 +1,296 @@
+// Tool: parses by the table of options, runs the tool's body, and turns Diagnostics into messages and exit status.
+#include <csignal>
+#include <filesystem>
+#include <iostream>
+
+#include <CLI/CLI.hpp>
+
+#include "cli/cli.h"
+#include "cli/option_table.h"
+#include "program/program.h"
+#include "support/streams.h"
+#include "verify/verify.h"
+
+namespace atenon::cli {
+
+struct Tool::State {
+  ToolText text;
+  CLI::App app;
+  Context context;
+  std::string path = "-";      // the program that is read
+  std::string output = "-";
+  std::string segments;
+  bool as_text = false;
+  bool compress = false;
+  // Positional words are sorted out by us: what has a `=` goes to the assignments, the rest to the positionals in order.
+  std::vector<std::string> words;
+  std::vector<std::string>* assigned = nullptr;
+  std::vector<std::string>* rest = nullptr;                         // takes every further word
+  std::vector<std::pair<std::string*, OptionRow>> single = {};
+
+  void add(OptionRow row, CLI::Option* option) {
+    if (option) {
+      row.given = [option] { return option->results(); };
+    }
+    text.options.push_back(std::move(row));
+  }
+  Result<void> parse(int argc, char** argv);
+  Result<void> sort_words();
+  int finish(Diagnostic diagnostic) const;
+  void add_output_options(Tool& tool);
+  Result<void> write(ir::ExportedProgram program);
+};
+
+namespace {
+
+bool is_code(const std::string& word) {
+  return word.size() == 5 && word[0] == 'E' && word.find_first_not_of("0123456789", 1) == std::string::npos;
+}
+
+// "mlp.py" for "/home/u/mlp.py": a program must not depend on the folder that a tool was called from.
+std::string without_folders(const std::string& value) {
+  size_t slash = value.rfind('/');
+  if (slash == std::string::npos) return value;
+  size_t start = value.find('=');
+  return start != std::string::npos && start < slash ? value.substr(0, start + 1) + value.substr(slash + 1) : value.substr(slash + 1);
+}
+
+}  // namespace
+
+opset::Opset& Context::opset() {
+  if (!opset_) {
+    Result<std::unique_ptr<opset::Opset>> loaded = opset::Opset::load(share_folder() + "/opsets");
+    if (!loaded) {
+      std::cerr << loaded.failure().render(tool_);
+      std::exit(static_cast<int>(loaded.failure().status));
+    }
+    opset_ = std::move(*loaded);
+  }
+  return *opset_;
+}
+
+void Context::warn(const Diagnostic& diagnostic) const {
+  if (!quiet) std::cerr << diagnostic.render(tool_);
+}
+
+void Context::say(const std::string& text) const {
+  if (verbose) std::cerr << tool_ << ": " << text << "\n";
+}
+
+std::string Context::share_folder() {
+  std::error_code ignored;
+  std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", ignored);
+  return (self.parent_path().parent_path() / "share" / "atenon").string();
+}
+
+Tool::Tool(std::string name, std::string purpose, std::string example) : state_(std::make_unique<State>()) {
+  state_->text = {std::move(name), std::move(purpose), std::move(example), {}};
+  state_->context.tool_ = state_->text.name;
+  state_->app.set_help_flag();
+  state_->app.add_option("words", state_->words);
+}
+
+Tool::~Tool() = default;
+
+void Tool::flag(const std::string& names, bool& target, const std::string& help, Effect effect) {
+  state_->add({names, "", help, "", effect}, state_->app.add_flag(names, target));
+}
+
+void Tool::option(const std::string& names, std::string& target, const std::string& value_name, const std::string& help,
+                  Effect effect) {
+  state_->add({names, value_name, help, target, effect}, state_->app.add_option(names, target));
+}
+
+void Tool::option(const std::string& names, int& target, const std::string& value_name, const std::string& help, Effect effect) {
+  state_->add({names, value_name, help, std::to_string(target), effect}, state_->app.add_option(names, target));
+}
+
+void Tool::option(const std::string& names, std::vector<std::string>& target, const std::string& value_name,
+                  const std::string& help, Effect effect) {
+  OptionRow row{names, value_name, help + "; may be repeated", "", effect};
+  row.repeated = true;
+  state_->add(std::move(row), state_->app.add_option(names, target)->allow_extra_args(false));
+}
+
+void Tool::positional(std::string& target, const std::string& name, const std::string& help, bool required) {
+  OptionRow row{name, name, help, target, Effect::report, true, required};
+  state_->single.emplace_back(&target, row);
+  state_->add(std::move(row), nullptr);
+}
+
+void Tool::positional(std::vector<std::string>& target, const std::string& name, const std::string& help) {
+  OptionRow row{name, name, help, "", Effect::report, true, false, true};
+  state_->rest = &target;
+  state_->add(std::move(row), nullptr);
+}
+
+void Tool::assignments(std::vector<std::string>& target, const std::string& name, const std::string& help) {
+  OptionRow row{name, name, help, "", Effect::result, true, false, true};
+  row.given = [&target] { return target; };
+  state_->assigned = &target;
+  state_->text.options.push_back(std::move(row));
+}
+
+void Tool::offer_json() { flag("--json", state_->context.json, "report as JSON, with a schema version", Effect::report); }
+
+void Tool::State::add_output_options(Tool& tool) {
+  tool.option("-o,--output", output, "FILE", "where to write the program; - is standard output", Effect::report);
+  tool.flag("-t,--text", as_text, "write the text form", Effect::report);
+  tool.flag("--compress", compress, "compress weights and code with zstd", Effect::report);
+}
+
+Result<void> Tool::State::sort_words() {
+  size_t next = 0;
+  for (const std::string& word : words) {
+    bool is_assignment = assigned && word.find('=') != std::string::npos;
+    if (is_assignment) assigned->push_back(word);
+    else if (next < single.size()) *single[next++].first = word;
+    else if (rest) rest->push_back(word);
+    else return error(Status::usage, 5, "unexpected argument '" + word + "'").note("usage: " + text.usage());
+  }
+  for (; next < single.size(); ++next) {
+    if (single[next].second.required) {
+      return error(Status::usage, 5, single[next].second.names + " is missing").note("usage: " + text.usage());
+    }
+  }
+  return {};
+}
+
+Result<void> Tool::State::parse(int argc, char** argv) {
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& problem) {  // CLI11's way to report; ours starts here
+    Diagnostic wrong = error(Status::usage, 5, problem.what());
+    std::vector<std::string> known;
+    for (const OptionRow& row : text.options) known.push_back(row.long_name());
+    for (int i = 1; i < argc; ++i) {
+      std::string word = argv[i];
+      word = word.substr(0, word.find('='));
+      if (!word.starts_with("--") || std::find(known.begin(), known.end(), word) != known.end()) continue;
+      wrong.message = "unknown option " + word;
+      std::string near = nearest(word, known);
+      if (!near.empty()) wrong.notes.push_back({"did you mean " + near + "?"});
+      break;
+    }
+    wrong.notes.push_back({"usage: " + text.usage()});
+    return wrong;
+  }
+  return sort_words();
+}
+
+int Tool::State::finish(Diagnostic diagnostic) const {
+  std::cout.flush();
+  std::cerr << diagnostic.render(text.name);
+  return static_cast<int>(diagnostic.status);
+}
+
+int Tool::run(int argc, char** argv, const std::function<Result<Status>(Context&)>& body) {
+  State& state = *state_;
+  std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is seen where we write
+  bool help = false, version = false, man = false, purpose = false;
+  std::string shell, code;
+  flag("-v,--verbose", state.context.verbose, "say what is done", Effect::report);
+  flag("-q,--quiet", state.context.quiet, "print errors only", Effect::report);
+  flag("-h,--help", help, "print this help", Effect::report);
+  flag("--version", version, "print the version", Effect::report);
+  flag("--man", man, "print the man page", Effect::report);
+  option("--completions", shell, "SHELL", "print completions for bash, zsh or fish", Effect::report);
+  state.app.add_flag("--purpose", purpose);  // for `atenon --help`, not for people
+
+  // `--explain E0107` is everybody's; a bare `--explain` is an option of some tools.
+  for (int i = 1; i + 1 < argc; ++i) {
+    if (std::string(argv[i]) == "--explain" && is_code(argv[i + 1])) code = argv[i + 1];
+  }
+  if (!code.empty()) {
+    Result<std::string> text = explanation(code, Context::share_folder() + "/errors");
+    if (!text) return state.finish(text.error());
+    std::cout << *text;
+    return 0;
+  }
+  // Help must not fail for a missing FILE.
+  for (int i = 1; i < argc; ++i) help = help || std::string(argv[i]) == "--help" || std::string(argv[i]) == "-h";
+  if (help) {
+    std::cout << help_text(state.text);
+    return 0;
+  }
+  for (auto& [target, row] : state.single) {
+    bool answers = argc > 1 && (std::string(argv[1]) == "--version" || std::string(argv[1]) == "--man" ||
+                                std::string(argv[1]) == "--purpose" || std::string(argv[1]).starts_with("--completions"));
+    row.required = row.required && !answers;
+  }
+  if (Result<void> parsed = state.parse(argc, argv); !parsed) return state.finish(parsed.error());
+  if (version) std::cout << state.text.name << " " << ATENON_VERSION << "\n";
+  if (purpose) std::cout << state.text.purpose << "\n";
+  if (man) std::cout << man_page(state.text);
+  if (!shell.empty()) {
+    Result<std::string> text = completions(state.text, shell);
+    if (!text) return state.finish(text.error());
+    std::cout << *text;
+  }
+  if (version || purpose || man || !shell.empty()) return 0;
+
+  Result<Status> status = body(state.context);
+  if (!status) return state.finish(status.error());
+  std::cout.flush();
+  return static_cast<int>(*status);
+}
+
+Result<void> Tool::State::write(ir::ExportedProgram program) {
+  if (output == "-" && !as_text && isatty(STDOUT_FILENO)) {
+    return error(Status::usage, 8, "a binary program is not for a terminal").note("add -t for the text form, -o FILE, or a pipe");
+  }
+  ir::HistoryEntry entry{text.name, ATENON_VERSION, {}};
+  for (const OptionRow& row : text.options) {
+    if (row.effect == Effect::report || !row.given) continue;
+    for (const std::string& value : row.given()) {
+      std::string spelled = without_folders(value);
+      if (row.is_positional) entry.options.push_back(spelled);
+      else entry.options.push_back(row.value_name.empty() ? row.long_name() : row.long_name() + "=" + spelled);
+    }
+  }
+  program.history.push_back(std::move(entry));
+  return program::write(program, output, {.text = as_text, .compress = compress});
+}
+
+int Tool::transform(int argc, char** argv,
+                    const std::function<Result<ir::ExportedProgram>(ir::ExportedProgram, Context&)>& stage) {
+  State& state = *state_;
+  positional(state.path, "FILE", "program to read; - is standard input", false);
+  option("--segments", state.segments, "FILE", "binary program with the bytes that a text program names by digest", Effect::report);
+  return produce(argc, argv, [&](Context& context) -> Result<ir::ExportedProgram> {
+    Result<ir::ExportedProgram> program = read_program(state.path, context, state.segments);
+    if (!program) return program.error();
+    return stage(std::move(*program), context);
+  });
+}
+
+int Tool::produce(int argc, char** argv, const std::function<Result<ir::ExportedProgram>(Context&)>& stage) {
+  State& state = *state_;
+  state.add_output_options(*this);
+  return run(argc, argv, [&](Context& context) -> Result<Status> {
+    Result<ir::ExportedProgram> program = stage(context);
+    if (!program) return program.error();
+    if (Result<void> valid = verify::check(*program, context.opset()); !valid) {
+      Diagnostic ours = valid.error();
+      ours.status = Status::bug;
+      return std::move(ours).note("the program that " + context.tool() + " made is not valid: this is a bug of ours");
+    }
+    if (Result<void> written = state.write(std::move(*program)); !written) return written.error();
+    return Status::ok;
+  });
+}
+
+Result<ir::ExportedProgram> read_program(const std::string& path, Context& context, const std::string& segments) {
+  if (path == "-" && isatty(STDIN_FILENO)) {
+    return error(Status::usage, 9, "no program: standard input is a terminal").note("name a FILE, or pipe a program into " + context.tool());
+  }
+  Result<ir::ExportedProgram> program = program::read(path, {.segments = segments});
+  if (!program) return program.error();
+  for (const std::string& block : program->custom_blocks) {
+    if (Result<void> added = context.opset().add(block, path); !added) return added.error();
+  }
+  if (Result<void> valid = verify::check(*program, context.opset()); !valid) return valid.error();
+  return program;
+}
+
+}  // namespace atenon::cli
