@@ -64,7 +64,8 @@ class PreparedCall {
   virtual void run(std::span<void* const> buffers, void* scratch) = 0;
   double flops = 0;   // of one run, for the profile
   double bytes = 0;   // read and written
-  std::string note;   // "weight repacked at load"
+  std::string note;    // "c1.weight repacked at load"
+  std::string detail;  // what the library chose, for the profile
 };
 
 class Kernel {
@@ -78,6 +79,8 @@ class Kernel {
   virtual std::optional<ir::BlockedLayout> weight_layout(const CallSite&, size_t /*operand*/) const { return std::nullopt; }
   // Axis order that the kernel wants for its tensors ({0,2,3,1} is channels last), or empty for no wish.
   virtual std::vector<int> preferred_order(const ir::Graph& /*body*/) const { return {}; }
+  // Whether the result may take over the buffer of this operand: a residual that is added in place.
+  virtual bool may_overwrite(const ir::Graph& /*body*/, size_t /*operand*/) const { return false; }
   virtual Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const = 0;
 };
 

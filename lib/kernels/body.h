@@ -1,0 +1,69 @@
+// Reading the body of a call: arguments of its nodes, and the chain of cheap operators after the expensive one.
+//
+// A body that a kernel takes has one anchor (the convolution, the product) and an epilogue: operators on the anchor's result
+// that a kernel applies while the result is still in registers. Bodies may be written in composite operators (conv2d, linear)
+// or in core ones (convolution, addmm); no operator set is needed to read them, so a packed program runs without.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace atenon::kernels {
+
+// "aten::add" of "aten::add.Tensor".
+std::string name_without_overload(const std::string& target);
+
+// The arguments of a node as its schema would bind them: by position, else by keyword, else the fallback. Sizes are evaluated;
+// nullopt means that the value is not known with these bindings, or has another kind.
+class Arguments {
+ public:
+  Arguments(const ir::Node& node, const shape::Bindings& symbols) : node_(node), symbols_(symbols) {}
+
+  const ir::Argument* find(size_t position, const char* name) const;  // null where absent or None
+  ir::Value* tensor(size_t position, const char* name) const;         // null where absent, None or a number
+  std::optional<int64_t> integer(size_t position, const char* name, int64_t fallback) const;
+  std::optional<double> number(size_t position, const char* name, double fallback) const;
+  std::optional<bool> boolean(size_t position, const char* name, bool fallback) const;
+  // A list of `count` integers; one value stands for all.
+  std::optional<std::vector<int64_t>> integers(size_t position, const char* name, size_t count, int64_t fallback) const;
+  std::string text(size_t position, const char* name, const std::string& fallback) const;
+
+ private:
+  const ir::Node& node_;
+  const shape::Bindings& symbols_;
+};
+
+std::optional<double> number_of(const ir::Argument& argument, const shape::Bindings& symbols);
+// All sizes at these bindings, or nullopt.
+std::optional<std::vector<int64_t>> concrete(const std::vector<ir::SymInt>& sizes, const shape::Bindings& symbols);
+
+// One step of an epilogue: x := f(x), or x := x op operand.
+struct PostOp {
+  enum class Kind {
+    relu, clamp /* to [alpha, beta] */, gelu_erf, gelu_tanh, silu, sigmoid, tanh, hardswish, hardsigmoid, leaky_relu /* alpha */,
+    elu /* alpha */, exp, abs, sqrt, affine /* alpha * x + beta */,
+    add, subtract, multiply, divide
+  };
+  Kind kind = Kind::relu;
+  float alpha = 0;
+  float beta = 0;
+  int operand = -1;  // of add to divide: position among the body's inputs
+
+  bool is_binary() const { return kind >= Kind::add; }
+};
+
+// Follows the chain from `start` to the body's only output. Returns "" and fills `steps`, or the reason why a node does not fit.
+std::string read_epilogue(const ir::Graph& body, const ir::Value* start, const shape::Bindings& symbols, std::vector<PostOp>& steps);
+
+// An operand as a node in the body sees it: an input of the body, its axes perhaps permuted (t, transpose, permute).
+struct View {
+  int input = -1;          // -1: not of this form
+  std::vector<int> axes;   // axis i of the view is axis axes[i] of the input
+};
+View view_of(const ir::Value* value);
+bool is_view_node(const ir::Node& node);  // of the kind that view_of() sees through
+
+}  // namespace atenon::kernels

@@ -1,0 +1,11 @@
+// One function a kernel file; kernels.cpp puts them in order.
+#pragma once
+
+#include "kernels/kernel.h"
+
+namespace atenon::kernels {
+
+const Kernel& onednn_convolution();
+const Kernel& onednn_matmul();
+
+}  // namespace atenon::kernels

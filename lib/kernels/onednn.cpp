@@ -1,0 +1,261 @@
+// See onednn.h. Descriptors are compared as oneDNN compares them; a layout that blocks and strides do not describe is never used
+// for a weight that is stored.
+#include "kernels/onednn.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "support/parallel.h"
+
+namespace atenon::kernels {
+
+namespace {
+
+constexpr size_t alignment = 64;
+
+size_t align(size_t bytes) {
+  return (bytes + alignment - 1) / alignment * alignment;
+}
+
+// Execution on a CPU stream keeps no state in it, so one serves all threads.
+struct Library {
+  dnnl::engine engine{dnnl::engine::kind::cpu, 0};
+  dnnl::stream stream{engine};
+};
+
+const Library& library() {
+  static const Library instance;
+  return instance;
+}
+
+}  // namespace
+
+const dnnl::engine& onednn_engine() {
+  return library().engine;
+}
+
+// --- Descriptors ----------------------------------------------------------------------------------------------------
+
+dnnl::memory::desc describe(const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides) {
+  return dnnl::memory::desc(sizes, dnnl::memory::data_type::f32, strides);
+}
+
+dnnl::memory::desc describe_any(const std::vector<int64_t>& sizes) {
+  return dnnl::memory::desc(sizes, dnnl::memory::data_type::f32, dnnl::memory::format_tag::any);
+}
+
+dnnl::memory::desc describe_dense(const std::vector<int64_t>& sizes, const std::vector<int>& order) {
+  std::vector<int64_t> strides(sizes.size());
+  int64_t stride = 1;
+  for (size_t i = order.size(); i-- > 0;) {
+    strides[order[i]] = stride;
+    stride *= std::max<int64_t>(sizes[order[i]], 1);
+  }
+  return describe(sizes, strides);
+}
+
+std::vector<int> channels_last_order(size_t rank) {
+  std::vector<int> order{0};
+  for (size_t axis = 2; axis < rank; ++axis) order.push_back(static_cast<int>(axis));
+  order.push_back(1);
+  return order;
+}
+
+bool is_dense_in_order(const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides, const std::vector<int>& order) {
+  int64_t stride = 1;
+  for (size_t i = order.size(); i-- > 0;) {
+    if (sizes[order[i]] == 1) continue;
+    if (strides[order[i]] != stride) return false;
+    stride *= sizes[order[i]];
+  }
+  return true;
+}
+
+dnnl::memory::desc describe_broadcast(const Operand& operand, size_t rank) {
+  std::vector<int64_t> sizes(rank - operand.sizes.size(), 1), strides;
+  sizes.insert(sizes.end(), operand.sizes.begin(), operand.sizes.end());
+  int64_t stride = 1;
+  for (size_t axis = rank; axis-- > 0; stride *= sizes[axis]) {
+    const size_t own = axis + operand.sizes.size() - rank;
+    strides.insert(strides.begin(), axis + operand.sizes.size() >= rank && sizes[axis] > 1 ? operand.strides[own] : stride);
+  }
+  return describe(sizes, strides);
+}
+
+std::optional<ir::BlockedLayout> layout_of(const dnnl::memory::desc& desc, const std::vector<int>& axes, size_t rank) {
+  if (desc.get_format_kind() != dnnl::memory::format_kind::blocked) return std::nullopt;
+  const dnnl::memory::dims sizes = desc.get_dims(), strides = desc.get_strides();
+  ir::BlockedLayout layout;
+  layout.strides.assign(rank, 0);
+  for (size_t i = 0; i < axes.size(); ++i) {
+    if (axes[i] < 0 && desc.get_padded_dims()[i] != 1) return std::nullopt;
+    if (axes[i] >= 0) layout.strides[axes[i]] = strides[i];
+  }
+  const dnnl::memory::dims blocks = desc.get_inner_blks(), blocked_axes = desc.get_inner_idxs();
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    if (axes[blocked_axes[i]] < 0) return std::nullopt;
+    layout.inner_blocks.push_back({axes[blocked_axes[i]], blocks[i]});
+  }
+  layout.padded_bytes = static_cast<int64_t>(desc.get_size());
+  return layout;
+}
+
+// --- Post-ops -------------------------------------------------------------------------------------------------------
+
+PostOps make_post_ops(const std::vector<PostOp>& steps, const dnnl::memory::desc& result, int summed,
+                      const std::vector<dnnl::memory::desc>& described) {
+  using Kind = PostOp::Kind;
+  using dnnl::algorithm;
+  PostOps made;
+  auto eltwise = [&](algorithm which, float alpha = 0, float beta = 0) { made.ops.append_eltwise(which, alpha, beta); };
+  auto binary = [&](algorithm which, int operand) {
+    const dnnl::memory::desc& lies = described[operand];
+    // Full operands must lie as the destination does; broadcast ones are dense and may stay.
+    const dnnl::memory::desc& wanted = lies.get_dims() == result.get_dims() ? result : lies;
+    made.reads.push_back({made.ops.len(), operand, lies, wanted});
+    made.ops.append_binary(which, wanted);
+  };
+  for (const PostOp& step : steps) {
+    switch (step.kind) {
+      case Kind::relu: eltwise(algorithm::eltwise_relu); break;
+      case Kind::clamp: eltwise(algorithm::eltwise_clip, step.alpha, step.beta); break;
+      case Kind::gelu_erf: eltwise(algorithm::eltwise_gelu_erf); break;
+      case Kind::gelu_tanh: eltwise(algorithm::eltwise_gelu_tanh); break;
+      case Kind::silu: eltwise(algorithm::eltwise_swish, 1); break;
+      case Kind::sigmoid: eltwise(algorithm::eltwise_logistic); break;
+      case Kind::tanh: eltwise(algorithm::eltwise_tanh); break;
+      case Kind::hardswish: eltwise(algorithm::eltwise_hardswish, 1.0f / 6, 0.5f); break;
+      case Kind::hardsigmoid: eltwise(algorithm::eltwise_hardsigmoid, 1.0f / 6, 0.5f); break;
+      case Kind::leaky_relu: eltwise(algorithm::eltwise_relu, step.alpha); break;
+      case Kind::elu: eltwise(algorithm::eltwise_elu, step.alpha); break;
+      case Kind::exp: eltwise(algorithm::eltwise_exp); break;
+      case Kind::abs: eltwise(algorithm::eltwise_abs); break;
+      case Kind::sqrt: eltwise(algorithm::eltwise_sqrt); break;
+      case Kind::affine: eltwise(algorithm::eltwise_linear, step.alpha, step.beta); break;
+      case Kind::add:
+        if (step.operand == summed) {
+          made.ops.append_sum(1.0f);
+          summed = -1;  // the buffer holds the operand only until the sum is taken
+        } else {
+          binary(algorithm::binary_add, step.operand);
+        }
+        break;
+      case Kind::subtract: binary(algorithm::binary_sub, step.operand); break;
+      case Kind::multiply: binary(algorithm::binary_mul, step.operand); break;
+      case Kind::divide: binary(algorithm::binary_div, step.operand); break;
+    }
+  }
+  return made;
+}
+
+// --- Calls ----------------------------------------------------------------------------------------------------------
+
+OnednnCall::~OnednnCall() {
+  for (Memories& memories : idle_)
+    for (std::vector<dnnl_exec_arg_t>& arguments : memories)
+      for (dnnl_exec_arg_t& argument : arguments) dnnl_memory_destroy(argument.memory);
+}
+
+void OnednnCall::add(const dnnl::primitive& primitive, const dnnl::memory::desc& scratchpad, std::vector<Binding> bindings) {
+  if (scratchpad.get_size() > 0) {
+    bindings.push_back({DNNL_ARG_SCRATCHPAD, scratchpad, {Place::Kind::scratch, SIZE_MAX}});
+    scratchpad_ = std::max(scratchpad_, align(scratchpad.get_size()));
+  }
+  steps_.push_back({primitive, std::move(bindings)});
+}
+
+void OnednnCall::add_reorder(const dnnl::memory::desc& from, Place source, const dnnl::memory::desc& to, Place target) {
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  dnnl::reorder::primitive_desc reorder(onednn_engine(), from, onednn_engine(), to, attributes);
+  add(dnnl::reorder(reorder), reorder.scratchpad_desc(), {{DNNL_ARG_FROM, from, source}, {DNNL_ARG_TO, to, target}});
+}
+
+Place OnednnCall::reserve(const dnnl::memory::desc& desc) {
+  Place place{Place::Kind::scratch, reserved_};
+  reserved_ += align(desc.get_size());
+  return place;
+}
+
+Place OnednnCall::own(std::shared_ptr<Storage> storage) {
+  owned_.push_back(std::move(storage));
+  return {Place::Kind::owned, owned_.size() - 1};
+}
+
+Place OnednnCall::operand(const CallSite& site, size_t index, const dnnl::memory::desc& plain, const dnnl::memory::desc& wanted,
+                          const std::vector<int>& axes) {
+  const Place as_it_is{Place::Kind::buffer, index};
+  const Operand& operand = site.operands[index];
+  if (!operand.weight) {
+    if (plain == wanted) return as_it_is;
+    Place copy = reserve(wanted);
+    add_reorder(plain, as_it_is, wanted, copy);
+    return copy;
+  }
+  if (operand.weight->layout) {
+    if (layout_of(wanted, axes, operand.sizes.size()) == operand.weight->layout) return as_it_is;
+  } else if (plain == wanted) {
+    return as_it_is;
+  }
+  // The bytes never change: bring them into the wanted layout once.
+  note = operand.weight->name + " repacked at load";
+  Tensor rows = operand.weight->layout ? unpack(*operand.weight) : operand.weight->tensor;
+  std::shared_ptr<Storage> packed = Storage::allocate(wanted.get_size());
+  dnnl::memory from(plain, onednn_engine(), const_cast<void*>(rows.data()));
+  dnnl::memory to(wanted, onednn_engine(), packed->mutable_data());
+  dnnl::stream stream = library().stream;
+  dnnl::reorder(from, to).execute(stream, from, to);
+  return own(std::move(packed));
+}
+
+OnednnCall::Memories OnednnCall::make_memories() const {
+  Memories memories;
+  for (const Step& step : steps_) {
+    std::vector<dnnl_exec_arg_t> arguments;
+    for (const Binding& binding : step.bindings) {
+      dnnl_memory_t memory = nullptr;
+      dnnl_memory_create(&memory, binding.desc.get(), onednn_engine().get(), DNNL_MEMORY_NONE);
+      arguments.push_back({binding.argument, memory});
+    }
+    memories.push_back(std::move(arguments));
+  }
+  return memories;
+}
+
+void OnednnCall::run(std::span<void* const> buffers, void* scratch) {
+  Memories memories;
+  {
+    std::lock_guard lock(mutex_);
+    if (!idle_.empty()) {
+      memories = std::move(idle_.back());
+      idle_.pop_back();
+    }
+  }
+  if (memories.empty()) memories = make_memories();
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    const Step& step = steps_[i];
+    for (size_t j = 0; j < step.bindings.size(); ++j) {
+      const Place& place = step.bindings[j].place;
+      void* data = nullptr;
+      switch (place.kind) {
+        case Place::Kind::buffer: data = buffers[place.index]; break;
+        case Place::Kind::scratch:
+          data = static_cast<char*>(scratch) + (place.index == SIZE_MAX ? reserved_ : place.index);
+          break;
+        case Place::Kind::owned: data = owned_[place.index]->mutable_data(); break;
+      }
+      dnnl_memory_set_data_handle(memories[i][j].memory, data);
+    }
+    [[maybe_unused]] dnnl_status_t status = dnnl_primitive_execute(
+        step.primitive.get(), library().stream.get(), static_cast<int>(memories[i].size()), memories[i].data());
+    assert(status == dnnl_success);
+  }
+  std::lock_guard lock(mutex_);
+  idle_.push_back(std::move(memories));
+}
+
+Diagnostic onednn_error(const char* kernel, const dnnl::error& cause) {
+  return error(Status::unsupported, 613, std::string(kernel) + ": oneDNN cannot do this call: " + cause.what());
+}
+
+}  // namespace atenon::kernels

@@ -1,0 +1,97 @@
+// What the kernels over oneDNN share: descriptors of operands, weights in named layouts, post-ops, and a call made of primitives.
+//
+// A call is a short list of primitives: perhaps reorders of operands whose layout the main primitive does not take, the main one,
+// perhaps a reorder of its result. All memory comes from the caller (scratchpads too), so calls can run side by side.
+#pragma once
+
+#include <dnnl.hpp>
+#include <mutex>
+
+#include "kernels/body.h"
+#include "kernels/kernel.h"
+
+namespace atenon::kernels {
+
+const dnnl::engine& onednn_engine();
+
+dnnl::memory::desc describe(const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides);
+dnnl::memory::desc describe_any(const std::vector<int64_t>& sizes);
+// Dense, axes from slowest to fastest as in `order`.
+dnnl::memory::desc describe_dense(const std::vector<int64_t>& sizes, const std::vector<int>& order);
+// Batch, spatial axes, channels: {0, 2, 3, 1} for rank 4.
+std::vector<int> channels_last_order(size_t rank);
+bool is_dense_in_order(const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides, const std::vector<int>& order);
+
+// The layout of a weight whose axis axes[i] is axis i of `desc`; -1 marks an axis of size 1 that the weight does not have.
+// nullopt where blocks do not say it all.
+std::optional<ir::BlockedLayout> layout_of(const dnnl::memory::desc& desc, const std::vector<int>& axes, size_t rank);
+
+// Where a primitive finds an argument when the call runs.
+struct Place {
+  enum class Kind { buffer, scratch, owned };
+  Kind kind = Kind::buffer;
+  size_t index = 0;  // buffer: number; scratch: bytes from its start; owned: position in the call's storages
+};
+
+class OnednnCall : public PreparedCall {
+ public:
+  struct Binding {
+    int argument = 0;  // DNNL_ARG_SRC ...
+    dnnl::memory::desc desc;
+    Place place;
+  };
+  ~OnednnCall() override;
+
+  // Appends a primitive; its scratchpad is added to the bindings.
+  void add(const dnnl::primitive& primitive, const dnnl::memory::desc& scratchpad, std::vector<Binding> bindings);
+  void add_reorder(const dnnl::memory::desc& from, Place source, const dnnl::memory::desc& to, Place target);
+  // Room in the scratch buffer that lives for the whole call.
+  Place reserve(const dnnl::memory::desc& desc);
+  Place own(std::shared_ptr<Storage> storage);
+  // The weight or other operand `index` as `wanted`: its own bytes where they lie so, a copy made now for a weight, else a
+  // reorder before the primitive. `axes` as in layout_of.
+  Place operand(const CallSite& site, size_t index, const dnnl::memory::desc& plain, const dnnl::memory::desc& wanted,
+                const std::vector<int>& axes);
+
+  size_t scratch_bytes() const override { return reserved_ + scratchpad_; }
+  void run(std::span<void* const> buffers, void* scratch) override;
+
+ private:
+  struct Step {
+    dnnl::primitive primitive;
+    std::vector<Binding> bindings;
+  };
+  // Memory objects of one running invocation: they hold pointers, so side-by-side runs need one set each.
+  using Memories = std::vector<std::vector<dnnl_exec_arg_t>>;
+  Memories make_memories() const;
+
+  std::vector<Step> steps_;
+  std::vector<std::shared_ptr<Storage>> owned_;
+  size_t reserved_ = 0;
+  size_t scratchpad_ = 0;  // one region for all steps, behind the reserved ones
+  std::mutex mutex_;
+  std::vector<Memories> idle_;
+};
+
+// The post-ops of a primitive, and the operands that they read.
+struct PostOps {
+  dnnl::post_ops ops;
+  struct Read {
+    int position = 0;           // of the post-op in the chain
+    int operand = 0;            // of the call
+    dnnl::memory::desc lies;    // how the operand lies, in the destination's rank
+    dnnl::memory::desc wanted;  // how the primitive wants it
+  };
+  std::vector<Read> reads;
+};
+// `described[i]` is operand i in the rank of `result`, the destination. An addition of operand `summed` (-1: none), whose buffer
+// the result overwrites, becomes a sum.
+PostOps make_post_ops(const std::vector<PostOp>& steps, const dnnl::memory::desc& result, int summed,
+                      const std::vector<dnnl::memory::desc>& described);
+// An operand with leading axes of size 1 added, as broadcasting does.
+dnnl::memory::desc describe_broadcast(const Operand& operand, size_t rank);
+
+// An error where a primitive cannot be made: the program asks for what oneDNN does not have.
+Diagnostic onednn_error(const char* kernel, const dnnl::error& cause);
+
+}  // namespace atenon::kernels

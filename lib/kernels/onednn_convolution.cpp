@@ -1,0 +1,236 @@
+// Convolutions and transposed ones in 1 to 3 dimensions, with bias and epilogue, by oneDNN.
+//
+// Activations are channels-last: oneDNN is as fast there as in its blocked layouts, and layer after layer needs no reorders.
+// Operands that lie otherwise are reordered on the way in and out. Source of the formulas: oneDNN's developer guide,
+// "Convolution"; its dilation counts from 0 where PyTorch's counts from 1.
+#include <numeric>
+
+#include "kernels/list.h"
+#include "kernels/onednn.h"
+
+namespace atenon::kernels {
+
+namespace {
+
+using dnnl::memory;
+
+struct Convolution {
+  int x = -1, weight = -1, bias = -1;  // inputs of the body; bias -1: none
+  std::vector<int64_t> stride, padding, padding_end, dilation, output_padding;
+  int64_t groups = 1;
+  bool transposed = false;
+  std::vector<PostOp> epilogue;
+};
+
+bool is_convolution(const std::string& name) {
+  return name == "aten::convolution" || name == "aten::conv1d" || name == "aten::conv2d" || name == "aten::conv3d" ||
+         name == "aten::conv_transpose1d" || name == "aten::conv_transpose2d" || name == "aten::conv_transpose3d";
+}
+
+// "" and `found`, or why this is no convolution that we can run.
+std::string read_convolution(const ir::Graph& body, const shape::Bindings& symbols, Convolution& found) {
+  const ir::Node* anchor = nullptr;
+  for (const ir::Node& node : body.forward()) {
+    if (is_convolution(name_without_overload(node.target()))) {
+      anchor = &node;
+      break;
+    }
+    return node.target() + " stands before a convolution";
+  }
+  if (!anchor) return "no convolution in it";
+  const std::string name = name_without_overload(anchor->target());
+  Arguments arguments(*anchor, symbols);
+  const ir::Value *x = arguments.tensor(0, "input"), *weight = arguments.tensor(1, "weight"), *bias = arguments.tensor(2, "bias");
+  if (!x || !weight || x->producer || weight->producer || (bias && bias->producer)) return "an operand is computed in the body";
+  if (x->meta().dtype != ScalarType::f32 || weight->meta().dtype != ScalarType::f32) return "only f32 so far";
+  const int spatial = weight->meta().rank() - 2;
+  if (spatial < 1 || spatial > 3 || x->meta().rank() != spatial + 2) return "needs a batch axis and 1 to 3 spatial axes";
+  found.x = x->index;
+  found.weight = weight->index;
+  found.bias = bias ? bias->index : -1;
+
+  const bool transpose_operator = name.find("transpose") != std::string::npos;
+  const bool general = name == "aten::convolution";
+  std::optional<bool> transposed = general ? arguments.boolean(6, "transposed", false) : transpose_operator;
+  auto stride = arguments.integers(3, "stride", spatial, 1);
+  auto dilation = arguments.integers(transpose_operator ? 7 : 5, "dilation", spatial, 1);
+  auto output_padding = general              ? arguments.integers(7, "output_padding", spatial, 0)
+                        : transpose_operator ? arguments.integers(5, "output_padding", spatial, 0)
+                                             : std::vector<int64_t>(spatial, 0);
+  auto groups = arguments.integer(general ? 8 : 6, "groups", 1);
+  if (!stride || !dilation || !output_padding || !groups || !transposed) return "its stride, dilation or groups are symbolic";
+  found.stride = *stride;
+  found.dilation = *dilation;
+  found.output_padding = *output_padding;
+  found.groups = *groups;
+  found.transposed = *transposed;
+
+  std::optional<std::vector<int64_t>> filter = concrete(weight->meta().sizes, symbols);
+  if (!filter) return "the sizes of its weight are symbolic";
+  const std::string word = arguments.text(4, "padding", "");
+  if (word == "same") {
+    for (int i = 0; i < spatial; ++i) {
+      const int64_t total = found.dilation[i] * ((*filter)[i + 2] - 1);
+      found.padding.push_back(total / 2);
+      found.padding_end.push_back(total - total / 2);
+    }
+  } else {
+    auto padding = word == "valid" ? std::vector<int64_t>(spatial, 0) : arguments.integers(4, "padding", spatial, 0);
+    if (!padding) return "its padding is symbolic";
+    found.padding = found.padding_end = *padding;
+    if (found.transposed)
+      for (int i = 0; i < spatial; ++i) found.padding_end[i] -= found.output_padding[i];
+  }
+  return read_epilogue(body, anchor->result(), symbols, found.epilogue);
+}
+
+// The primitive for a call, and how its operands lie.
+struct Chosen {
+  Convolution convolution;
+  dnnl::primitive_desc primitive;
+  memory::desc x_lies, x, weight_lies, weight, bias, y_lies, y;
+  std::vector<int> weight_axes;  // axis of the weight for each axis of oneDNN's
+  PostOps post_ops;
+};
+
+Chosen choose(const CallSite& site) {
+  Chosen chosen;
+  [[maybe_unused]] std::string refusal = read_convolution(*site.body, site.symbols, chosen.convolution);
+  assert(refusal.empty());
+  const Convolution& convolution = chosen.convolution;
+  const Operand &x = site.operands[convolution.x], &weight = site.operands[convolution.weight], &y = site.results[0];
+  const std::vector<int> order = channels_last_order(x.sizes.size());
+
+  auto activation = [&](const Operand& operand, memory::desc& lies, memory::desc& wanted) {
+    wanted = describe_dense(operand.sizes, order);
+    lies = is_dense_in_order(operand.sizes, operand.strides, order) ? wanted : describe(operand.sizes, operand.strides);
+  };
+  activation(x, chosen.x_lies, chosen.x);
+  activation(y, chosen.y_lies, chosen.y);
+
+  // oneDNN's weights are [groups,] outputs, inputs, ...; PyTorch's transposed ones have inputs first.
+  const std::vector<int64_t>& sizes = weight.sizes;
+  std::vector<int64_t> plain = weight.weight && weight.weight->layout ? contiguous_strides(sizes) : weight.strides;
+  std::vector<int64_t> filter, strides;
+  const int64_t groups = convolution.groups;
+  const int outputs = convolution.transposed ? 1 : 0, inputs = 1 - outputs;
+  if (groups > 1) {
+    filter = {groups, convolution.transposed ? sizes[1] : sizes[0] / groups, convolution.transposed ? sizes[0] / groups : sizes[1]};
+    strides = {sizes[0] / groups * plain[0], plain[outputs], plain[inputs]};
+    chosen.weight_axes = {0, convolution.transposed ? 1 : -1, convolution.transposed ? -1 : 1};
+  } else {
+    filter = {sizes[outputs], sizes[inputs]};
+    strides = {plain[outputs], plain[inputs]};
+    chosen.weight_axes = {outputs, inputs};
+  }
+  for (size_t axis = 2; axis < sizes.size(); ++axis) {
+    filter.push_back(sizes[axis]);
+    strides.push_back(plain[axis]);
+    chosen.weight_axes.push_back(static_cast<int>(axis));
+  }
+  chosen.weight_lies = describe(filter, strides);
+
+  std::vector<memory::desc> described;
+  for (const Operand& operand : site.operands)
+    described.push_back(operand.sizes.size() <= y.sizes.size() ? describe_broadcast(operand, y.sizes.size()) : memory::desc());
+  const bool in_place = chosen.y == chosen.y_lies;
+  chosen.post_ops = make_post_ops(convolution.epilogue, chosen.y, in_place ? y.overwrites : -1, described);
+  dnnl::primitive_attr attributes;
+  attributes.set_post_ops(chosen.post_ops.ops);
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+
+  if (convolution.bias >= 0) chosen.bias = describe_dense(site.operands[convolution.bias].sizes, {0});
+  std::vector<int64_t> dilation = convolution.dilation;
+  for (int64_t& value : dilation) --value;
+  const auto inference = dnnl::prop_kind::forward_inference;
+  if (convolution.transposed)
+    chosen.primitive = dnnl::deconvolution_forward::primitive_desc(
+        onednn_engine(), inference, dnnl::algorithm::deconvolution_direct, chosen.x, describe_any(filter), chosen.bias, chosen.y,
+        convolution.stride, dilation, convolution.padding, convolution.padding_end, attributes);
+  else
+    chosen.primitive = dnnl::convolution_forward::primitive_desc(
+        onednn_engine(), inference, dnnl::algorithm::convolution_direct, chosen.x, describe_any(filter), chosen.bias, chosen.y,
+        convolution.stride, dilation, convolution.padding, convolution.padding_end, attributes);
+  chosen.weight = chosen.primitive.weights_desc(0);
+  return chosen;
+}
+
+class OnednnConvolution : public Kernel {
+ public:
+  const char* name() const override { return "onednn.convolution"; }
+
+  std::string refusal(const ir::Graph& body) const override {
+    Convolution ignored;
+    return read_convolution(body, {}, ignored);
+  }
+
+  std::vector<int> preferred_order(const ir::Graph& body) const override {
+    return channels_last_order(body.outputs()[0].value()->meta().rank());
+  }
+
+  bool may_overwrite(const ir::Graph& body, size_t operand) const override {
+    Convolution convolution;
+    if (!read_convolution(body, {}, convolution).empty()) return false;
+    if (static_cast<int>(operand) == convolution.x || static_cast<int>(operand) == convolution.weight) return false;
+    int reads = 0;
+    for (const PostOp& step : convolution.epilogue)
+      if (step.operand == static_cast<int>(operand)) reads += step.kind == PostOp::Kind::add ? 1 : 2;
+    return reads == 1 && body.inputs()[operand]->meta().sizes == body.outputs()[0].value()->meta().sizes;
+  }
+
+  std::optional<ir::BlockedLayout> weight_layout(const CallSite& site, size_t operand) const override {
+    try {
+      Chosen chosen = choose(site);
+      if (static_cast<int>(operand) != chosen.convolution.weight || chosen.weight == chosen.weight_lies) return std::nullopt;
+      return layout_of(chosen.weight, chosen.weight_axes, site.operands[operand].sizes.size());
+    } catch (const dnnl::error&) {
+      return std::nullopt;  // prepare() says it
+    }
+  }
+
+  Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const override try {
+    Chosen chosen = choose(site);
+    const Convolution& convolution = chosen.convolution;
+    auto call = std::make_unique<OnednnCall>();
+    std::vector<OnednnCall::Binding> bindings;
+    auto bind = [&](int argument, int operand, const memory::desc& lies, const memory::desc& wanted, const std::vector<int>& axes) {
+      bindings.push_back({argument, wanted, call->operand(site, operand, lies, wanted, axes)});
+    };
+    bind(DNNL_ARG_SRC, convolution.x, chosen.x_lies, chosen.x, {});
+    bind(DNNL_ARG_WEIGHTS, convolution.weight, chosen.weight_lies, chosen.weight, chosen.weight_axes);
+    if (convolution.bias >= 0) {
+      const Operand& bias = site.operands[convolution.bias];
+      bind(DNNL_ARG_BIAS, convolution.bias, describe(bias.sizes, bias.strides), chosen.bias, {});
+    }
+    for (const PostOps::Read& read : chosen.post_ops.reads)
+      bind(DNNL_ARG_ATTR_MULTIPLE_POST_OP(read.position) | DNNL_ARG_SRC_1, read.operand, read.lies, read.wanted, {});
+    const Place result{Place::Kind::buffer, site.operands.size()};
+    const bool in_place = chosen.y == chosen.y_lies;
+    const Place computed = in_place ? result : call->reserve(chosen.y);
+    bindings.push_back({DNNL_ARG_DST, chosen.y, computed});
+    call->add(dnnl::primitive(chosen.primitive), chosen.primitive.scratchpad_desc(), std::move(bindings));
+    if (!in_place) call->add_reorder(chosen.y, computed, chosen.y_lies, result);
+
+    auto count = [](const std::vector<int64_t>& sizes) {
+      return std::accumulate(sizes.begin(), sizes.end(), 1.0, std::multiplies<>());
+    };
+    const std::vector<int64_t>& filter = site.operands[convolution.weight].sizes;
+    const std::vector<int64_t>& x = site.operands[convolution.x].sizes;
+    const std::vector<int64_t>& y = site.results[0].sizes;
+    call->flops = 2 * count(convolution.transposed ? x : y) * count(filter) / filter[0];
+    call->bytes = 4 * (count(x) + count(filter) + count(y));
+    call->detail = chosen.primitive.impl_info_str();
+    return std::unique_ptr<PreparedCall>(std::move(call));
+  } catch (const dnnl::error& cause) {
+    return onednn_error(name(), cause);
+  }
+};
+
+}  // namespace
+
+const Kernel& onednn_convolution() {
+  static const OnednnConvolution kernel;
+  return kernel;
+}
+
+}  // namespace atenon::kernels

@@ -1,0 +1,152 @@
+// Matrix products with bias and epilogue, by oneDNN.
+//
+// A weight on the right is taken in the blocks that it was packed into at `lower`, whatever the sizes of this call would have
+// asked for: a program with dynamic sizes has one packed weight.
+#include <numeric>
+
+#include "kernels/list.h"
+#include "kernels/onednn.h"
+#include "kernels/product.h"
+
+namespace atenon::kernels {
+
+namespace {
+
+using dnnl::memory;
+
+memory::desc describe(const Matrix& matrix) {
+  // The stride of an axis of size 1 means nothing, but oneDNN tells layouts by it.
+  std::vector<int64_t> strides = matrix.strides;
+  int64_t dense = 1;
+  for (size_t axis = strides.size(); axis-- > 0;) {
+    if (matrix.sizes[axis] == 1) strides[axis] = dense;
+    dense = std::max(dense, strides[axis] * matrix.sizes[axis]);
+  }
+  return kernels::describe(matrix.sizes, strides);
+}
+
+struct Chosen {
+  Product product;
+  Loops loops;
+  dnnl::matmul::primitive_desc primitive;
+  memory::desc a, b_lies, b, bias, y;
+  PostOps post_ops;
+};
+
+
+void make_primitive(Chosen& chosen, const CallSite& site, const memory::desc& b) {
+  const Loops& loops = chosen.loops;
+  chosen.a = describe(loops.a);
+  chosen.y = describe(loops.y);
+  std::vector<memory::desc> described(site.operands.size());
+  for (size_t i = 0; i < loops.epilogue.size(); ++i)
+    if (!loops.epilogue[i].sizes.empty()) described[chosen.product.epilogue[i].operand] = describe(loops.epilogue[i]);
+  chosen.post_ops = make_post_ops(chosen.product.epilogue, chosen.y, site.results[0].overwrites, described);
+  dnnl::primitive_attr attributes;
+  attributes.set_post_ops(chosen.post_ops.ops);
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  if (chosen.product.bias >= 0) {
+    std::vector<int64_t> sizes(loops.rank(), 1);
+    sizes.back() = loops.n();
+    std::vector<int> order(loops.rank());
+    std::iota(order.begin(), order.end(), 0);
+    chosen.bias = describe_dense(sizes, order);
+    chosen.primitive = dnnl::matmul::primitive_desc(onednn_engine(), chosen.a, b, chosen.bias, chosen.y, attributes);
+  } else {
+    chosen.primitive = dnnl::matmul::primitive_desc(onednn_engine(), chosen.a, b, chosen.y, attributes);
+  }
+  chosen.b = chosen.primitive.weights_desc();
+}
+
+// The descriptor of a layout that oneDNN's products know, or an empty one.
+memory::desc describe_packed(const Loops& loops, const ir::BlockedLayout& layout, const std::vector<int>& axes) {
+  using tag = memory::format_tag;
+  for (tag candidate : {tag::BA16a16b, tag::BA16a32b, tag::BA16a48b, tag::BA16a64b}) {
+    memory::desc desc({loops.k(), loops.n()}, memory::data_type::f32, candidate);
+    if (layout_of(desc, axes, 2) == layout) return desc;
+  }
+  return {};
+}
+
+Chosen choose(const CallSite& site, bool pack) {
+  Chosen chosen;
+  [[maybe_unused]] std::string refusal = read_product(*site.body, site.symbols, chosen.product);
+  assert(refusal.empty());
+  chosen.loops = make_loops(chosen.product, site);
+  chosen.b_lies = describe(chosen.loops.b);
+  const ir::Weight* weight = site.operands[chosen.product.b.input].weight;
+  const bool packed = weight && weight->layout;
+  if (chosen.loops.rank() > 2 || !(packed || pack)) {
+    make_primitive(chosen, site, chosen.b_lies);
+    return chosen;
+  }
+  memory::desc blocks = packed ? describe_packed(chosen.loops, *weight->layout, chosen.product.b.axes) : memory::desc();
+  make_primitive(chosen, site, blocks.is_zero() ? describe_any({chosen.loops.k(), chosen.loops.n()}) : blocks);
+  return chosen;
+}
+
+class OnednnMatmul : public Kernel {
+ public:
+  const char* name() const override { return "onednn.matmul"; }
+
+  std::string refusal(const ir::Graph& body) const override {
+    Product ignored;
+    return read_product(body, {}, ignored);
+  }
+
+  bool may_overwrite(const ir::Graph& body, size_t operand) const override {
+    Product product;
+    if (!read_product(body, {}, product).empty()) return false;
+    if (static_cast<int>(operand) == product.a.input || static_cast<int>(operand) == product.b.input) return false;
+    int reads = 0;
+    for (const PostOp& step : product.epilogue)
+      if (step.operand == static_cast<int>(operand)) reads += step.kind == PostOp::Kind::add ? 1 : 2;
+    return reads == 1 && body.inputs()[operand]->meta().sizes == body.outputs()[0].value()->meta().sizes;
+  }
+
+  std::optional<ir::BlockedLayout> weight_layout(const CallSite& site, size_t operand) const override {
+    try {
+      Chosen chosen = choose(site, true);
+      if (static_cast<int>(operand) != chosen.product.b.input || chosen.loops.rank() > 2 || chosen.b == chosen.b_lies)
+        return std::nullopt;
+      return layout_of(chosen.b, chosen.product.b.axes, 2);
+    } catch (const dnnl::error&) {
+      return std::nullopt;  // prepare() says it
+    }
+  }
+
+  Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const override try {
+    Chosen chosen = choose(site, false);
+    const Product& product = chosen.product;
+    const Loops& loops = chosen.loops;
+    auto call = std::make_unique<OnednnCall>();
+    std::vector<OnednnCall::Binding> bindings{
+        {DNNL_ARG_SRC, chosen.a, {Place::Kind::buffer, static_cast<size_t>(product.a.input)}},
+        {DNNL_ARG_WEIGHTS, chosen.b, call->operand(site, product.b.input, chosen.b_lies, chosen.b, product.b.axes)},
+        {DNNL_ARG_DST, chosen.y, {Place::Kind::buffer, site.operands.size()}}};
+    if (product.bias >= 0) bindings.push_back({DNNL_ARG_BIAS, chosen.bias, {Place::Kind::buffer, static_cast<size_t>(product.bias)}});
+    for (const PostOps::Read& read : chosen.post_ops.reads)
+      bindings.push_back({DNNL_ARG_ATTR_MULTIPLE_POST_OP(read.position) | DNNL_ARG_SRC_1, read.wanted,
+                          call->operand(site, read.operand, read.lies, read.wanted, {})});
+    call->add(dnnl::matmul(chosen.primitive), chosen.primitive.scratchpad_desc(), std::move(bindings));
+
+    auto count = [](const Matrix& matrix) {
+      return std::accumulate(matrix.sizes.begin(), matrix.sizes.end(), 1.0, std::multiplies<>());
+    };
+    call->flops = 2 * count(loops.y) * static_cast<double>(loops.k());
+    call->bytes = 4 * (count(loops.a) + count(loops.b) + count(loops.y));
+    call->detail = chosen.primitive.impl_info_str();
+    return std::unique_ptr<PreparedCall>(std::move(call));
+  } catch (const dnnl::error& cause) {
+    return onednn_error(name(), cause);
+  }
+};
+
+}  // namespace
+
+const Kernel& onednn_matmul() {
+  static const OnednnMatmul kernel;
+  return kernel;
+}
+
+}  // namespace atenon::kernels

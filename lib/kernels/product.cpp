@@ -1,0 +1,128 @@
+// See product.h.
+#include "kernels/product.h"
+
+#include <cassert>
+
+namespace atenon::kernels {
+
+namespace {
+
+bool is_product(const std::string& name) {
+  return name == "aten::linear" || name == "aten::matmul" || name == "aten::mm" || name == "aten::bmm" || name == "aten::addmm";
+}
+
+Matrix matrix_of(const Operand& operand, const View& view) {
+  const bool blocked = operand.weight && operand.weight->layout;
+  const std::vector<int64_t> strides = blocked ? contiguous_strides(operand.sizes) : operand.strides;
+  Matrix matrix;
+  for (int axis : view.axes) {
+    matrix.sizes.push_back(operand.sizes[axis]);
+    matrix.strides.push_back(strides[axis]);
+  }
+  return matrix;
+}
+
+void add_leading_axes(Matrix& matrix, size_t rank) {
+  while (matrix.sizes.size() < rank) {
+    matrix.sizes.insert(matrix.sizes.begin(), 1);
+    matrix.strides.insert(matrix.strides.begin(), 0);
+  }
+}
+
+// Whether axes i and i + 1 of one operand are one axis, given that the result is larger than 1 in both.
+bool merges(const Matrix& matrix, size_t i) {
+  const bool outer = matrix.sizes[i] > 1, inner = matrix.sizes[i + 1] > 1;
+  return outer == inner && (!outer || matrix.strides[i] == matrix.sizes[i + 1] * matrix.strides[i + 1]);
+}
+
+void merge(Matrix& matrix, size_t i, bool drop_outer, bool drop_inner) {
+  if (!drop_outer) {
+    if (drop_inner) matrix.strides[i + 1] = matrix.strides[i];
+    matrix.sizes[i + 1] *= matrix.sizes[i];
+  }
+  matrix.sizes.erase(matrix.sizes.begin() + i);
+  matrix.strides.erase(matrix.strides.begin() + i);
+}
+
+}  // namespace
+
+std::string read_product(const ir::Graph& body, const shape::Bindings& symbols, Product& found) {
+  const ir::Node* anchor = nullptr;
+  for (const ir::Node& node : body.forward()) {
+    if (is_view_node(node)) continue;
+    if (!is_product(name_without_overload(node.target()))) return node.target() + " stands before a product";
+    anchor = &node;
+    break;
+  }
+  if (!anchor) return "no product in it";
+  const std::string name = name_without_overload(anchor->target());
+  Arguments arguments(*anchor, symbols);
+  const bool addmm = name == "aten::addmm";
+  const ir::Value* a = arguments.tensor(addmm ? 1 : 0, addmm ? "mat1" : "self");
+  const ir::Value* b = arguments.tensor(addmm ? 2 : 1, addmm ? "mat2" : "other");
+  const ir::Value* added = addmm                    ? arguments.tensor(0, "self")
+                           : name == "aten::linear" ? arguments.tensor(2, "bias")
+                                                    : nullptr;
+  if (!a || !b) return "an operand is missing";
+  for (const ir::Value* operand : {a, b, added})
+    if (operand && operand->meta().dtype != ScalarType::f32) return "only f32 so far";
+  if (addmm && (arguments.number(3, "beta", 1) != 1.0 || arguments.number(4, "alpha", 1) != 1.0)) return "alpha or beta is not 1";
+  found.a = view_of(a);
+  found.b = view_of(b);
+  if (found.a.input < 0 || found.b.input < 0) return "an operand is computed in the body";
+  if (found.a.axes.size() < 2 || found.b.axes.size() < 2) return "a product with a vector";
+  if (name == "aten::linear") std::swap(found.b.axes[0], found.b.axes[1]);
+  if (added) {
+    if (added->producer) return "the bias is computed in the body";
+    if (added->meta().rank() == 1 && added->meta().sizes[0] == anchor->result()->meta().sizes.back())
+      found.bias = added->index;
+    else
+      found.epilogue.push_back({PostOp::Kind::add, 0, 0, added->index});
+  }
+  return read_epilogue(body, anchor->result(), symbols, found.epilogue);
+}
+
+Loops make_loops(const Product& product, const CallSite& site) {
+  Loops loops;
+  loops.a = matrix_of(site.operands[product.a.input], product.a);
+  loops.b = matrix_of(site.operands[product.b.input], product.b);
+  loops.y = {site.results[0].sizes, site.results[0].strides};
+  for (const PostOp& step : product.epilogue) {
+    Matrix matrix;
+    if (step.is_binary()) {
+      const Operand& operand = site.operands[step.operand];
+      matrix = {operand.sizes, operand.strides};
+      add_leading_axes(matrix, loops.rank());
+      if (matrix.sizes.size() > loops.rank()) loops.fits = false;
+    }
+    loops.epilogue.push_back(std::move(matrix));
+  }
+  add_leading_axes(loops.a, loops.rank());
+  add_leading_axes(loops.b, loops.rank());
+  if (!loops.fits) return loops;
+
+  std::vector<Matrix*> all{&loops.a, &loops.b, &loops.y};
+  for (Matrix& matrix : loops.epilogue)
+    if (!matrix.sizes.empty()) all.push_back(&matrix);
+  // From the innermost pair of batch axes outwards; the last pair is (batch, m), where b must not depend on the batch axis.
+  for (size_t i = loops.rank() - 2; i-- > 0;) {
+    const bool with_rows = i + 3 == loops.rank();
+    const bool drop_outer = loops.y.sizes[i] == 1, drop_inner = loops.y.sizes[i + 1] == 1;
+    bool possible = !(with_rows && !drop_outer && loops.b.sizes[i] > 1);
+    if (!drop_outer && !drop_inner)
+      for (Matrix* matrix : all)
+        if (!(with_rows && matrix == &loops.b) && !merges(*matrix, i)) possible = false;
+    if (!possible) continue;
+    for (Matrix* matrix : all) {
+      if (with_rows && matrix == &loops.b) {  // its axis i + 1 is k
+        matrix->sizes.erase(matrix->sizes.begin() + i);
+        matrix->strides.erase(matrix->strides.begin() + i);
+      } else {
+        merge(*matrix, i, drop_outer, drop_inner);
+      }
+    }
+  }
+  return loops;
+}
+
+}  // namespace atenon::kernels

@@ -1,0 +1,42 @@
+// Matrix products as loops see them: linear, matmul, mm, bmm and addmm brought to one form.
+//
+// y[batch..., m, n] = epilogue(sum over k of a[batch..., m, k] * b[batch..., k, n] + bias[n]). Views inside the body become strides.
+// Batch axes that lie evenly in every operand are merged, with each other and, where b does not depend on them, with m: a linear
+// layer on [batch, sequence, width] is one product of two matrices.
+#pragma once
+
+#include "kernels/body.h"
+#include "kernels/kernel.h"
+
+namespace atenon::kernels {
+
+// What the body says, before sizes are known.
+struct Product {
+  View a, b;
+  int bias = -1;  // input of the body with n elements; -1: none
+  std::vector<PostOp> epilogue;
+};
+
+// "" and `found`, or why the body is no product.
+std::string read_product(const ir::Graph& body, const shape::Bindings& symbols, Product& found);
+
+// Sizes and strides of an operand over [batch..., rows, columns]; size 1 where it is broadcast.
+struct Matrix {
+  std::vector<int64_t> sizes, strides;
+  int64_t size(int from_end) const { return sizes[sizes.size() - from_end]; }
+  int64_t stride(int from_end) const { return strides[strides.size() - from_end]; }
+};
+
+struct Loops {
+  Matrix a, b, y;
+  std::vector<Matrix> epilogue;  // one a step; empty sizes for steps without an operand
+  bool fits = true;              // false: an operand of the epilogue cannot be broadcast to the result
+  int64_t m() const { return y.size(2); }
+  int64_t n() const { return y.size(1); }
+  int64_t k() const { return a.size(1); }
+  size_t rank() const { return y.sizes.size(); }
+};
+
+Loops make_loops(const Product& product, const CallSite& site);
+
+}  // namespace atenon::kernels
