@@ -1,0 +1,122 @@
+// Convolutions against seven plain loops, on shapes kept as data. Operands are small whole numbers: no tolerance is needed.
+#include <doctest/doctest.h>
+
+#include "kernels/list.h"
+#include "kernels/testing.h"
+
+namespace atenon::kernels {
+
+namespace {
+
+using testing::Call;
+using testing::list;
+
+struct Case {
+  const char* about;
+  int64_t batch, inputs, outputs, height, width, kernel, stride, padding, dilation, groups;
+  bool transposed = false;
+};
+
+const Case cases[] = {
+    {"1x1", 1, 16, 32, 7, 7, 1, 1, 0, 1, 1},
+    {"3x3", 2, 16, 32, 9, 8, 3, 1, 1, 1, 1},
+    {"strided, odd channels", 1, 5, 7, 11, 13, 3, 2, 1, 1, 1},
+    {"first of a network", 1, 3, 64, 32, 32, 7, 2, 3, 1, 1},
+    {"dilated", 1, 8, 8, 12, 12, 3, 1, 2, 2, 1},
+    {"depthwise", 2, 24, 24, 10, 10, 3, 1, 1, 1, 24},
+    {"depthwise, strided, odd", 1, 19, 19, 10, 10, 3, 2, 1, 1, 19},
+    {"grouped", 1, 16, 32, 6, 6, 3, 1, 1, 1, 4},
+    {"one pixel", 1, 32, 10, 1, 1, 1, 1, 0, 1, 1},
+    {"transposed 2x2", 1, 16, 8, 6, 5, 2, 2, 0, 1, 1, true},
+    {"transposed 3x3", 1, 4, 6, 5, 5, 3, 2, 1, 1, 1, true},
+};
+
+int64_t result_size(const Case& c, int64_t size) {
+  if (c.transposed) return (size - 1) * c.stride - 2 * c.padding + c.dilation * (c.kernel - 1) + 1;
+  return (size + 2 * c.padding - c.dilation * (c.kernel - 1) - 1) / c.stride + 1;
+}
+
+Tensor plain_loops(const Case& c, const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  const int64_t height = result_size(c, c.height), width = result_size(c, c.width);
+  Tensor y = Tensor::zeros(ScalarType::f32, {c.batch, c.outputs, height, width});
+  const int64_t in_group = c.inputs / c.groups, out_group = c.outputs / c.groups;
+  auto at = [](const Tensor& t, int64_t a, int64_t b, int64_t i, int64_t j) -> int64_t {
+    return ((a * t.sizes[1] + b) * t.sizes[2] + i) * t.sizes[3] + j;
+  };
+  float* out = y.mutable_as<float>();
+  for (int64_t n = 0; n < c.batch; ++n)
+    for (int64_t o = 0; o < c.outputs; ++o)
+      for (int64_t k = 0; k < in_group; ++k)
+        for (int64_t h = 0; h < (c.transposed ? c.height : height); ++h)
+          for (int64_t w = 0; w < (c.transposed ? c.width : width); ++w)
+            for (int64_t i = 0; i < c.kernel; ++i)
+              for (int64_t j = 0; j < c.kernel; ++j) {
+                const int64_t input = o / out_group * in_group + k;
+                const int64_t far_h = h * c.stride - c.padding + i * c.dilation, far_w = w * c.stride - c.padding + j * c.dilation;
+                const int64_t yh = c.transposed ? far_h : h, yw = c.transposed ? far_w : w;
+                const int64_t xh = c.transposed ? h : far_h, xw = c.transposed ? w : far_w;
+                if (yh < 0 || yh >= height || yw < 0 || yw >= width || xh < 0 || xh >= c.height || xw < 0 || xw >= c.width) continue;
+                const int64_t filter = c.transposed ? at(weight, input, o % out_group, i, j) : at(weight, o, k, i, j);
+                out[at(y, n, o, yh, yw)] += x.as<float>()[at(x, n, input, xh, xw)] * weight.as<float>()[filter];
+              }
+  for (int64_t i = 0; i < y.numel(); ++i) out[i] += bias.as<float>()[i / (height * width) % c.outputs];
+  return y;
+}
+
+}  // namespace
+
+TEST_CASE("convolutions equal plain loops in every layout of their operands") {
+  const std::vector<int> rows{0, 1, 2, 3}, channels_last{0, 2, 3, 1};
+  for (const Case& c : cases) {
+    CAPTURE(c.about);
+    Tensor x = testing::whole_numbers({c.batch, c.inputs, c.height, c.width}, 1);
+    Tensor weight = testing::whole_numbers(c.transposed ? std::vector<int64_t>{c.inputs, c.outputs / c.groups, c.kernel, c.kernel}
+                                                        : std::vector<int64_t>{c.outputs, c.inputs / c.groups, c.kernel, c.kernel}, 2);
+    Tensor bias = testing::whole_numbers({c.outputs}, 3);
+    Tensor expected = plain_loops(c, x, weight, bias);
+    Tensor residual = testing::whole_numbers(expected.sizes, 4);
+    for (const auto& order : {rows, channels_last})
+      for (bool packed : {false, true})
+        for (bool core : {false, true})
+          for (int epilogue : {0, 1, 2, 3}) {
+            CAPTURE(order[1]);
+            CAPTURE(packed);
+            CAPTURE(epilogue);
+            Call call;
+            ir::Value *px = call.input(testing::laid_out(x, order)), *pb = call.input(bias);
+            ir::Value* pr = epilogue >= 2 ? call.input(testing::laid_out(residual, order)) : nullptr;
+            ir::Value* pw = call.weight(weight);
+            auto pair = [](int64_t v) { return list({v, v}); };
+            ir::Value* y =
+                core ? call.apply("aten::convolution", {px, pw, pb, pair(c.stride), pair(c.padding), pair(c.dilation), c.transposed, pair(0), c.groups}, expected.sizes)
+                : c.transposed ? call.apply("aten::conv_transpose2d.input", {px, pw, pb, pair(c.stride), c.padding, 0, c.groups, c.dilation}, expected.sizes)
+                               : call.apply("aten::conv2d", {px, pw, pb, pair(c.stride), pair(c.padding)}, expected.sizes, {{"dilation", c.dilation}, {"groups", c.groups}});
+            if (epilogue == 1) y = call.apply("aten::hardtanh", {y, 0, 6}, expected.sizes);
+            if (pr) y = call.apply("aten::add.Tensor", {y, pr}, expected.sizes);
+            if (pr) y = call.apply("aten::relu", {y}, expected.sizes);
+            call.body.set_outputs({y});
+            Tensor result = testing::laid_out(Tensor::zeros(ScalarType::f32, expected.sizes), order);
+            const bool was_packed = packed && call.pack_weight(onednn_convolution(), call.operands.size() - 1, result);
+            REQUIRE(call.run(onednn_convolution(), result, epilogue == 3 ? 2 : -1) == "");
+            if (was_packed) CHECK(call.note == "");
+            CHECK(call.detail.find("ref") == std::string::npos);
+            Tensor wanted = Tensor::empty(ScalarType::f32, expected.sizes);
+            for (int64_t i = 0; i < wanted.numel(); ++i) {
+              float value = expected.as<float>()[i];
+              if (epilogue == 1) value = std::min(std::max(value, 0.f), 6.f);
+              if (pr) value = std::max(value + residual.as<float>()[i], 0.f);
+              wanted.mutable_as<float>()[i] = value;
+            }
+            CHECK(testing::difference(result, wanted) == 0);
+          }
+  }
+}
+
+TEST_CASE("what is no convolution is refused with the reason") {
+  Call call;
+  ir::Value* x = call.input(Tensor::zeros(ScalarType::f32, {2, 3}));
+  call.body.set_outputs({call.apply("aten::relu", {x}, {2, 3})});
+  CHECK(onednn_convolution().refusal(call.body) == "aten::relu stands before a convolution");
+}
+
+}  // namespace atenon::kernels

@@ -1,0 +1,155 @@
+// Products against three plain loops, on shapes kept as data. Operands are small whole numbers: no tolerance is needed.
+#include <doctest/doctest.h>
+
+#include "kernels/list.h"
+#include "kernels/testing.h"
+
+namespace atenon::kernels {
+
+namespace {
+
+using testing::Call;
+using testing::list;
+
+// y[..., m, n] by index arithmetic on logical sizes; a and b may lie anyhow.
+Tensor plain_loops(const Tensor& a, const Tensor& b, std::vector<int64_t> sizes) {
+  Tensor y = Tensor::zeros(ScalarType::f32, sizes);
+  const int64_t m = sizes[sizes.size() - 2], n = sizes.back(), k = a.sizes.back();
+  const Tensor rows_a = a.contiguous(), rows_b = b.contiguous();
+  for (int64_t batch = 0; batch < y.numel() / (m * n); ++batch) {
+    auto matrix = [&](const Tensor& t) {
+      int64_t rest = batch, position = 0, stride = 1;
+      for (int64_t axis = static_cast<int64_t>(sizes.size()) - 3; axis >= 0; --axis) {
+        const int64_t own = axis + static_cast<int64_t>(t.sizes.size()) - static_cast<int64_t>(sizes.size());
+        const int64_t index = rest % sizes[axis];
+        rest /= sizes[axis];
+        if (own < 0) continue;
+        position += (t.sizes[own] == 1 ? 0 : index) * stride;
+        stride *= t.sizes[own];
+      }
+      return t.as<float>() + position * t.sizes.back() * t.sizes[t.sizes.size() - 2];
+    };
+    const float *pa = matrix(rows_a), *pb = matrix(rows_b);
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < n; ++j)
+        for (int64_t l = 0; l < k; ++l) y.mutable_as<float>()[(batch * m + i) * n + j] += pa[i * k + l] * pb[l * n + j];
+  }
+  return y;
+}
+
+Tensor transposed(Tensor tensor, size_t i, size_t j) {
+  std::swap(tensor.sizes[i], tensor.sizes[j]);
+  std::swap(tensor.strides[i], tensor.strides[j]);
+  return tensor;
+}
+
+}  // namespace
+
+TEST_CASE("linear equals plain loops: flattened, packed, with every epilogue") {
+  for (std::vector<int64_t> leading : {std::vector<int64_t>{1}, {5}, {2, 7}, {1, 33}, {2, 1, 3}, {64}})
+    for (auto [inner, outer] : {std::pair<int64_t, int64_t>{8, 5}, {64, 48}, {70, 130}})
+      for (bool packed : {false, true})
+        for (int epilogue : {0, 1, 2, 3}) {
+          CAPTURE(leading.size());
+          CAPTURE(inner);
+          CAPTURE(packed);
+          CAPTURE(epilogue);
+          std::vector<int64_t> sizes = leading, result_sizes = leading;
+          sizes.push_back(inner);
+          result_sizes.push_back(outer);
+          Call call;
+          Tensor x = testing::whole_numbers(sizes, 1), w = testing::whole_numbers({outer, inner}, 2), bias = testing::whole_numbers({outer}, 3);
+          Tensor residual = testing::whole_numbers(result_sizes, 4);
+          ir::Value *px = call.input(x), *pb = call.input(bias), *pr = call.input(residual), *pw = call.weight(w);
+          ir::Value* y = call.apply("aten::linear", {px, pw, pb}, result_sizes);
+          if (epilogue == 1) y = call.apply("aten::relu", {y}, result_sizes);
+          if (epilogue >= 2) y = call.apply("aten::add.Tensor", {pr, y}, result_sizes);
+          call.body.set_outputs({y});
+          Tensor result = Tensor::zeros(ScalarType::f32, result_sizes);
+          const bool was_packed = packed && call.pack_weight(onednn_matmul(), 3, result);
+          REQUIRE(call.run(onednn_matmul(), result, epilogue == 3 ? 2 : -1) == "");
+          if (was_packed) CHECK(call.note == "");
+          Tensor expected = plain_loops(x, transposed(w, 0, 1), result_sizes);
+          for (int64_t i = 0; i < expected.numel(); ++i) {
+            float& value = expected.mutable_as<float>()[i];
+            value += bias.as<float>()[i % outer];
+            if (epilogue == 1) value = std::max(value, 0.f);
+            if (epilogue >= 2) value += residual.as<float>()[i];
+          }
+          CHECK(testing::difference(result, expected) == 0);
+        }
+}
+
+TEST_CASE("a weight packed for one number of rows serves any other") {
+  Tensor w = testing::whole_numbers({192, 64}, 2);
+  for (int64_t rows : {1, 2, 9, 100, 300}) {
+    Call call;
+    Tensor x = testing::whole_numbers({rows, 64}, 1);
+    ir::Value *px = call.input(x), *pw = call.weight(w);
+    call.body.set_outputs({call.apply("aten::linear", {px, pw}, {rows, 192})});
+    // Packed as for 128 rows.
+    call.site.operands[0].sizes = {128, 64};
+    call.pack_weight(onednn_matmul(), 1, Tensor::zeros(ScalarType::f32, {128, 192}));
+    call.site.operands[0].sizes = {rows, 64};
+    Tensor result = Tensor::zeros(ScalarType::f32, {rows, 192});
+    REQUIRE(call.run(onednn_matmul(), result) == "");
+    CHECK(call.note == "");
+    CHECK(testing::difference(result, plain_loops(x, transposed(w, 0, 1), {rows, 192})) == 0);
+  }
+}
+
+TEST_CASE("batched products take transposed and broadcast operands as they lie") {
+  struct Case {
+    const char* about;
+    std::vector<int64_t> a, b, y;
+    bool heads_inside;  // operands are [batch, sequence, heads, width], transposed to [batch, heads, sequence, width]
+  };
+  const Case cases[] = {
+      {"mm", {4, 6}, {6, 3}, {4, 3}, false},
+      {"bmm", {5, 4, 6}, {5, 6, 3}, {5, 4, 3}, false},
+      {"heads", {2, 3, 10, 16}, {2, 3, 16, 12}, {2, 3, 10, 12}, true},
+      {"heads, batch 1", {1, 12, 33, 64}, {1, 12, 64, 33}, {1, 12, 33, 33}, true},
+      {"right broadcast", {2, 3, 4, 8}, {8, 5}, {2, 3, 4, 5}, false},
+      {"left broadcast", {4, 8}, {3, 8, 5}, {3, 4, 5}, false},
+      {"one row", {2, 4, 1, 8}, {2, 4, 8, 7}, {2, 4, 1, 7}, true},
+  };
+  for (const Case& c : cases) {
+    CAPTURE(c.about);
+    Call call;
+    Tensor a = testing::whole_numbers(c.a, 1), b = testing::whole_numbers(c.b, 2);
+    if (c.heads_inside) {
+      a = testing::laid_out(a, {0, 2, 1, 3});
+      b = testing::laid_out(b, {0, 3, 1, 2});
+    }
+    Tensor scale = testing::whole_numbers({c.y.back()}, 3);
+    ir::Value *pa = call.input(a), *pb = call.input(b), *ps = call.input(scale);
+    ir::Value* y = call.apply(c.y.size() == 2 ? "aten::mm" : "aten::matmul", {pa, pb}, c.y);
+    y = call.apply("aten::div.Tensor", {y, 4}, c.y);
+    y = call.apply("aten::add.Tensor", {y, ps}, c.y);
+    call.body.set_outputs({y});
+    Tensor result = Tensor::zeros(ScalarType::f32, c.y);
+    REQUIRE(call.run(onednn_matmul(), result) == "");
+    Tensor expected = plain_loops(a, b, c.y);
+    for (int64_t i = 0; i < expected.numel(); ++i) {
+      float& value = expected.mutable_as<float>()[i];
+      value = value / 4 + scale.as<float>()[i % c.y.back()];
+    }
+    CHECK(testing::difference(result, expected) == 0);
+  }
+}
+
+TEST_CASE("addmm with a view of its weight") {
+  Call call;
+  Tensor x = testing::whole_numbers({6, 16}, 1), w = testing::whole_numbers({20, 16}, 2), bias = testing::whole_numbers({20}, 3);
+  ir::Value *pb = call.input(bias), *px = call.input(x), *pw = call.weight(w);
+  ir::Value* view = call.apply("aten::permute", {pw, list({1, 0})}, {16, 20});
+  call.body.set_outputs({call.apply("aten::addmm", {pb, px, view}, {6, 20})});
+  Tensor result = Tensor::zeros(ScalarType::f32, {6, 20});
+  call.pack_weight(onednn_matmul(), 2, result);
+  REQUIRE(call.run(onednn_matmul(), result) == "");
+  Tensor expected = plain_loops(x, transposed(w, 0, 1), {6, 20});
+  for (int64_t i = 0; i < expected.numel(); ++i) expected.mutable_as<float>()[i] += bias.as<float>()[i % 20];
+  CHECK(testing::difference(result, expected) == 0);
+}
+
+}  // namespace atenon::kernels

@@ -1,0 +1,123 @@
+// For tests of kernels: a body by hand, operands with data, and one run of the call.
+#pragma once
+
+#include <cstring>
+
+#include "kernels/kernel.h"
+
+namespace atenon::kernels::testing {
+
+// Small whole numbers: products of a few hundred of them are exact in f32, so that results can be compared exactly.
+inline Tensor whole_numbers(std::vector<int64_t> sizes, uint32_t seed) {
+  Tensor tensor = Tensor::empty(ScalarType::f32, std::move(sizes));
+  uint32_t state = seed * 2654435761u + 1;
+  for (int64_t i = 0; i < tensor.numel(); ++i) {
+    state = state * 1664525u + 1013904223u;
+    tensor.mutable_as<float>()[i] = static_cast<float>(static_cast<int>(state >> 28) - 8);
+  }
+  return tensor;
+}
+
+// Numbers in [-scale, scale).
+inline Tensor numbers(std::vector<int64_t> sizes, uint32_t seed, float scale = 1) {
+  Tensor tensor = Tensor::empty(ScalarType::f32, std::move(sizes));
+  uint32_t state = seed * 2654435761u + 1;
+  for (int64_t i = 0; i < tensor.numel(); ++i) {
+    state = state * 1664525u + 1013904223u;
+    tensor.mutable_as<float>()[i] = (static_cast<float>(state >> 8) * 0x1p-23f - 1) * scale;
+  }
+  return tensor;
+}
+
+inline ir::TensorMeta meta_of(const Tensor& tensor) {
+  return {tensor.dtype, std::vector<ir::SymInt>(tensor.sizes.begin(), tensor.sizes.end())};
+}
+
+inline ir::ArgumentList list(std::initializer_list<int64_t> values) {
+  return ir::ArgumentList(values.begin(), values.end());
+}
+
+// The same elements with axes from slowest to fastest as in `order`.
+inline Tensor laid_out(const Tensor& tensor, const std::vector<int>& order) {
+  Tensor moved = Tensor::empty(tensor.dtype, tensor.sizes);
+  int64_t stride = 1;
+  for (size_t i = order.size(); i-- > 0;) {
+    moved.strides[order[i]] = stride;
+    stride *= tensor.sizes[order[i]];
+  }
+  for (int64_t i = 0; i < tensor.numel(); ++i) moved.set(i, tensor.float_at(i));
+  return moved;
+}
+
+// A call under construction: inputs, then nodes, then one run.
+struct Call {
+  ir::Graph body;
+  CallSite site;
+  std::vector<Tensor> operands;
+  std::list<ir::Weight> weights;
+  std::string note, detail;
+
+  ir::Value* input(const Tensor& tensor) {
+    operands.push_back(tensor);
+    site.operands.push_back({tensor.dtype, tensor.sizes, tensor.strides});
+    return body.add_input("x" + std::to_string(operands.size()), meta_of(tensor));
+  }
+  ir::Value* weight(const Tensor& tensor) {
+    ir::Value* value = input(tensor);
+    weights.push_back({value->name, tensor});
+    site.operands.back().weight = &weights.back();
+    return value;
+  }
+  // Stores the last weight as `kernel` wants it.
+  bool pack_weight(const Kernel& kernel, size_t operand, const Tensor& result) {
+    site.body = &body;
+    site.results = {{result.dtype, result.sizes, result.strides}};
+    std::optional<ir::BlockedLayout> layout = kernel.weight_layout(site, operand);
+    if (!layout) return false;
+    ir::Weight& weight = weights.back();
+    Tensor packed = pack(weight.tensor, *layout);
+    weight.tensor.storage = packed.storage;
+    weight.layout = layout;
+    operands[operand].storage = packed.storage;
+    return true;
+  }
+  ir::Value* apply(std::string target, std::vector<ir::Argument> arguments, std::vector<int64_t> sizes, std::vector<ir::Named> keywords = {}) {
+    ir::TensorMeta meta{ScalarType::f32, std::vector<ir::SymInt>(sizes.begin(), sizes.end())};
+    return body.add(std::move(target), std::move(arguments), std::move(keywords), {{"", meta}})->result();
+  }
+  // Runs into `result` (whose layout is that of the call's result); "" or what went wrong.
+  std::string run(const Kernel& kernel, Tensor& result, int overwrites = -1) {
+    site.body = &body;
+    site.results = {{result.dtype, result.sizes, result.strides}};
+    site.results[0].overwrites = overwrites;
+    std::string refusal = kernel.refusal(body);
+    if (!refusal.empty()) return refusal;
+    auto prepared = kernel.prepare(site);
+    if (!prepared) return prepared.failure().message;
+    note = (*prepared)->note;
+    detail = (*prepared)->detail;
+    std::vector<void*> buffers;
+    for (Tensor& tensor : operands) buffers.push_back(tensor.mutable_data());
+    if (overwrites >= 0) std::memcpy(result.mutable_data(), operands[overwrites].data(), result.nbytes());
+    buffers.push_back(result.mutable_data());
+    if (overwrites >= 0) buffers[overwrites] = result.mutable_data();
+    Tensor scratch = Tensor::empty(ScalarType::u8, {static_cast<int64_t>((*prepared)->scratch_bytes())});
+    for (int i = 0; i < 2; ++i) {  // the second run meets what the first left behind
+      if (overwrites >= 0) std::memcpy(result.mutable_data(), operands[overwrites].data(), result.nbytes());
+      (*prepared)->run(buffers, scratch.mutable_data());
+    }
+    return "";
+  }
+};
+
+// The largest |a - b| over elements.
+inline double difference(const Tensor& a, const Tensor& b) {
+  double largest = a.sizes == b.sizes ? 0 : 1e30;
+  for (int64_t i = 0; largest < 1e30 && i < a.numel(); ++i) {
+    const double apart = std::abs(a.float_at(i) - b.float_at(i));
+    if (!(apart <= largest)) largest = apart;
+  }
+  return largest;
+}
+
+}  // namespace atenon::kernels::testing
