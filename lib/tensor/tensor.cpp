@@ -121,6 +121,26 @@ void Storage::discard_pending() {
   pending_.store(false, std::memory_order_release);
 }
 
+void Storage::fill_later(std::function<void(void*)> fill) {
+  const std::lock_guard lock(filling_);
+  data_ = nullptr;
+  keep_alive_ = nullptr;
+  digest_.clear();
+  fill_ = std::move(fill);
+  pending_.store(true, std::memory_order_release);
+}
+
+void Storage::change(std::function<void(void*)> change) {
+  if (is_lazy()) {
+    fill_ = [before = std::move(fill_), change = std::move(change)](void* data) {
+      before(data);
+      change(data);
+    };
+  } else if (void* data = mutable_data()) {
+    change(data);
+  }
+}
+
 Tensor Tensor::empty(ScalarType dtype, std::vector<int64_t> sizes) {
   Tensor tensor{.dtype = dtype, .sizes = std::move(sizes)};
   tensor.strides = contiguous_strides(tensor.sizes);

@@ -39,6 +39,10 @@ class Storage {
   void* mutable_data();
   // A writer that overwrites every byte calls this first: drops a pending fill unread.
   void discard_pending();
+  // Replaces the whole content by what `fill` makes on first read; what was pending before is dropped unread.
+  void fill_later(std::function<void(void*)> fill);
+  // Changes a part of the content: at once, or right after the pending fill.
+  void change(std::function<void(void*)> change);
   const std::string& digest() const { return digest_; }  // XXH3-128, 32 hex digits; "" unless known
   void set_digest(std::string digest) { digest_ = std::move(digest); }  // by who has computed or read it
 
