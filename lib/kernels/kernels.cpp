@@ -9,6 +9,8 @@ std::span<const Kernel* const> all() {
   static const Kernel* const kernels[] = {
       &onednn_convolution(),
       &onednn_matmul(),
+      &generated(),
+      &reference_kernel(),
   };
   return kernels;
 }

@@ -7,5 +7,7 @@ namespace atenon::kernels {
 
 const Kernel& onednn_convolution();
 const Kernel& onednn_matmul();
+const Kernel& generated();
+const Kernel& reference_kernel();
 
 }  // namespace atenon::kernels

@@ -222,7 +222,7 @@ OnednnCall::Memories OnednnCall::make_memories() const {
   return memories;
 }
 
-void OnednnCall::run(std::span<void* const> buffers, void* scratch) {
+Result<void> OnednnCall::run(std::span<void* const> buffers, void* scratch) {
   Memories memories;
   {
     std::lock_guard lock(mutex_);
@@ -252,6 +252,7 @@ void OnednnCall::run(std::span<void* const> buffers, void* scratch) {
   }
   std::lock_guard lock(mutex_);
   idle_.push_back(std::move(memories));
+  return {};
 }
 
 Diagnostic onednn_error(const char* kernel, const dnnl::error& cause) {

@@ -54,7 +54,7 @@ class OnednnCall : public PreparedCall {
                 const std::vector<int>& axes);
 
   size_t scratch_bytes() const override { return reserved_ + scratchpad_; }
-  void run(std::span<void* const> buffers, void* scratch) override;
+  Result<void> run(std::span<void* const> buffers, void* scratch) override;
 
  private:
   struct Step {

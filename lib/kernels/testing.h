@@ -104,7 +104,7 @@ struct Call {
     Tensor scratch = Tensor::empty(ScalarType::u8, {static_cast<int64_t>((*prepared)->scratch_bytes())});
     for (int i = 0; i < 2; ++i) {  // the second run meets what the first left behind
       if (overwrites >= 0) std::memcpy(result.mutable_data(), operands[overwrites].data(), result.nbytes());
-      (*prepared)->run(buffers, scratch.mutable_data());
+      if (auto ran = (*prepared)->run(buffers, scratch.mutable_data()); !ran) return ran.failure().message;
     }
     return "";
   }

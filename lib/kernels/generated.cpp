@@ -1,0 +1,164 @@
+// Kernels that `lower` generated: machine code inside the program, opened from memory and cut into tiles of rows.
+//
+// The shared objects need nothing from outside, so dlopen of a memfd is all that linking there is. How many rows make a tile is
+// written in the call: it depends on the shape and the target, never on the number of threads.
+#include <dlfcn.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cassert>
+
+#include "kernels/body.h"
+#include "kernels/list.h"
+#include "support/parallel.h"
+
+namespace atenon::kernels {
+
+namespace {
+
+// "" if this CPU runs code for `target` ("x86_64-avx512"), else what it lacks.
+std::string missing_feature(const std::string& target) {
+  const size_t dash = target.find('-');
+  const std::string features = dash == std::string::npos ? "" : target.substr(dash + 1);
+#if defined(__x86_64__)
+  if (target.substr(0, dash) != "x86_64") return "another architecture";
+  __builtin_cpu_init();
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  if (features == "avx512" && !avx512) return "AVX-512";
+  if (features == "avx2" && !avx2) return "AVX2";
+  return "";
+#else
+  return "another architecture";
+#endif
+}
+
+class GeneratedCall : public PreparedCall {
+ public:
+  atenon_kernel_v1* function = nullptr;
+  std::vector<int64_t> sizes;
+  int64_t rows = 0, grain = 1;
+  size_t scratch = 0;  // bytes of one worker
+
+  int64_t tiles() const { return (rows + grain - 1) / grain; }
+  int64_t workers() const { return scratch > 0 ? std::min<int64_t>(tiles(), threads()) : 0; }
+  size_t scratch_bytes() const override { return scratch * static_cast<size_t>(workers()); }
+
+  Result<void> run(std::span<void* const> buffers, void* memory) override {
+    auto tile = [&](int64_t i, void* own) {
+      function(buffers.data(), sizes.data(), i * grain, std::min(rows, (i + 1) * grain), own);
+    };
+    if (tiles() == 1) {
+      tile(0, memory);
+    } else if (scratch == 0) {
+      parallel_for(tiles(), [&](int64_t i) { tile(i, nullptr); });
+    } else {
+      std::atomic<int64_t> next = 0;
+      parallel_for(workers(), [&](int64_t worker) {
+        for (int64_t i; (i = next.fetch_add(1)) < tiles();) tile(i, static_cast<char*>(memory) + worker * scratch);
+      });
+    }
+    return {};
+  }
+};
+
+const ir::Argument* annotation(const CallSite& site, const char* name) {
+  for (const ir::Named& named : *site.annotations)
+    if (named.name == name) return &named.argument;
+  return nullptr;
+}
+
+std::optional<int64_t> size_annotation(const CallSite& site, const char* name, int64_t fallback) {
+  const ir::Argument* found = annotation(site, name);
+  if (!found) return fallback;
+  return found->is<ir::SymInt>() ? shape::evaluate(found->get<ir::SymInt>(), site.symbols) : std::nullopt;
+}
+
+std::string text_annotation(const CallSite& site, const char* name) {
+  const ir::Argument* found = annotation(site, name);
+  return found && found->is<std::string>() ? found->get<std::string>() : "";
+}
+
+class Generated : public Kernel {
+ public:
+  const char* name() const override { return "llvm"; }
+  std::string refusal(const ir::Graph&) const override { return "no code was generated for it"; }
+
+  Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const override {
+    auto damaged = [](const std::string& why) { return error(Status::bad_input, 614, "a generated kernel " + why); };
+    auto call = std::make_unique<GeneratedCall>();
+    const std::string code = text_annotation(site, "code"), symbol = text_annotation(site, "symbol");
+    call->function = site.code ? site.code->find(code, symbol) : nullptr;
+    if (!call->function) return damaged("is not in the program's code: " + code + ", " + symbol);
+    std::optional<int64_t> rows = size_annotation(site, "rows", 1), grain = size_annotation(site, "grain", 1),
+                           scratch = size_annotation(site, "scratch", 0);
+    if (!rows || !grain || !scratch || *rows < 0 || *grain < 1 || *scratch < 0) return damaged("has no rows, grain or scratch");
+    call->rows = *rows;
+    call->grain = *grain;
+    call->scratch = (static_cast<size_t>(*scratch) + 63) / 64 * 64;
+    if (const ir::Argument* sizes = annotation(site, "sizes"); sizes && sizes->is<ir::ArgumentList>())
+      for (const ir::Argument& size : sizes->get<ir::ArgumentList>()) {
+        std::optional<int64_t> value =
+            size.is<ir::SymInt>() ? shape::evaluate(size.get<ir::SymInt>(), site.symbols) : std::nullopt;
+        if (!value) return damaged("has a size that is not known");
+        call->sizes.push_back(*value);
+      }
+    for (const auto* operands : {&site.operands, &site.results})
+      for (const Operand& operand : *operands) {
+        int64_t count = 1;
+        for (int64_t size : operand.sizes) count *= size;
+        call->bytes += static_cast<double>(count) * static_cast<double>(size_of(operand.dtype));
+      }
+    return std::unique_ptr<PreparedCall>(std::move(call));
+  }
+};
+
+}  // namespace
+
+Result<std::shared_ptr<const Code>> Code::open(const std::vector<ir::CodeSegment>& segments) {
+  std::shared_ptr<Code> code(new Code);
+  for (const ir::CodeSegment& segment : segments) {
+    auto refuse = [&](const std::string& why) {
+      return error(Status::unsupported, 612, "code segment '" + segment.name + "' for " + segment.target + ": " + why);
+    };
+    if (std::string lacks = missing_feature(segment.target); !lacks.empty()) return refuse("this machine lacks " + lacks);
+    const void* bytes = segment.bytes ? segment.bytes->data() : nullptr;
+    if (!bytes) return refuse("its bytes are absent");
+    const int file = memfd_create(segment.name.c_str(), MFD_CLOEXEC);
+    if (file < 0) return refuse("no memory file for it");
+    size_t written = 0;
+    while (written < segment.bytes->size()) {
+      const ssize_t step = write(file, static_cast<const char*>(bytes) + written, segment.bytes->size() - written);
+      if (step <= 0) break;
+      written += static_cast<size_t>(step);
+    }
+    void* handle = written == segment.bytes->size()
+                       ? dlopen(("/proc/self/fd/" + std::to_string(file)).c_str(), RTLD_NOW | RTLD_LOCAL)
+                       : nullptr;
+    close(file);
+    if (!handle) {
+      const char* reason = dlerror();
+      return refuse(reason ? reason : "it could not be written");
+    }
+    code->handles_[segment.name] = handle;
+  }
+  return std::shared_ptr<const Code>(std::move(code));
+}
+
+Code::~Code() {
+  for (auto& [name, handle] : handles_) dlclose(handle);
+}
+
+atenon_kernel_v1* Code::find(const std::string& segment, const std::string& symbol) const {
+  auto handle = handles_.find(segment);
+  return handle == handles_.end() ? nullptr : reinterpret_cast<atenon_kernel_v1*>(dlsym(handle->second, symbol.c_str()));
+}
+
+const Kernel& generated() {
+  static const Generated kernel;
+  return kernel;
+}
+
+}  // namespace atenon::kernels
