@@ -1,0 +1,179 @@
+#include "verify/check_graph.h"
+
+#include "opset/call.h"
+#include "text/text.h"
+
+namespace atenon::verify {
+namespace {
+
+std::string quoted(const std::string& text) { return "'" + text + "'"; }
+
+// Sizes that depend on data are symbols, which an inference calls u0, u1, ... and the program as it likes: where the inferred
+// size is such a symbol, the program's size is its name.
+void match_unbacked(const shape::SymInt& inferred, const shape::SymInt& declared, const std::set<std::string>& fresh,
+                    shape::Substitution& names) {
+  std::optional<std::string> symbol = inferred.as_symbol();
+  if (symbol && fresh.contains(*symbol)) names.emplace(*symbol, declared);
+}
+
+bool same_type(const ir::Type& inferred, const ir::Type& declared, const shape::Facts& facts, const shape::Substitution& names) {
+  if (inferred.index() != declared.index()) return false;
+  if (std::holds_alternative<ir::ScalarKind>(inferred)) return inferred == declared;
+  const auto& a = std::get<ir::TensorMeta>(inferred);
+  const auto& b = std::get<ir::TensorMeta>(declared);
+  if (a.dtype != b.dtype || a.rank() != b.rank()) return false;
+  for (int i = 0; i < a.rank(); ++i) {
+    shape::SymInt size = names.empty() ? a.sizes[i] : shape::substitute(a.sizes[i], names);
+    if (size != b.sizes[i] && facts.decide(shape::equal(size, b.sizes[i])) != shape::Truth::proven) return false;
+  }
+  return true;
+}
+
+class GraphCheck {
+ public:
+  GraphCheck(const ir::Graph& graph, const ir::Variant& variant, const shape::Facts& facts, const std::set<std::string>& symbols,
+             Findings& findings)
+      : graph_(graph), variant_(variant), facts_(facts), symbols_(symbols), findings_(findings) {}
+
+  void run() {
+    for (const auto& input : graph_.inputs()) {
+      define(*input);
+      // An integer input is a symbol by its own name.
+      if (!input->is_tensor()) symbols_.insert(input->name);
+      check_symbols(symbols_of(input->type), "input %" + input->name);
+    }
+    for (const ir::Node& node : graph_.forward()) {
+      check_operands(node);
+      if (node.target() == "atenon::call") check_call(node);
+      else check_operator(node);
+      for (const auto& result : node.results()) define(*result);
+    }
+    for (const ir::Argument& output : graph_.outputs()) {
+      ir::for_each(output, [&](const ir::Argument& argument) {
+        if (argument.value() && !defined_.contains(argument.value())) {
+          findings_.add(122, "the graph returns %" + argument.value()->name + ", which it does not define");
+        }
+      });
+    }
+  }
+
+ private:
+  static std::set<std::string> symbols_of(const ir::Type& type) {
+    std::set<std::string> symbols;
+    if (const auto* meta = std::get_if<ir::TensorMeta>(&type)) {
+      for (const shape::SymInt& size : meta->sizes) symbols.merge(size.symbols());
+    }
+    return symbols;
+  }
+
+  void define(const ir::Value& value) {
+    if (!names_.insert(value.name).second) findings_.add(121, "two values of one graph are named %" + value.name);
+    defined_.insert(&value);
+  }
+
+  void check_symbols(const std::set<std::string>& used, const std::string& where) {
+    for (const std::string& symbol : used) {
+      if (!symbols_.contains(symbol)) findings_.add(123, where + " uses the symbol " + quoted(symbol) + ", which is not declared");
+    }
+  }
+
+  void check_operands(const ir::Node& node) {
+    for (const ir::Value* operand : node.operands()) {
+      if (!defined_.contains(operand)) findings_.add(122, "%" + operand->name + " is used before it is defined", node);
+    }
+    std::set<std::string> used;
+    auto look = [&](const ir::Argument& argument) {
+      ir::for_each(argument, [&](const ir::Argument& leaf) {
+        if (leaf.is<shape::SymInt>()) used.merge(leaf.get<shape::SymInt>().symbols());
+        if (leaf.is<shape::SymFloat>()) used.merge(leaf.get<shape::SymFloat>().symbols());
+        if (leaf.is<shape::SymBool>()) used.merge(leaf.get<shape::SymBool>().symbols());
+      });
+    };
+    for (const ir::Argument& argument : node.arguments()) look(argument);
+    for (const ir::Named& keyword : node.keywords()) look(keyword.argument);
+    check_symbols(used, "an argument of " + node.target());
+  }
+
+  // A lowered call is what its subgraph says: the operands and results must be the subgraph's.
+  void check_call(const ir::Node& node) {
+    const ir::Graph* body = nullptr;
+    if (!node.arguments().empty() && node.arguments()[0].is<ir::SubgraphRef>()) {
+      auto found = variant_.subgraphs.find(node.arguments()[0].get<ir::SubgraphRef>().name);
+      if (found != variant_.subgraphs.end()) body = &found->second;
+    }
+    if (!body) return findings_.add(124, "a call names no subgraph of its variant", node);
+    std::vector<ir::Value*> operands = node.operands();
+    bool fits = operands.size() == body->inputs().size() && node.results().size() == body->outputs().size();
+    for (size_t i = 0; fits && i < operands.size(); ++i) fits = same_type(body->inputs()[i]->type, operands[i]->type, facts_, {});
+    for (size_t i = 0; fits && i < node.results().size(); ++i) {
+      const ir::Value* output = body->outputs()[i].value();
+      fits = output && same_type(output->type, node.result(i)->type, facts_, {});
+    }
+    if (!fits) findings_.add(124, "operands and results of a call are not those of its subgraph", node);
+  }
+
+  void check_operator(const ir::Node& node) {
+    Result<opset::Call> call = opset::bind(findings_.opset, node);
+    if (!call) return findings_.add(call.error(), node);
+    Result<opset::Inference> inference = opset::infer(findings_.opset, *call, facts_);
+    if (!inference) return findings_.add(inference.error(), node);
+    if (inference->types.size() != node.results().size()) {
+      return findings_.add(125, node.target() + " has " + std::to_string(inference->types.size()) + " results here, not " +
+                                    std::to_string(node.results().size()), node);
+    }
+    std::set<std::string> fresh;
+    for (const ir::Symbol& symbol : inference->unbacked) fresh.insert(symbol.name);
+    shape::Substitution names;
+    for (size_t i = 0; i < inference->types.size() && !fresh.empty(); ++i) {
+      const auto* inferred = std::get_if<ir::TensorMeta>(&inference->types[i]);
+      const auto* declared = std::get_if<ir::TensorMeta>(&node.result(i)->type);
+      if (!inferred || !declared || inferred->rank() != declared->rank()) continue;
+      for (int j = 0; j < inferred->rank(); ++j) match_unbacked(inferred->sizes[j], declared->sizes[j], fresh, names);
+    }
+    for (const auto& [name, size] : names) {
+      for (const std::string& symbol : size.symbols()) symbols_.insert(symbol);
+    }
+    for (size_t i = 0; i < inference->types.size(); ++i) {
+      check_symbols(symbols_of(node.result(i)->type), "%" + node.result(i)->name);
+      if (same_type(inference->types[i], node.result(i)->type, facts_, names)) continue;
+      findings_.add(126, "%" + node.result(i)->name + " is declared " + ir::to_string(node.result(i)->type) + ", but " +
+                             node.target() + " gives " + ir::to_string(inference->types[i]), node);
+    }
+    for (const ir::Constraint& assumption : inference->assumptions) {
+      shape::SymBool truth = names.empty() ? assumption.truth : shape::substitute(assumption.truth, names);
+      if (facts_.decide(truth) == shape::Truth::proven) continue;
+      findings_.add(127, node.target() + " needs " + truth.to_string() + ", which the program does not assume", node);
+    }
+  }
+
+  const ir::Graph& graph_;
+  const ir::Variant& variant_;
+  const shape::Facts& facts_;
+  std::set<std::string> symbols_;
+  std::set<std::string> names_;
+  std::set<const ir::Value*> defined_;
+  Findings& findings_;
+};
+
+}  // namespace
+
+void Findings::add(int code, std::string message) {
+  problems.push_back(error(Status::bad_input, code, std::move(message)));
+}
+
+void Findings::add(int code, std::string message, const ir::Node& node) {
+  add(error(Status::bad_input, code, std::move(message)), node);
+}
+
+void Findings::add(Diagnostic diagnostic, const ir::Node& node) {
+  diagnostic.notes.push_back({"in " + text::print(node)});
+  for (Note& note : text::provenance_notes(program, node)) diagnostic.notes.push_back(std::move(note));
+  problems.push_back(std::move(diagnostic));
+}
+
+void check_graph(const ir::Graph& graph, const ir::Variant& variant, const shape::Facts& facts, const std::set<std::string>& symbols,
+                 Findings& findings) {
+  GraphCheck(graph, variant, facts, symbols, findings).run();
+}
+
+}  // namespace atenon::verify

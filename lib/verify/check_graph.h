@@ -1,0 +1,29 @@
+// The checks of one graph: definitions before uses, schemas, inferred types. Private to lib/verify.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "ir/program.h"
+#include "opset/opset.h"
+
+namespace atenon::verify {
+
+// Where the problems of a program are gathered, and what every check may look at.
+struct Findings {
+  const ir::ExportedProgram& program;
+  const opset::Opset& opset;
+  std::vector<Diagnostic> problems = {};
+
+  void add(int code, std::string message);
+  void add(int code, std::string message, const ir::Node& node);  // with the node as text and its Python line
+  void add(Diagnostic diagnostic, const ir::Node& node);
+};
+
+// Checks `graph` in the scope of `variant`; `symbols` are those that the entry point declares.
+void check_graph(const ir::Graph& graph, const ir::Variant& variant, const shape::Facts& facts, const std::set<std::string>& symbols,
+                 Findings& findings);
+
+}  // namespace atenon::verify

@@ -1,0 +1,128 @@
+// The checks of a program around its graphs: weights, entry points, signatures.
+#include "verify/verify.h"
+
+#include "verify/check_graph.h"
+
+namespace atenon::verify {
+namespace {
+
+std::string quoted(const std::string& text) { return "'" + text + "'"; }
+
+// The last byte that a strided view touches must lie in its storage. Readers cap sizes, so the sums cannot overflow.
+bool lies_inside(const ir::Weight& weight) {
+  const Tensor& tensor = weight.tensor;
+  if (!tensor.storage || tensor.sizes.size() != tensor.strides.size() || tensor.offset < 0) return false;
+  if (weight.layout) return weight.layout->padded_bytes >= 0 && static_cast<size_t>(weight.layout->padded_bytes) <= tensor.storage->size();
+  int64_t last = tensor.offset;
+  for (size_t i = 0; i < tensor.sizes.size(); ++i) {
+    if (tensor.sizes[i] == 0) return true;
+    if (tensor.sizes[i] < 0 || tensor.strides[i] < 0) return false;
+    last += (tensor.sizes[i] - 1) * tensor.strides[i];
+  }
+  return (static_cast<size_t>(last) + 1) * size_of(tensor.dtype) <= tensor.storage->size();
+}
+
+void check_weights(Findings& findings) {
+  std::set<std::string> names;
+  for (const ir::Weight& weight : findings.program.weights) {
+    if (!names.insert(weight.name).second) findings.add(130, "two weights are named " + quoted(weight.name));
+    if (!lies_inside(weight)) findings.add(131, "the weight " + quoted(weight.name) + " reaches beyond its storage");
+  }
+}
+
+bool is_state(ir::InputKind kind) {
+  return kind == ir::InputKind::parameter || kind == ir::InputKind::buffer || kind == ir::InputKind::constant_tensor;
+}
+
+void check_state_input(const ir::InputSpec& spec, const ir::Value& value, Findings& findings) {
+  const ir::Weight* weight = findings.program.weight(spec.target);
+  if (!weight) return findings.add(132, "input %" + spec.value + " is the state " + quoted(spec.target) + ", which the program does not hold");
+  bool fits = value.is_tensor() && value.meta().dtype == weight->tensor.dtype &&
+              value.meta().sizes.size() == weight->tensor.sizes.size();
+  for (size_t i = 0; fits && i < weight->tensor.sizes.size(); ++i) fits = value.meta().sizes[i] == shape::SymInt(weight->tensor.sizes[i]);
+  if (!fits) findings.add(133, "input %" + spec.value + " is declared " + ir::to_string(value.type) + ", unlike its weight " + quoted(spec.target));
+}
+
+// The signature names the graph's inputs and outputs one by one, in order.
+void check_signature(const ir::EntryPoint& entry, const ir::Variant& variant, Findings& findings) {
+  const ir::GraphSignature& signature = entry.signature;
+  size_t next = 0, user_inputs = 0;
+  for (const ir::InputSpec& spec : signature.inputs) {
+    user_inputs += spec.kind == ir::InputKind::user_input;
+    if (spec.value.empty()) {
+      if (!spec.constant) findings.add(134, "the input " + quoted(spec.target) + " has neither a value nor a constant");
+      continue;
+    }
+    const auto& inputs = variant.graph.inputs();
+    if (next >= inputs.size() || inputs[next]->name != spec.value) {
+      return findings.add(134, "input " + std::to_string(next) + " of the graph is not %" + spec.value + ", as the signature has it");
+    }
+    if (is_state(spec.kind)) check_state_input(spec, *inputs[next], findings);
+    ++next;
+  }
+  if (next != variant.graph.inputs().size()) findings.add(134, "the graph has more inputs than the signature");
+  if (user_inputs != signature.input_tree.leaf_count()) {
+    findings.add(135, "the signature has " + std::to_string(user_inputs) + " user inputs, its tree of inputs " +
+                          std::to_string(signature.input_tree.leaf_count()) + " leaves");
+  }
+  if (variant.graph.outputs().size() != signature.outputs.size()) {
+    return findings.add(134, "the graph has " + std::to_string(variant.graph.outputs().size()) + " outputs, the signature " +
+                                 std::to_string(signature.outputs.size()));
+  }
+  size_t user_outputs = 0;
+  for (const ir::OutputSpec& spec : signature.outputs) {
+    user_outputs += spec.kind == ir::OutputKind::user_output;
+    bool known = true;
+    if (spec.kind == ir::OutputKind::buffer_mutation) known = findings.program.weight(spec.target) != nullptr;
+    if (spec.kind == ir::OutputKind::user_input_mutation) {
+      known = false;
+      for (const ir::InputSpec& input : signature.inputs) {
+        known = known || (input.kind == ir::InputKind::user_input && input.target == spec.target);
+      }
+    }
+    if (!known) findings.add(132, "an output mutates " + quoted(spec.target) + ", which is not there");
+  }
+  if (user_outputs != signature.output_tree.leaf_count()) {
+    findings.add(135, "the signature has " + std::to_string(user_outputs) + " user outputs, its tree of outputs " +
+                          std::to_string(signature.output_tree.leaf_count()) + " leaves");
+  }
+}
+
+void check_entry(const ir::EntryPoint& entry, Findings& findings) {
+  std::set<std::string> symbols;
+  for (const ir::Symbol& symbol : entry.symbols) {
+    if (!symbols.insert(symbol.name).second) findings.add(136, "the symbol " + quoted(symbol.name) + " is declared twice");
+    if (symbol.range.lower > symbol.range.upper) findings.add(136, "the range of the symbol " + quoted(symbol.name) + " is empty");
+  }
+  if (entry.variants.empty()) findings.add(137, "the entry point " + quoted(entry.name) + " has no graph");
+  for (const ir::Variant& variant : entry.variants) {
+    check_signature(entry, variant, findings);
+    shape::Facts facts = entry.facts(variant);
+    check_graph(variant.graph, variant, facts, symbols, findings);
+    for (const auto& [name, graph] : variant.subgraphs) check_graph(graph, variant, facts, symbols, findings);
+  }
+}
+
+}  // namespace
+
+std::vector<Diagnostic> problems(const ir::ExportedProgram& program, const opset::Opset& opset) {
+  Findings findings{program, opset};
+  check_weights(findings);
+  std::set<std::string> names;
+  for (const ir::EntryPoint& entry : program.entries) {
+    if (!names.insert(entry.name).second) findings.add(137, "two entry points are named " + quoted(entry.name));
+    check_entry(entry, findings);
+  }
+  if (program.entries.empty()) findings.add(137, "the program has no entry point");
+  return std::move(findings.problems);
+}
+
+Result<void> check(const ir::ExportedProgram& program, const opset::Opset& opset) {
+  std::vector<Diagnostic> found = problems(program, opset);
+  if (found.empty()) return {};
+  Diagnostic first = std::move(found.front());
+  if (found.size() > 1) first.notes.push_back({"and " + std::to_string(found.size() - 1) + " more problems"});
+  return first;
+}
+
+}  // namespace atenon::verify
