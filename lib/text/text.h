@@ -21,6 +21,9 @@ std::string print(const ir::Graph& graph, const std::string& indent = "");
 std::string print(const ir::Node& node);
 std::string print(const ir::Argument& argument);
 
+// The digest of a storage's bytes, computed once; makes a lazy storage's bytes.
+std::string digest_of(Storage& storage);
+
 // Parses a whole program; large tensors come back with absent storages (Storage::absent). E02xx, pointing at line and column.
 Result<ir::ExportedProgram> parse(std::string_view text, const std::string& file_name);
 
