@@ -69,7 +69,7 @@ TEST_CASE("errors point at the place and suggest what was meant") {
   CHECK(in_graph("%y: f32[b] = aten::relu(%x, a=1, 2)").starts_with("4:34: E0210: expected a named argument"));
   CHECK(in_graph("%y: f32[b] = aten::relu(%x) @9") == "4:29: E0211: there is no call stack @9");
   CHECK(in_graph("%y: f32[b] = aten::relu(\"x)").starts_with("4:25: E0210: this text has no closing mark"));
-  CHECK(in_graph("%y: f32[b] = aten::f(" + std::string(100, '[')).starts_with("4:54: E0215: "));
+  CHECK(in_graph("%y: f32[b] = aten::f(" + std::string(100, '[')).starts_with("4:55: E0215: "));
   CHECK(outcome("program 1.0\nweight \"a\": f32[3] = [1, 2]") == "2:13: E0214: this weight has 12 bytes, and 8 are given");
   CHECK(outcome("program 1.0\nweight \"a\": i8[1] = [300]") == "2:22: E0214: '300' is no i8");
   CHECK(outcome("program 1.0\nstorage 0: i8 = [1]\nweight \"a\": i8[2]{strides=[9]} in storage 0").starts_with("3:13: E0214: it needs 10 bytes"));
