@@ -1,0 +1,200 @@
+// The order of loops, and how they are cut into rows.
+#include <algorithm>
+#include <cassert>
+#include <numeric>
+
+#include "lower/loops.h"
+
+namespace atenon::lower {
+
+namespace {
+
+constexpr int64_t unknown_size = 64;      // of a symbol without a hint
+constexpr int64_t elements_a_row = 1024;  // that a row should have, so that its start costs nothing
+
+LoopSet bit(int loop) { return LoopSet(1) << loop; }
+
+class Arranger {
+ public:
+  Arranger(Loops& loops, const shape::Bindings& hints) : loops_(loops), hints_(hints) {}
+  void run();
+
+ private:
+  int64_t typical(const SymInt& x) const;
+  int64_t stride(const SymInt& address, int loop) const;
+  void order();
+  bool can_merge(int outer, int inner) const;
+  bool merge_linearly(const SymInt& x, int outer, int inner) const;
+  void merge(int outer, int inner);
+  void merge_all();
+  void refresh();
+  LoopSet loops_of(const SymInt& x) const;
+
+  Loops& loops_;
+  const shape::Bindings& hints_;
+  LoopSet needed_ = 0;  // domain loops that reductions depend on
+};
+
+int64_t Arranger::typical(const SymInt& x) const {
+  if (x.is_constant()) return *x.constant();
+  shape::Bindings bindings;
+  for (const std::string& symbol : x.symbols()) {
+    auto hint = hints_.find(symbol);
+    bindings[symbol] = hint == hints_.end() ? unknown_size : hint->second;
+  }
+  return shape::evaluate(x, bindings).value_or(unknown_size);
+}
+
+int64_t Arranger::stride(const SymInt& address, int loop) const {
+  std::optional<SymInt> factor = coefficient(address, loops_.loops[loop].symbol);
+  return factor ? std::abs(typical(*factor)) : 1;
+}
+
+void Arranger::order() {
+  for (const BoundReduction& reduction : loops_.reductions) needed_ |= reduction.outer;
+  // Rows first, then as the first result lies in memory: a copy that transposes writes in order.
+  const SymInt address = loops_.stores[0].address;
+  std::stable_sort(loops_.domain.begin(), loops_.domain.end(), [&](int a, int b) {
+    const bool a_needed = needed_ & bit(a), b_needed = needed_ & bit(b);
+    if (a_needed != b_needed) return a_needed;
+    return stride(address, a) > stride(address, b);
+  });
+  // Monoids are commutative, so a reduction may run through memory in order.
+  for (BoundReduction& reduction : loops_.reductions) {
+    auto widest = [&](int loop) {
+      int64_t widest = 0;
+      for (const Expr& expr : loops_.exprs)
+        if (expr.op == ScalarOp::read && expr.loops & bit(loop)) widest = std::max(widest, stride(expr.index, loop));
+      return widest;
+    };
+    std::stable_sort(reduction.loops.begin(), reduction.loops.end(), [&](int a, int b) { return widest(a) > widest(b); });
+  }
+}
+
+// Does x see the two loops only as outer * extent(inner) + inner?
+bool Arranger::merge_linearly(const SymInt& x, int outer, int inner) const {
+  if (x.is_constant()) return true;
+  std::optional<SymInt> outer_factor = coefficient(x, loops_.loops[outer].symbol);
+  std::optional<SymInt> inner_factor = coefficient(x, loops_.loops[inner].symbol);
+  return outer_factor && inner_factor && *outer_factor == *inner_factor * loops_.loops[inner].extent;
+}
+
+bool Arranger::can_merge(int outer, int inner) const {
+  for (const Expr& expr : loops_.exprs)
+    if (!merge_linearly(expr.index, outer, inner)) return false;
+  for (const Store& store : loops_.stores)
+    if (!merge_linearly(store.address, outer, inner)) return false;
+  for (const Loop& loop : loops_.loops)
+    if (!merge_linearly(loop.extent, outer, inner)) return false;
+  for (const BoundReduction& reduction : loops_.reductions) {
+    auto at = std::find(reduction.loops.begin(), reduction.loops.end(), outer);
+    const bool has_inner = std::find(reduction.loops.begin(), reduction.loops.end(), inner) != reduction.loops.end();
+    if ((at != reduction.loops.end()) != has_inner) return false;
+    if (at != reduction.loops.end() && (at + 1 == reduction.loops.end() || at[1] != inner)) return false;
+  }
+  // Rows and the loops inside them stay apart.
+  const bool in_domain = std::find(loops_.domain.begin(), loops_.domain.end(), outer) != loops_.domain.end();
+  const bool inner_in_domain = std::find(loops_.domain.begin(), loops_.domain.end(), inner) != loops_.domain.end();
+  return in_domain == inner_in_domain && bool(needed_ & bit(outer)) == bool(needed_ & bit(inner));
+}
+
+void Arranger::merge(int outer, int inner) {
+  const shape::Substitution gone = {{loops_.loops[outer].symbol, SymInt(0)}};
+  loops_.loops[inner].extent = loops_.loops[outer].extent * loops_.loops[inner].extent;
+  for (Expr& expr : loops_.exprs) expr.index = shape::substitute(expr.index, gone);
+  for (Store& store : loops_.stores) store.address = shape::substitute(store.address, gone);
+  std::erase(loops_.domain, outer);
+  for (BoundReduction& reduction : loops_.reductions) std::erase(reduction.loops, outer);
+  refresh();
+}
+
+LoopSet Arranger::loops_of(const SymInt& x) const {
+  LoopSet set = 0;
+  if (x.is_constant()) return set;
+  for (const std::string& symbol : x.symbols()) {
+    if (symbol.front() == '$') set |= bit(std::stoi(symbol.substr(1)));
+    if (symbol.front() == '%') set |= loops_.exprs[std::stoi(symbol.substr(1))].loops;
+  }
+  return set;
+}
+
+// Recomputes what depends on which loops; operands come before their users, and a reduction's parts before its results.
+void Arranger::refresh() {
+  std::vector<bool> done(loops_.reductions.size(), false);
+  for (Expr& expr : loops_.exprs) {
+    if (expr.op == ScalarOp::reduce) {
+      BoundReduction& reduction = loops_.reductions[expr.reduction];
+      if (!done[expr.reduction]) {
+        done[expr.reduction] = true;
+        reduction.outer = 0;
+        LoopSet own = 0;
+        for (int loop : reduction.loops) {
+          own |= bit(loop);
+          reduction.outer |= loops_of(loops_.loops[loop].extent);
+        }
+        for (ExprId part : reduction.element) reduction.outer |= loops_.exprs[part].loops;
+        for (ExprId part : reduction.identity) reduction.outer |= loops_.exprs[part].loops;
+        if (reduction.guard != no_expr) reduction.outer |= loops_.exprs[reduction.guard].loops;
+        reduction.outer &= ~own;
+      }
+      expr.loops = reduction.outer;
+      continue;
+    }
+    expr.loops = loops_of(expr.index) | (expr.placeholder >= 0 ? placeholder_loop : 0);
+    for (ExprId operand : expr.operands) expr.loops |= loops_.exprs[operand].loops;
+  }
+  for (Store& store : loops_.stores) store.loops = loops_of(store.address);
+  needed_ = 0;
+  for (const BoundReduction& reduction : loops_.reductions) needed_ |= reduction.outer;
+}
+
+void Arranger::merge_all() {
+  auto merge_neighbours = [&](const auto& list) {
+    for (size_t i = 0; i + 1 < list().size();) {
+      const int outer = list()[i], inner = list()[i + 1];
+      if (can_merge(outer, inner)) {
+        merge(outer, inner);
+      } else {
+        ++i;
+      }
+    }
+  };
+  merge_neighbours([&]() -> const std::vector<int>& { return loops_.domain; });
+  for (size_t r = 0; r < loops_.reductions.size(); ++r)
+    merge_neighbours([&]() -> const std::vector<int>& { return loops_.reductions[r].loops; });
+}
+
+void Arranger::run() {
+  order();
+  merge_all();
+  const size_t count = loops_.domain.size();
+  size_t needed = 0;
+  while (needed < count && needed_ & bit(loops_.domain[needed])) ++needed;
+  if (needed_ != 0 && needed > 0) {
+    loops_.rows = needed;
+    return;
+  }
+  if (count <= 1) {
+    loops_.rows = count;
+    return;
+  }
+  // Without reductions, as many loops are rows as leave each row worth its start.
+  loops_.rows = count - 1;
+  int64_t inside = typical(loops_.loops[loops_.domain[count - 1]].extent);
+  while (loops_.rows > 1 && inside < elements_a_row) {
+    --loops_.rows;
+    inside *= typical(loops_.loops[loops_.domain[loops_.rows]].extent);
+  }
+}
+
+}  // namespace
+
+SymInt Loops::row_count() const {
+  SymInt count = 1;
+  for (size_t i = 0; i < rows; ++i) count = count * loops[domain[i]].extent;
+  return count;
+}
+
+void arrange(Loops& loops, const shape::Facts&, const shape::Bindings& hints) { Arranger(loops, hints).run(); }
+
+}  // namespace atenon::lower

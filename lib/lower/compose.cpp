@@ -1,0 +1,514 @@
+// From the meanings of a body's nodes to one set of expressions.
+#include <algorithm>
+#include <cassert>
+#include <tuple>
+
+#include "lower/loops.h"
+
+namespace atenon::lower {
+
+namespace {
+
+using ir::Value;
+using opset::Meaning;
+using opset::Scalar;
+using opset::ScalarId;
+
+constexpr size_t most_expressions = 20000;
+constexpr size_t most_loops = 60;
+
+Diagnostic refuse(std::string why) { return error(Status::unsupported, 0, std::move(why)); }
+
+int cost_of(ScalarOp op) {
+  switch (op) {
+    case ScalarOp::constant:
+    case ScalarOp::size:
+    case ScalarOp::size_float:
+    case ScalarOp::reduce:
+      return 0;
+    case ScalarOp::div:
+    case ScalarOp::sqrt:
+    case ScalarOp::rsqrt:
+    case ScalarOp::floor_div:
+    case ScalarOp::mod:
+    case ScalarOp::trunc_div:
+      return 8;
+    case ScalarOp::pow:
+      return 40;
+    default:
+      return op >= ScalarOp::exp && op <= ScalarOp::erfc ? 20 : 1;
+  }
+}
+
+class Composer {
+ public:
+  Composer(const ir::Graph& body, const MeaningOf& meaning_of, const shape::Facts& facts, Loops& loops)
+      : body_(body), meaning_of_(meaning_of), space_(facts), loops_(loops) {}
+
+  Result<void> run();
+
+ private:
+  // One meaning at one index.
+  struct Instance {
+    const Meaning* meaning;
+    std::map<int, SymInt> variables;
+    std::map<ScalarId, ExprId> done;
+    std::map<int, int> reductions;
+    std::map<ScalarId, ExprId> placeholders;
+  };
+
+  ExprId intern(Expr expr);
+  ExprId integer(const SymInt& value);
+  SymInt index_of(ExprId id);
+  int add_loop(const SymInt& extent);
+  std::set<std::string> loop_symbols(const SymInt& x) const;
+  LoopSet loops_of(const SymInt& x) const;
+
+  ExprId element(const Value* value, const std::vector<SymInt>& index);
+  ExprId read(const Value* value, const std::vector<SymInt>& index);
+  ExprId clamped(ExprId index, const SymInt& size);
+  ExprId scalar(Instance& instance, ScalarId id);
+  ExprId apply(const Scalar& scalar, std::vector<ExprId> operands);
+  ExprId fold_integers(ScalarOp op, const std::vector<ExprId>& operands);
+  int reduction(Instance& instance, int number);
+
+  ExprId fail(std::string why) {
+    if (failure_.empty()) failure_ = std::move(why);
+    return integer(0);
+  }
+
+  const ir::Graph& body_;
+  const MeaningOf& meaning_of_;
+  IndexSpace space_;
+  Loops& loops_;
+  std::map<std::string, ExprId> interned_;
+  std::map<std::pair<const Value*, std::string>, ExprId> elements_;
+  std::map<std::string, int> interned_reductions_;
+  std::map<std::string, int> loop_numbers_;
+  std::string failure_;
+};
+
+// --- Expressions ------------------------------------------------------------------------------------------------------
+
+LoopSet Composer::loops_of(const SymInt& x) const {
+  LoopSet set = 0;
+  if (x.is_constant()) return set;
+  for (const std::string& symbol : x.symbols()) {
+    if (auto loop = loop_numbers_.find(symbol); loop != loop_numbers_.end()) set |= LoopSet(1) << loop->second;
+    if (symbol.front() == '%') set |= loops_.exprs[std::stoi(symbol.substr(1))].loops;
+  }
+  return set;
+}
+
+ExprId Composer::intern(Expr expr) {
+  std::string key = std::to_string(static_cast<int>(expr.op)) + name_of(expr.dtype);
+  for (ExprId operand : expr.operands) key += "," + std::to_string(operand);
+  char number[40];
+  snprintf(number, sizeof number, "|%a|", expr.number);
+  key += number + std::to_string(expr.integer) + "|" + expr.index.to_string() + "|" + std::to_string(expr.buffer) + "|" +
+         std::to_string(expr.reduction) + "." + std::to_string(expr.component) + "." + std::to_string(expr.placeholder);
+  if (expr.op == ScalarOp::size_float) key += expr.size_float.to_string();
+  auto [found, is_new] = interned_.emplace(key, static_cast<ExprId>(loops_.exprs.size()));
+  if (!is_new) return found->second;
+  if (loops_.exprs.size() >= most_expressions) fail("it is too large for one kernel");
+  expr.loops = loops_of(expr.index) | (expr.placeholder >= 0 ? placeholder_loop : 0);
+  for (ExprId operand : expr.operands) {
+    expr.loops |= loops_.exprs[operand].loops;
+    expr.is_partial |= loops_.exprs[operand].is_partial;
+  }
+  if (!expr.index.is_constant())
+    for (const std::string& symbol : expr.index.symbols())
+      if (symbol.front() == '%') expr.is_partial |= loops_.exprs[std::stoi(symbol.substr(1))].is_partial;
+  if (expr.op == ScalarOp::reduce) {
+    expr.loops = loops_.reductions[expr.reduction].outer;
+    const BoundReduction& reduction = loops_.reductions[expr.reduction];
+    if (reduction.guard == no_expr)
+      for (ExprId part : reduction.element) expr.is_partial |= loops_.exprs[part].is_partial;
+  }
+  expr.cost = cost_of(expr.op);
+  loops_.exprs.push_back(std::move(expr));
+  return found->second;
+}
+
+ExprId Composer::integer(const SymInt& value) {
+  return intern({.op = ScalarOp::size, .dtype = ScalarType::i64, .index = value});
+}
+
+SymInt Composer::index_of(ExprId id) {
+  const Expr& expr = loops_.exprs[id];
+  if (expr.op == ScalarOp::size) return expr.index;
+  if (expr.op == ScalarOp::constant && expr.placeholder < 0 && is_integral(expr.dtype)) return expr.integer;
+  return SymInt::symbol("%" + std::to_string(id));
+}
+
+int Composer::add_loop(const SymInt& extent) {
+  if (loops_.loops.size() >= most_loops) {
+    fail("it has too many loops");
+    return 0;
+  }
+  const int number = static_cast<int>(loops_.loops.size());
+  std::string symbol = "$" + std::to_string(number);
+  loop_numbers_[symbol] = number;
+  space_.declare(symbol, extent);
+  loops_.loops.push_back({symbol, extent});
+  return number;
+}
+
+// --- Reads ------------------------------------------------------------------------------------------------------------
+
+ExprId Composer::clamped(ExprId index, const SymInt& size) {
+  const ExprId low = intern({.op = ScalarOp::maximum, .dtype = ScalarType::i64, .operands = {index, integer(0)}});
+  return intern({.op = ScalarOp::minimum, .dtype = ScalarType::i64, .operands = {low, integer(size - 1)}});
+}
+
+ExprId Composer::read(const Value* value, const std::vector<SymInt>& index) {
+  const ir::TensorMeta& meta = value->meta();
+  const Layout layout = layout_of(meta);
+  SymInt address = layout.offset;
+  bool partial = false;
+  for (size_t axis = 0; axis < index.size(); ++axis) {
+    SymInt at = index[axis];
+    bool depends_on_data = false;
+    if (!at.is_constant())
+      for (const std::string& symbol : at.symbols()) depends_on_data |= symbol.front() == '%';
+    // What the data says must not lead outside the tensor.
+    if (depends_on_data) {
+      at = index_of(clamped(integer(at), meta.sizes[axis]));
+    } else if (!space_.is_within(at, meta.sizes[axis])) {
+      partial = true;
+    }
+    address = address + at * layout.strides[axis];
+  }
+  return intern({.op = ScalarOp::read, .dtype = meta.dtype, .index = address, .buffer = value->index, .is_partial = partial});
+}
+
+ExprId Composer::element(const Value* value, const std::vector<SymInt>& index) {
+  if (!value->is_tensor()) return fail("%" + value->name + " is a number that is computed at run time");
+  if (!value->producer) return read(value, index);
+  std::string key;
+  for (const SymInt& at : index) key += at.to_string() + ";";
+  const auto memo = std::make_pair(value, key);
+  if (auto found = elements_.find(memo); found != elements_.end()) return found->second;
+  const Meaning* meaning = meaning_of_(*value->producer);
+  if (!meaning) return fail(value->producer->target() + " has no loops");
+  if (meaning->scatter) return fail(value->producer->target() + " scatters");
+  const opset::LoopNest& nest = meaning->results[value->index];
+  assert(nest.variables.size() == index.size());
+  Instance instance{.meaning = meaning};
+  for (size_t axis = 0; axis < index.size(); ++axis) instance.variables[nest.variables[axis]] = index[axis];
+  ExprId result = scalar(instance, nest.value);
+  // A 16-bit result is rounded as if it had been stored.
+  if (nest.type.dtype == ScalarType::f16 || nest.type.dtype == ScalarType::bf16)
+    result = intern({.op = ScalarOp::cast, .dtype = nest.type.dtype, .operands = {result}});
+  elements_[memo] = result;
+  return result;
+}
+
+// --- Scalars ----------------------------------------------------------------------------------------------------------
+
+ExprId Composer::scalar(Instance& instance, ScalarId id) {
+  if (auto found = instance.done.find(id); found != instance.done.end()) return found->second;
+  if (auto found = instance.placeholders.find(id); found != instance.placeholders.end()) return found->second;
+  if (!failure_.empty()) return integer(0);
+  const Scalar& scalar_ = instance.meaning->scalars[id];
+  if (is_complex(scalar_.dtype)) return fail("it computes with complex numbers");
+  ExprId result = no_expr;
+  switch (scalar_.op) {
+    case ScalarOp::constant:
+      result = scalar_.dtype == ScalarType::i64
+                   ? integer(scalar_.integer)
+                   : intern({.op = ScalarOp::constant, .dtype = scalar_.dtype, .number = scalar_.number, .integer = scalar_.integer});
+      break;
+    case ScalarOp::size:
+      result = integer(scalar_.size);
+      break;
+    case ScalarOp::size_float:
+      result = scalar_.size_float.constant()
+                   ? intern({.op = ScalarOp::constant, .dtype = scalar_.dtype, .number = *scalar_.size_float.constant()})
+                   : intern({.op = ScalarOp::size_float, .dtype = scalar_.dtype, .size_float = scalar_.size_float});
+      break;
+    case ScalarOp::index: {
+      auto variable = instance.variables.find(scalar_.variable);
+      if (variable == instance.variables.end()) return fail("a loop variable is used outside its loop");
+      result = integer(variable->second);
+      break;
+    }
+    case ScalarOp::read: {
+      std::vector<SymInt> index;
+      for (ScalarId operand : scalar_.operands) index.push_back(index_of(scalar(instance, operand)));
+      result = element(instance.meaning->tensors[scalar_.tensor], index);
+      break;
+    }
+    case ScalarOp::reduce: {
+      const int number = reduction(instance, scalar_.reduction);
+      if (number < 0) return integer(0);
+      result = intern({.op = ScalarOp::reduce, .dtype = scalar_.dtype, .reduction = number, .component = scalar_.component});
+      break;
+    }
+    default: {
+      std::vector<ExprId> operands;
+      for (ScalarId operand : scalar_.operands) operands.push_back(scalar(instance, operand));
+      result = apply(scalar_, std::move(operands));
+    }
+  }
+  instance.done[id] = result;
+  return result;
+}
+
+// Integer arithmetic on sizes and loop variables stays symbolic; no_expr where it cannot.
+ExprId Composer::fold_integers(ScalarOp op, const std::vector<ExprId>& operands) {
+  for (ExprId operand : operands)
+    if (loops_.exprs[operand].op != ScalarOp::size) return no_expr;
+  auto value = [&](size_t i) -> const SymInt& { return loops_.exprs[operands[i]].index; };
+  auto truth = [&](bool is_true) { return intern({.op = ScalarOp::constant, .dtype = ScalarType::boolean, .integer = is_true}); };
+  switch (op) {
+    case ScalarOp::add: return integer(value(0) + value(1));
+    case ScalarOp::sub: return integer(value(0) - value(1));
+    case ScalarOp::mul: return integer(value(0) * value(1));
+    case ScalarOp::neg: return integer(-value(0));
+    case ScalarOp::floor_div:
+    case ScalarOp::trunc_div:
+    case ScalarOp::mod: {
+      const std::optional<bool> positive = space_.decide_less(0, value(1), false);
+      if (positive != true) return no_expr;
+      if (op == ScalarOp::trunc_div && !space_.is_never_negative(value(0))) return no_expr;
+      return integer(op == ScalarOp::mod ? space_.remainder(value(0), value(1)) : space_.quotient(value(0), value(1)));
+    }
+    case ScalarOp::minimum:
+    case ScalarOp::maximum:
+      if (std::optional<bool> less = space_.decide_less(value(0), value(1), true))
+        return operands[*less == (op == ScalarOp::minimum) ? 0 : 1];
+      return integer(op == ScalarOp::minimum ? shape::min(value(0), value(1)) : shape::max(value(0), value(1)));
+    case ScalarOp::lt:
+    case ScalarOp::le:
+      if (std::optional<bool> less = space_.decide_less(value(0), value(1), op == ScalarOp::le)) return truth(*less);
+      return no_expr;
+    case ScalarOp::eq:
+    case ScalarOp::ne:
+      if (value(0) == value(1)) return truth(op == ScalarOp::eq);
+      if (space_.decide_less(value(0), value(1), false) == true || space_.decide_less(value(1), value(0), false) == true)
+        return truth(op == ScalarOp::ne);
+      return no_expr;
+    default:
+      return no_expr;
+  }
+}
+
+ExprId Composer::apply(const Scalar& scalar, std::vector<ExprId> operands) {
+  auto known = [&](ExprId id) -> std::optional<bool> {
+    const Expr& expr = loops_.exprs[id];
+    if (expr.op != ScalarOp::constant || expr.placeholder >= 0 || expr.dtype != ScalarType::boolean) return std::nullopt;
+    return expr.integer != 0;
+  };
+  if (scalar.op == ScalarOp::select) {
+    if (std::optional<bool> condition = known(operands[0])) return operands[*condition ? 1 : 2];
+    if (operands[1] == operands[2]) return operands[1];
+  }
+  if (scalar.op == ScalarOp::logical_and || scalar.op == ScalarOp::logical_or) {
+    const bool decisive = scalar.op == ScalarOp::logical_or;
+    for (size_t i : {size_t{0}, size_t{1}})
+      if (std::optional<bool> condition = known(operands[i])) return *condition == decisive ? operands[i] : operands[1 - i];
+  }
+  if (scalar.op == ScalarOp::logical_not)
+    if (std::optional<bool> condition = known(operands[0]))
+      return intern({.op = ScalarOp::constant, .dtype = ScalarType::boolean, .integer = !*condition});
+  if (scalar.op == ScalarOp::cast) {
+    const Expr& from = loops_.exprs[operands[0]];
+    if (from.dtype == scalar.dtype) return operands[0];
+    // Constants change type here, so that 2 * x stays one multiplication.
+    const std::optional<int64_t> whole = from.op == ScalarOp::size ? from.index.constant() : std::nullopt;
+    if (is_floating(scalar.dtype) && whole)
+      return intern({.op = ScalarOp::constant, .dtype = scalar.dtype, .number = static_cast<double>(*whole)});
+    if (scalar.dtype == ScalarType::f32 && from.op == ScalarOp::constant && from.dtype == ScalarType::f64 && from.placeholder < 0)
+      return intern({.op = ScalarOp::constant, .dtype = scalar.dtype, .number = static_cast<float>(from.number)});
+  }
+  if (ExprId folded = fold_integers(scalar.op, operands); folded != no_expr) return folded;
+  return intern({.op = scalar.op, .dtype = scalar.dtype, .operands = std::move(operands)});
+}
+
+// --- Reductions -------------------------------------------------------------------------------------------------------
+
+int Composer::reduction(Instance& instance, int number) {
+  if (auto found = instance.reductions.find(number); found != instance.reductions.end()) return found->second;
+  const opset::Reduction& reduction = instance.meaning->reductions[number];
+  auto give_up = [&](const char* why) {
+    fail(why);
+    return -1;
+  };
+  if (reduction.prefix) return give_up("it keeps the prefixes of a reduction");
+
+  // A loop that is free where we stand and has the right extent is shared, the innermost first.
+  LoopSet taken = 0;
+  for (const auto& [variable, value] : instance.variables) taken |= loops_of(value);
+  BoundReduction bound{.monoid = reduction.monoid.name};
+  for (size_t i = 0; i < reduction.variables.size(); ++i) {
+    const Expr extent = loops_.exprs[scalar(instance, reduction.extents[i])];
+    if (extent.op != ScalarOp::size || extent.index.to_string().find('%') != std::string::npos)
+      return give_up("the extent of a reduction depends on data");
+    taken |= loops_of(extent.index);
+    int loop = -1;
+    for (size_t candidate = loops_.loops.size(); candidate-- > 0 && loop < 0;)
+      if (!(taken >> candidate & 1) && loops_.loops[candidate].extent == extent.index) loop = static_cast<int>(candidate);
+    if (loop < 0) loop = add_loop(extent.index);
+    taken |= LoopSet(1) << loop;
+    bound.loops.push_back(loop);
+    instance.variables[reduction.variables[i]] = SymInt::symbol(loops_.loops[loop].symbol);
+  }
+  for (ScalarId part : reduction.monoid.identity) bound.identity.push_back(scalar(instance, part));
+  for (ScalarId part : reduction.element) bound.element.push_back(scalar(instance, part));
+  if (reduction.guard != opset::no_scalar) {
+    bound.guard = scalar(instance, reduction.guard);
+    const Expr& guard = loops_.exprs[bound.guard];
+    if (guard.op == ScalarOp::constant && guard.integer != 0) bound.guard = no_expr;
+  }
+  for (size_t c = 0; c < reduction.monoid.joined.size(); ++c) {
+    const ScalarType dtype = instance.meaning->scalars[reduction.monoid.identity[c]].dtype;
+    for (int side : {0, 1})
+      instance.placeholders[(side == 0 ? reduction.monoid.left : reduction.monoid.right)[c]] =
+          intern({.op = ScalarOp::constant, .dtype = dtype, .component = static_cast<int>(c), .placeholder = side});
+  }
+  for (ScalarId part : reduction.monoid.joined) bound.joined.push_back(scalar(instance, part));
+  for (int variable : reduction.variables) instance.variables.erase(variable);
+
+  LoopSet own = 0;
+  std::string key = bound.monoid;
+  for (int loop : bound.loops) {
+    own |= LoopSet(1) << loop;
+    key += "$" + std::to_string(loop);
+    bound.outer |= loops_of(loops_.loops[loop].extent);
+  }
+  for (ExprId part : bound.element) {
+    bound.outer |= loops_.exprs[part].loops;
+    key += "," + std::to_string(part);
+  }
+  for (ExprId part : bound.identity) {
+    bound.outer |= loops_.exprs[part].loops;
+    key += ":" + std::to_string(part);
+  }
+  for (ExprId part : bound.joined) key += "+" + std::to_string(part);
+  if (bound.guard != no_expr) {
+    bound.outer |= loops_.exprs[bound.guard].loops;
+    key += "?" + std::to_string(bound.guard);
+  }
+  bound.outer &= ~own;
+  auto [found, is_new] = interned_reductions_.emplace(key, static_cast<int>(loops_.reductions.size()));
+  if (is_new) loops_.reductions.push_back(std::move(bound));
+  instance.reductions[number] = found->second;
+  return found->second;
+}
+
+// --- Results ----------------------------------------------------------------------------------------------------------
+
+std::vector<SymInt> without_ones(const std::vector<SymInt>& sizes) {
+  std::vector<SymInt> kept;
+  for (const SymInt& size : sizes)
+    if (size != SymInt(1)) kept.push_back(size);
+  return kept;
+}
+
+Result<void> Composer::run() {
+  if (body_.outputs().empty()) return refuse("it has no results");
+  for (const auto& input : body_.inputs()) {
+    if (!input->is_tensor()) return refuse("%" + input->name + " is a number that is computed at run time");
+    loops_.buffers.push_back(input->meta().dtype);
+  }
+  // The largest result spans the domain.
+  std::vector<const Value*> results;
+  for (const ir::Argument& output : body_.outputs()) {
+    if (!output.value() || !output.value()->is_tensor()) return refuse("a result is a number");
+    results.push_back(output.value());
+  }
+  for (ScalarType dtype : loops_.buffers)
+    if (is_complex(dtype)) return refuse("it computes with complex numbers");
+  const Value* widest = results[0];
+  for (const Value* result : results)
+    if (without_ones(result->meta().sizes).size() > without_ones(widest->meta().sizes).size()) widest = result;
+  std::vector<SymInt> domain_index;
+  SymInt flat = 0;
+  const Layout widest_rows = row_major(widest->meta().sizes);
+  for (size_t axis = 0; axis < widest->meta().sizes.size(); ++axis) {
+    const SymInt& size = widest->meta().sizes[axis];
+    if (size == SymInt(1)) {
+      domain_index.push_back(0);
+      continue;
+    }
+    loops_.domain.push_back(add_loop(size));
+    domain_index.push_back(SymInt::symbol(loops_.loops.back().symbol));
+    flat = flat + domain_index.back() * widest_rows.strides[axis];
+  }
+
+  for (const Value* result : results) {
+    const ir::TensorMeta& meta = result->meta();
+    std::vector<SymInt> index;
+    if (meta.sizes == widest->meta().sizes) {
+      index = domain_index;
+    } else if (meta.numel() == widest->meta().numel()) {
+      // The same elements in another shape.
+      const Layout rows = row_major(meta.sizes);
+      for (size_t axis = 0; axis < meta.sizes.size(); ++axis)
+        index.push_back(space_.remainder(space_.quotient(flat, rows.strides[axis]), meta.sizes[axis]));
+    } else {
+      // A result over some of the axes: each is matched with the next axis of the same size, aligned at the front.
+      size_t axis = 0;
+      for (const SymInt& size : meta.sizes) {
+        if (size == SymInt(1)) {
+          index.push_back(0);
+          continue;
+        }
+        while (axis < domain_index.size() && widest->meta().sizes[axis] != size) ++axis;
+        if (axis == domain_index.size()) return refuse("its results differ in shape");
+        index.push_back(domain_index[axis++]);
+      }
+    }
+    const Layout layout = layout_of(meta);
+    SymInt address = layout.offset;
+    for (size_t axis = 0; axis < index.size(); ++axis) address = address + index[axis] * layout.strides[axis];
+    if (is_complex(meta.dtype)) return refuse("it computes with complex numbers");
+    const int buffer = static_cast<int>(loops_.buffers.size());
+    loops_.buffers.push_back(meta.dtype);
+    const ExprId value = element(result, index);
+    if (!failure_.empty()) return refuse(failure_);
+    loops_.stores.push_back({value, meta.dtype, buffer, address, loops_of(address)});
+  }
+  return {};
+}
+
+}  // namespace
+
+Layout row_major(const std::vector<SymInt>& sizes) {
+  Layout layout{std::vector<SymInt>(sizes.size(), 1), 0};
+  for (size_t axis = sizes.size(); axis-- > 1;) layout.strides[axis - 1] = layout.strides[axis] * sizes[axis];
+  return layout;
+}
+
+Layout layout_of(const ir::TensorMeta& meta) {
+  if (!meta.strides) return row_major(meta.sizes);
+  return {*meta.strides, meta.offset};
+}
+
+Result<Loops> compose(const ir::Graph& body, const MeaningOf& meaning_of, const shape::Facts& facts,
+                      const shape::Bindings& hints) {
+  Loops loops;
+  Composer composer(body, meaning_of, facts, loops);
+  if (Result<void> done = composer.run(); !done) return done.error();
+  arrange(loops, facts, hints);
+  for (const Store& store : loops.stores)
+    for (size_t i = 0; i < loops.rows; ++i)
+      if (!(store.loops >> loops.domain[i] & 1)) return refuse("a result is the same for several rows");
+  std::set<std::string> symbols;
+  auto collect = [&](const SymInt& x) {
+    if (x.is_constant()) return;
+    for (const std::string& symbol : x.symbols())
+      if (symbol.front() != '$' && symbol.front() != '%') symbols.insert(symbol);
+  };
+  for (const Expr& expr : loops.exprs) {
+    collect(expr.index);
+    if (expr.op == ScalarOp::size_float) symbols.merge(expr.size_float.symbols());
+  }
+  for (const Loop& loop : loops.loops) collect(loop.extent);
+  for (const Store& store : loops.stores) collect(store.address);
+  loops.symbols.assign(symbols.begin(), symbols.end());
+  return loops;
+}
+
+}  // namespace atenon::lower

@@ -1,0 +1,173 @@
+// Generated code against plain C++, from meanings written by hand.
+#include <doctest/doctest.h>
+#include <dlfcn.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <random>
+
+#include "kernels/kernel.h"
+#include "lower/link.h"
+
+namespace atenon::lower {
+namespace {
+
+using ir::SymInt;
+using opset::Meaning;
+using opset::ScalarId;
+
+// Writes a meaning as one writes code.
+struct Writer {
+  Meaning meaning;
+  int variables = 0;
+
+  ScalarId add(opset::Scalar scalar) {
+    meaning.scalars.push_back(std::move(scalar));
+    return static_cast<ScalarId>(meaning.scalars.size() - 1);
+  }
+  ScalarId variable(int number) {
+    meaning.variable_count = std::max(meaning.variable_count, number + 1);
+    return add({.op = ScalarOp::index, .dtype = ScalarType::i64, .variable = number});
+  }
+  ScalarId size(SymInt value) { return add({.op = ScalarOp::size, .dtype = ScalarType::i64, .size = value}); }
+  ScalarId number(double value) { return add({.op = ScalarOp::constant, .dtype = ScalarType::f32, .number = value}); }
+  ScalarId read(ir::Value* tensor, std::vector<ScalarId> index) {
+    auto found = std::find(meaning.tensors.begin(), meaning.tensors.end(), tensor);
+    if (found == meaning.tensors.end()) found = meaning.tensors.insert(found, tensor);
+    return add({.op = ScalarOp::read, .dtype = tensor->meta().dtype, .operands = std::move(index),
+                .tensor = static_cast<int>(found - meaning.tensors.begin())});
+  }
+  ScalarId apply(ScalarOp op, std::vector<ScalarId> operands, ScalarType type = ScalarType::f32) {
+    return add({.op = op, .dtype = type, .operands = std::move(operands)});
+  }
+  ScalarId reduce(const std::string& name, double identity, ScalarOp join, int variable, SymInt extent, ScalarId element) {
+    opset::Reduction reduction;
+    reduction.monoid.name = name;
+    reduction.monoid.identity = {number(identity)};
+    reduction.monoid.left = {number(0)};
+    reduction.monoid.right = {number(0)};
+    reduction.monoid.joined = {apply(join, {reduction.monoid.left[0], reduction.monoid.right[0]})};
+    reduction.variables = {variable};
+    reduction.extents = {size(extent)};
+    reduction.element = {element};
+    meaning.reductions.push_back(reduction);
+    return add({.op = ScalarOp::reduce, .dtype = ScalarType::f32, .reduction = static_cast<int>(meaning.reductions.size()) - 1});
+  }
+  void result(ir::TensorMeta type, ScalarId value) {
+    opset::LoopNest nest{.type = type, .value = value};
+    for (int i = 0; i < type.rank(); ++i) nest.variables.push_back(i);
+    meaning.results.push_back(nest);
+  }
+};
+
+struct Program {
+  ir::Graph graph;
+  std::map<const ir::Node*, Meaning> meanings;
+  shape::Facts facts;
+
+  ir::Value* node(const std::string& name, std::vector<ir::Argument> operands, ir::TensorMeta type,
+                  const std::function<ScalarId(Writer&)>& write) {
+    ir::Node* added = graph.add("test::" + name, std::move(operands), {}, {{name, type}});
+    Writer writer;
+    const ScalarId value = write(writer);
+    writer.result(type, value);
+    meanings[added] = std::move(writer.meaning);
+    return added->result();
+  }
+
+  // Composes, compiles, runs all rows in several pieces.
+  void run(std::vector<void*> buffers, const shape::Bindings& symbols) {
+    Result<Loops> loops = compose(graph, [&](const ir::Node& node) { return &meanings.at(&node); }, facts, symbols);
+    REQUIRE_MESSAGE(bool(loops), (loops ? "" : loops.failure().message));
+    Result<Target> target = resolve_target("host");
+    REQUIRE(bool(target));
+    Result<Compiled> compiled = compile({{"k0", &*loops}}, *target);
+    REQUIRE_MESSAGE(bool(compiled), (compiled ? "" : compiled.failure().message));
+    REQUIRE_MESSAGE(compiled->code, compiled->refusals[0]);
+    Result<std::shared_ptr<const kernels::Code>> code = kernels::Code::open({{"code", target->name, compiled->code}});
+    REQUIRE(bool(code));
+    atenon_kernel_v1* kernel = (*code)->find("code", "k0");
+    REQUIRE(bool(kernel));
+    std::vector<int64_t> sizes;
+    for (const std::string& symbol : loops->symbols) sizes.push_back(symbols.at(symbol));
+    std::vector<char> scratch(*shape::evaluate(compiled->scratch[0], symbols) + 64);
+    const int64_t rows = *shape::evaluate(loops->row_count(), symbols);
+    void* aligned = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(scratch.data()) + 63) / 64 * 64);
+    for (int64_t begin = 0; begin < rows; begin += 3)
+      kernel(buffers.data(), sizes.data(), begin, std::min(begin + 3, rows), aligned);
+  }
+};
+
+std::vector<float> random_numbers(size_t count, unsigned seed) {
+  std::mt19937 generator(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> numbers(count);
+  for (float& number : numbers) number = normal(generator);
+  return numbers;
+}
+
+TEST_CASE("softmax of scaled and masked scores is one kernel, sizes symbolic") {
+  const SymInt s = SymInt::symbol("s"), b = SymInt::symbol("b");
+  Program program;
+  program.facts.declare("s", {1, 512});
+  program.facts.declare("b", {1, 64});
+  const ir::TensorMeta scores{ScalarType::f32, {b, 2, s, s}}, row{ScalarType::f32, {b, 2, s, 1}};
+  ir::Value* x = program.graph.add_input("x", scores);
+  ir::Value* mask = program.graph.add_input("mask", ir::TensorMeta{ScalarType::f32, {b, 1, 1, s}});
+  auto at = [](Writer& w) { return std::vector<ScalarId>{w.variable(0), w.variable(1), w.variable(2), w.variable(3)}; };
+  auto at_row = [](Writer& w) { return std::vector<ScalarId>{w.variable(0), w.variable(1), w.variable(2), w.size(0)}; };
+  ir::Value* biased = program.node("bias", {x, mask}, scores, [&](Writer& w) {
+    ScalarId scaled = w.apply(ScalarOp::mul, {w.read(x, at(w)), w.number(0.125)});
+    return w.apply(ScalarOp::add, {scaled, w.read(mask, {w.variable(0), w.size(0), w.size(0), w.variable(3)})});
+  });
+  ir::Value* top = program.node("max", {biased}, row, [&](Writer& w) {
+    ScalarId element = w.read(biased, {w.variable(0), w.variable(1), w.variable(2), w.variable(4)});
+    return w.reduce("max", -INFINITY, ScalarOp::maximum, 4, s, element);
+  });
+  ir::Value* e = program.node("exp", {biased, top}, scores, [&](Writer& w) {
+    return w.apply(ScalarOp::exp, {w.apply(ScalarOp::sub, {w.read(biased, at(w)), w.read(top, at_row(w))})});
+  });
+  ir::Value* total = program.node("sum", {e}, row, [&](Writer& w) {
+    ScalarId element = w.read(e, {w.variable(0), w.variable(1), w.variable(2), w.variable(4)});
+    return w.reduce("sum", 0, ScalarOp::add, 4, s, element);
+  });
+  ir::Value* softmax = program.node("div", {e, total}, scores, [&](Writer& w) {
+    return w.apply(ScalarOp::div, {w.read(e, at(w)), w.read(total, at_row(w))});
+  });
+  program.graph.set_outputs({softmax});
+
+  for (auto [nb, ns] : {std::pair<int64_t, int64_t>{1, 1}, {2, 5}, {1, 128}, {3, 37}}) {
+    std::vector<float> input = random_numbers(nb * 2 * ns * ns, 1), bias = random_numbers(nb * ns, 2), output(input.size(), -1);
+    program.run({input.data(), bias.data(), output.data()}, {{"b", nb}, {"s", ns}});
+    double worst = 0;
+    for (int64_t r = 0; r < nb * 2 * ns; ++r) {
+      double sum = 0;
+      auto term = [&](int64_t i) { return std::exp(double(input[r * ns + i] * 0.125f + bias[r / (2 * ns) * ns + i])); };
+      for (int64_t i = 0; i < ns; ++i) sum += term(i);
+      for (int64_t i = 0; i < ns; ++i) worst = std::max(worst, std::abs(output[r * ns + i] - term(i) / sum) / (term(i) / sum));
+    }
+    CHECK(worst < 1e-6);
+  }
+}
+
+TEST_CASE("a transposing copy and a padded read") {
+  Program program;
+  const ir::TensorMeta in{ScalarType::f32, {4, 6}}, out{ScalarType::f32, {9, 4}};
+  ir::Value* x = program.graph.add_input("x", in);
+  ir::Value* y = program.node("pad", {x}, out, [&](Writer& w) {
+    ScalarId column = w.apply(ScalarOp::sub, {w.variable(0), w.size(1)}, ScalarType::i64);
+    ScalarId inside = w.apply(ScalarOp::logical_and, {w.apply(ScalarOp::le, {w.size(0), column}, ScalarType::boolean),
+                                                      w.apply(ScalarOp::lt, {column, w.size(6)}, ScalarType::boolean)},
+                              ScalarType::boolean);
+    return w.apply(ScalarOp::select, {inside, w.read(x, {w.variable(1), column}), w.number(9)});
+  });
+  program.graph.set_outputs({y});
+  std::vector<float> input = random_numbers(24, 3), output(36);
+  program.run({input.data(), output.data()}, {});
+  for (int i = 0; i < 9; ++i)
+    for (int j = 0; j < 4; ++j) CHECK(output[i * 4 + j] == (i >= 1 && i < 7 ? input[j * 6 + i - 1] : 9.0f));
+}
+
+}  // namespace
+}  // namespace atenon::lower

@@ -1,0 +1,210 @@
+// Polynomial division, and bounds of polynomials term by term.
+#include "lower/index.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace atenon::lower {
+
+namespace {
+
+using shape::Atom;
+using shape::AtomKind;
+using shape::Factor;
+using shape::Term;
+
+std::vector<Term> terms_of(const SymInt& x) {
+  if (x.is_constant()) return *x.constant() == 0 ? std::vector<Term>() : std::vector<Term>{Term{*x.constant(), {}}};
+  return x.polynomial()->terms;
+}
+
+SymInt value_of(const Atom& atom) {
+  switch (atom.kind) {
+    case AtomKind::symbol:
+      return SymInt::symbol(atom.spelling);
+    case AtomKind::floor_div:
+      return shape::floor_div(atom.operands[0], atom.operands[1]);
+    case AtomKind::mod:
+      return shape::mod(atom.operands[0], atom.operands[1]);
+    case AtomKind::min:
+    case AtomKind::max: {
+      SymInt extreme = atom.operands[0];
+      for (const SymInt& operand : atom.operands)
+        extreme = atom.kind == AtomKind::min ? shape::min(extreme, operand) : shape::max(extreme, operand);
+      return extreme;
+    }
+    case AtomKind::floor:
+      return shape::floor(atom.floats[0]);
+    case AtomKind::ceil:
+      return shape::ceil(atom.floats[0]);
+    case AtomKind::trunc:
+      return shape::trunc(atom.floats[0]);
+    case AtomKind::round:
+      return shape::round(atom.floats[0]);
+    case AtomKind::overflow:
+      break;
+  }
+  assert(false && "a saturated size reached code generation");
+  return 0;
+}
+
+SymInt value_of(const Term& term) {
+  SymInt value = term.coefficient;
+  for (const Factor& factor : term.factors)
+    for (int i = 0; i < factor.power; ++i) value = value * value_of(*factor.atom);
+  return value;
+}
+
+int degree(const Term& term) {
+  int sum = 0;
+  for (const Factor& factor : term.factors) sum += factor.power;
+  return sum;
+}
+
+bool same_atom(const Atom& a, const Atom& b) {
+  return a.kind == b.kind && a.spelling == b.spelling;
+}
+
+// `term / divisor` where that leaves no fraction.
+std::optional<SymInt> divide(const Term& term, const Term& divisor) {
+  if (divisor.coefficient == 0 || term.coefficient % divisor.coefficient != 0) return std::nullopt;
+  Term quotient{term.coefficient / divisor.coefficient, term.factors};
+  for (const Factor& wanted : divisor.factors) {
+    auto found = std::find_if(quotient.factors.begin(), quotient.factors.end(),
+                              [&](const Factor& factor) { return same_atom(*factor.atom, *wanted.atom); });
+    if (found == quotient.factors.end() || found->power < wanted.power) return std::nullopt;
+    found->power -= wanted.power;
+  }
+  return value_of(quotient);
+}
+
+}  // namespace
+
+const SymInt* IndexSpace::extent(const std::string& name) const {
+  auto found = extents_.find(name);
+  return found == extents_.end() ? nullptr : &found->second;
+}
+
+bool IndexSpace::proves(const shape::SymBool& truth) const {
+  if (truth.constant()) return *truth.constant();
+  return facts_.decide(truth) == shape::Truth::proven;
+}
+
+// A term is a constant times sizes times loop variables: it is extreme where each of its variables is. Several terms may share
+// a variable; each is then bounded on its own, which is sound.
+std::optional<SymInt> IndexSpace::bound(const SymInt& x, bool upper) const {
+  if (x.is_constant()) return x;
+  SymInt sum = 0;
+  for (const Term& term : terms_of(x)) {
+    SymInt greatest = 1;  // of the product of the factors, which are all >= 0
+    SymInt least = 1;
+    for (const Factor& factor : term.factors) {
+      SymInt factor_least, factor_greatest;
+      const Atom& atom = *factor.atom;
+      if (const SymInt* size = atom.kind == AtomKind::symbol ? extent(atom.spelling) : nullptr) {
+        factor_least = 0;
+        factor_greatest = *size - 1;
+      } else if (atom.kind == AtomKind::floor_div || atom.kind == AtomKind::mod) {
+        std::optional<SymInt> low = lowest(atom.operands[0]), high = highest(atom.operands[0]);
+        const SymInt& n = atom.operands[1];
+        if (!low || !high || !proves(shape::less_equal(0, *low)) || !proves(shape::less(0, n))) return std::nullopt;
+        factor_least = atom.kind == AtomKind::mod ? SymInt(0) : shape::floor_div(*low, n);
+        factor_greatest = atom.kind == AtomKind::mod ? n - 1 : shape::floor_div(*high, n);
+      } else {
+        // A size, or an expression over sizes.
+        SymInt value = value_of(atom);
+        for (const std::string& symbol : value.symbols())
+          if (extents_.count(symbol) || symbol.front() == '%') return std::nullopt;
+        if (!proves(shape::less_equal(0, value))) return std::nullopt;
+        factor_least = factor_greatest = value;
+      }
+      for (int i = 0; i < factor.power; ++i) {
+        least = least * factor_least;
+        greatest = greatest * factor_greatest;
+      }
+    }
+    sum = sum + (upper == (term.coefficient > 0) ? greatest : least) * term.coefficient;
+  }
+  return sum;
+}
+
+bool IndexSpace::is_never_negative(const SymInt& x) const {
+  std::optional<SymInt> low = lowest(x);
+  return low && proves(shape::less_equal(0, *low));
+}
+
+bool IndexSpace::is_within(const SymInt& x, const SymInt& size) const {
+  if (!is_never_negative(x)) return false;
+  std::optional<SymInt> high = highest(x);
+  return high && proves(shape::less(*high, size));
+}
+
+std::optional<bool> IndexSpace::decide_less(const SymInt& a, const SymInt& b, bool or_equal) const {
+  const SymInt difference = b - a;  // a < b where it is >= 1
+  const SymInt least_true = or_equal ? 0 : 1;
+  if (std::optional<SymInt> low = lowest(difference); low && proves(shape::less_equal(least_true, *low))) return true;
+  if (std::optional<SymInt> high = highest(difference); high && proves(shape::less(*high, least_true))) return false;
+  return std::nullopt;
+}
+
+SymInt IndexSpace::quotient(const SymInt& x, const SymInt& n) const {
+  if (n == SymInt(1)) return x;
+  if (x.is_constant() && n.is_constant()) return shape::floor_div(x, n);
+  // Multivariate division by the term of n of highest degree; each step removes one term of x.
+  std::vector<Term> divisor = terms_of(n);
+  if (divisor.empty()) return shape::floor_div(x, n);
+  const Term lead = *std::max_element(divisor.begin(), divisor.end(),
+                                      [](const Term& a, const Term& b) { return degree(a) < degree(b); });
+  SymInt whole = 0, rest = x;
+  for (int step = 0; step < 32; ++step) {
+    std::optional<SymInt> part;
+    for (const Term& term : terms_of(rest))
+      if ((part = divide(term, lead))) break;
+    if (!part) break;
+    whole = whole + *part;
+    rest = rest - *part * n;
+  }
+  if (is_within(rest, n)) return whole;
+  // A rest such as 64 i + j with j < 64 and n = 128: only i // 2 counts.
+  if (std::optional<int64_t> constant = n.constant()) {
+    for (const Term& term : terms_of(rest)) {
+      const int64_t common = std::gcd(term.coefficient, *constant);
+      if (common <= 1 || common == *constant) continue;
+      SymInt large = 0, small = 0;
+      for (const Term& other : terms_of(rest)) {
+        if (other.coefficient % common == 0) {
+          large = large + value_of(Term{other.coefficient / common, other.factors});
+        } else {
+          small = small + value_of(other);
+        }
+      }
+      if (!is_within(small, common)) continue;
+      const SymInt reduced = *constant / common;
+      return whole + (is_within(large, reduced) ? SymInt(0) : shape::floor_div(large, reduced));
+    }
+  }
+  return whole + shape::floor_div(rest, n);
+}
+
+std::optional<SymInt> coefficient(const SymInt& x, const std::string& variable) {
+  if (x.is_constant()) return SymInt(0);
+  SymInt sum = 0;
+  for (const Term& term : terms_of(x)) {
+    SymInt rest = term.coefficient;
+    bool found = false;
+    for (const Factor& factor : term.factors) {
+      if (factor.atom->kind == AtomKind::symbol && factor.atom->spelling == variable) {
+        if (factor.power != 1) return std::nullopt;
+        found = true;
+        continue;
+      }
+      SymInt value = value_of(*factor.atom);
+      if (factor.atom->kind != AtomKind::symbol && value.symbols().count(variable)) return std::nullopt;
+      for (int i = 0; i < factor.power; ++i) rest = rest * value;
+    }
+    if (found) sum = sum + rest;
+  }
+  return sum;
+}
+
+}  // namespace atenon::lower

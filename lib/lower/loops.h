@@ -1,0 +1,105 @@
+// The loops of one generated kernel: the meanings of a whole body, composed into scalar expressions.
+//
+// Every result of the body is an expression over loop variables. Producers inside the body are inlined at the index at which they are
+// read, so views vanish into addresses, and equal expressions are one (hash consing): the mean that layer norm takes twice is
+// computed once. A reduction binds loop variables of its own; where extents agree it binds the loops of the domain, so that
+// what is computed for the reduction and again for the result is the same expression, and can be kept.
+//
+//   domain     the loops over the first result: first those that reductions depend on, then the others
+//   rows       how many of the first domain loops the kernel's [begin, end) runs over
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "lower/index.h"
+#include "opset/meaning.h"
+
+namespace atenon::lower {
+
+using opset::ScalarOp;
+using shape::SymFloat;
+
+using ExprId = int32_t;
+inline constexpr ExprId no_expr = -1;
+using LoopSet = uint64_t;  // a bit a loop
+inline constexpr LoopSet placeholder_loop = LoopSet(1) << 63;  // what depends on a monoid's placeholders
+
+struct Expr {
+  ScalarOp op = ScalarOp::constant;
+  ScalarType dtype = ScalarType::f32;
+  std::vector<ExprId> operands = {};
+  double number = 0;        // constant, floating
+  int64_t integer = 0;      // constant, integral or bool
+  SymInt index = 0;         // size: the value, over sizes, loop variables and "%N", the value of expression N; read: the address
+  SymFloat size_float = {};
+  int buffer = -1;          // read
+  int reduction = -1;       // reduce
+  int component = 0;        // reduce, placeholder
+  int placeholder = -1;     // 0, 1: constant that stands for the left or right side of a monoid
+  bool is_partial = false;  // defined only where the condition around it holds; also if an operand is
+  LoopSet loops = 0;        // that it depends on
+  int cost = 0;             // of it alone, in additions
+};
+
+struct Loop {
+  std::string symbol;
+  SymInt extent;
+};
+
+struct BoundReduction {
+  std::string monoid;
+  std::vector<ExprId> identity, joined;  // joined: over placeholders
+  std::vector<int> loops;                // outermost first
+  std::vector<ExprId> element;
+  ExprId guard = no_expr;
+  LoopSet outer = 0;                     // loops that it depends on, without its own
+};
+
+struct Store {
+  ExprId value = no_expr;
+  ScalarType dtype = ScalarType::f32;
+  int buffer = -1;
+  SymInt address = 0;
+  LoopSet loops = 0;
+};
+
+struct Loops {
+  std::vector<Expr> exprs;
+  std::vector<BoundReduction> reductions;
+  std::vector<Loop> loops;
+  std::vector<int> domain;
+  size_t rows = 0;
+  std::vector<Store> stores;
+  std::vector<ScalarType> buffers;   // element types: operands, then results
+  std::vector<std::string> symbols;  // program symbols that are read, sorted: the kernel's `sizes`
+
+  SymInt row_count() const;
+  std::string to_string() const;     // for tests and --explain
+};
+
+// Where the elements of an operand or a result lie.
+struct Layout {
+  std::vector<SymInt> strides;
+  SymInt offset = 0;
+};
+Layout row_major(const std::vector<SymInt>& sizes);
+// As the type says: row-major unless it has strides.
+Layout layout_of(const ir::TensorMeta& meta);
+
+// The meaning of a node of the body; null where it has none in loops.
+using MeaningOf = std::function<const opset::Meaning*(const ir::Node&)>;
+
+// Composes a body whose inputs and outputs lie in memory as their types say. Refuses (as an error without code) what loops cannot
+// say: complex numbers, ordered scatters, prefixes, extents that depend on data.
+Result<Loops> compose(const ir::Graph& body, const MeaningOf& meaning_of, const shape::Facts& facts,
+                      const shape::Bindings& hints);
+
+// Orders the domain for memory, merges loops that are contiguous everywhere, and chooses the rows. Sizes that are symbols
+// are judged by their hints.
+void arrange(Loops& loops, const shape::Facts& facts, const shape::Bindings& hints);
+
+}  // namespace atenon::lower

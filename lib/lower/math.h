@@ -1,0 +1,24 @@
+// Mathematical functions as straight-line LLVM IR: no calls, no branches, so that LLVM's vectoriser takes them at any width.
+//
+// f32 functions are within 4 units in the last place of the exact value over their whole range, special values included
+// (math_test.cpp measures). The rarer ones are computed in f64, where a simple formula is exact enough. f64 has exp, log and
+// what needs no polynomial.
+#pragma once
+
+#include <span>
+
+#include "opset/meaning.h"
+
+namespace llvm {
+class IRBuilderBase;
+class Value;
+}  // namespace llvm
+
+namespace atenon::lower {
+
+// `op` of floats (all of one type, float or double); null if there is no such function for that type.
+llvm::Value* emit_function(llvm::IRBuilderBase& builder, opset::ScalarOp op, std::span<llvm::Value* const> operands);
+// Whether emit_function has it.
+bool has_function(opset::ScalarOp op, ScalarType dtype);
+
+}  // namespace atenon::lower
