@@ -1,0 +1,217 @@
+// Bindings from the command line: `batch=1`, `seq=1..2048`, `batch=1,8,32`, `n=3`, `mask=none`.
+//
+// A symbol with one value vanishes: its dimension becomes that size. With several values the symbol stays, because the
+// inputs' sizes choose the variant; each variant assumes its value and has it substituted.
+#include <charconv>
+
+#include "specialize/passes.h"
+
+namespace atenon::specialize {
+namespace {
+
+struct Binding {
+  std::string text;  // as the user wrote it
+  std::string name;
+  std::vector<int64_t> values;               // one or several
+  std::optional<shape::Range> range = {};    // instead of values
+  bool none = false;
+};
+
+std::optional<int64_t> number(const std::string& text) {
+  int64_t value = 0;
+  const char* end = text.data() + text.size();
+  auto [rest, problem] = std::from_chars(text.data(), end, value);
+  return problem == std::errc() && rest == end && !text.empty() ? std::optional(value) : std::nullopt;
+}
+
+Diagnostic unreadable(const std::string& text) {
+  return error(Status::usage, 410, "cannot read the binding '" + text + "'").note("write batch=1, batch=1,8,32, seq=1..2048 or mask=none");
+}
+
+Result<Binding> parse(const std::string& text) {
+  size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0) return unreadable(text);
+  Binding binding{text, text.substr(0, equals), {}};
+  std::string value = text.substr(equals + 1);
+  if (value == "none") {
+    binding.none = true;
+    return binding;
+  }
+  if (size_t dots = value.find(".."); dots != std::string::npos) {
+    std::optional<int64_t> lower = number(value.substr(0, dots)), upper = number(value.substr(dots + 2));
+    if (!lower || !upper || *lower > *upper) return unreadable(text);
+    binding.range = {*lower, *upper};
+    return binding;
+  }
+  for (size_t start = 0; start <= value.size();) {
+    size_t comma = std::min(value.find(',', start), value.size());
+    std::optional<int64_t> one = number(value.substr(start, comma - start));
+    if (!one) return unreadable(text);
+    binding.values.push_back(*one);
+    start = comma + 1;
+  }
+  return binding;
+}
+
+Diagnostic out_of_range(const Binding& binding, const ir::Symbol& symbol) {
+  std::string upper = symbol.range.upper == shape::Range::highest ? "" : std::to_string(symbol.range.upper);
+  return error(Status::violated, 411, "'" + binding.text + "' leaves the range of " + symbol.name)
+      .note(symbol.name + " is " + symbol.source + ", captured in " + std::to_string(symbol.range.lower) + ".." + upper)
+      .note("capture the model again with a wider range for it");
+}
+
+shape::SymBool substituted(const shape::SymBool& truth, const shape::Substitution& substitution) {
+  return shape::substitute(truth, substitution);
+}
+
+// Puts `value` for `symbol` into a variant. Assumptions that it refutes are an error.
+Result<void> substitute(ir::Variant& variant, const std::string& symbol, int64_t value, const Binding& binding) {
+  shape::Substitution substitution = {{symbol, shape::SymInt(value)}};
+  variant.graph.substitute(substitution);
+  for (auto& [name, graph] : variant.subgraphs) graph.substitute(substitution);
+  for (auto* constraints : {&variant.assumptions, &variant.guarantees}) {
+    for (ir::Constraint& constraint : *constraints) {
+      shape::SymBool before = constraint.truth;
+      constraint.truth = substituted(before, substitution);
+      if (constraint.truth.constant() == false) {
+        Diagnostic refuted = error(Status::violated, 411, "'" + binding.text + "' breaks the assumption " + before.to_string());
+        if (!constraint.reason.empty()) refuted.notes.push_back({"assumed because " + constraint.reason});
+        return refuted;
+      }
+    }
+  }
+  return {};
+}
+
+ir::Variant copy_of(const ir::Variant& variant) {
+  ir::Variant copy;
+  copy.name = variant.name;
+  copy.assumptions = variant.assumptions;
+  copy.guarantees = variant.guarantees;
+  copy.graph = variant.graph.clone();
+  for (const auto& [name, graph] : variant.subgraphs) copy.subgraphs.emplace(name, graph.clone());
+  copy.annotations = variant.annotations;
+  return copy;
+}
+
+Result<void> bind_symbol(ir::EntryPoint& entry, size_t position, const Binding& binding) {
+  ir::Symbol& symbol = entry.symbols[position];
+  if (binding.none) return unreadable(binding.text);
+  if (binding.range) {
+    if (!symbol.range.contains(binding.range->lower) || !symbol.range.contains(binding.range->upper)) return out_of_range(binding, symbol);
+    symbol.range = *binding.range;
+    if (symbol.hint && !symbol.range.contains(*symbol.hint)) symbol.hint = symbol.range.upper;
+    return {};
+  }
+  for (int64_t value : binding.values) {
+    if (!symbol.range.contains(value)) return out_of_range(binding, symbol);
+  }
+  if (binding.values.size() == 1) {
+    for (ir::Variant& variant : entry.variants) {
+      if (Result<void> done = substitute(variant, symbol.name, binding.values[0], binding); !done) return done;
+    }
+    // Another symbol's source may not go with it: sources name input dimensions, not symbols.
+    entry.symbols.erase(entry.symbols.begin() + static_cast<ptrdiff_t>(position));
+    return {};
+  }
+  std::vector<ir::Variant> variants;
+  for (const ir::Variant& variant : entry.variants) {
+    for (int64_t value : binding.values) {
+      ir::Variant copy = copy_of(variant);
+      std::string name = symbol.name + "=" + std::to_string(value);
+      copy.name = copy.name.empty() ? name : copy.name + "," + name;
+      if (Result<void> done = substitute(copy, symbol.name, value, binding); !done) return done;
+      copy.assumptions.push_back({shape::equal(shape::SymInt::symbol(symbol.name), value), 0, binding.text});
+      variants.push_back(std::move(copy));
+    }
+  }
+  entry.variants = std::move(variants);
+  symbol.range = {*std::min_element(binding.values.begin(), binding.values.end()),
+                  *std::max_element(binding.values.begin(), binding.values.end())};
+  return {};
+}
+
+// An input that is a number becomes its value; one that nothing reads may become None.
+Result<void> bind_input(ir::EntryPoint& entry, ir::InputSpec& spec, const Binding& binding) {
+  if (binding.range || binding.values.size() > 1) return unreadable(binding.text);
+  for (ir::Variant& variant : entry.variants) {
+    ir::Value* value = variant.graph.find(spec.value);
+    if (binding.none && value->has_users()) {
+      return error(Status::usage, 411, "the program reads the input '" + spec.target + "', so it cannot be none")
+          .note("capture the model again without this input");
+    }
+    if (!binding.none) {
+      if (value->is_tensor()) return error(Status::usage, 411, "the input '" + spec.target + "' is a tensor, not a number");
+      if (Result<void> done = substitute(variant, value->name, binding.values[0], binding); !done) return done;
+      for (ir::Node* user : std::vector<ir::Node*>(value->users)) {
+        std::vector<ir::Argument> arguments;
+        auto constant = [&](ir::Value* leaf) { return leaf == value ? ir::Argument(binding.values[0]) : ir::Argument(leaf); };
+        for (const ir::Argument& argument : user->arguments()) arguments.push_back(ir::map_values(argument, constant));
+        std::vector<ir::Named> keywords = user->keywords();
+        for (ir::Named& keyword : keywords) keyword.argument = ir::map_values(keyword.argument, constant);
+        user->set_arguments(std::move(arguments), std::move(keywords));
+      }
+    }
+    variant.graph.erase_input(value);
+  }
+  spec.value.clear();
+  spec.constant = binding.none ? ir::Argument(ir::None{}) : ir::Argument(binding.values[0]);
+  return {};
+}
+
+Result<void> bind_one(ir::ExportedProgram& program, const Binding& binding) {
+  bool found = false;
+  std::vector<std::string> known;
+  for (ir::EntryPoint& entry : program.entries) {
+    for (size_t i = 0; i < entry.symbols.size(); ++i) {
+      known.push_back(entry.symbols[i].name);
+      if (entry.symbols[i].name != binding.name) continue;
+      found = true;
+      if (Result<void> done = bind_symbol(entry, i, binding); !done) return done;
+      break;
+    }
+    for (ir::InputSpec& spec : entry.signature.inputs) {
+      if (found || spec.kind != ir::InputKind::user_input || spec.value.empty()) continue;
+      known.push_back(spec.target);
+      if (spec.target != binding.name) continue;
+      found = true;
+      if (Result<void> done = bind_input(entry, spec, binding); !done) return done;
+    }
+  }
+  if (found) return {};
+  Diagnostic unknown = error(Status::usage, 410, "the program has no symbol or input '" + binding.name + "'");
+  std::string near = nearest(binding.name, known);
+  if (!near.empty()) unknown.notes.push_back({"did you mean '" + near + "'?"});
+  std::string list;
+  for (const std::string& name : known) list += (list.empty() ? "" : ", ") + name;
+  unknown.notes.push_back({list.empty() ? "it has none: all its sizes are fixed" : "it has " + list});
+  return unknown;
+}
+
+}  // namespace
+
+Result<void> bind(ir::ExportedProgram& program, const Options& options) {
+  for (const std::string& text : options.bindings) {
+    Result<Binding> binding = parse(text);
+    if (!binding) return binding.error();
+    if (Result<void> done = bind_one(program, *binding); !done) return done;
+    if (options.report) options.report->push_back("bound " + text);
+  }
+  return {};
+}
+
+void discharge_assumptions(Scope& scope) {
+  std::vector<ir::Constraint> all = std::move(scope.variant.assumptions);
+  scope.variant.assumptions.clear();
+  for (size_t i = 0; i < all.size(); ++i) {
+    // What follows from the ranges and from the others that are still there needs no check of its own.
+    shape::Facts facts;
+    for (const ir::Symbol& symbol : scope.entry.symbols) facts.declare(symbol.name, symbol.range);
+    for (const ir::Constraint& kept : scope.variant.assumptions) facts.assume(kept.truth);
+    for (size_t j = i + 1; j < all.size(); ++j) facts.assume(all[j].truth);
+    if (facts.decide(all[i].truth) == shape::Truth::proven) scope.report("discharged " + all[i].truth.to_string());
+    else scope.variant.assumptions.push_back(std::move(all[i]));
+  }
+}
+
+}  // namespace atenon::specialize

@@ -1,0 +1,278 @@
+#include "specialize/channel_affine.h"
+
+#include "reference/reference.h"
+
+namespace atenon::specialize {
+namespace {
+
+using opset::Meaning;
+using opset::Scalar;
+using opset::ScalarId;
+using opset::ScalarOp;
+
+const Scalar& at(const Meaning& meaning, ScalarId id) { return meaning.scalars[static_cast<size_t>(id)]; }
+
+// Through casts, which do not change what a scalar depends on.
+const Scalar& bare(const Meaning& meaning, ScalarId id) {
+  while (at(meaning, id).op == ScalarOp::cast) id = at(meaning, id).operands[0];
+  return at(meaning, id);
+}
+
+// The axis of the result whose index is exactly this scalar, or -1.
+int result_axis(const Meaning& meaning, ScalarId id) {
+  const Scalar& scalar = at(meaning, id);
+  if (scalar.op != ScalarOp::index) return -1;
+  const std::vector<int>& variables = meaning.results[0].variables;
+  for (size_t axis = 0; axis < variables.size(); ++axis) {
+    if (variables[axis] == scalar.variable) return static_cast<int>(axis);
+  }
+  return -1;
+}
+
+// A sum of products, perhaps plus one read of a bias at [channel].
+struct SumOfProducts {
+  const opset::Reduction* reduction = nullptr;
+  const Scalar* bias = nullptr;
+};
+
+std::optional<SumOfProducts> sum_of_products(const Meaning& meaning) {
+  if (meaning.results.size() != 1 || meaning.scatter || meaning.results[0].value == opset::no_scalar) return std::nullopt;
+  const Scalar* root = &bare(meaning, meaning.results[0].value);
+  SumOfProducts found;
+  if (root->op == ScalarOp::add) {
+    const Scalar* left = &bare(meaning, root->operands[0]);
+    const Scalar* right = &bare(meaning, root->operands[1]);
+    if (right->op == ScalarOp::reduce) std::swap(left, right);
+    bool nothing = right->op == ScalarOp::constant && right->number == 0 && right->integer == 0;
+    if (right->op != ScalarOp::read && !nothing) return std::nullopt;
+    if (!nothing) found.bias = right;
+    root = left;
+  }
+  if (root->op != ScalarOp::reduce) return std::nullopt;
+  found.reduction = &meaning.reductions[static_cast<size_t>(root->reduction)];
+  if (found.reduction->monoid.name != "sum" || found.reduction->prefix) return std::nullopt;
+  return found;
+}
+
+std::optional<Meaning> loops(const Scope& scope, const opset::Call& call, const shape::Facts& facts) {
+  Result<opset::MeaningKind> kind = opset::meaning_kind(scope.opset, call, facts);
+  if (!kind || *kind != opset::MeaningKind::loops) return std::nullopt;
+  Result<Meaning> meaning = opset::meaning(scope.opset, call, facts);
+  if (!meaning) return std::nullopt;
+  return std::move(*meaning);
+}
+
+// Per channel: a constant, or scale * x + shift. A vector of length 1 stands for all channels.
+struct Part {
+  bool depends = false;
+  std::vector<double> scale = {0};
+  std::vector<double> shift = {0};
+};
+
+std::vector<double> combine(const std::vector<double>& a, const std::vector<double>& b, const std::function<double(double, double)>& f) {
+  std::vector<double> result(std::max(a.size(), b.size()));
+  for (size_t i = 0; i < result.size(); ++i) result[i] = f(a[a.size() == 1 ? 0 : i], b[b.size() == 1 ? 0 : i]);
+  return result;
+}
+
+// Evaluates one node of the scratch graph by channel.
+class ChannelEvaluator {
+ public:
+  ChannelEvaluator(const Meaning& meaning, int channel_axis, int64_t channels, const std::map<const ir::Value*, Part>& parts,
+                   const reference::Environment& constants)
+      : meaning_(meaning), channel_axis_(channel_axis), channels_(channels), parts_(parts), constants_(constants) {}
+
+  std::optional<Part> evaluate(ScalarId id) const {
+    const Scalar& scalar = at(meaning_, id);
+    switch (scalar.op) {
+      case ScalarOp::constant:
+        return Part{false, {0}, {is_floating(scalar.dtype) ? scalar.number : static_cast<double>(scalar.integer)}};
+      case ScalarOp::read: return read(scalar);
+      case ScalarOp::cast: return is_floating(scalar.dtype) ? evaluate(scalar.operands[0]) : std::nullopt;
+      case ScalarOp::neg: return times(evaluate(scalar.operands[0]), Part{false, {0}, {-1}});
+      case ScalarOp::add: return plus(evaluate(scalar.operands[0]), evaluate(scalar.operands[1]));
+      case ScalarOp::sub: return plus(evaluate(scalar.operands[0]), times(evaluate(scalar.operands[1]), Part{false, {0}, {-1}}));
+      case ScalarOp::mul: return times(evaluate(scalar.operands[0]), evaluate(scalar.operands[1]));
+      case ScalarOp::div: {
+        std::optional<Part> divisor = evaluate(scalar.operands[1]);
+        if (!divisor || divisor->depends) return std::nullopt;
+        for (double& x : divisor->shift) x = 1 / x;
+        return times(evaluate(scalar.operands[0]), divisor);
+      }
+      default: return std::nullopt;
+    }
+  }
+
+ private:
+  static std::optional<Part> plus(const std::optional<Part>& a, const std::optional<Part>& b) {
+    if (!a || !b) return std::nullopt;
+    return Part{a->depends || b->depends, combine(a->scale, b->scale, std::plus<>()), combine(a->shift, b->shift, std::plus<>())};
+  }
+
+  static std::optional<Part> times(const std::optional<Part>& a, const std::optional<Part>& b) {
+    if (!a || !b || (a->depends && b->depends)) return std::nullopt;
+    const Part& x = a->depends ? *a : *b;
+    const Part& c = a->depends ? *b : *a;
+    return Part{x.depends, combine(x.scale, c.shift, std::multiplies<>()), combine(x.shift, c.shift, std::multiplies<>())};
+  }
+
+  std::optional<Part> read(const Scalar& scalar) const {
+    const ir::Value* tensor = meaning_.tensors[static_cast<size_t>(scalar.tensor)];
+    if (auto part = parts_.find(tensor); part != parts_.end()) {  // x, at the same index as the result
+      for (size_t axis = 0; axis < scalar.operands.size(); ++axis) {
+        if (result_axis(meaning_, scalar.operands[axis]) != static_cast<int>(axis)) return std::nullopt;
+      }
+      return part->second;
+    }
+    auto found = constants_.values.find(tensor);
+    if (found == constants_.values.end()) return std::nullopt;
+    const Tensor& values = std::get<Tensor>(found->second);
+    std::vector<int64_t> strides = contiguous_strides(values.sizes);
+    Tensor rows = values.contiguous();
+    int64_t stride = 0;
+    for (size_t axis = 0; axis < scalar.operands.size(); ++axis) {
+      const Scalar& index = at(meaning_, scalar.operands[axis]);
+      if (index.op == ScalarOp::constant && index.integer == 0) continue;
+      if (result_axis(meaning_, scalar.operands[axis]) != channel_axis_ || values.sizes[axis] != channels_) return std::nullopt;
+      stride += strides[axis];
+    }
+    Part part;
+    part.shift.assign(static_cast<size_t>(stride ? channels_ : 1), 0);
+    for (size_t c = 0; c < part.shift.size(); ++c) part.shift[c] = rows.float_at(static_cast<int64_t>(c) * stride);
+    return part;
+  }
+
+  const Meaning& meaning_;
+  int channel_axis_;
+  int64_t channels_;
+  const std::map<const ir::Value*, Part>& parts_;
+  const reference::Environment& constants_;
+};
+
+// Expands every decomposition in a scratch graph. False where one cannot be.
+bool expand_all(const Scope& scope, ir::Graph& graph, const shape::Facts& facts) {
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (ir::Node& node : graph.forward()) {
+      Result<opset::Call> call = opset::bind(scope.opset, node);
+      if (!call) return false;
+      Result<opset::MeaningKind> kind = opset::meaning_kind(scope.opset, *call, facts);
+      if (!kind) return false;
+      if (*kind != opset::MeaningKind::decomposition) continue;
+      Result<opset::Expansion> expansion = opset::expand(scope.opset, *call, facts, graph, &node, 0);
+      if (!expansion) return false;
+      for (size_t i = 0; i < expansion->results.size(); ++i) graph.replace_uses(node.result(i), expansion->results[i]);
+      graph.erase(node);
+      changed = true;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+std::optional<ChannelProduct> channel_product(const Scope& scope, const ir::Node& node, const shape::Facts& facts) {
+  Result<opset::Call> call = opset::bind(scope.opset, node);
+  if (!call) return std::nullopt;
+  ChannelProduct product;
+  const std::vector<opset::Parameter>& parameters = call->op->schema().parameters;
+  auto bias = std::find_if(parameters.begin(), parameters.end(), [](const opset::Parameter& p) { return p.name == "bias" && p.type.optional; });
+  if (bias == parameters.end()) return std::nullopt;
+  product.bias_argument = static_cast<size_t>(bias - parameters.begin());
+  product.bias = call->arguments[product.bias_argument].value();
+
+  std::optional<Meaning> meaning = loops(scope, *call, facts);
+  if (!meaning) return std::nullopt;
+  std::optional<SumOfProducts> sum = sum_of_products(*meaning);
+  if (!sum) return std::nullopt;
+  const Scalar& element = bare(*meaning, sum->reduction->element[0]);
+  if (element.op != ScalarOp::mul) return std::nullopt;
+  for (ScalarId side : element.operands) {
+    const Scalar& read = bare(*meaning, side);
+    if (read.op != ScalarOp::read) return std::nullopt;
+    ir::Value* tensor = meaning->tensors[static_cast<size_t>(read.tensor)];
+    if (product.weight || !constant_behind(scope, tensor)) continue;
+    for (size_t axis = 0; axis < read.operands.size(); ++axis) {
+      int channel = result_axis(*meaning, read.operands[axis]);
+      if (channel < 0) continue;
+      product.weight = tensor;
+      product.weight_axis = static_cast<int>(axis);
+      product.channel_axis = channel;
+      break;
+    }
+  }
+  if (!product.weight) return std::nullopt;
+  if (product.bias && !constant_behind(scope, product.bias)) return std::nullopt;
+
+  // Where there is no bias yet, see what the operator would do with one.
+  ir::Graph scratch;
+  if (!product.bias) {
+    ir::TensorMeta type{node.result()->meta().dtype, {node.result()->meta().sizes[static_cast<size_t>(product.channel_axis)]}};
+    call->arguments[product.bias_argument] = scratch.add_input("bias", type);
+    meaning = loops(scope, *call, facts);
+    sum = meaning ? sum_of_products(*meaning) : std::nullopt;
+  }
+  if (!sum || !sum->bias || sum->bias->operands.size() != 1) return std::nullopt;
+  if (result_axis(*meaning, sum->bias->operands[0]) != product.channel_axis) return std::nullopt;
+  return product;
+}
+
+std::optional<ChannelAffine> channel_affine(const Scope& scope, const ir::Node& node, const ir::Value* x, int channel_axis,
+                                            const shape::Facts& facts) {
+  if (node.result()->type != x->type) return std::nullopt;
+  std::optional<int64_t> channels = x->meta().sizes[static_cast<size_t>(channel_axis)].constant();
+  for (size_t i = 1; i < node.results().size(); ++i) {
+    if (node.result(i)->has_users()) return std::nullopt;
+  }
+  if (!channels) return std::nullopt;
+
+  // The node alone in a graph of its own, decomposed as far as it goes.
+  ir::Graph scratch;
+  reference::Environment constants;
+  std::map<const ir::Value*, Part> parts;
+  std::map<ir::Value*, ir::Value*> inputs;
+  for (ir::Value* operand : node.operands()) {
+    if (inputs.contains(operand)) continue;
+    ir::Value* input = scratch.add_input(operand->name, operand->type);
+    inputs[operand] = input;
+    if (operand == x) {
+      parts[input] = {true, {1}, {0}};
+      continue;
+    }
+    std::optional<Tensor> constant = constant_behind(scope, operand);
+    if (!constant) return std::nullopt;
+    constants.values.emplace(input, std::move(*constant));
+  }
+  auto moved = [&](ir::Value* value) { return ir::Argument(inputs.at(value)); };
+  std::vector<ir::Argument> arguments;
+  for (const ir::Argument& argument : node.arguments()) arguments.push_back(ir::map_values(argument, moved));
+  std::vector<ir::Named> keywords = node.keywords();
+  for (ir::Named& keyword : keywords) keyword.argument = ir::map_values(keyword.argument, moved);
+  std::vector<ir::Graph::Result> results;
+  for (const auto& result : node.results()) results.push_back({result->name, result->type});
+  ir::Node* copy = scratch.add(node.target(), std::move(arguments), std::move(keywords), std::move(results));
+  scratch.set_outputs({copy->result()});
+  if (!expand_all(scope, scratch, facts)) return std::nullopt;
+
+  for (ir::Node& step : scratch.forward()) {
+    bool depends = false;
+    for (ir::Value* operand : step.operands()) depends = depends || parts.contains(operand);
+    if (!depends) {
+      if (Result<void> done = reference::evaluate(scope.opset, step, facts, constants); !done) return std::nullopt;
+      continue;
+    }
+    Result<opset::Call> call = opset::bind(scope.opset, step);
+    if (!call) return std::nullopt;
+    std::optional<Meaning> meaning = loops(scope, *call, facts);
+    if (!meaning || meaning->results.size() != 1 || meaning->scatter) return std::nullopt;
+    std::optional<Part> part = ChannelEvaluator(*meaning, channel_axis, *channels, parts, constants).evaluate(meaning->results[0].value);
+    if (!part) return std::nullopt;
+    parts[step.result()] = std::move(*part);
+  }
+  auto result = parts.find(scratch.outputs()[0].value());
+  if (result == parts.end() || !result->second.depends) return std::nullopt;
+  std::vector<double> each(static_cast<size_t>(*channels), 0);
+  return ChannelAffine{combine(result->second.scale, each, std::plus<>()), combine(result->second.shift, each, std::plus<>())};
+}
+
+}  // namespace atenon::specialize

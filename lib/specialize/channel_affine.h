@@ -1,0 +1,35 @@
+// What a product and the nodes after it do to channels, read off their meanings.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "specialize/passes.h"
+
+namespace atenon::specialize {
+
+// A product whose result can be scaled channel by channel by scaling a weight: result[.., c, ..] is a sum of products in which
+// the weight is read at c along `weight_axis`, plus bias[c] where there is a bias.
+struct ChannelProduct {
+  ir::Value* weight = nullptr;
+  int weight_axis = 0;
+  int channel_axis = 0;       // of the result
+  size_t bias_argument = 0;   // position of the optional bias in the schema
+  ir::Value* bias = nullptr;  // null where the argument is None
+};
+
+// nullopt where `node` is no such product, or the weight or bias is no constant.
+std::optional<ChannelProduct> channel_product(const Scope& scope, const ir::Node& node, const shape::Facts& facts);
+
+// y[.., c, ..] = scale[c] * x[.., c, ..] + shift[c]
+struct ChannelAffine {
+  std::vector<double> scale;
+  std::vector<double> shift;
+};
+
+// The affine map by channel that `node` applies to its operand `x`, all its other operands being constants. Decompositions are
+// looked through (a batch norm in inference is such a map). nullopt where it is none.
+std::optional<ChannelAffine> channel_affine(const Scope& scope, const ir::Node& node, const ir::Value* x, int channel_axis,
+                                            const shape::Facts& facts);
+
+}  // namespace atenon::specialize

@@ -1,0 +1,82 @@
+// Weights as constants: looking behind graph inputs, adding new ones, dropping those that nobody reads.
+#include <algorithm>
+#include <set>
+
+#include "specialize/passes.h"
+
+namespace atenon::specialize {
+namespace {
+
+bool is_mutated(const ir::ExportedProgram& program, const std::string& target) {
+  for (const ir::EntryPoint& entry : program.entries) {
+    for (const ir::OutputSpec& spec : entry.signature.outputs) {
+      if (spec.kind == ir::OutputKind::buffer_mutation && spec.target == target) return true;
+    }
+  }
+  return false;
+}
+
+bool is_state(ir::InputKind kind) {
+  return kind == ir::InputKind::parameter || kind == ir::InputKind::buffer || kind == ir::InputKind::constant_tensor;
+}
+
+}  // namespace
+
+std::optional<Tensor> constant_behind(const Scope& scope, const ir::Value* value) {
+  if (value->producer) return std::nullopt;
+  const ir::InputSpec* spec = scope.entry.signature.input(value->name);
+  if (!spec || !is_state(spec->kind) || is_mutated(scope.program, spec->target)) return std::nullopt;
+  const ir::Weight* weight = scope.program.weight(spec->target);
+  if (!weight || weight->layout || weight->tensor.storage->is_absent()) return std::nullopt;
+  return weight->tensor;
+}
+
+ir::Value* add_constant(Scope& scope, const std::string& wish, Tensor tensor) {
+  std::string name = wish;
+  for (int suffix = 1; scope.program.weight(name); ++suffix) name = wish + "_" + std::to_string(suffix);
+  std::vector<shape::SymInt> sizes(tensor.sizes.begin(), tensor.sizes.end());
+  ir::TensorMeta meta{tensor.dtype, std::move(sizes)};
+  std::string value_name = "c_";
+  for (char c : name) value_name += isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  // Signatures are per entry point: every variant gets the input, and drops it again where it is not read by any.
+  ir::Value* mine = nullptr;
+  for (ir::Variant& variant : scope.entry.variants) value_name = variant.graph.unique_name(value_name);
+  for (ir::Variant& variant : scope.entry.variants) {
+    ir::Value* value = variant.graph.add_input(value_name, meta);
+    if (&variant == &scope.variant) mine = value;
+  }
+  ir::InputSpec spec{ir::InputKind::constant_tensor, value_name, name};
+  scope.entry.signature.inputs.push_back(std::move(spec));
+  scope.program.weights.push_back({name, std::move(tensor)});
+  return mine;
+}
+
+Changed remove_unused(Scope& scope) {
+  auto matters = [&](const ir::Node& node) {
+    const opset::Operator* op = scope.opset.find(node.target());
+    return op && op->has_tag("keep");
+  };
+  Changed changed = ir::eliminate_dead_nodes(scope.variant.graph, matters);
+  std::erase_if(scope.entry.signature.inputs, [&](const ir::InputSpec& spec) {
+    if (!is_state(spec.kind) || spec.value.empty()) return false;
+    for (const ir::Variant& variant : scope.entry.variants) {
+      if (variant.graph.find(spec.value)->has_users()) return false;
+    }
+    for (ir::Variant& variant : scope.entry.variants) variant.graph.erase_input(variant.graph.find(spec.value));
+    changed = Changed::yes;
+    return true;
+  });
+  std::set<std::string> named;
+  for (const ir::EntryPoint& entry : scope.program.entries) {
+    for (const ir::InputSpec& spec : entry.signature.inputs) {
+      if (is_state(spec.kind)) named.insert(spec.target);
+    }
+    for (const ir::OutputSpec& spec : entry.signature.outputs) {
+      if (spec.kind == ir::OutputKind::buffer_mutation) named.insert(spec.target);
+    }
+  }
+  std::erase_if(scope.program.weights, [&](const ir::Weight& weight) { return !named.contains(weight.name); });
+  return changed;
+}
+
+}  // namespace atenon::specialize

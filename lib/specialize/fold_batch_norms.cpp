@@ -1,0 +1,105 @@
+// Folds what scales and shifts channels into the weights and bias of the product before it.
+//
+// convolution -> batch norm in inference is the usual case, but nothing here knows either: products and affine maps are
+// recognised by their meanings (channel_affine.h). Factors are gathered in double precision over a whole chain of such nodes and
+// applied to the weights once.
+#include "specialize/channel_affine.h"
+
+namespace atenon::specialize {
+namespace {
+
+// weight[.., c, ..] * scale[c], rounded once.
+Tensor scaled(const Tensor& weight, int axis, const std::vector<double>& scale) {
+  Tensor rows = weight.contiguous();
+  Tensor result = Tensor::empty(rows.dtype, rows.sizes);
+  int64_t inner = 1;
+  for (size_t i = static_cast<size_t>(axis) + 1; i < rows.sizes.size(); ++i) inner *= rows.sizes[i];
+  int64_t channels = rows.sizes[static_cast<size_t>(axis)];
+  auto apply = [&]<class T>(const T* from, T* to) {
+    for (int64_t i = 0, n = rows.numel() / inner; i < n; ++i) {
+      double factor = scale[static_cast<size_t>(i % channels)];
+      for (int64_t j = 0; j < inner; ++j) to[i * inner + j] = static_cast<T>(from[i * inner + j] * factor);
+    }
+  };
+  if (rows.dtype == ScalarType::f64) apply(rows.as<double>(), result.mutable_as<double>());
+  else apply(rows.as<float>(), result.mutable_as<float>());
+  return result;
+}
+
+Tensor shifted(const std::optional<Tensor>& bias, ScalarType dtype, const ChannelAffine& map) {
+  Tensor result = Tensor::empty(dtype, {static_cast<int64_t>(map.scale.size())});
+  std::optional<Tensor> rows = bias ? std::optional(bias->contiguous()) : std::nullopt;
+  for (size_t c = 0; c < map.scale.size(); ++c) {
+    double before = rows ? rows->float_at(static_cast<int64_t>(c)) : 0;
+    result.set(static_cast<int64_t>(c), before * map.scale[c] + map.shift[c]);
+  }
+  return result;
+}
+
+std::string weight_name(const Scope& scope, const ir::Value* value) { return scope.entry.signature.input(value->name)->target; }
+
+// The nodes after `product` that are affine by channel, each the only reader of the one before, and their composition.
+std::vector<ir::Node*> affine_chain(const Scope& scope, const ir::Node& node, int channel_axis, const shape::Facts& facts,
+                                    ChannelAffine& map) {
+  std::vector<ir::Node*> chain;
+  const ir::Value* value = node.result();
+  while (value->users.size() == 1 && value->returned == 0) {
+    ir::Node* user = value->users[0];
+    std::optional<ChannelAffine> step = channel_affine(scope, *user, value, channel_axis, facts);
+    if (!step) break;
+    if (chain.empty()) {
+      map = std::move(*step);
+    } else {
+      for (size_t c = 0; c < map.scale.size(); ++c) {
+        map.shift[c] = map.shift[c] * step->scale[c] + step->shift[c];
+        map.scale[c] *= step->scale[c];
+      }
+    }
+    chain.push_back(user);
+    value = user->result();
+  }
+  return chain;
+}
+
+}  // namespace
+
+Result<Changed> fold_batch_norms(Scope& scope) {
+  Changed changed = Changed::no;
+  shape::Facts facts = scope.entry.facts(scope.variant);
+  for (ir::Node& node : scope.variant.graph.forward()) {
+    if (node.results().size() != 1 || !node.result()->is_tensor()) continue;
+    ScalarType dtype = node.result()->meta().dtype;
+    if (dtype != ScalarType::f32 && dtype != ScalarType::f64) continue;
+    std::optional<ChannelProduct> product = channel_product(scope, node, facts);
+    if (!product) continue;
+    ChannelAffine map;
+    std::vector<ir::Node*> chain = affine_chain(scope, node, product->channel_axis, facts, map);
+    if (chain.empty()) continue;
+
+    std::string name = weight_name(scope, product->weight);
+    std::optional<Tensor> bias = product->bias ? constant_behind(scope, product->bias) : std::nullopt;
+    ir::Value* weight = add_constant(scope, name + ".folded", scaled(*constant_behind(scope, product->weight), product->weight_axis, map.scale));
+    ir::Value* shift = add_constant(scope, name + ".folded_bias", shifted(bias, dtype, map));
+    Result<opset::Call> call = opset::bind(scope.opset, node);
+    if (!call) return call.error();
+    std::vector<ir::Argument> arguments;
+    std::vector<ir::Named> keywords;
+    for (size_t i = 0; i < call->arguments.size(); ++i) {
+      const opset::Parameter& parameter = call->op->schema().parameters[i];
+      ir::Argument argument = call->arguments[i];
+      if (argument.value() == product->weight) argument = weight;
+      if (i == product->bias_argument) argument = shift;
+      if (parameter.keyword_only) keywords.push_back({parameter.name, std::move(argument)});
+      else arguments.push_back(std::move(argument));
+    }
+    node.set_arguments(std::move(arguments), std::move(keywords));
+    scope.report("folded " + chain.front()->target() + " %" + chain.front()->result()->name + " into %" + node.result()->name);
+    for (ir::Node* step : chain) node.provenance = scope.program.provenance.derive(node.provenance, step->target());
+    scope.variant.graph.replace_uses(chain.back()->result(), node.result());
+    for (auto step = chain.rbegin(); step != chain.rend(); ++step) scope.variant.graph.erase(**step);
+    changed = Changed::yes;
+  }
+  return changed;
+}
+
+}  // namespace atenon::specialize

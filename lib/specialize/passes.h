@@ -1,0 +1,53 @@
+// The passes of specialize, one file each. A pass works on one variant; `Scope` is what it may look at and change around it.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ir/dead_nodes.h"
+#include "ir/program.h"
+#include "opset/call.h"
+#include "specialize/specialize.h"
+
+namespace atenon::specialize {
+
+using ir::Changed;
+
+struct Scope {
+  ir::ExportedProgram& program;
+  ir::EntryPoint& entry;
+  ir::Variant& variant;
+  const opset::Opset& opset;
+  const Options& options;
+
+  void report(std::string line) const {
+    if (options.report) options.report->push_back(std::move(line));
+  }
+};
+
+// Applies the options' bindings: substitutes symbols, narrows ranges, makes a variant for each of several values.
+Result<void> bind(ir::ExportedProgram& program, const Options& options);
+
+// Removes nodes that give back an operand unchanged: clone, a dropout that does nothing, a view to the same shape.
+Result<Changed> remove_identities(Scope& scope);
+// Computes nodes whose operands are all constants, with the reference kernels. Results become constant tensors.
+Result<Changed> fold_constants(Scope& scope);
+// Folds what scales and shifts channels (batch norms in inference) into the weights and bias of the product before it.
+Result<Changed> fold_batch_norms(Scope& scope);
+// Lets nodes with the same operator and arguments be one.
+Changed merge_duplicates(Scope& scope);
+// Drops nodes, state inputs and weights that nobody reads.
+Changed remove_unused(Scope& scope);
+// Drops assumptions that follow from the ranges and the other assumptions.
+void discharge_assumptions(Scope& scope);
+
+// Weights as constants ---------------------------------------------------------------------------------------------------
+
+// The tensor behind a graph input, if it is state that no entry point mutates and that has plain strides.
+std::optional<Tensor> constant_behind(const Scope& scope, const ir::Value* value);
+// A new constant: a weight named after `wish` (made unique) and the graph input that holds it, in every variant of the entry.
+ir::Value* add_constant(Scope& scope, const std::string& wish, Tensor tensor);
+
+}  // namespace atenon::specialize

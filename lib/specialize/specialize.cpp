@@ -1,0 +1,27 @@
+#include "specialize/specialize.h"
+
+#include "specialize/passes.h"
+
+namespace atenon::specialize {
+
+Result<ir::ExportedProgram> run(ir::ExportedProgram program, const opset::Opset& opset, const Options& options) {
+  if (Result<void> bound = bind(program, options); !bound) return bound.error();
+  // Sizes and ranges are what was asked for; each variant has its own graph.
+  for (ir::EntryPoint& entry : program.entries) {
+    for (ir::Variant& variant : entry.variants) {
+      Scope scope{program, entry, variant, opset, options};
+      if (Result<Changed> done = remove_identities(scope); !done) return done.error();
+      merge_duplicates(scope);
+      if (!options.keep_weights) {
+        if (Result<Changed> done = fold_constants(scope); !done) return done.error();
+        // Operands of products and of what follows them are constants where they can be.
+        if (Result<Changed> done = fold_batch_norms(scope); !done) return done.error();
+      }
+      remove_unused(scope);
+      discharge_assumptions(scope);
+    }
+  }
+  return program;
+}
+
+}  // namespace atenon::specialize
