@@ -1,0 +1,172 @@
+// What a Meaning becomes at concrete sizes: straight-line steps over registers of `lanes` elements.
+//
+// Elements of the result are numbered in row-major order and computed `lanes` at a time, one a lane. Reductions loop over their own
+// variables, in order, around such steps: every lane adds up its own sum, so the order of a sum does not depend on how lanes were
+// filled. Where there are few results, lanes run over the reduction's elements instead and are added up in the same order.
+//
+// Steps of a reduction's body that do not depend on its variables move out of it. Integer expressions that are sums of loop variables
+// are a lane part, made once a block, plus a number; a read at such an address is a strided load.
+// A read outside its tensor, or an integer division by zero, only matters where its value does: such registers carry a fault
+// a lane, which `select`, `and`, `or` and guards drop together with the value.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "opset/meaning.h"
+#include "tensor/tensor.h"
+
+namespace atenon::reference {
+
+inline constexpr int lanes = 256;
+using Register = int;
+inline constexpr Register no_register = -1;
+
+// constant + lane part (a register made once a block) + coefficient * variable for variables that are the same in all lanes.
+struct Address {
+  int64_t constant = 0;
+  int lane_form = -1;  // in Scope::lane_forms of the scope that owns the lanes
+  std::vector<std::pair<int, int64_t>> uniform;
+};
+
+struct Step {
+  enum class Kind : uint8_t { constant, linear, read, checked_read, reduce, compute };
+  struct Axis {  // of a checked read
+    Register index = no_register;
+    int64_t size = 0;
+    int64_t stride = 0;
+    bool safe = false;  // proven to lie inside
+  };
+  Kind kind = Kind::compute;
+  opset::ScalarOp op = opset::ScalarOp::constant;
+  ScalarType dtype = ScalarType::f32;  // of the result
+  bool floating = false;               // operands are floats
+  Register out = no_register;
+  Register in[3] = {no_register, no_register, no_register};
+  double number = 0;
+  int64_t integer = 0;
+  Address address;         // linear, read
+  int tensor = -1;         // read, checked_read
+  std::vector<Axis> axes;  // checked_read
+  int reduction = -1;      // reduce: in LoopProgram::reductions
+  int check = -1;          // in LoopProgram::checks, for steps that can fail by themselves
+};
+
+// A sum over the variables of the lanes, computed once a block.
+struct LaneForm {
+  std::vector<std::pair<int, int64_t>> terms;  // variable, coefficient
+};
+
+struct Scope {
+  bool owns_lanes = false;
+  std::vector<int> lane_variables;      // outermost first
+  std::vector<int64_t> lane_extents;
+  std::vector<LaneForm> lane_forms;
+  std::vector<Step> steps;
+  std::vector<std::pair<Register, Register>> imports;  // one lane of an outer register, spread over all lanes of a copy
+};
+
+enum class MonoidKind : uint8_t { sum, product, maximum, minimum, any, all, argmax, argmin, custom };
+
+struct ReductionPlan {
+  MonoidKind kind = MonoidKind::custom;
+  int scope = -1;
+  std::vector<int> variables;
+  std::vector<Register> extents;  // per lane of the enclosing scope
+  std::vector<Register> identity, element, accumulator;
+  std::vector<Register> joined;   // custom: new accumulators, from the join scope's steps
+  int join_scope = -1;
+  std::vector<bool> floating;     // per component
+  Register guard = no_register;
+  bool prefix = false;
+  bool spread = false;            // lanes run over the reduction
+};
+
+struct Check {
+  enum class Kind : uint8_t { range, zero } kind = Kind::range;
+  int axis = 0;
+  int64_t size = 0;
+};
+
+struct Store {
+  int result = 0;
+  Register value = no_register;
+  bool floating = false;
+  Address address;  // elements from the start of the result
+};
+
+// One pass over an index space: the nests of results that share their variables, or a scatter.
+struct LoopProgram {
+  std::vector<Scope> scopes;  // 0 is the outermost
+  std::vector<ReductionPlan> reductions;
+  std::vector<Check> checks;
+  std::vector<Store> stores;
+  int variable_count = 0;
+  int register_count = 0;
+  std::vector<int> fault_of;  // register -> slot of its fault, or -1
+  int fault_count = 0;
+  // Variables that are the same in all lanes and loop around the steps of scope 0 (all of the result's, where lanes run over reductions; the axis of a prefix).
+  std::vector<int> serial_variables;
+  std::vector<int64_t> serial_extents;
+  // Scatter: the place and value of each lane; applied in order.
+  std::vector<Register> at;
+  Register value = no_register;
+  bool floating = false;
+  MonoidKind join = MonoidKind::custom;  // custom: replace
+};
+
+// Registers and loop variables of one thread that runs a program.
+class Frame {
+ public:
+  Frame(const LoopProgram& program, const std::vector<Tensor>& operands);
+
+  double* floats(Register r) { return reinterpret_cast<double*>(words_.get() + size_t(r) * lanes * 8); }
+  int64_t* integers(Register r) { return reinterpret_cast<int64_t*>(words_.get() + size_t(r) * lanes * 8); }
+  // 0 is well; else 1 + number of the check, in the upper 16 bits, above the offending index.
+  int64_t* faults(Register r) {
+    const int slot = program_.fault_of[size_t(r)];
+    return slot < 0 ? nullptr : faults_.data() + size_t(slot) * lanes;
+  }
+
+  // Runs scope 0 for lanes [first, first + n) of its index space.
+  void run(int64_t first, int n);
+  void store(std::vector<Tensor>& results, int n);
+  int64_t address(const Address& address) const;  // without its lane part
+  const int64_t* lane_part(const Address& address) const;
+
+  std::vector<int64_t> variables;
+  int64_t fault = 0;  // the first one that mattered
+
+ private:
+  struct LanePart {
+    std::vector<int64_t> value;
+    bool strided = false;
+    int64_t stride = 0;
+  };
+  void fill_lanes(const Scope& scope, int64_t first, int n);
+  void execute(const std::vector<Step>& steps, int n);
+  void linear(const Step& step, int n);
+  void read(const Step& step, int n);
+  void checked_read(const Step& step, int n);
+  void compute(const Step& step, int n);
+  void select(const Step& step, int n);
+  void cast(const Step& step, int n);
+  void spread_faults(const Step& step, int n);
+  void reduce(const ReductionPlan& plan, int n);
+  void reduce_spread(const ReductionPlan& plan);
+  void join(const ReductionPlan& plan, const uint8_t* active, int n);
+  void join_lane(const ReductionPlan& plan, int into, int from);
+
+  const LoopProgram& program_;
+  std::vector<const std::byte*> data_;  // of the operands' first elements
+  std::vector<ScalarType> dtypes_;
+  std::unique_ptr<std::byte[]> words_;
+  std::vector<int64_t> faults_;
+  std::vector<LanePart> lane_parts_;     // of the scope that owns the lanes just now
+  std::vector<std::vector<int64_t>> digits_;
+};
+
+}  // namespace atenon::reference

@@ -1,0 +1,266 @@
+#include "reference/loops.h"
+
+#include <algorithm>
+#include <mutex>
+
+#include "reference/lane_ops.h"
+#include "reference/loop_compiler.h"
+#include "support/parallel.h"
+
+namespace atenon::reference {
+
+using opset::Meaning;
+using opset::ScalarOp;
+
+namespace {
+
+// Numbers for a Meaning's symbolic scalars, at one binding.
+struct Sizes {
+  std::vector<int64_t> integers;
+  std::vector<double> floats;
+};
+
+Result<Sizes> sizes_of(const Meaning& meaning, const shape::Bindings& symbols) {
+  Sizes sizes{std::vector<int64_t>(meaning.scalars.size()), std::vector<double>(meaning.scalars.size())};
+  for (size_t i = 0; i < meaning.scalars.size(); ++i) {
+    const opset::Scalar& scalar = meaning.scalars[i];
+    if (scalar.op == ScalarOp::size) {
+      const auto value = shape::evaluate(scalar.size, symbols);
+      if (!value) return error(Status::violated, 613, "the size " + scalar.size.to_string() + " has no value");
+      sizes.integers[i] = *value;
+    } else if (scalar.op == ScalarOp::size_float) {
+      const auto value = shape::evaluate(scalar.size_float, symbols);
+      if (!value) return error(Status::violated, 613, "the number " + scalar.size_float.to_string() + " has no value");
+      sizes.floats[i] = *value;
+    }
+  }
+  return sizes;
+}
+
+Result<std::vector<int64_t>> extents_of(const ir::TensorMeta& type, const shape::Bindings& symbols) {
+  std::vector<int64_t> extents;
+  for (const ir::SymInt& size : type.sizes) {
+    const auto value = shape::evaluate(size, symbols);
+    if (!value || *value < 0) return error(Status::violated, 613, "the size " + size.to_string() + " has no value");
+    extents.push_back(*value);
+  }
+  return extents;
+}
+
+void declare_reductions(const Meaning& meaning, IndexForms& forms) {
+  for (const opset::Reduction& reduction : meaning.reductions)
+    for (size_t i = 0; i < reduction.variables.size(); ++i)
+      forms.set_range(reduction.variables[i], {0, std::max<int64_t>(forms.interval(reduction.extents[i]).upper - 1, 0)});
+}
+
+Diagnostic describe(const LoopProgram& program, int64_t fault) {
+  const Check& check = program.checks[static_cast<size_t>((fault >> 48) - 1)];
+  if (check.kind == Check::Kind::zero) return error(Status::violated, 613, "an integer is divided by zero");
+  const int64_t index = (fault << 16) >> 16;
+  return error(Status::violated, 611,
+               "index " + std::to_string(index) + " is out of range for axis " + std::to_string(check.axis) + " of size " +
+                   std::to_string(check.size));
+}
+
+// Runs blocks on several threads; every element is computed by itself, so how they are dealt out does not show.
+Result<void> run_nests(const LoopProgram& program, const std::vector<Tensor>& operands, std::vector<Tensor>& results,
+                       int64_t numel) {
+  const Scope& outer = program.scopes[0];
+  int64_t count = 1, serial = 1;
+  for (const int64_t n : outer.lane_extents) count *= n;
+  for (const int64_t n : program.serial_extents) serial *= n;
+  if (numel == 0) return {};
+  const bool prefix = outer.owns_lanes && serial > 1;
+  // Lanes over results: blocks of results (a prefix walks its axis inside). Lanes over reductions: one result at a time.
+  const int64_t units = outer.owns_lanes ? (count + lanes - 1) / lanes : serial;
+  const int64_t per_tile = std::max<int64_t>(1, units / 64);
+  const int64_t tiles = (units + per_tile - 1) / per_tile;
+  std::vector<int64_t> faults(static_cast<size_t>(tiles), 0);
+  const auto tile = [&](int64_t t) {
+    Frame frame(program, operands);
+    const auto set_serial = [&](int64_t position) {
+      for (size_t i = program.serial_variables.size(); i-- > 0; position /= program.serial_extents[i])
+        frame.variables[static_cast<size_t>(program.serial_variables[i])] = position % program.serial_extents[i];
+    };
+    for (int64_t unit = t * per_tile; unit < std::min(units, (t + 1) * per_tile); ++unit) {
+      if (!outer.owns_lanes) {
+        set_serial(unit);
+        frame.run(0, 1);
+        frame.store(results, 1);
+        continue;
+      }
+      const int n = static_cast<int>(std::min<int64_t>(lanes, count - unit * lanes));
+      for (int64_t position = 0; position < (prefix ? serial : 1); ++position) {
+        set_serial(position);
+        frame.run(unit * lanes, n);
+        frame.store(results, n);
+      }
+    }
+    faults[static_cast<size_t>(t)] = frame.fault;
+  };
+  if (tiles == 1 || numel < 4 * lanes) {
+    for (int64_t t = 0; t < tiles; ++t) tile(t);
+  } else {
+    parallel_for(tiles, tile);
+  }
+  for (const int64_t fault : faults)
+    if (fault) return describe(program, fault);
+  return {};
+}
+
+// In row-major order of the extent, one after the other: of several writes to one place the last wins.
+Result<void> run_scatter(const LoopProgram& program, const std::vector<Tensor>& operands, Tensor& result) {
+  int64_t count = 1;
+  for (const int64_t n : program.scopes[0].lane_extents) count *= n;
+  Frame frame(program, operands);
+  for (int64_t first = 0; first < count; first += lanes) {
+    const int n = static_cast<int>(std::min<int64_t>(lanes, count - first));
+    frame.run(first, n);
+    for (int i = 0; i < n; ++i) {
+      int64_t place = 0;
+      for (size_t axis = 0; axis < program.at.size(); ++axis) {
+        if (const int64_t* bad = frame.faults(program.at[axis]); bad && bad[i]) return describe(program, bad[i]);
+        const int64_t index = frame.integers(program.at[axis])[i];
+        if (index < 0 || index >= result.sizes[axis])
+          return error(Status::violated, 611, "index " + std::to_string(index) + " is out of range for axis " +
+                                                  std::to_string(axis) + " of size " + std::to_string(result.sizes[axis]));
+        place += index * result.strides[axis];
+      }
+      if (const int64_t* bad = frame.faults(program.value); bad && bad[i]) return describe(program, bad[i]);
+      visit_element_type(result.dtype, [&]<class T>(T) {
+        if constexpr (!is_complex_type<T>) {
+          T& to = result.mutable_as<T>()[place];
+          const auto put = [&](auto value) {
+            using Value = decltype(value);
+            const Value old = convert<Value>(to);
+            switch (program.join) {
+              case MonoidKind::sum:
+                if constexpr (std::is_integral_v<Value>) value = add_wrapping(old, value);
+                else value = old + value;
+                break;
+              case MonoidKind::product:
+                if constexpr (std::is_integral_v<Value>) value = multiply_wrapping(old, value);
+                else value = old * value;
+                break;
+              case MonoidKind::maximum:
+                if constexpr (std::is_integral_v<Value>) value = std::max(old, value);
+                else value = maximum(old, value);
+                break;
+              case MonoidKind::minimum:
+                if constexpr (std::is_integral_v<Value>) value = std::min(old, value);
+                else value = minimum(old, value);
+                break;
+              case MonoidKind::any:
+                value = old != 0 || value != 0;
+                break;
+              case MonoidKind::all:
+                value = old != 0 && value != 0;
+                break;
+              default:
+                break;
+            }
+            to = convert<T>(value);
+          };
+          if (program.floating) put(frame.floats(program.value)[i]);
+          else put(frame.integers(program.value)[i]);
+        }
+      });
+    }
+  }
+  return {};
+}
+
+Result<void> check_operands(const Meaning& meaning, const std::vector<Tensor>& operands) {
+  if (meaning.variable_count > 64) return error(Status::unsupported, 615, "more than 64 loops in one operator");
+  for (const Tensor& tensor : operands) {
+    if (is_complex(tensor.dtype)) return error(Status::unsupported, 615, "loops over complex numbers are not known");
+    if (tensor.numel() > 0 && !tensor.data())
+      return error(Status::bad_input, 614, "a tensor's bytes are not here: the program was read as text, without --segments");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::vector<Tensor>> run_loops(const Meaning& meaning, const std::vector<Tensor>& operands,
+                                      const shape::Bindings& symbols) {
+  if (auto ok = check_operands(meaning, operands); !ok) return ok.error();
+  Result<Sizes> sizes = sizes_of(meaning, symbols);
+  if (!sizes) return sizes.error();
+  std::vector<Tensor> results;
+  std::vector<std::vector<int64_t>> extents;
+  for (const opset::LoopNest& nest : meaning.results) {
+    auto extent = extents_of(nest.type, symbols);
+    if (!extent) return extent.error();
+    results.push_back(Tensor::empty(nest.type.dtype, *extent));
+    extents.push_back(std::move(*extent));
+  }
+
+  IndexForms forms(meaning, sizes->integers);
+  if (meaning.scatter) {
+    const opset::Scatter& scatter = *meaning.scatter;
+    std::vector<int64_t> extent;
+    for (size_t i = 0; i < scatter.variables.size(); ++i) {
+      extent.push_back(forms.interval(scatter.extents[i]).upper);
+      forms.set_extent(scatter.variables[i], extent.back());
+    }
+    results[0] = cast(operands[static_cast<size_t>(scatter.base)], meaning.results[0].type.dtype);
+    Tensor fresh = Tensor::empty(results[0].dtype, results[0].sizes);
+    const Tensor rows = results[0].contiguous();
+    std::copy_n(static_cast<const std::byte*>(rows.data()), rows.nbytes(), static_cast<std::byte*>(fresh.mutable_data()));
+    results[0] = std::move(fresh);
+    LoopCompiler compiler(meaning, operands, forms, sizes->integers, sizes->floats);
+    auto program = compiler.scatter(extent);
+    if (!program) return program.error();
+    if (auto ok = run_scatter(*program, operands, results[0]); !ok) return ok.error();
+    return results;
+  }
+
+  for (size_t i = 0; i < meaning.results.size(); ++i)
+    for (size_t axis = 0; axis < extents[i].size(); ++axis) forms.set_extent(meaning.results[i].variables[axis], extents[i][axis]);
+  declare_reductions(meaning, forms);
+  std::vector<bool> done(meaning.results.size(), false);
+  for (size_t i = 0; i < meaning.results.size(); ++i) {
+    if (done[i]) continue;
+    std::vector<int> together;
+    for (size_t j = i; j < meaning.results.size(); ++j) {
+      if (meaning.results[j].variables != meaning.results[i].variables || extents[j] != extents[i]) continue;
+      together.push_back(static_cast<int>(j));
+      done[j] = true;
+    }
+    LoopCompiler compiler(meaning, operands, forms, sizes->integers, sizes->floats);
+    auto program = compiler.nests(together, extents[i]);
+    if (!program) return program.error();
+    if (auto ok = run_nests(*program, operands, results, results[i].numel()); !ok) return ok.error();
+  }
+  return results;
+}
+
+std::optional<Tensor> alias(const Meaning& meaning, const Tensor& operand, const shape::Bindings& symbols) {
+  const opset::LoopNest& nest = meaning.results[0];
+  const opset::Scalar& read = meaning.scalars[static_cast<size_t>(nest.value)];
+  if (read.op != ScalarOp::read || read.dtype != nest.type.dtype) return std::nullopt;
+  Result<Sizes> sizes = sizes_of(meaning, symbols);
+  auto extents = extents_of(nest.type, symbols);
+  if (!sizes || !extents) return std::nullopt;
+  IndexForms forms(meaning, sizes->integers);
+  for (size_t axis = 0; axis < extents->size(); ++axis) forms.set_extent(nest.variables[axis], (*extents)[axis]);
+  LinearForm place;
+  for (size_t axis = 0; axis < operand.sizes.size(); ++axis)
+    place = sum(place, forms.form(read.operands[axis]), operand.strides[axis]);
+  if (!forms.is_affine(place)) return std::nullopt;
+  Tensor window = operand;
+  window.offset += place.constant;
+  window.sizes = *extents;
+  window.strides.assign(extents->size(), 0);
+  for (size_t axis = extents->size(); axis-- > 0;) {
+    const auto term = place.terms.find(nest.variables[axis]);
+    // An axis of size 1 has no stride of its own: the one that keeps the window contiguous if it is.
+    if (term != place.terms.end()) window.strides[axis] = term->second;
+    else if ((*extents)[axis] <= 1)
+      window.strides[axis] = axis + 1 < extents->size() ? window.strides[axis + 1] * std::max<int64_t>(window.sizes[axis + 1], 1) : 1;
+  }
+  return window;
+}
+
+}  // namespace atenon::reference
