@@ -10,7 +10,7 @@
 #include <limits>
 
 #include "opset/meaning.h"
-#include "reference/math.h"
+#include "support/math.h"
 #include "tensor/elements.h"
 
 namespace atenon::reference {

@@ -114,7 +114,7 @@ Result<LoopProgram> LoopCompiler::scatter(const std::vector<int64_t>& extents) {
   program_.floating = is_float(meaning_.scalars[static_cast<size_t>(scatter.value)].dtype);
   if (scatter.join) program_.join = kind_of(*scatter.join);
   if (scatter.join && program_.join == MonoidKind::custom)
-    return error(Status::unsupported, 615, "a scatter that joins by the monoid '" + scatter.join->name + "' is not known here");
+    return error(Status::unsupported, 634, "a scatter that joins by the monoid '" + scatter.join->name + "' is not known here");
   merge_lane_variables();
   return std::move(program_);
 }

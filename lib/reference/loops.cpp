@@ -26,11 +26,11 @@ Result<Sizes> sizes_of(const Meaning& meaning, const shape::Bindings& symbols) {
     const opset::Scalar& scalar = meaning.scalars[i];
     if (scalar.op == ScalarOp::size) {
       const auto value = shape::evaluate(scalar.size, symbols);
-      if (!value) return error(Status::violated, 613, "the size " + scalar.size.to_string() + " has no value");
+      if (!value) return error(Status::violated, 632, "the size " + scalar.size.to_string() + " has no value");
       sizes.integers[i] = *value;
     } else if (scalar.op == ScalarOp::size_float) {
       const auto value = shape::evaluate(scalar.size_float, symbols);
-      if (!value) return error(Status::violated, 613, "the number " + scalar.size_float.to_string() + " has no value");
+      if (!value) return error(Status::violated, 632, "the number " + scalar.size_float.to_string() + " has no value");
       sizes.floats[i] = *value;
     }
   }
@@ -41,7 +41,7 @@ Result<std::vector<int64_t>> extents_of(const ir::TensorMeta& type, const shape:
   std::vector<int64_t> extents;
   for (const ir::SymInt& size : type.sizes) {
     const auto value = shape::evaluate(size, symbols);
-    if (!value || *value < 0) return error(Status::violated, 613, "the size " + size.to_string() + " has no value");
+    if (!value || *value < 0) return error(Status::violated, 632, "the size " + size.to_string() + " has no value");
     extents.push_back(*value);
   }
   return extents;
@@ -55,7 +55,7 @@ void declare_reductions(const Meaning& meaning, IndexForms& forms) {
 
 Diagnostic describe(const LoopProgram& program, int64_t fault) {
   const Check& check = program.checks[static_cast<size_t>((fault >> 48) - 1)];
-  if (check.kind == Check::Kind::zero) return error(Status::violated, 613, "an integer is divided by zero");
+  if (check.kind == Check::Kind::zero) return error(Status::violated, 631, "an integer is divided by zero");
   const int64_t index = (fault << 16) >> 16;
   return error(Status::violated, 611,
                "index " + std::to_string(index) + " is out of range for axis " + std::to_string(check.axis) + " of size " +
@@ -171,11 +171,11 @@ Result<void> run_scatter(const LoopProgram& program, const std::vector<Tensor>& 
 }
 
 Result<void> check_operands(const Meaning& meaning, const std::vector<Tensor>& operands) {
-  if (meaning.variable_count > 64) return error(Status::unsupported, 615, "more than 64 loops in one operator");
+  if (meaning.variable_count > 64) return error(Status::unsupported, 634, "more than 64 loops in one operator");
   for (const Tensor& tensor : operands) {
-    if (is_complex(tensor.dtype)) return error(Status::unsupported, 615, "loops over complex numbers are not known");
+    if (is_complex(tensor.dtype)) return error(Status::unsupported, 634, "loops over complex numbers are not known");
     if (tensor.numel() > 0 && !tensor.data())
-      return error(Status::bad_input, 614, "a tensor's bytes are not here: the program was read as text, without --segments");
+      return error(Status::bad_input, 633, "a tensor's bytes are not here: the program was read as text, without --segments");
   }
   return {};
 }

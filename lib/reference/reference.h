@@ -2,7 +2,7 @@
 //
 // What capture uses for real tensors, specialize for folding, run for `--reference`, and every fast kernel's tests as truth. Floats of 16
 // bits are computed in f32 and rounded once; sums of floats accumulate in f64. Its transcendental functions are our own
-// (reference/math.h), compiled without contraction, so that results do not depend on the host's libm.
+// (support/math.h), compiled without contraction, so that results do not depend on the host's libm.
 #pragma once
 
 #include <variant>
@@ -10,6 +10,10 @@
 
 #include "opset/call.h"
 #include "tensor/tensor.h"
+
+namespace atenon {
+class Generator;
+}
 
 namespace atenon::reference {
 
@@ -20,6 +24,7 @@ using Datum = std::variant<Tensor, int64_t, double, bool>;
 struct Environment {
   std::map<const ir::Value*, Datum> values;
   shape::Bindings symbols;
+  Generator* generator = nullptr;  // what random operators draw from; without it they are E0635
 };
 
 // Evaluates one node; binds its results, and the symbols that it defines, in `environment`. Views alias their operand's storage
@@ -27,11 +32,12 @@ struct Environment {
 Result<void> evaluate(const opset::Opset& opset, const ir::Node& node, const shape::Facts& facts, Environment& environment);
 
 // Evaluates an operator on real tensors, outside any graph: `arguments` hold Values whose data is in `environment`. For capture's
-// eager dispatch. The flattened results are returned.
+// eager dispatch. The flattened results are returned. `add_` and `add.out` write into their operand's storage and return it.
 Result<std::vector<Datum>> apply(const opset::Opset& opset, const opset::Call& call, const Environment& environment);
 
 // Runs a whole graph on its inputs, in the graph's order; results are in the order of Graph::outputs (constants included).
 Result<std::vector<Datum>> run(const opset::Opset& opset, const ir::Graph& graph, const std::map<std::string, ir::Graph>& subgraphs,
-                               const shape::Facts& facts, std::vector<Datum> inputs, shape::Bindings symbols);
+                               const shape::Facts& facts, std::vector<Datum> inputs, shape::Bindings symbols,
+                               Generator* generator = nullptr);
 
 }  // namespace atenon::reference

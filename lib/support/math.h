@@ -5,7 +5,7 @@
 // ulp of double, far inside half an ulp of f32. NaN gives NaN; infinities and the ends of domains are as in C.
 #pragma once
 
-namespace atenon::reference::math {
+namespace atenon::math {
 
 double exp(double x);
 double exp2(double x);
@@ -34,4 +34,4 @@ double lgamma(double x);   // log |gamma(x)|
 double digamma(double x);
 double sigmoid(double x);
 
-}  // namespace atenon::reference::math
+}  // namespace atenon::math

@@ -1,12 +1,12 @@
 // Range reduction and polynomials, each named where it comes from.
-#include "reference/math.h"
+#include "support/math.h"
 
 #include <bit>
 #include <cmath>  // sqrt, floor, ldexp, fabs: exact, hence the same everywhere
 #include <cstdint>
 #include <limits>
 
-namespace atenon::reference::math {
+namespace atenon::math {
 
 namespace {
 
@@ -319,4 +319,4 @@ double digamma(double x) {
 
 double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 
-}  // namespace atenon::reference::math
+}  // namespace atenon::math

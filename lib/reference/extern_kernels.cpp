@@ -1,0 +1,275 @@
+#include "reference/extern_kernels.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "tensor/elements.h"
+
+namespace atenon::reference {
+
+using Results = Result<std::vector<Datum>>;
+
+std::vector<Tensor> ExternCall::tensors(size_t i) const {
+  std::vector<Tensor> list;
+  for (const ir::Argument& item : arguments[i].get<ir::ArgumentList>()) list.push_back(std::get<Tensor>(values.at(item.value())));
+  return list;
+}
+
+int64_t ExternCall::integer(size_t i) const {
+  const ir::Argument& argument = arguments[i];
+  if (argument.is<ir::SymInt>()) return argument.get<ir::SymInt>().constant().value_or(0);
+  return static_cast<int64_t>(number(i));
+}
+
+double ExternCall::number(size_t i) const {
+  const ir::Argument& argument = arguments[i];
+  if (argument.is<ir::SymInt>()) return static_cast<double>(argument.get<ir::SymInt>().constant().value_or(0));
+  if (argument.is<ir::SymBool>()) return truth(i) ? 1 : 0;
+  return argument.get<ir::SymFloat>().constant().value_or(0);
+}
+
+bool ExternCall::truth(size_t i) const {
+  const ir::Argument& argument = arguments[i];
+  return argument.is<ir::SymBool>() ? argument.get<ir::SymBool>().constant().value_or(false) : number(i) != 0;
+}
+
+std::string ExternCall::text(size_t i) const { return has(i) && arguments[i].is<std::string>() ? arguments[i].get<std::string>() : ""; }
+
+Tensor ExternCall::result(size_t i) const {
+  const ir::TensorMeta& meta = std::get<ir::TensorMeta>(types[i]);
+  std::vector<int64_t> sizes;
+  for (const ir::SymInt& size : meta.sizes) sizes.push_back(size.constant().value_or(0));
+  return Tensor::empty(meta.dtype, std::move(sizes));
+}
+
+namespace {
+
+// Elements along one axis of a row-major tensor: `outer` times `inner` lines of `size` elements, `inner` apart.
+struct Lines {
+  int64_t outer = 1, size = 1, inner = 1;
+  Lines(const std::vector<int64_t>& sizes, int64_t axis) {
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      const auto at = static_cast<int64_t>(i);
+      (at < axis ? outer : at == axis ? size : inner) *= sizes[i];
+    }
+  }
+  template <class Visit>
+  void each(Visit visit) const {  // visit(position of the line's first element)
+    for (int64_t o = 0; o < outer; ++o)
+      for (int64_t i = 0; i < inner; ++i) visit(o * size * inner + i);
+  }
+};
+
+// Calls `visit` with the element type, or fails: complex numbers have no order.
+template <class Visit>
+Results visit_real(const Tensor& tensor, Visit visit) {
+  if (is_complex(tensor.dtype)) return error(Status::unsupported, 634, "complex numbers are not known to this operator");
+  return visit_element_type(tensor.dtype, [&]<class T>(T) -> Results {
+    if constexpr (is_complex_type<T>) return error(Status::bug, 0, "unreachable");
+    else return visit(T{});
+  });
+}
+
+// The type that elements are compared in.
+template <class T>
+auto comparable(T x) {
+  if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) return convert<float>(x);
+  else return x;
+}
+
+template <class T>
+bool is_nan(T x) {
+  return x != x;
+}
+
+// (self, axis, descending): stable; NaN counts as the largest.
+Results sort(const ExternCall& call) {
+  const Tensor self = call.tensor(0).contiguous();
+  const bool descending = call.truth(2);
+  return visit_real(self, [&]<class T>(T) -> Results {
+    Tensor values = call.result(0), indices = call.result(1);
+    const T* from = self.as<T>();
+    T* to = values.mutable_as<T>();
+    int64_t* index = indices.mutable_as<int64_t>();
+    const Lines lines(self.sizes, call.integer(1));
+    std::vector<int64_t> order(static_cast<size_t>(lines.size));
+    lines.each([&](int64_t first) {
+      std::iota(order.begin(), order.end(), 0);
+      std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+        const auto x = comparable(from[first + a * lines.inner]), y = comparable(from[first + b * lines.inner]);
+        if (descending) return is_nan(x) ? !is_nan(y) : x > y;
+        return is_nan(y) ? !is_nan(x) : x < y;
+      });
+      for (int64_t j = 0; j < lines.size; ++j) {
+        to[first + j * lines.inner] = from[first + order[static_cast<size_t>(j)] * lines.inner];
+        index[first + j * lines.inner] = order[static_cast<size_t>(j)];
+      }
+    });
+    return std::vector<Datum>{values, indices};
+  });
+}
+
+// (self, axis, largest): the running maximum or minimum and where it was last met; NaN wins.
+Results cumulative_extremum(const ExternCall& call) {
+  const Tensor self = call.tensor(0).contiguous();
+  const bool largest = call.truth(2);
+  return visit_real(self, [&]<class T>(T) -> Results {
+    Tensor values = call.result(0), indices = call.result(1);
+    const T* from = self.as<T>();
+    T* to = values.mutable_as<T>();
+    int64_t* index = indices.mutable_as<int64_t>();
+    const Lines lines(self.sizes, call.integer(1));
+    lines.each([&](int64_t first) {
+      int64_t best = 0;
+      for (int64_t j = 0; j < lines.size; ++j) {
+        const auto x = comparable(from[first + j * lines.inner]), top = comparable(from[first + best * lines.inner]);
+        if (is_nan(x) || (!is_nan(top) && (largest ? x >= top : x <= top))) best = j;
+        to[first + j * lines.inner] = from[first + best * lines.inner];
+        index[first + j * lines.inner] = best;
+      }
+    });
+    return std::vector<Datum>{values, indices};
+  });
+}
+
+// (self): positions that are not zero, in row-major order, one a row.
+Results nonzero(const ExternCall& call) {
+  const Tensor self = call.tensor(0).contiguous();
+  const auto rank = static_cast<int64_t>(self.sizes.size());
+  return visit_real(self, [&]<class T>(T) -> Results {
+    std::vector<int64_t> positions;
+    const int64_t numel = self.numel();
+    for (int64_t i = 0; i < numel; ++i)
+      if (convert<bool>(comparable(self.as<T>()[i]))) positions.push_back(i);
+    Tensor result = Tensor::empty(ScalarType::i64, {static_cast<int64_t>(positions.size()), rank});
+    int64_t* row = result.mutable_as<int64_t>();
+    for (int64_t position : positions) {
+      for (int64_t axis = rank; axis-- > 0; position /= self.sizes[static_cast<size_t>(axis)])
+        row[axis] = position % self.sizes[static_cast<size_t>(axis)];
+      row += rank;
+    }
+    return std::vector<Datum>{result};
+  });
+}
+
+// (self): the one element as a number.
+Results item(const ExternCall& call) {
+  const Tensor& self = call.tensor(0);
+  if (self.numel() != 1) return error(Status::violated, 632, "item() of a tensor of " + std::to_string(self.numel()) + " elements");
+  if (is_floating(self.dtype)) return std::vector<Datum>{self.float_at(0)};
+  if (self.dtype == ScalarType::boolean) return std::vector<Datum>{self.int_at(0) != 0};
+  return std::vector<Datum>{self.int_at(0)};
+}
+
+// (self, other)
+Results equal(const ExternCall& call) {
+  const Tensor a = call.tensor(0).contiguous(), b = call.tensor(1).contiguous();
+  if (a.sizes != b.sizes) return std::vector<Datum>{false};
+  return visit_real(a, [&]<class T>(T) -> Results {
+    bool same = true;
+    const int64_t numel = a.numel();
+    for (int64_t i = 0; i < numel && same; ++i) same = comparable(a.as<T>()[i]) == comparable(b.as<T>()[i]);
+    return std::vector<Datum>{same};
+  });
+}
+
+// (self, other, rtol, atol, equal_nan), equal shapes
+Results allclose(const ExternCall& call) {
+  const Tensor a = call.tensor(0).contiguous(), b = call.tensor(1).contiguous();
+  if (a.sizes != b.sizes) return error(Status::unsupported, 634, "allclose of different shapes is not known");
+  bool close = true;
+  const int64_t numel = a.numel();
+  for (int64_t i = 0; i < numel && close; ++i) {
+    const double x = a.float_at(i), y = b.float_at(i);
+    close = x == y || (call.truth(4) && is_nan(x) && is_nan(y)) ||
+            (std::isfinite(x) && std::isfinite(y) && std::fabs(x - y) <= call.number(3) + call.number(2) * std::fabs(y));
+  }
+  return std::vector<Datum>{close};
+}
+
+// (self, dtype): the same bytes as another type of that width.
+Results reinterpret(const ExternCall& call) {
+  Tensor view = call.tensor(0);
+  view.dtype = call.dtype(1);
+  return std::vector<Datum>{view};
+}
+
+// (real, imag), equal shapes
+Results complex(const ExternCall& call) {
+  const Tensor real = call.tensor(0).contiguous(), imaginary = call.tensor(1).contiguous();
+  Tensor result = call.result(0);
+  if (real.sizes != result.sizes || imaginary.sizes != result.sizes)
+    return error(Status::unsupported, 634, "complex() of different shapes is not known");
+  const int64_t numel = result.numel();
+  for (int64_t i = 0; i < numel; ++i) {
+    if (result.dtype == ScalarType::c64)
+      result.mutable_as<std::complex<float>>()[i] = {static_cast<float>(real.float_at(i)), static_cast<float>(imaginary.float_at(i))};
+    else result.mutable_as<std::complex<double>>()[i] = {real.float_at(i), imaginary.float_at(i)};
+  }
+  return std::vector<Datum>{result};
+}
+
+// (self, sorted, return_inverse, return_counts): always sorted.
+Results unique(const ExternCall& call) {
+  const Tensor self = call.tensor(0).contiguous();
+  return visit_real(self, [&]<class T>(T) -> Results {
+    const T* from = self.as<T>();
+    const int64_t numel = self.numel();
+    std::vector<int64_t> order(static_cast<size_t>(numel));
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+      const auto x = comparable(from[a]), y = comparable(from[b]);
+      return is_nan(y) ? !is_nan(x) : x < y;
+    });
+    Tensor inverse = call.truth(2) || call.truth(3) ? Tensor::empty(ScalarType::i64, self.sizes) : Tensor::empty(ScalarType::i64, {0});
+    std::vector<int64_t> first, count;
+    for (const int64_t position : order) {
+      const bool is_new = first.empty() || !(comparable(from[first.back()]) == comparable(from[position]));
+      if (is_new) first.push_back(position), count.push_back(0);
+      ++count.back();
+      if (inverse.sizes == self.sizes) inverse.mutable_as<int64_t>()[position] = static_cast<int64_t>(first.size()) - 1;
+    }
+    Tensor values = Tensor::empty(self.dtype, {static_cast<int64_t>(first.size())});
+    for (size_t i = 0; i < first.size(); ++i) values.mutable_as<T>()[i] = from[first[i]];
+    Tensor counts = Tensor::empty(ScalarType::i64, {call.truth(3) ? static_cast<int64_t>(count.size()) : 0});
+    if (call.truth(3)) std::copy(count.begin(), count.end(), counts.mutable_as<int64_t>());
+    return std::vector<Datum>{values, inverse, counts};
+  });
+}
+
+// (self, weights, minlength)
+Results bincount(const ExternCall& call) {
+  const Tensor& self = call.tensor(0);
+  const int64_t numel = self.numel();
+  int64_t length = call.integer(2);
+  for (int64_t i = 0; i < numel; ++i) {
+    if (self.int_at(i) < 0) return error(Status::violated, 611, "bincount takes no negative number, such as " + std::to_string(self.int_at(i)));
+    length = std::max(length, self.int_at(i) + 1);
+  }
+  Tensor counts = Tensor::zeros(ScalarType::i64, {length});
+  for (int64_t i = 0; i < numel; ++i) ++counts.mutable_as<int64_t>()[self.int_at(i)];
+  return std::vector<Datum>{counts};
+}
+
+// (self, message)
+Results assert_holds(const ExternCall& call) {
+  const Tensor& self = call.tensor(0);
+  if (self.numel() == 1 && self.float_at(0) != 0) return std::vector<Datum>{};
+  return error(Status::violated, 636, "an assertion of the model does not hold: " + call.text(1));
+}
+
+}  // namespace
+
+ExternKernel find_extern_kernel(const std::string& name) {
+  static constexpr std::pair<const char*, ExternKernel> kernels[] = {
+      {"allclose", allclose}, {"assert", assert_holds}, {"bincount", bincount},   {"complex", complex},
+      {"cumulative_extremum", cumulative_extremum},     {"equal", equal},         {"gru", gru},
+      {"item", item},         {"lstm", lstm},           {"nonzero", nonzero},     {"reinterpret", reinterpret},
+      {"rnn_relu", rnn_relu}, {"rnn_tanh", rnn_tanh},   {"sort", sort},           {"unique", unique}};
+  for (const auto& [known, kernel] : kernels)
+    if (name == known) return kernel;
+  return nullptr;
+}
+
+}  // namespace atenon::reference
