@@ -1,0 +1,435 @@
+# Functions of torch that are not one operator under their own name: constructors, functions over several tensors, symbolic
+# numbers, assertions, random state.
+import builtins
+import math
+
+import _atenon
+
+from torch import _modes
+from torch._operators import aten
+from torch._size import Size
+from torch._tensor import Tensor
+
+__all__ = [
+    "as_tensor", "asarray", "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors",
+    "can_cast", "cartesian_prod", "cdist", "chain_matmul", "clear_autocast_cache", "compile", "einsum", "from_numpy",
+    "get_device_module", "get_rng_state", "initial_seed", "is_complex", "is_distributed", "is_floating_point",
+    "is_storage", "is_tensor", "is_warn_always_enabled", "istft", "load", "manual_seed", "meshgrid", "norm", "numel",
+    "promote_types", "range", "result_type", "save", "seed", "set_rng_state", "set_warn_always", "split", "stft", "sym_float",
+    "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum", "tensor", "tensordot", "typename",
+    "unique", "unique_consecutive", "unravel_index", "vander", "_assert", "_check", "_check_is_size", "_check_index",
+    "_check_not_implemented", "_check_tensor_all", "_check_type", "_check_value", "_check_with", "_shape_as_tensor",
+]
+
+
+# --- Tensors from Python values
+
+
+def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=False, names=None):
+    if device is not None:
+        _atenon.check_device(device)
+    if isinstance(data, Tensor):
+        made = data.detach().clone() if dtype is None else data.detach().to(dtype, copy=True)
+    else:
+        made = _atenon.tensor(data, dtype=dtype)
+    if requires_grad:
+        made.requires_grad = True
+    return made
+
+
+def as_tensor(data, dtype=None, device=None):
+    if device is not None:
+        _atenon.check_device(device)
+    if isinstance(data, Tensor):
+        return data if dtype is None else data.to(dtype)
+    return _atenon.tensor(data, dtype=dtype)
+
+
+def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
+    made = as_tensor(obj, dtype, device)
+    if copy and made is obj:
+        made = made.clone()
+    if requires_grad:
+        made.requires_grad = True
+    return made
+
+
+def from_numpy(array):
+    return _atenon.tensor(array, dtype=None)
+
+
+def range(start=0, end=None, step=1, *, dtype=None, **options):
+    if end is None:
+        start, end = 0, start
+    if dtype is None:
+        dtype = _modes.get_default_dtype()
+    return aten.arange(start, end + step / 2, step, dtype=dtype)
+
+
+# --- What a value is
+
+
+def is_tensor(obj):
+    return isinstance(obj, Tensor)
+
+
+def is_storage(obj):
+    return False
+
+
+def is_distributed(obj):
+    return False
+
+
+def is_floating_point(input):
+    return input.dtype.is_floating_point
+
+
+def is_complex(input):
+    return input.dtype.is_complex
+
+
+def numel(input):
+    return input.numel()
+
+
+def typename(obj):
+    if isinstance(obj, Tensor):
+        return obj.type()
+    kind = obj if isinstance(obj, type) else type(obj)
+    return kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def promote_types(type1, type2):
+    return _atenon.promote_types(type1, type2)
+
+
+def result_type(tensor1, tensor2):
+    def category(dtype):
+        return 2 + dtype.is_complex if dtype.is_floating_point or dtype.is_complex else str(dtype) != "torch.bool"
+
+    def described(value):  # its type, and its rank among those that decide: tensors with dimensions, 0-dim tensors, numbers
+        if isinstance(value, Tensor):
+            return value.dtype, 2 if value.dim() else 1
+        if isinstance(value, complex):
+            return _modes._dtypes.named["complex64"], 0
+        if isinstance(value, (builtins.float, _atenon.SymFloat)):
+            return _modes.get_default_dtype(), 0
+        return _modes._dtypes.named["bool" if isinstance(value, (builtins.bool, _atenon.SymBool)) else "int64"], 0
+
+    (first, rank1), (second, rank2) = described(tensor1), described(tensor2)
+    if rank1 > rank2 and category(first) >= category(second):
+        return first
+    if rank2 > rank1 and category(second) >= category(first):
+        return second
+    return promote_types(first, second)
+
+
+def can_cast(from_, to):
+    if from_.is_complex and not to.is_complex:
+        return False
+    if from_.is_floating_point and not (to.is_floating_point or to.is_complex):
+        return False
+    return not (str(to) == "torch.bool" and from_ is not to)
+
+
+def _shape_as_tensor(input):
+    return _atenon.tensor(list(input.shape), dtype=None)
+
+
+# --- Several tensors
+
+
+def _spread(tensors):
+    """f(a, b) and f([a, b]) are the same call."""
+    if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
+        return list(tensors[0])
+    return list(tensors)
+
+
+def broadcast_tensors(*tensors):
+    return aten.broadcast_tensors(_spread(tensors))
+
+
+def broadcast_shapes(*shapes):
+    shapes = [(shape,) if isinstance(shape, (int, _atenon.SymInt)) else tuple(shape) for shape in shapes]
+    rank = builtins.max(map(len, shapes), default=0)
+    result = [1] * rank
+    for shape in shapes:
+        for position, size in enumerate(shape, rank - len(shape)):
+            if isinstance(size, int) and size == 1:
+                continue
+            if isinstance(result[position], int) and result[position] == 1:
+                result[position] = size
+            elif result[position] != size:
+                raise RuntimeError("Shape mismatch: objects cannot be broadcast to a single shape")
+    return Size(result)
+
+
+def meshgrid(*tensors, indexing=None):
+    return aten.meshgrid(_spread(tensors), indexing=indexing or "ij")
+
+
+def einsum(*args):
+    equation, operands = args[0], args[1:]
+    if isinstance(equation, Tensor):
+        equation, operands = _equation(args)
+    return aten.einsum(equation, _spread(operands))
+
+
+def _equation(args):
+    """einsum(a, [0, 1], b, [1, 2], [0, 2]) in letters."""
+    def letters(subscripts):
+        return "".join("..." if s is Ellipsis else chr(ord("a") + s if s < 26 else ord("A") + s - 26) for s in subscripts)
+
+    operands, inputs = args[0 : len(args) // 2 * 2 : 2], args[1::2]
+    equation = ",".join(map(letters, inputs))
+    return equation + ("->" + letters(args[-1]) if len(args) % 2 else ""), operands
+
+
+def cartesian_prod(*tensors):
+    return aten.cartesian_prod(_spread(tensors))
+
+
+def block_diag(*tensors):
+    return aten.block_diag(_spread(tensors))
+
+
+def _at_least(operator, tensors):
+    if len(tensors) == 1 and isinstance(tensors[0], Tensor):
+        return operator(tensors[0])
+    return tuple(operator(t) for t in _spread(tensors))
+
+
+def atleast_1d(*tensors):
+    return _at_least(aten.atleast_1d, tensors)
+
+
+def atleast_2d(*tensors):
+    return _at_least(aten.atleast_2d, tensors)
+
+
+def atleast_3d(*tensors):
+    return _at_least(aten.atleast_3d, tensors)
+
+
+def chain_matmul(*matrices, out=None):
+    return aten.chain_matmul(_spread(matrices))
+
+
+def tensordot(a, b, dims=2, out=None):
+    if isinstance(dims, (int, _atenon.SymInt)):
+        dims = [list(builtins.range(a.dim() - dims, a.dim())), list(builtins.range(dims))]
+    elif isinstance(dims, Tensor):
+        dims = dims.tolist()
+    first, second = ([d] if isinstance(d, int) else list(d) for d in dims)
+    return aten.tensordot(a, b, first, second)
+
+
+def cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"):
+    modes = {"use_mm_for_euclid_dist_if_necessary": None, "use_mm_for_euclid_dist": 1, "donot_use_mm_for_euclid_dist": 2}
+    return aten.cdist(x1, x2, p, modes[compute_mode])
+
+
+# --- One tensor
+
+
+def split(tensor, split_size_or_sections, dim=0):
+    return tensor.split(split_size_or_sections, dim)
+
+
+def norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None):
+    dims = [dim] if isinstance(dim, int) else dim
+    if p == "nuc":
+        return aten.nuclear_norm(input, keepdim) if dims is None else aten.nuclear_norm(input, dims, keepdim)
+    order = 2.0 if p in ("fro", None) else p
+    return aten.linalg_vector_norm(input, order, dims, keepdim, dtype=dtype)
+
+
+def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=None):
+    if dim is None:
+        results = aten._unique2(input, sorted, return_inverse, return_counts)
+    else:
+        results = aten.unique_dim(input, dim, sorted, return_inverse, return_counts)
+    return _chosen(results, return_inverse, return_counts)
+
+
+def unique_consecutive(input, return_inverse=False, return_counts=False, dim=None):
+    results = aten.unique_consecutive(input, return_inverse, return_counts, dim)
+    return _chosen(results, return_inverse, return_counts)
+
+
+def _chosen(results, return_inverse, return_counts):
+    chosen = [results[0]] + [results[1]] * return_inverse + [results[2]] * return_counts
+    return chosen[0] if len(chosen) == 1 else tuple(chosen)
+
+
+def unravel_index(indices, shape):
+    shape = (shape,) if isinstance(shape, int) else tuple(shape)
+    coefficients = [math.prod(shape[i + 1 :]) for i in builtins.range(len(shape))]
+    return tuple(aten.remainder(aten.floor_divide(indices, c), s) for c, s in zip(coefficients, shape))
+
+
+def vander(x, N=None, increasing=False):
+    return aten.linalg_vander(x, N=N) if increasing else aten.flip(aten.linalg_vander(x, N=N), [-1])
+
+
+def stft(input, n_fft, hop_length=None, win_length=None, window=None, center=True, pad_mode="reflect", normalized=False,
+         onesided=None, return_complex=None, align_to_window=None):
+    if center:
+        leading = input.dim()
+        padding = n_fft // 2
+        extended = input.view([1] * (3 - leading) + list(input.shape))
+        extended = aten.pad(extended, [padding, padding], pad_mode)
+        input = extended.view(extended.shape[-leading:])
+    return aten.stft(input, n_fft, hop_length, win_length, window, normalized, onesided, return_complex, align_to_window)
+
+
+def istft(input, n_fft, hop_length=None, win_length=None, window=None, center=True, normalized=False, onesided=None,
+          length=None, return_complex=False):
+    return aten.istft(input, n_fft, hop_length, win_length, window, center, normalized, onesided, length, return_complex)
+
+
+# --- Symbolic numbers
+
+
+def sym_int(a):
+    if isinstance(a, _atenon.SymInt):
+        return a
+    if isinstance(a, _atenon.SymFloat):
+        return math.floor(a) if a >= 0 else math.ceil(a)
+    return int(a)
+
+
+def sym_float(a):
+    if isinstance(a, _atenon.SymFloat):
+        return a
+    return a * 1.0 if isinstance(a, _atenon.SymInt) else builtins.float(a)
+
+
+def sym_max(a, b):
+    return _atenon.sym_max(a, b) if _is_symbolic(a, b) else builtins.max(a, b)
+
+
+def sym_min(a, b):
+    return _atenon.sym_min(a, b) if _is_symbolic(a, b) else builtins.min(a, b)
+
+
+def sym_not(a):
+    return ~a if isinstance(a, _atenon.SymBool) else not a
+
+
+def sym_ite(condition, if_true, if_false):
+    return if_true if condition else if_false
+
+
+def sym_sqrt(a):
+    return a**0.5 if _is_symbolic(a) else math.sqrt(a)
+
+
+def sym_sum(numbers):
+    return builtins.sum(numbers)
+
+
+def _is_symbolic(*numbers):
+    return builtins.any(isinstance(n, (_atenon.SymInt, _atenon.SymFloat)) for n in numbers)
+
+
+# --- Assertions. On sizes they decide as `assert` does: proven, or an assumption of the program.
+
+
+def _message(message, default):
+    return str(message() if callable(message) else message or default)
+
+
+def _check_with(error, condition, message=None):
+    if not condition:
+        raise error(_message(message, "Expected cond to be True, but got False."))
+
+
+def _check(condition, message=None):
+    _check_with(RuntimeError, condition, message)
+
+
+def _check_is_size(size, message=None, *, max=None):
+    _check(size >= 0, message)
+
+
+def _check_index(condition, message=None):
+    _check_with(IndexError, condition, message)
+
+
+def _check_value(condition, message=None):
+    _check_with(ValueError, condition, message)
+
+
+def _check_type(condition, message=None):
+    _check_with(TypeError, condition, message)
+
+
+def _check_not_implemented(condition, message=None):
+    _check_with(NotImplementedError, condition, message)
+
+
+def _check_tensor_all(condition, message=None):
+    _check(condition.all(), message)
+
+
+def _assert(condition, message):
+    assert condition, message
+
+
+# --- Random state
+
+
+def manual_seed(seed):
+    return _atenon.default_generator.manual_seed(int(seed))
+
+
+def seed():
+    return _atenon.default_generator.seed()
+
+
+def initial_seed():
+    return _atenon.default_generator.initial_seed()
+
+
+def get_rng_state():
+    return _atenon.default_generator.get_state()
+
+
+def set_rng_state(new_state):
+    _atenon.default_generator.set_state(new_state)
+
+
+# --- The rest
+
+
+def compile(model=None, **options):
+    return (lambda function: function) if model is None else model
+
+
+def save(obj, f, **options):
+    raise NotImplementedError("torch.save is not supported: Atenon's programs carry their weights")
+
+
+def load(f, map_location=None, pickle_module=None, *, weights_only=None, mmap=None, **options):
+    raise NotImplementedError("torch.load is not supported: give the weights by `atenon capture --weights FILE`")
+
+
+def get_device_module(device=None):
+    import torch.cpu
+
+    return torch.cpu
+
+
+def clear_autocast_cache():
+    pass
+
+
+def set_warn_always(value):
+    pass
+
+
+def is_warn_always_enabled():
+    return False

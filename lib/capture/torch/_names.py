@@ -1,0 +1,31 @@
+# The public names of PyTorch 2.13, as data: names.txt has one line a module ("torch.fx Graph GraphModule ...").
+#
+# Only a name in that list may resolve to a placeholder: libraries probe for features by hasattr, and a name that PyTorch
+# lacks must be an AttributeError here too. The file is searched, not parsed: a start touches few of its lines.
+import functools
+import pathlib
+
+
+@functools.cache
+def _text():
+    return "\n" + pathlib.Path(__file__).with_name("names.txt").read_text(encoding="utf-8")
+
+
+def has_module(module):
+    return f"\n{module} " in _text()
+
+
+@functools.cache
+def of(module):
+    """The names of a module or class, in order; empty where it is unknown."""
+    text = _text()
+    start = text.find(f"\n{module} ")
+    if start < 0:
+        return ()
+    start += len(module) + 2
+    return tuple(text[start : text.index("\n", start)].split())
+
+
+@functools.cache
+def set_of(module):
+    return frozenset(of(module))

@@ -1,0 +1,108 @@
+# Names of PyTorch that model libraries touch while they are imported, and never need: they resolve, and raise when used.
+#
+# A placeholder is a class, since libraries subclass and annotate with these names. Its rules, each met in a real library:
+#   - an attribute of a placeholder is a placeholder; of a user's subclass of one it is an AttributeError;
+#   - called with one function or class it returns it (a decorator); called while a library is being imported it gives
+#     another placeholder (a decorator's factory, a registration); otherwise the call raises, with the name;
+#   - a truth test raises: a feature test must not silently come out true.
+# Modules of PyTorch without a file of ours are made by the finder below from names.txt and _constants.py.
+import abc
+import importlib.machinery
+import inspect
+import sys
+import types
+
+from torch import _names
+
+
+class Unsupported(NotImplementedError):
+    """A name of PyTorch that Atenon does not have was used."""
+
+
+def _is_importing_library():
+    frame = sys._getframe(2)
+    while frame is not None:
+        if frame.f_code.co_name == "<module>" and "__atenon_entry__" not in frame.f_globals:
+            return True
+        frame = frame.f_back
+    return False
+
+
+class _PlaceholderMeta(abc.ABCMeta):
+    def _is_placeholder(cls):
+        return "_placeholder_name" in cls.__dict__
+
+    def __call__(cls, *args, **kwargs):
+        if not cls._is_placeholder():
+            return super().__call__(*args, **kwargs)
+        if len(args) == 1 and not kwargs and (inspect.isfunction(args[0]) or inspect.isclass(args[0])):
+            return args[0]
+        if _is_importing_library():
+            return make(cls._placeholder_name + "()")
+        raise Unsupported(f"{cls._placeholder_name} is not supported")
+
+    def __getattr__(cls, name):
+        if name.startswith("_") or not cls._is_placeholder():
+            raise AttributeError(f"type object '{cls.__name__}' has no attribute '{name}'")
+        return make(f"{cls._placeholder_name}.{name}")
+
+    def __getitem__(cls, item):
+        return cls
+
+    def __bool__(cls):
+        if cls._is_placeholder():
+            raise Unsupported(f"the truth of {cls._placeholder_name} is not known: it is not supported")
+        return True
+
+    def __repr__(cls):
+        return f"<placeholder {cls._placeholder_name}>" if cls._is_placeholder() else super().__repr__()
+
+
+def make(name):
+    """A new placeholder for a qualified name."""
+    module, _, short = name.rpartition(".")
+    return _PlaceholderMeta(short, (), {"__module__": module, "_placeholder_name": name})
+
+
+def attribute(module, name):
+    """What a module answers for a name it does not define: a submodule, a placeholder, or AttributeError."""
+    qualified = f"{module}.{name}"
+    if not name.startswith("__"):
+        if _names.has_module(qualified) or importlib.util.find_spec(qualified) is not None:
+            return importlib.import_module(qualified)
+        if name in _names.set_of(module):
+            placeholder = make(qualified)
+            setattr(sys.modules[module], name, placeholder)
+            return placeholder
+    raise AttributeError(f"module '{module}' has no attribute '{name}'")
+
+
+def getter(module):
+    """The module-level __getattr__ of a file of ours."""
+    return lambda name: attribute(module, name)
+
+
+class _Finder:
+    """Makes the modules of PyTorch that have no file here."""
+
+    @staticmethod
+    def find_spec(fullname, path=None, target=None):
+        if fullname.startswith("torch.") and _names.has_module(fullname):
+            return importlib.machinery.ModuleSpec(fullname, _Finder, is_package=True)
+        return None
+
+    @staticmethod
+    def create_module(spec):
+        return types.ModuleType(spec.name)
+
+    @staticmethod
+    def exec_module(module):
+        from torch import _constants
+
+        module.__dict__.update(_constants.of(module.__name__))
+        module.__getattr__ = getter(module.__name__)
+
+
+def install():
+    if _Finder not in sys.meta_path:
+        sys.meta_path.append(_Finder)

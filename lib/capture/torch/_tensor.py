@@ -1,0 +1,318 @@
+# torch.Tensor: the native tensor with the methods that are Python's business.
+#
+# Most methods are operators and come straight from the native module: every name that PyTorch's Tensor has and that our
+# operator sets define is put into the class below as a native descriptor. What is written here by hand has a signature
+# that the schema does not tell (to, type, split), or is no operator (requires_grad_, deepcopy, repr).
+import builtins
+
+import _atenon
+
+from torch import _dtypes, _names, _operators
+from torch._operators import aten
+
+_preserve = _dtypes.memory_formats["preserve_format"]
+_half, _bfloat16, _float, _double = (_dtypes.named[n] for n in ("float16", "bfloat16", "float32", "float64"))
+
+
+def _unsupported(name):
+    def method(self, *args, **kwargs):
+        raise NotImplementedError(f"torch.Tensor.{name} is not supported")
+
+    method.__name__ = name
+    return method
+
+
+def _operator_methods():
+    methods = {}
+    for name in _names.of("torch.Tensor"):
+        methods[name] = _atenon.method(f"aten::{name}") if _operators.exists(name) else _unsupported(name)
+    return methods
+
+
+def _cast(dtype_name):
+    dtype = _dtypes.named[dtype_name]
+
+    def method(self, memory_format=_preserve):
+        return self.to(dtype)
+
+    return method
+
+
+class Tensor(_atenon.Tensor):
+    __module__ = "torch"
+
+    # What other devices and layouts would answer.
+    is_cuda = is_xpu = is_mps = is_meta = is_sparse = is_sparse_csr = is_quantized = is_nested = is_mkldnn = False
+    is_cpu = True
+    is_hpu = is_ipu = is_maia = is_mtia = is_vulkan = is_xla = False
+    names = property(lambda self: (None,) * self.dim())
+    grad_fn = None
+    output_nr = 0
+    retains_grad = False
+    _backward_hooks = None
+
+    vars().update({name: method for name, method in _operator_methods().items() if not hasattr(_atenon.Tensor, name)
+                   and name not in vars()})
+
+    # --- Types and devices
+
+    def to(self, *args, dtype=None, device=None, non_blocking=False, copy=False, memory_format=None, other=None):
+        for argument in args:
+            if isinstance(argument, Tensor):
+                dtype = argument.dtype
+            elif isinstance(argument, _dtypes.dtype):
+                dtype = argument
+            elif isinstance(argument, (str, _atenon.device)):
+                device = argument
+            elif isinstance(argument, _dtypes.memory_format):
+                memory_format = argument
+        if other is not None:
+            dtype = other.dtype
+        if device is not None:
+            _atenon.check_device(device)
+        if dtype is None or dtype == self.dtype:
+            return self.clone() if copy else self
+        return aten.to(self, dtype, non_blocking, copy)
+
+    def type(self, dtype=None, non_blocking=False):
+        if dtype is None:
+            return f"torch.{_dtypes.legacy_names[_dtypes.name_of(self.dtype)]}"
+        if isinstance(dtype, _dtypes.dtype):
+            return self.to(dtype)
+        legacy = (dtype if isinstance(dtype, str) else dtype.__name__).split(".")[-1]
+        return self.to(next(_dtypes.named[n] for n, l in _dtypes.legacy_names.items() if l == legacy))
+
+    def type_as(self, other):
+        return self.to(other.dtype)
+
+    def cpu(self, memory_format=_preserve):
+        return self
+
+    def cuda(self, device=None, non_blocking=False, memory_format=_preserve):
+        _atenon.check_device("cuda")
+        return self
+
+    half, bfloat16, float, double = _cast("float16"), _cast("bfloat16"), _cast("float32"), _cast("float64")
+    char, short, int, long = _cast("int8"), _cast("int16"), _cast("int32"), _cast("int64")
+    byte, bool = _cast("uint8"), _cast("bool")
+    cfloat, cdouble = _cast("complex64"), _cast("complex128")
+
+    def is_floating_point(self):
+        return self.dtype.is_floating_point
+
+    def is_complex(self):
+        return self.dtype.is_complex
+
+    def is_signed(self):
+        return self.dtype not in (_dtypes.named["uint8"], _dtypes.named["bool"])
+
+    def get_device(self):
+        return -1
+
+    # --- Structure
+
+    def ndimension(self):
+        return self.dim()
+
+    def nelement(self):
+        return self.numel()
+
+    nbytes = property(lambda self: self.numel() * self.element_size())
+    itemsize = property(lambda self: self.element_size())
+
+    def dim_order(self):
+        return tuple(range(self.dim()))
+
+    @property
+    def T(self):
+        return self if self.dim() < 2 else self.permute(*reversed(range(self.dim())))
+
+    @property
+    def mT(self):
+        return self.transpose(-2, -1)
+
+    @property
+    def H(self):
+        return self.mH if self.dim() == 2 else self
+
+    @property
+    def mH(self):
+        transposed = self.transpose(-2, -1)
+        return transposed.conj() if self.is_complex() else transposed
+
+    @property
+    def real(self):
+        return aten.real(self) if self.is_complex() else self
+
+    @property
+    def imag(self):
+        return aten.imag(self)
+
+    def split(self, split_size, dim=0):
+        if isinstance(split_size, (list, tuple)):
+            return aten.split_with_sizes(self, split_size, dim)
+        return aten.split(self, split_size, dim)
+
+    def unflatten(self, dim, sizes):
+        return aten.unflatten(self, dim, tuple(sizes))
+
+    def unique(self, sorted=True, return_inverse=False, return_counts=False, dim=None):
+        from torch import _functional
+
+        return _functional.unique(self, sorted, return_inverse, return_counts, dim)
+
+    def unique_consecutive(self, return_inverse=False, return_counts=False, dim=None):
+        from torch import _functional
+
+        return _functional.unique_consecutive(self, return_inverse, return_counts, dim)
+
+    def norm(self, p="fro", dim=None, keepdim=False, dtype=None):
+        from torch import _functional
+
+        return _functional.norm(self, p, dim, keepdim, dtype=dtype)
+
+    def stft(self, n_fft, hop_length=None, win_length=None, window=None, center=True, pad_mode="reflect", normalized=False,
+             onesided=None, return_complex=None, align_to_window=None):
+        from torch import _functional
+
+        return _functional.stft(self, n_fft, hop_length, win_length, window, center, pad_mode, normalized, onesided,
+                                return_complex, align_to_window)
+
+    def __contains__(self, element):
+        return builtins.bool((self == element).any())
+
+    # --- New tensors like this one
+
+    def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
+        made = _atenon.tensor(data, dtype=dtype or self.dtype)
+        made.requires_grad = requires_grad
+        return made
+
+    def new(self, *args):
+        if len(args) == 1 and isinstance(args[0], (list, tuple)) and not isinstance(args[0], _atenon_size()):
+            return _atenon.tensor(args[0], dtype=self.dtype)
+        sizes = args[0] if len(args) == 1 and isinstance(args[0], tuple) else args
+        return _atenon.empty(sizes or (0,), dtype=self.dtype)
+
+    # --- Random contents. The native draws are lazy: a draw that is overwritten unread only advances the generator.
+
+    def uniform_(self, from_=0.0, to=1.0, *, generator=None, **keywords):
+        return _atenon.uniform_(self, keywords.get("from", from_), to, generator)
+
+    def normal_(self, mean=0.0, std=1.0, *, generator=None):
+        return _atenon.normal_(self, mean, std, generator)
+
+    def bernoulli_(self, p=0.5, *, generator=None):
+        return _atenon.bernoulli_(self, p, generator)
+
+    def exponential_(self, lambd=1.0, *, generator=None):
+        return _atenon.exponential_(self, lambd, generator)
+
+    def random_(self, low=0, high=None, *, generator=None):
+        if high is None:
+            low, high = 0, low
+        return _atenon.random_(self, low, high, generator)
+
+    # --- Gradients, which we never compute
+
+    def requires_grad_(self, requires_grad=True):
+        self.requires_grad = requires_grad
+        return self
+
+    def backward(self, gradient=None, retain_graph=None, create_graph=False, inputs=None):
+        raise NotImplementedError("torch.Tensor.backward is not supported: Atenon compiles inference")
+
+    def register_hook(self, hook):
+        raise NotImplementedError("torch.Tensor.register_hook is not supported: Atenon compiles inference")
+
+    def retain_grad(self):
+        pass
+
+    # --- Storage
+
+    def share_memory_(self):
+        return self
+
+    def is_shared(self):
+        return False
+
+    def pin_memory(self, device=None):
+        return self
+
+    def is_pinned(self, device=None):
+        return False
+
+    def is_inference(self):
+        return False
+
+    def is_conj(self):
+        return False
+
+    def is_neg(self):
+        return False
+
+    def __deepcopy__(self, memo):
+        if id(self) in memo:
+            return memo[id(self)]
+        copied = _atenon.make_subclass(builtins.type(self), self.detach().clone(), self.requires_grad)
+        memo[id(self)] = copied
+        copy_attributes(self, copied, memo)
+        return copied
+
+    def __reduce_ex__(self, protocol):
+        raise NotImplementedError("pickling of tensors is not supported: save the program, or its state by --weights")
+
+    def __format__(self, specification):
+        if self.dim() == 0 and not self._is_traced:
+            return self.item().__format__(specification)
+        return object.__format__(self, specification)
+
+    def __repr__(self, *, tensor_contents=None):
+        dtype = self.dtype
+        plain = dtype in (_float, _dtypes.named["int64"], _dtypes.named["bool"])
+        suffix = "" if plain else f", dtype={dtype}"
+        if self._is_traced or self.numel() > 1000:
+            return f"tensor(..., size={tuple(self.shape)}{suffix})"
+        return f"tensor({_nested(self.tolist())}{suffix})"
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        return function(*args, **(kwargs or {}))
+
+
+def copy_attributes(source, target, memo=None):
+    """Copies what user code hung onto a tensor (p._is_hf_initialized = True)."""
+    import copy
+
+    for name, value in source.__dict__.items():
+        target.__dict__[name] = copy.deepcopy(value, memo)
+
+
+def _atenon_size():
+    from torch._size import Size
+
+    return Size
+
+
+def _nested(value):
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_nested, value)) + "]"
+    return f"{value:.4f}" if isinstance(value, builtins.float) else str(value)
+
+
+class _LegacyMeta(type):
+    def __instancecheck__(cls, instance):
+        return isinstance(instance, Tensor) and instance.dtype == cls.dtype
+
+
+def _legacy_new(cls, *args, device=None):
+    if len(args) == 1 and not isinstance(args[0], int):
+        return _atenon.tensor(args[0], dtype=cls.dtype)
+    return _atenon.empty(args or (0,), dtype=cls.dtype)
+
+
+# torch.LongTensor and its like: made from data or sizes, and told by isinstance from their element type.
+legacy_types = {
+    legacy: _LegacyMeta(legacy, (), {"__module__": "torch", "dtype": _dtypes.named[name], "__new__": _legacy_new})
+    for name, legacy in _dtypes.legacy_names.items()
+}

@@ -1,0 +1,15 @@
+# torch.autograd: custom functions run their forward; gradients do not exist.
+from torch import _placeholder
+from torch._modes import enable_grad, inference_mode, no_grad, set_grad_enabled
+from torch.autograd.function import Function
+
+
+def grad(*args, **kwargs):
+    raise NotImplementedError("torch.autograd.grad is not supported: Atenon compiles inference")
+
+
+def backward(*args, **kwargs):
+    raise NotImplementedError("torch.autograd.backward is not supported: Atenon compiles inference")
+
+
+__getattr__ = _placeholder.getter(__name__)

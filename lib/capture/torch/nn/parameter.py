@@ -1,0 +1,75 @@
+# Parameters and buffers: tensors that a module registers when they are assigned to it.
+import _atenon
+
+from torch._tensor import Tensor, copy_attributes
+
+__all__ = ["Buffer", "Parameter", "UninitializedBuffer", "UninitializedParameter", "is_lazy"]
+
+
+class _ParameterMeta(type(Tensor)):
+    def __instancecheck__(cls, instance):
+        if type.__instancecheck__(cls, instance):
+            return True
+        return cls is Parameter and isinstance(instance, Tensor) and getattr(instance, "_is_param", False)
+
+
+class Parameter(Tensor, metaclass=_ParameterMeta):
+    __module__ = "torch.nn.parameter"
+
+    def __new__(cls, data=None, requires_grad=True):
+        if data is None:
+            data = _atenon.empty((0,), dtype=None)
+        return _atenon.make_subclass(cls, data, requires_grad)
+
+    def __deepcopy__(self, memo):
+        if id(self) in memo:
+            return memo[id(self)]
+        copied = type(self)(self.data.clone(), self.requires_grad)
+        memo[id(self)] = copied
+        copy_attributes(self, copied, memo)
+        return copied
+
+    def __repr__(self):
+        return "Parameter containing:\n" + super().__repr__()
+
+
+class _BufferMeta(type(Tensor)):
+    def __instancecheck__(cls, instance):
+        if cls is Buffer:
+            return isinstance(instance, Tensor) and getattr(instance, "_is_buffer", False)
+        return type.__instancecheck__(cls, instance)
+
+
+class Buffer(Tensor, metaclass=_BufferMeta):
+    """A tensor that is registered as a buffer when assigned; the object itself stays a plain Tensor."""
+
+    __module__ = "torch.nn.parameter"
+
+    def __new__(cls, data=None, *, persistent=True):
+        if data is None:
+            data = _atenon.empty((0,), dtype=None)
+        made = data.detach().requires_grad_(data.requires_grad)
+        made.persistent = persistent
+        made._is_buffer = True
+        return made
+
+
+class _Uninitialized:
+    def __new__(cls, *args, **kwargs):
+        raise NotImplementedError(f"{cls.__name__} is not supported: give the module its sizes")
+
+
+class UninitializedParameter(_Uninitialized, Parameter):
+    __module__ = "torch.nn.parameter"
+
+
+class UninitializedBuffer(_Uninitialized, Tensor):
+    __module__ = "torch.nn.parameter"
+
+
+class UninitializedTensorMixin:
+    pass
+
+
+def is_lazy(parameter):
+    return False
