@@ -263,10 +263,11 @@ Results assert_holds(const ExternCall& call) {
 
 ExternKernel find_extern_kernel(const std::string& name) {
   static constexpr std::pair<const char*, ExternKernel> kernels[] = {
-      {"allclose", allclose}, {"assert", assert_holds}, {"bincount", bincount},   {"complex", complex},
-      {"cumulative_extremum", cumulative_extremum},     {"equal", equal},         {"gru", gru},
-      {"item", item},         {"lstm", lstm},           {"nonzero", nonzero},     {"reinterpret", reinterpret},
-      {"rnn_relu", rnn_relu}, {"rnn_tanh", rnn_tanh},   {"sort", sort},           {"unique", unique}};
+      {"allclose", allclose}, {"assert", assert_holds}, {"bernoulli", bernoulli}, {"bincount", bincount},
+      {"complex", complex}, {"cumulative_extremum", cumulative_extremum}, {"equal", equal}, {"exponential", exponential},
+      {"gru", gru}, {"item", item}, {"lstm", lstm}, {"nonzero", nonzero}, {"normal", normal}, {"randint", randint},
+      {"random", random_all}, {"randperm", randperm}, {"reinterpret", reinterpret}, {"rnn_relu", rnn_relu},
+      {"rnn_tanh", rnn_tanh}, {"sort", sort}, {"uniform", uniform}, {"unique", unique}};
   for (const auto& [known, kernel] : kernels)
     if (name == known) return kernel;
   return nullptr;

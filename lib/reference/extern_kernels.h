@@ -37,5 +37,12 @@ Result<std::vector<Datum>> lstm(const ExternCall& call);
 Result<std::vector<Datum>> gru(const ExternCall& call);
 Result<std::vector<Datum>> rnn_tanh(const ExternCall& call);
 Result<std::vector<Datum>> rnn_relu(const ExternCall& call);
+Result<std::vector<Datum>> uniform(const ExternCall& call);
+Result<std::vector<Datum>> normal(const ExternCall& call);
+Result<std::vector<Datum>> exponential(const ExternCall& call);
+Result<std::vector<Datum>> randint(const ExternCall& call);
+Result<std::vector<Datum>> random_all(const ExternCall& call);
+Result<std::vector<Datum>> bernoulli(const ExternCall& call);
+Result<std::vector<Datum>> randperm(const ExternCall& call);
 
 }  // namespace atenon::reference
