@@ -16,7 +16,7 @@
 namespace atenon::opset {
 
 // Arguments in the order of the schema, defaults filled in, `int[2]` spread, numbers converted to the parameter's kind. A tensor
-// is a Value (its type is all that is read).
+// is a Value (its type is all that is read). An integer that a node yields (a Value too) is the symbol of that Value's name.
 struct Call {
   const Operator* op = nullptr;
   std::vector<Argument> arguments;

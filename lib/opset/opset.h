@@ -14,7 +14,7 @@
 
 namespace atenon::opset {
 
-struct Block;  // the parsed body; private to lib/opset
+struct LazyBlock;  // a block's text, parsed when first asked for; private to lib/opset
 
 // How an operator that is not written in a block follows from one that is.
 enum class Derivation { none, inplace, out, copy, scatter };
@@ -34,12 +34,22 @@ class Operator {
   // Where the block stands: "opsets/aten/pointwise.ops", line.
   SourceSpan place() const;
 
+  // For the evaluation of blocks only. The block that gives checks and types; the one that replaces its meanings, or null; which
+  // of its headers this is.
+  const LazyBlock& block() const { return *block_; }
+  const LazyBlock* replacement() const { return replacement_; }
+  size_t header() const { return header_; }
+  size_t replacement_header() const { return replacement_header_; }
+
  private:
   friend class Opset;
   Schema schema_;
   Derivation derivation_ = Derivation::none;
   const Operator* origin_ = nullptr;
-  std::shared_ptr<const Block> block_;
+  const LazyBlock* block_ = nullptr;
+  const LazyBlock* replacement_ = nullptr;
+  size_t header_ = 0;
+  size_t replacement_header_ = 0;
 };
 
 // A set of operators by name, such as `core` or `lowerable`: what `decompose --to` keeps. A file `opsets/core.set`: one
@@ -68,6 +78,7 @@ class Opset {
   // Names without overload of all operators in all namespaces, sorted: for Python's binding and for suggestions.
   std::vector<std::string> names() const;
 
+  // `name` stands for `<folder>/<name>.set`; a name with a dot or a slash is the path of such a file.
   Result<TargetSet> target_set(const std::string& name) const;
 
   // Parses every block and runs every example in it. Reports all failures; used by tests.

@@ -1,0 +1,127 @@
+// Puts calls into graphs: one node, or the nodes that a decomposition makes of it.
+#include <algorithm>
+#include <charconv>
+
+#include "opset/evaluate.h"
+
+namespace atenon::opset {
+namespace {
+
+// u0, u1, ...: the first number that no symbol of the graph has.
+int first_unbacked(const ir::Graph& graph) {
+  int next = 0;
+  for (const std::string& name : graph.symbols()) {
+    int number = 0;
+    const char* end = name.data() + name.size();
+    if (name.size() > 1 && name[0] == 'u' && std::from_chars(name.data() + 1, end, number).ptr == end) next = std::max(next, number + 1);
+  }
+  return next;
+}
+
+// A node as people write it: arguments that equal their defaults are left out.
+ir::Node* add_node(ir::Graph& graph, const Call& call, Inference inference, ir::Node* before, ir::ProvenanceId provenance) {
+  const Schema& schema = call.op->schema();
+  std::vector<Argument> positional;
+  std::vector<Named> keywords;
+  size_t given = 0;  // positional arguments up to the last that is not the default
+  for (size_t i = 0; i < schema.parameters.size(); ++i) {
+    const Parameter& parameter = schema.parameters[i];
+    const bool is_default = parameter.fallback && *parameter.fallback == call.arguments[i];
+    if (parameter.keyword_only) {
+      if (!is_default) keywords.push_back({parameter.name, call.arguments[i]});
+    } else {
+      positional.push_back(call.arguments[i]);
+      if (!is_default) given = i + 1;
+    }
+  }
+  positional.resize(given);
+  std::vector<ir::Graph::Result> results;
+  const bool is_named = schema.returns.size() == inference.types.size();
+  for (size_t i = 0; i < inference.types.size(); ++i)
+    results.push_back({is_named ? schema.returns[i].name : "", std::move(inference.types[i])});
+  ir::Node* node = graph.add(call.op->target(), std::move(positional), std::move(keywords), std::move(results), before);
+  node->provenance = provenance;
+  return node;
+}
+
+std::vector<ir::Value*> results_of(const ir::Node& node) {
+  std::vector<ir::Value*> values;
+  for (const auto& value : node.results()) values.push_back(value.get());
+  return values;
+}
+
+// Sizes that the decomposition found fresh names for are those that the node at hand yields already.
+void adopt_symbols(ir::Graph& graph, const Evaluator& evaluator, const std::vector<ir::Value*>& results, const ir::Node& node) {
+  shape::Substitution names;
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (!results[i]->is_tensor() || !node.result(i)->is_tensor()) continue;
+    const std::vector<ir::SymInt>&fresh = results[i]->meta().sizes, &known = node.result(i)->meta().sizes;
+    for (size_t axis = 0; axis < std::min(fresh.size(), known.size()); ++axis) {
+      const std::optional<std::string> name = fresh[axis].as_symbol();
+      const auto is_it = [&](const ir::Symbol& symbol) { return symbol.name == name; };
+      if (name && std::any_of(evaluator.unbacked.begin(), evaluator.unbacked.end(), is_it)) names.emplace(*name, known[axis]);
+    }
+  }
+  if (!names.empty()) graph.substitute(names);
+}
+
+}  // namespace
+
+Result<Expansion> expand(const Opset& opset, const Call& call, const shape::Facts& facts, ir::Graph& graph, ir::Node* before,
+                         ir::ProvenanceId provenance) {
+  const Call written = origin_call(call);
+  Evaluator evaluator(opset, written, facts);
+  evaluator.first_free_unbacked = [&graph] { return first_unbacked(graph); };
+  std::vector<ir::Node*> made;
+  evaluator.apply = [&](const Call& inner, Inference inference) {
+    made.push_back(add_node(graph, inner, std::move(inference), before, provenance));
+    return results_of(*made.back());
+  };
+  const Step* step = evaluator.walk(false);
+  Datum result;
+  if (step && step->kind == StepKind::decompose)
+    result = evaluator.decomposed(*step);
+  else if (!evaluator.failed())
+    evaluator.adopt(error(Status::bad_input, 118, call.op->target() + " has no decomposition for these arguments"));
+
+  Expansion expansion;
+  const auto collect = [&](const auto& self, const Datum& datum) -> void {
+    if (evaluator.failed()) return;
+    if (datum.is_list()) {
+      for (const Datum& item : datum.items()) self(self, item);
+    } else if (datum.is<ir::Value*>()) {
+      expansion.results.push_back(datum.get<ir::Value*>());
+    } else {  // a number where the operator yields a tensor
+      const Datum tensor = evaluator.apply_operator("full", {list(std::vector<Datum>()), datum}, {}, step->value);
+      if (tensor.is<ir::Value*>()) expansion.results.push_back(tensor.get<ir::Value*>());
+    }
+  };
+  collect(collect, result);
+  if (evaluator.failed()) {
+    for (auto node = made.rbegin(); node != made.rend(); ++node) graph.erase(**node);
+    return evaluator.take_failure();
+  }
+  if (!evaluator.unbacked.empty() && before && before->target() == call.op->target() && before->results().size() == expansion.results.size())
+    adopt_symbols(graph, evaluator, expansion.results, *before);
+  expansion.assumptions = std::move(evaluator.assumptions);
+  for (ir::Constraint& assumption : expansion.assumptions) assumption.provenance = provenance;
+  return expansion;
+}
+
+Result<ir::Node*> append(const Opset& opset, ir::Graph& graph, const std::string& target, std::vector<Argument> arguments,
+                         std::vector<Named> keywords, const shape::Facts& facts, ir::ProvenanceId provenance, ir::Node* before,
+                         std::vector<ir::Constraint>* assumptions) {
+  Result<Call> call = resolve(opset, target, arguments, keywords);
+  if (!call) return call.error();
+  Result<Inference> inference = infer(opset, *call, facts);
+  if (inference && !inference->unbacked.empty()) inference = infer(opset, *call, facts, first_unbacked(graph));
+  if (!inference) return inference.error();
+  if (assumptions)
+    for (ir::Constraint& assumption : inference->assumptions) {
+      assumption.provenance = provenance;
+      assumptions->push_back(std::move(assumption));
+    }
+  return add_node(graph, *call, std::move(*inference), before, provenance);
+}
+
+}  // namespace atenon::opset

@@ -1,0 +1,458 @@
+// Rules about lists, indices and numbers.
+#include "opset/rules.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "opset/loops.h"
+
+namespace atenon::opset {
+namespace {
+
+using Data = std::vector<Datum>;
+
+bool takes(Evaluator& evaluator, const Expr& call, const Data& arguments, size_t least, size_t most) {
+  if (arguments.size() >= least && arguments.size() <= most) return true;
+  evaluator.mistake(&call, call.name + " takes " + std::to_string(least) + (least == 1 ? " argument" : " arguments"));
+  return false;
+}
+
+// The first argument as a list; null after a failure.
+const Data* list_argument(Evaluator& evaluator, const Expr& call, const Data& arguments, size_t i = 0) {
+  if (i < arguments.size() && arguments[i].is_list()) return &arguments[i].items();
+  evaluator.mistake(&call, call.name + " is of a list" + (i < arguments.size() ? ", not of " + to_string(arguments[i]) : ""));
+  return nullptr;
+}
+
+// max(a, b) and max([a, b]) alike.
+const Data& spread(const Data& arguments) {
+  return arguments.size() == 1 && arguments[0].is_list() ? arguments[0].items() : arguments;
+}
+
+// --- Lists ----------------------------------------------------------------------------------------------------------------
+
+Datum len(Evaluator& evaluator, const Expr& call, const Data& arguments) {
+  const Data* items = list_argument(evaluator, call, arguments);
+  return items ? Datum(static_cast<int64_t>(items->size())) : Datum();
+}
+
+Datum range(Evaluator& evaluator, const Expr& call, const Data& arguments) {
+  if (!takes(evaluator, call, arguments, 1, 2)) return {};
+  const std::optional<int64_t> first = arguments.size() == 2 ? evaluator.as_static(arguments[0], &call) : 0;
+  const std::optional<int64_t> end = evaluator.as_static(arguments.back(), &call);
+  if (!first || !end) return {};
+  if (*end - *first > 100000) return evaluator.mistake(&call, "this range is too long");
+  Data items;
+  for (int64_t i = *first; i < *end; ++i) items.emplace_back(i);
+  return list(std::move(items));
+}
+
+Datum find(Evaluator& evaluator, const Expr& call, const Data& arguments) {
+  const Data* items = list_argument(evaluator, call, arguments);
+  if (!items || !takes(evaluator, call, arguments, 2, 2)) return {};
+  for (size_t i = 0; i < items->size(); ++i)
+    if (evaluator.holds(evaluator.equality((*items)[i], arguments[1], &call), &call)) return static_cast<int64_t>(i);
+  return evaluator.mistake(&call, to_string(arguments[1]) + " is not in " + to_string(arguments[0]));
+}
+
+Datum unique(Evaluator& evaluator, const Expr& call, const Data& arguments) {
+  const Data* items = list_argument(evaluator, call, arguments);
+  if (!items) return {};
+  Data kept;
+  for (const Datum& item : *items) {
+    const auto equal = [&](const Datum& other) { return evaluator.holds(evaluator.equality(item, other, &call), &call); };
+    if (std::none_of(kept.begin(), kept.end(), equal)) kept.push_back(item);
+  }
+  return list(std::move(kept));
+}
+
+Datum concat(Evaluator& evaluator, const Expr& call, const Data& arguments) {
+  Data joined;
+  for (const Datum& part : spread(arguments)) {
+    if (!part.is_list()) return evaluator.mistake(&call, "concat joins lists");
+    joined.insert(joined.end(), part.items().begin(), part.items().end());
+  }
+  return list(std::move(joined));
+}
+
+template <Operation operation>
+Datum fold(Evaluator& evaluator, const Expr& call, const Data& arguments) {
+  const Data* items = list_argument(evaluator, call, arguments);
+  if (!items) return {};
+  constexpr bool is_truth = operation == Operation::logical_and || operation == Operation::logical_or;
+  Datum result = is_truth ? Datum(operation == Operation::logical_and) : Datum(operation == Operation::mul ? 1 : 0);
+  for (size_t i = 0; i < items->size(); ++i) {
+    if (is_truth && result.is<ir::SymBool>() && result.get<ir::SymBool>().constant() == (operation == Operation::logical_or)) break;
+    result = i == 0 ? (*items)[0] : evaluator.binary(operation, result, (*items)[i], &call);
+  }
+  return result;
+}
+
+Datum dot(Evaluator& evaluator, const Expr& call, const Data& arguments) {
+  const Data* left = list_argument(evaluator, call, arguments, 0);
+  const Data* right = left ? list_argument(evaluator, call, arguments, 1) : nullptr;
+  if (!right) return {};
+  if (left->size() != right->size()) return evaluator.mistake(&call, "dot is of two lists of one length");
+  Datum sum = 0;
+  for (size_t i = 0; i < left->size(); ++i)
+    sum = evaluator.binary(Operation::add, sum, evaluator.binary(Operation::mul, (*left)[i], (*right)[i], &call), &call);
+  return sum;
+}
+
+// first([(condition, value), ...]): the value behind the first condition that holds; one of them does.
+Datum first(Evaluator& evaluator, const Expr& call, const Data& arguments) {
+  const Data* pairs = list_argument(evaluator, call, arguments);
+  if (!pairs || pairs->empty()) return evaluator.mistake(&call, "first is of pairs of a condition and a value");
+  for (const Datum& pair : *pairs)
+    if (!pair.is_list() || pair.items().size() != 2) return evaluator.mistake(&call, "first is of pairs of a condition and a value");
+  Datum result = pairs->back().items()[1];
+  for (size_t i = pairs->size() - 1; i-- > 0;) {
+    const Datum& condition = (*pairs)[i].items()[0];
+    const Datum& value = (*pairs)[i].items()[1];
+    if (evaluator.loops && evaluator.loops->is_dynamic(condition))
+      result = evaluator.loops->select(condition, value, result, &call);
+    else if (evaluator.holds(condition, &call))
+      result = value;
+  }
+  return result;
+}
+
+// --- Indices --------------------------------------------------------------------------------------------------------------
+
+// The row-major position of an index in a shape.
+Datum ravel(Evaluator& evaluator, const Expr& call, const Data& arguments) {
+  const Data* index = list_argument(evaluator, call, arguments, 0);
+  const Data* shape = index ? list_argument(evaluator, call, arguments, 1) : nullptr;
+  if (!shape) return {};
+  if (index->size() != shape->size()) return evaluator.mistake(&call, "the index has another rank than the shape");
+  Datum position = 0;
+  for (size_t i = 0; i < index->size(); ++i)
+    position = i == 0 ? (*index)[0]
+                      : evaluator.binary(Operation::add, evaluator.binary(Operation::mul, position, (*shape)[i], &call), (*index)[i], &call);
+  return position;
+}
+
+// The index in a shape of a row-major position. Positions in axes of size 1 are 0 without a division.
+Datum unravel(Evaluator& evaluator, const Expr& call, const Data& arguments) {
+  const Data* shape = arguments.size() == 2 ? list_argument(evaluator, call, arguments, 1) : nullptr;
+  if (!shape) return evaluator.mistake(&call, "unravel takes a position and a shape");
+  Data index(shape->size(), Datum(0));
+  Datum rest = arguments[0];
+  size_t outermost = 0;  // the first axis that is not 1: what is left of the position is its index
+  while (outermost + 1 < shape->size() && (*shape)[outermost].integer() == 1) ++outermost;
+  for (size_t i = shape->size(); i-- > outermost;) {
+    const Datum& size = (*shape)[i];
+    if (size.integer() == 1) continue;
+    index[i] = i == outermost ? rest : evaluator.binary(Operation::mod, rest, size, &call);
+    if (i > outermost) rest = evaluator.binary(Operation::floor_div, rest, size, &call);
+  }
+  return list(std::move(index));
+}
+
+// einsum's equation as numbers: for each operand the number of each axis' letter, letters of the result first; the last list
+// holds the result's. An ellipsis stands for the axes that the letters leave, and letters that occur once make an implicit result.
+Datum einsum_labels(Evaluator& evaluator, const Expr& call, const Data& arguments) {
+  if (!takes(evaluator, call, arguments, 2, 2) || !arguments[0].is<std::string>() || !arguments[1].is_list())
+    return evaluator.mistake(&call, "einsum_labels takes an equation and the operands' ranks");
+  const std::string& equation = arguments[0].get<std::string>();
+  const auto malformed = [&](const std::string& why) { return evaluator.fail(&call, 110, "equation", "\"" + equation + "\" " + why); };
+  std::vector<std::vector<int>> terms(1);  // letters; -1 is an ellipsis
+  std::optional<size_t> result;
+  for (size_t i = 0; i < equation.size(); ++i) {
+    const char c = equation[i];
+    if (c == ' ') continue;
+    if (c == '-' && equation.compare(i, 2, "->") == 0 && !result) {
+      result = terms.size();
+      terms.emplace_back();
+      ++i;
+    } else if (c == ',' && !result) {
+      terms.emplace_back();
+    } else if (equation.compare(i, 3, "...") == 0) {
+      terms.back().push_back(-1);
+      i += 2;
+    } else if (std::isalpha(static_cast<unsigned char>(c))) {
+      terms.back().push_back(c);
+    } else {
+      return malformed("has no meaning at '" + std::string(1, c) + "'");
+    }
+  }
+  const Data& ranks = arguments[1].items();
+  const size_t operands = result ? terms.size() - 1 : terms.size();
+  if (operands != ranks.size()) return malformed("is about " + std::to_string(operands) + " operands, not " + std::to_string(ranks.size()));
+  // An ellipsis becomes letters of its own, counted from the right: 1000 is the last axis.
+  int widest = 0;
+  for (size_t t = 0; t < operands; ++t) {
+    const auto rank = static_cast<int>(evaluator.as_static(ranks[t], &call).value_or(0));
+    std::vector<int>& term = terms[t];
+    const auto dots = std::find(term.begin(), term.end(), -1);
+    const int rest = rank - static_cast<int>(term.size()) + (dots != term.end() ? 1 : 0);
+    if (rest < 0 || (dots == term.end() && rest != 0)) return malformed("does not fit an operand of rank " + std::to_string(rank));
+    if (dots == term.end()) continue;
+    widest = std::max(widest, rest);
+    const auto at = term.erase(dots);
+    std::vector<int> letters;
+    for (int i = rest; i > 0; --i) letters.push_back(999 + i);
+    term.insert(at, letters.begin(), letters.end());
+  }
+  std::vector<int> wide;
+  for (int i = widest; i > 0; --i) wide.push_back(999 + i);
+  std::vector<int> kept;
+  if (result) {
+    kept = terms.back();
+    const auto dots = std::find(kept.begin(), kept.end(), -1);
+    if (dots != kept.end()) kept.insert(kept.erase(dots), wide.begin(), wide.end());
+  } else {
+    kept = wide;
+    std::map<int, int> times;
+    for (size_t t = 0; t < operands; ++t)
+      for (int letter : terms[t]) ++times[letter];
+    for (const auto& [letter, count] : times)
+      if (count == 1 && letter < 999) kept.push_back(letter);
+  }
+  std::vector<int> order = kept;
+  for (size_t t = 0; t < operands; ++t)
+    for (int letter : terms[t])
+      if (std::find(order.begin(), order.end(), letter) == order.end()) order.push_back(letter);
+  const auto numbers = [&](const std::vector<int>& letters) {
+    Data items;
+    for (int letter : letters) items.emplace_back(static_cast<int64_t>(std::find(order.begin(), order.end(), letter) - order.begin()));
+    return list(std::move(items));
+  };
+  Data labels;
+  for (size_t t = 0; t < operands; ++t) labels.push_back(numbers(terms[t]));
+  labels.push_back(numbers(kept));
+  return list(std::move(labels));
+}
+
+// The size of each letter; all axes with one letter broadcast.
+Datum einsum_sizes(Evaluator& evaluator, const Expr& call, const Data& arguments) {
+  const Data* labels = list_argument(evaluator, call, arguments, 0);
+  const Data* shapes = labels ? list_argument(evaluator, call, arguments, 1) : nullptr;
+  if (!shapes) return {};
+  std::vector<ir::SymInt> sizes;
+  for (size_t t = 0; t < shapes->size(); ++t) {
+    const std::vector<ir::SymInt> shape = evaluator.as_shape((*shapes)[t], &call);
+    for (size_t i = 0; i < shape.size(); ++i) {
+      const auto letter = static_cast<size_t>((*labels)[t].items()[i].integer().value_or(0));
+      if (letter >= sizes.size()) sizes.resize(letter + 1, ir::SymInt(1));
+      sizes[letter] = broadcast(evaluator, {{sizes[letter]}, {shape[i]}}, &call)[0];
+    }
+  }
+  return list(sizes);
+}
+
+// --- Symbols --------------------------------------------------------------------------------------------------------------
+
+// floor(size * factor), rounding the product as double does: 10 * 0.7 is 7, though 0.7 is less than seven tenths.
+Datum floor_scaled(Evaluator& evaluator, const Expr& call, const Data& arguments) {
+  if (!takes(evaluator, call, arguments, 2, 2)) return {};
+  const std::optional<ir::SymInt> size = evaluator.as_int(arguments[0], &call);
+  const std::optional<ir::SymFloat> factor = evaluator.as_float(arguments[1], &call);
+  if (!size || !factor) return {};
+  const std::optional<double> constant = factor->constant();
+  if (constant && std::floor(*constant) == *constant && std::abs(*constant) < 1e9) return *size * static_cast<int64_t>(*constant);
+  return shape::floor(ir::SymFloat::apply("*", {ir::SymFloat::from(*size), *factor}));
+}
+
+Datum static_(Evaluator& evaluator, const Expr& call, const Data& arguments) {
+  if (!takes(evaluator, call, arguments, 1, 1)) return {};
+  const std::optional<int64_t> value = evaluator.as_static(arguments[0], &call);
+  return value ? Datum(*value) : Datum();
+}
+
+// Whether a truth is proven; what is open is not.
+Datum known(Evaluator& evaluator, const Expr& call, const Data& arguments) {
+  if (!takes(evaluator, call, arguments, 1, 1)) return {};
+  if (!arguments[0].is<ir::SymBool>()) return evaluator.mistake(&call, "known is of a truth about sizes");
+  return evaluator.settled(arguments[0].get<ir::SymBool>()).constant() == true;
+}
+
+// --- Numbers --------------------------------------------------------------------------------------------------------------
+
+bool any_dynamic(const Evaluator& evaluator, const Data& arguments) {
+  return evaluator.loops &&
+         std::any_of(arguments.begin(), arguments.end(), [&](const Datum& a) { return evaluator.loops->is_dynamic(a); });
+}
+
+Datum fold_numbers(Evaluator& evaluator, const Expr& call, const Data& numbers, bool is_max) {
+  if (numbers.empty()) return evaluator.mistake(&call, call.name + " of nothing");
+  Datum result = numbers[0];
+  for (size_t i = 1; i < numbers.size() && !evaluator.failed(); ++i) {
+    const Datum& next = numbers[i];
+    if (any_dynamic(evaluator, {result, next})) {
+      result = evaluator.loops->function(is_max ? ScalarOp::maximum : ScalarOp::minimum, {result, next}, &call);
+    } else if (result.is<ir::SymInt>() && next.is<ir::SymInt>()) {
+      const ir::SymInt &a = result.get<ir::SymInt>(), &b = next.get<ir::SymInt>();
+      const std::optional<bool> less = evaluator.settled(shape::less_equal(a, b)).constant();
+      const std::optional<bool> more = less == true ? std::nullopt : evaluator.settled(shape::less_equal(b, a)).constant();
+      if (less == true || more == true)
+        result = (less == true) == is_max ? Datum(b) : Datum(a);
+      else
+        result = is_max ? shape::max(a, b) : shape::min(a, b);
+    } else {
+      const std::optional<ir::SymFloat> a = evaluator.as_float(result, &call), b = evaluator.as_float(next, &call);
+      if (!a || !b) return {};
+      result = ir::SymFloat::apply(is_max ? "max" : "min", {*a, *b});
+    }
+  }
+  return result;
+}
+
+Datum maximum(Evaluator& e, const Expr& call, const Data& arguments) { return fold_numbers(e, call, spread(arguments), true); }
+Datum minimum(Evaluator& e, const Expr& call, const Data& arguments) { return fold_numbers(e, call, spread(arguments), false); }
+
+// What a function of one number is, for elements and for numbers that are known now.
+struct Function1 {
+  std::string_view name;
+  ScalarOp op;
+  double (*value)(double);    // of a constant
+  const char* symbolic;       // of a symbolic float; null where there is none
+};
+const Function1 functions[] = {
+    {"exp", ScalarOp::exp, std::exp, "exp"},          {"exp2", ScalarOp::exp2, std::exp2, nullptr},
+    {"expm1", ScalarOp::expm1, std::expm1, nullptr},  {"log", ScalarOp::log, std::log, "log"},
+    {"log2", ScalarOp::log2, std::log2, nullptr},     {"log10", ScalarOp::log10, std::log10, nullptr},
+    {"log1p", ScalarOp::log1p, std::log1p, nullptr},  {"sqrt", ScalarOp::sqrt, std::sqrt, "sqrt"},
+    {"sin", ScalarOp::sin, std::sin, nullptr},        {"cos", ScalarOp::cos, std::cos, nullptr},
+    {"tan", ScalarOp::tan, std::tan, nullptr},        {"asin", ScalarOp::asin, std::asin, nullptr},
+    {"acos", ScalarOp::acos, std::acos, nullptr},     {"atan", ScalarOp::atan, std::atan, nullptr},
+    {"sinh", ScalarOp::sinh, std::sinh, nullptr},     {"cosh", ScalarOp::cosh, std::cosh, nullptr},
+    {"tanh", ScalarOp::tanh, std::tanh, nullptr},     {"asinh", ScalarOp::asinh, std::asinh, nullptr},
+    {"acosh", ScalarOp::acosh, std::acosh, nullptr},  {"atanh", ScalarOp::atanh, std::atanh, nullptr},
+    {"erf", ScalarOp::erf, std::erf, nullptr},        {"erfc", ScalarOp::erfc, std::erfc, nullptr},
+    {"lgamma", ScalarOp::lgamma, std::lgamma, nullptr}, {"abs", ScalarOp::abs, std::fabs, "abs"},
+    {"digamma", ScalarOp::digamma, nullptr, nullptr}, {"rsqrt", ScalarOp::rsqrt, nullptr, nullptr},
+    {"sigmoid", ScalarOp::sigmoid, nullptr, nullptr},
+};
+
+Datum function1(Evaluator& evaluator, const Expr& call, const Data& arguments) {
+  if (!takes(evaluator, call, arguments, 1, 1)) return {};
+  const Function1& function = *std::find_if(std::begin(functions), std::end(functions), [&](const Function1& f) { return f.name == call.name; });
+  if (any_dynamic(evaluator, arguments)) return evaluator.loops->function(function.op, arguments, &call);
+  if (function.op == ScalarOp::abs && arguments[0].is<ir::SymInt>()) {
+    const ir::SymInt& x = arguments[0].get<ir::SymInt>();
+    return fold_numbers(evaluator, call, {x, -x}, true);
+  }
+  const std::optional<ir::SymFloat> x = evaluator.as_float(arguments[0], &call);
+  if (!x) return {};
+  if (x->constant() && function.value) return function.value(*x->constant());
+  if (function.symbolic) return ir::SymFloat::apply(function.symbolic, {*x});
+  return evaluator.mistake(&call, call.name + " of a symbolic size has no meaning");
+}
+
+struct Rounding {
+  std::string_view name;
+  ScalarOp op;
+  ir::SymInt (*apply)(const ir::SymFloat&);
+};
+constexpr Rounding roundings[] = {{"floor", ScalarOp::floor, shape::floor},
+                                  {"ceil", ScalarOp::ceil, shape::ceil},
+                                  {"trunc", ScalarOp::trunc, shape::trunc},
+                                  {"round", ScalarOp::round, shape::round}};
+
+Datum rounding(Evaluator& evaluator, const Expr& call, const Data& arguments) {
+  if (!takes(evaluator, call, arguments, 1, 1)) return {};
+  const Rounding& rule = *std::find_if(std::begin(roundings), std::end(roundings), [&](const Rounding& r) { return r.name == call.name; });
+  if (any_dynamic(evaluator, arguments)) return evaluator.loops->function(rule.op, arguments, &call);
+  if (arguments[0].is<ir::SymInt>()) return arguments[0];
+  const std::optional<ir::SymFloat> x = evaluator.as_float(arguments[0], &call);
+  return x ? Datum(rule.apply(*x)) : Datum();
+}
+
+Datum isnan(Evaluator& evaluator, const Expr& call, const Data& arguments) {
+  if (!takes(evaluator, call, arguments, 1, 1)) return {};
+  if (any_dynamic(evaluator, arguments)) return evaluator.loops->function(ScalarOp::isnan, arguments, &call);
+  return arguments[0].is<ir::SymFloat>() && std::isnan(arguments[0].get<ir::SymFloat>().constant().value_or(0));
+}
+
+Datum trunc_div(Evaluator& evaluator, const Expr& call, const Data& arguments) {
+  if (!takes(evaluator, call, arguments, 2, 2)) return {};
+  if (any_dynamic(evaluator, arguments)) return evaluator.loops->function(ScalarOp::trunc_div, arguments, &call);
+  const std::optional<int64_t> a = evaluator.as_static(arguments[0], &call), b = evaluator.as_static(arguments[1], &call);
+  if (!a || !b) return {};
+  return *b == 0 ? evaluator.fail(&call, 113, "zero", "division by zero") : Datum(*a / *b);
+}
+
+template <ScalarOp op>
+Datum of_elements(Evaluator& evaluator, const Expr& call, const Data& arguments) {
+  if (!takes(evaluator, call, arguments, 2, 2)) return {};
+  if (!evaluator.loops) return evaluator.mistake(&call, call.name + " is of elements");
+  return evaluator.loops->function(op, arguments, &call);
+}
+
+// as(x, dtype): converted as C casts do.
+Datum as(Evaluator& evaluator, const Expr& call, const Data& arguments) {
+  if (!takes(evaluator, call, arguments, 2, 2)) return {};
+  if (!arguments[1].is<ScalarType>()) return evaluator.mistake(&call, to_string(arguments[1]) + " is not a dtype");
+  const ScalarType dtype = arguments[1].get<ScalarType>();
+  const Datum& x = arguments[0];
+  if (evaluator.loops && (evaluator.loops->is_dynamic(x) || !x.is_number()))
+    return Element{evaluator.loops->cast(evaluator.loops->scalar(x, &call), dtype)};
+  if (is_floating(dtype)) {
+    const std::optional<ir::SymFloat> value = evaluator.as_float(x, &call);
+    return value ? Datum(*value) : Datum();
+  }
+  if (dtype == ScalarType::boolean) {
+    if (x.is<ir::SymBool>()) return x;
+    const Datum zero = evaluator.equality(x, 0, &call);
+    return evaluator.failed() ? Datum() : evaluator.unary(Operation::logical_not, zero, &call);
+  }
+  if (x.is<ir::SymFloat>()) return shape::trunc(x.get<ir::SymFloat>());
+  const std::optional<ir::SymInt> value = evaluator.as_int(x, &call);
+  return value ? Datum(*value) : Datum();
+}
+
+}  // namespace
+
+const RuleTable& list_rules() {
+  static const RuleTable rules = {
+      {"len", len},
+      {"range", range},
+      {"find", find},
+      {"unique", unique},
+      {"concat", concat},
+      {"sum", fold<Operation::add>},
+      {"prod", fold<Operation::mul>},
+      {"all", fold<Operation::logical_and>},
+      {"any", fold<Operation::logical_or>},
+      {"dot", dot},
+      {"first", first},
+      {"ravel", ravel},
+      {"unravel", unravel},
+      {"einsum_labels", einsum_labels},
+      {"einsum_sizes", einsum_sizes},
+      {"floor_scaled", floor_scaled},
+      {"static", static_},
+      {"known", known},
+  };
+  return rules;
+}
+
+const RuleTable& number_rules() {
+  static const RuleTable rules = [] {
+    RuleTable table = {{"max", maximum},
+                       {"min", minimum},
+                       {"maximum", maximum},
+                       {"minimum", minimum},
+                       {"isnan", isnan},
+                       {"trunc_div", trunc_div},
+                       {"atan2", of_elements<ScalarOp::atan2>},
+                       {"bit_xor", of_elements<ScalarOp::bit_xor>},
+                       {"as", as}};
+    for (const Function1& function : functions) table[function.name] = function1;
+    for (const Rounding& rule : roundings) table[rule.name] = rounding;
+    return table;
+  }();
+  return rules;
+}
+
+const Rule* find_rule(std::string_view name) {
+  for (const RuleTable* table : {&list_rules(), &type_rules(), &number_rules()}) {
+    const auto found = table->find(name);
+    if (found != table->end()) return &found->second;
+  }
+  return nullptr;
+}
+
+}  // namespace atenon::opset
