@@ -202,7 +202,6 @@ ScalarId Loops::truth(const ir::SymBool& truth_, const Expr* expr) {
   switch (node.kind) {
     case SymKind::eq: return comparison(ScalarOp::eq);
     case SymKind::ne: return comparison(ScalarOp::ne);
-    case SymKind::lt: return comparison(ScalarOp::lt);
     case SymKind::le: return comparison(ScalarOp::le);
     case SymKind::all:
     case SymKind::any: {

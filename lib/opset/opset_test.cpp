@@ -9,7 +9,7 @@ namespace atenon::opset {
 namespace {
 
 TEST_CASE("every block parses and every example holds, as far as types go") {
-  Result<std::unique_ptr<Opset>> opset = Opset::load(ATENON_OPSETS);
+  Result<std::unique_ptr<Opset>> opset = Opset::load("opsets");
   if (!opset) MESSAGE(opset.failure().render("opset"));
   REQUIRE(opset);
   for (const Diagnostic& failure : (*opset)->check_all()) FAIL_CHECK(failure.render("opset"));

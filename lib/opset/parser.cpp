@@ -102,7 +102,10 @@ class Parser {
     return -1;
   }
   // In examples a name that nothing else claims is a symbol.
-  void allow_symbols() { symbols_allowed_ = true; }
+  void allow_symbols() {
+    scope_.clear();
+    symbols_allowed_ = true;
+  }
 
   Pattern pattern() {
     Pattern pattern;
@@ -559,7 +562,8 @@ class BlockParser {
   void line(size_t begin, size_t end) {
     parser_.start(begin, end);
     const Token head = parser_.peek();
-    const std::string keyword = parser_.name("a keyword");
+    const std::string keyword(head.text);
+    parser_.take(keyword);
     Step step;
     step.offset = begin;
     step.width = head.text.size();

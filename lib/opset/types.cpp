@@ -97,6 +97,11 @@ Datum dtype_rule(Evaluator& evaluator, const Expr& call, const std::vector<Datum
   return type ? Datum(*type) : evaluator.mistake(&call, "this has no dtype");
 }
 
+Datum size_of_rule(Evaluator& evaluator, const Expr& call, const std::vector<Datum>& arguments) {
+  const std::optional<ScalarType> type = takes(evaluator, call, arguments, 1) ? dtype_of(arguments[0]) : std::nullopt;
+  return type ? Datum(static_cast<int64_t>(size_of(*type))) : evaluator.mistake(&call, "this has no dtype");
+}
+
 template <bool (*predicate)(ScalarType)>
 Datum dtype_predicate(Evaluator& evaluator, const Expr& call, const std::vector<Datum>& arguments) {
   if (!takes(evaluator, call, arguments, 1)) return {};
@@ -198,6 +203,7 @@ const RuleTable& type_rules() {
       {"accumulate", accumulate},
       {"wide", wide},
       {"dtype_of", dtype_rule},
+      {"size_of", size_of_rule},
       {"is_float", dtype_predicate<is_floating>},
       {"is_bool", dtype_predicate<is_boolean>},
       {"is_integral", dtype_predicate<is_integer_or_bool>},
