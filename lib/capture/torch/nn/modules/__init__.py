@@ -22,4 +22,5 @@ from torch.nn.modules.sparse import *
 from torch.nn.modules.transformer import *
 from torch.nn.modules.upsampling import *
 
+__all__ = [name for name, value in globals().items() if isinstance(value, type)]
 __getattr__ = _placeholder.getter(__name__)

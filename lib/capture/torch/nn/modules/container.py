@@ -192,11 +192,11 @@ class ModuleDict(Module):
             self[key] = module
 
 
-def _described(value):
+def _described(value, type_of):
     if isinstance(value, torch.Tensor):
         kind = "Parameter" if isinstance(value, Parameter) else "Tensor"
         sizes = "x".join(map(str, value.size()))
-        return f"{kind} containing: [{value.type() if kind == 'Parameter' else str(value.dtype)} of size {sizes}]"
+        return f"{kind} containing: [{type_of(value)} of size {sizes}]"
     return f"Object of type: {type(value).__name__}"
 
 
@@ -248,7 +248,7 @@ class ParameterList(Module):
         return self.extend(values)
 
     def extra_repr(self):
-        return "\n".join(f"  ({i}): {_described(value)}" for i, value in enumerate(self))
+        return "\n".join(f"  ({i}): {_described(value, lambda t: t.dtype)}" for i, value in enumerate(self))
 
     def __call__(self, *args, **kwargs):
         raise RuntimeError("ParameterList should not be called.")
@@ -326,7 +326,7 @@ class ParameterDict(Module):
             self[key] = value
 
     def extra_repr(self):
-        return "\n".join(f"  ({key}): {_described(value)}" for key, value in self.items())
+        return "\n".join(f"  ({key}): {_described(value, torch.typename)}" for key, value in self.items())
 
     def __call__(self, input):
         raise RuntimeError("ParameterDict should not be called.")

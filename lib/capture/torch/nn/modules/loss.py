@@ -12,6 +12,8 @@ __all__ = [
 
 
 class _Loss(Module):
+    __constants__ = ["reduction"]
+
     def __init__(self, size_average=None, reduce=None, reduction="mean"):
         super().__init__()
         if size_average is not None or reduce is not None:
