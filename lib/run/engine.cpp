@@ -1,0 +1,353 @@
+// Sessions: what does not depend on sizes. Checks of inputs name the leaf, the dimension and the constraint.
+#include "run/engine.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+
+#include "run/interpreter.h"
+#include "run/plan.h"
+#include "support/parallel.h"
+#include "text/text.h"
+
+namespace atenon::run {
+
+namespace {
+
+using ir::InputKind;
+using ir::OutputKind;
+
+Diagnostic violated(int code, std::string message) {
+  return error(Status::violated, code, std::move(message));
+}
+
+// Alike where both are numbers of one value; a tensor is never a constant.
+bool equals_constant(const Datum& value, const ir::Argument& constant) {
+  double number = 0;
+  if (const int64_t* integer = std::get_if<int64_t>(&value)) number = static_cast<double>(*integer);
+  else if (const double* real = std::get_if<double>(&value)) number = *real;
+  else if (const bool* truth = std::get_if<bool>(&value)) number = *truth;
+  else return false;
+  if (constant.is<ir::SymInt>()) return constant.get<ir::SymInt>() == ir::SymInt(static_cast<int64_t>(number));
+  if (constant.is<ir::SymFloat>()) return constant.get<ir::SymFloat>().constant() == number;
+  if (constant.is<ir::SymBool>()) return constant.get<ir::SymBool>().constant() == (number != 0);
+  return false;
+}
+
+const char* kind_of(const Datum& value) {
+  switch (value.index()) {
+    case 0: return "a tensor";
+    case 1: return "an int";
+    case 2: return "a float";
+    default: return "a bool";
+  }
+}
+
+}  // namespace
+
+std::string python_line(const ir::ExportedProgram& program, const ir::Node& node) {
+  const ir::CallStack& stack = program.provenance.at(node.provenance);
+  if (stack.frames.empty()) return "";
+  const ir::Frame& frame = stack.frames.back();
+  return frame.file + ":" + std::to_string(frame.line) + ": " + frame.code;
+}
+
+bool is_lowered(const ir::Variant& variant) {
+  for (const ir::Node& node : variant.graph.forward()) {
+    if (node.target() != "atenon::call" || !node.annotation("kernel")) return false;
+    for (const auto& result : node.results())
+      if (!result->is_tensor()) return false;
+  }
+  return true;
+}
+
+Result<std::unique_ptr<Session>> Session::load(ir::ExportedProgram program, const std::string& entry, LoadOptions options) {
+  std::unique_ptr<Session> session(new Session);
+  session->program_ = std::move(program);
+  session->options_ = std::move(options);
+  session->entry_ = std::as_const(session->program_).entry(entry);
+  if (!session->entry_ || session->entry_->variants.empty()) {
+    std::vector<std::string> names;
+    for (const ir::EntryPoint& known : session->program_.entries) names.push_back(known.name);
+    Diagnostic diagnostic = error(Status::usage, 607, "the program has no entry point '" + entry + "'");
+    for (const std::string& name : names) diagnostic.notes.push_back({"it has '" + name + "'"});
+    return diagnostic;
+  }
+  if (Result<void> connected = session->connect(); !connected) return connected.error();
+  if (!session->program_.code.empty() && !session->options_.reference) {
+    auto code = kernels::Code::open(session->program_.code);
+    if (!code) return code.error();
+    session->code_ = *code;
+  }
+  session->interpreter_ = std::make_unique<Interpreter>(*session);
+  return session;
+}
+
+Session::~Session() = default;
+
+// Joins the graph's inputs to state and leaves. All variants of an entry point share its signature.
+Result<void> Session::connect() {
+  const ir::Graph& graph = entry_->variants[0].graph;
+  for (const ir::InputSpec& spec : entry_->signature.inputs) {
+    if (spec.kind == InputKind::user_input) {
+      const ir::Value* value = spec.value.empty() ? nullptr : graph.find(spec.value);
+      if (value) sources_.push_back({false, inputs_.size()});
+      inputs_.push_back({spec.target, value ? value->type : ir::Type(ir::ScalarKind::integer), spec.constant});
+      continue;
+    }
+    if (spec.value.empty()) continue;
+    const ir::Weight* weight = program_.weight(spec.target);
+    if (!weight) return error(Status::bad_input, 616, "the program has no weight named '" + spec.target + "'");
+    if (!weight->tensor.storage || weight->tensor.storage->is_absent())
+      return error(Status::usage, 610, "the bytes of '" + spec.target + "' are not in this program")
+          .note("give the program that has them: --segments FILE");
+    State state{weight, weight->layout ? weight->tensor : weight->tensor.contiguous()};
+    sources_.push_back({true, state_.size()});
+    state_.push_back(std::move(state));
+  }
+  const auto& specs = entry_->signature.outputs;
+  for (bool mutated : {false, true})  // mutated inputs come after the outputs proper
+    for (size_t i = 0; i < graph.outputs().size() && i < specs.size(); ++i) {
+      if (specs[i].kind == OutputKind::user_input_mutation) keeps_order_ = false;
+      if (specs[i].kind == OutputKind::buffer_mutation) {
+        if (mutated) continue;
+        writes_state_ = true;
+        keeps_order_ = false;
+        for (State& state : state_)  // the file's bytes stay as they are
+          if (state.weight->name == specs[i].target) {
+            Tensor copy = Tensor::empty(state.tensor.dtype, state.tensor.sizes);
+            std::memcpy(copy.mutable_data(), state.tensor.data(), state.tensor.nbytes());
+            state.tensor = copy;
+          }
+        continue;
+      }
+      if ((specs[i].kind == OutputKind::user_input_mutation) != mutated) continue;
+      const ir::Argument& output = graph.outputs()[i];
+      Leaf leaf{specs[i].target, ir::ScalarKind::integer, std::nullopt};
+      if (const ir::Value* value = output.value()) leaf.type = value->type;
+      else leaf.constant = output;
+      outputs_.push_back(std::move(leaf));
+    }
+  return {};
+}
+
+Result<const opset::Opset*> Session::opset() {
+  std::lock_guard lock(mutex_);
+  if (opset_) return opset_;
+  if (!options_.opset)
+    return error(Status::unsupported, 615, "this program is not lowered throughout, and no operator set was found to run it by");
+  Result<const opset::Opset*> loaded = options_.opset();
+  if (loaded) opset_ = *loaded;
+  return loaded;
+}
+
+// --- Inputs and variants --------------------------------------------------------------------------------------------
+
+Result<void> Session::bind(const ir::Variant& variant, const std::vector<std::optional<Datum>>& inputs, shape::Bindings& symbols) const {
+  struct Dimension {
+    std::string name;
+    int64_t size;
+    ir::SymInt expected;
+  };
+  std::vector<Dimension> dimensions;
+  for (size_t i = 0; i < sources_.size(); ++i) {
+    if (sources_[i].is_state) continue;
+    const Leaf& leaf = inputs_[sources_[i].index];
+    const ir::Type& type = variant.graph.inputs()[i]->type;
+    const std::optional<Datum>& given = inputs[sources_[i].index];
+    if (!given) return error(Status::usage, 602, "input '" + leaf.path + "' is missing: " + ir::to_string(type));
+    const Tensor* tensor = std::get_if<Tensor>(&*given);
+    if (const ir::TensorMeta* meta = std::get_if<ir::TensorMeta>(&type)) {
+      if (!tensor) return violated(603, "input '" + leaf.path + "' is " + kind_of(*given) + ", and the program takes " + ir::to_string(type));
+      if (tensor->dtype != meta->dtype)
+        return violated(603, "input '" + leaf.path + "' is " + name_of(tensor->dtype) + ", and the program takes " + name_of(meta->dtype));
+      if (tensor->sizes.size() != meta->sizes.size())
+        return violated(603, "input '" + leaf.path + "' has " + std::to_string(tensor->sizes.size()) + " dimensions, and the program takes " +
+                                 ir::to_string(type));
+      for (size_t axis = 0; axis < meta->sizes.size(); ++axis)
+        dimensions.push_back({leaf.path + "[" + std::to_string(axis) + "]", tensor->sizes[axis], meta->sizes[axis]});
+    } else {
+      if (tensor) return violated(603, "input '" + leaf.path + "' is a tensor, and the program takes " + ir::to_string(type));
+      for (const ir::Symbol& symbol : entry_->symbols)
+        if (const int64_t* integer = std::get_if<int64_t>(&*given); integer && symbol.source == leaf.path) symbols[symbol.name] = *integer;
+    }
+  }
+  for (const Dimension& dimension : dimensions)
+    if (auto symbol = dimension.expected.as_symbol()) symbols.emplace(*symbol, dimension.size);
+  for (const Dimension& dimension : dimensions) {
+    std::optional<int64_t> expected = shape::evaluate(dimension.expected, symbols);
+    if (!expected || *expected == dimension.size) continue;
+    std::string wanted = std::to_string(*expected);
+    if (!dimension.expected.is_constant()) wanted = dimension.expected.to_string() + " = " + wanted;
+    return violated(604, "dimension " + dimension.name + " is " + std::to_string(dimension.size) + ", and must be " + wanted);
+  }
+  for (const ir::Symbol& symbol : entry_->symbols) {
+    auto value = symbols.find(symbol.name);
+    if (value == symbols.end() || symbol.range.contains(value->second)) continue;
+    const bool below = value->second < symbol.range.lower;
+    return violated(604, "dimension " + symbol.source + " is " + std::to_string(value->second) + ", and must be at " +
+                             (below ? "least " + std::to_string(symbol.range.lower) : "most " + std::to_string(symbol.range.upper)));
+  }
+  for (const ir::Constraint& assumption : variant.assumptions) {
+    if (shape::evaluate(assumption.truth, symbols) != false) continue;
+    std::string values;
+    for (const std::string& name : assumption.truth.symbols()) {
+      const ir::Symbol* symbol = entry_->symbol(name);
+      auto value = symbols.find(name);
+      if (value == symbols.end()) continue;
+      values += (values.empty() ? "" : ", ") + name + " is " + std::to_string(value->second);
+      if (symbol && !symbol->source.empty()) values += " (dimension " + symbol->source + ")";
+    }
+    Diagnostic diagnostic = violated(605, "the inputs violate " + assumption.truth.to_string() + ": " + values);
+    if (!assumption.reason.empty()) diagnostic.notes.push_back({assumption.reason});
+    const ir::CallStack& stack = program_.provenance.at(assumption.provenance);
+    if (!stack.frames.empty()) {
+      const ir::Frame& frame = stack.frames.back();
+      diagnostic.notes.push_back({"relied on at " + frame.file + ":" + std::to_string(frame.line) + ": " + frame.code});
+    }
+    return diagnostic;
+  }
+  return {};
+}
+
+Result<const ir::Variant*> Session::choose(const std::vector<std::optional<Datum>>& inputs, shape::Bindings& symbols) const {
+  if (inputs.size() != inputs_.size())
+    return error(Status::usage, 602, "the program takes " + std::to_string(inputs_.size()) + " inputs, not " + std::to_string(inputs.size()));
+  for (size_t i = 0; i < inputs_.size(); ++i)
+    if (inputs_[i].constant && inputs[i] && !equals_constant(*inputs[i], *inputs_[i].constant))
+      return violated(606, "input '" + inputs_[i].path + "' must be " + text::print(*inputs_[i].constant) + ": the program was specialised to it");
+  std::optional<Diagnostic> first;
+  for (const ir::Variant& variant : entry_->variants) {
+    symbols.clear();
+    Result<void> bound = bind(variant, inputs, symbols);
+    if (bound) return &variant;
+    if (!first) first = bound.error();
+    else if (!variant.name.empty()) first->notes.push_back({"variant '" + variant.name + "': " + bound.failure().message});
+  }
+  return std::move(*first);
+}
+
+// --- Runs -----------------------------------------------------------------------------------------------------------
+
+Result<std::shared_ptr<Plan>> Session::plan(const std::vector<std::optional<Datum>>& inputs) {
+  constexpr size_t most_plans = 64;
+  {
+    std::lock_guard lock(mutex_);
+    for (size_t i = 0; i < plans_.size(); ++i) {
+      if (!plans_[i]->fits(inputs)) continue;
+      std::rotate(plans_.begin(), plans_.begin() + static_cast<std::ptrdiff_t>(i), plans_.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+      return plans_[0];
+    }
+  }
+  shape::Bindings symbols;
+  Result<const ir::Variant*> variant = choose(inputs, symbols);
+  if (!variant) return variant.error();
+  if (options_.reference || !is_lowered(**variant)) return std::shared_ptr<Plan>();
+  Result<std::shared_ptr<Plan>> made = Plan::make(*this, **variant, std::move(symbols), inputs);
+  if (!made) return made;
+  std::lock_guard lock(mutex_);
+  plans_.insert(plans_.begin(), *made);
+  if (plans_.size() > most_plans) plans_.pop_back();
+  return made;
+}
+
+Result<std::vector<Datum>> Session::run(const std::vector<std::optional<Datum>>& inputs, const Observer& observer, std::span<Tensor> into) {
+  share_threads_with_libraries();
+  Result<std::shared_ptr<Plan>> found = plan(inputs);
+  if (!found) return found.error();
+  std::unique_lock state_lock(running_, std::defer_lock);
+  if (writes_state_) state_lock.lock();
+  const bool direct = *found && keeps_order_;
+  std::optional<Result<std::vector<Datum>>> results;
+  if (*found) {
+    results = (*found)->run(*this, inputs, observer, direct ? into : std::span<Tensor>());
+  } else {
+    shape::Bindings symbols;
+    Result<const ir::Variant*> variant = choose(inputs, symbols);
+    if (!variant) return variant.error();
+    results = interpret(**variant, inputs, symbols, observer);
+  }
+  if (!*results || direct) return std::move(*results);
+  std::vector<Datum> ordered = finish(std::move(**results));
+  for (size_t i = 0; i < into.size() && i < ordered.size(); ++i)
+    if (const Tensor* tensor = std::get_if<Tensor>(&ordered[i])) {
+      const Tensor rows = tensor->contiguous();
+      std::memcpy(into[i].mutable_data(), rows.data(), rows.nbytes());
+    }
+  return ordered;
+}
+
+Result<std::vector<Datum>> Session::interpret(const ir::Variant& variant, const std::vector<std::optional<Datum>>& inputs,
+                                              const shape::Bindings& symbols, const Observer& observer) {
+  std::lock_guard lock(interpreting_);
+  return interpreter_->run(variant, inputs, symbols, observer);
+}
+
+// Puts what the graph returned into the caller's order, and mutated buffers back where they belong.
+std::vector<Datum> Session::finish(std::vector<Datum> results) {
+  const auto& specs = entry_->signature.outputs;
+  std::vector<Datum> ordered;
+  for (bool mutated : {false, true})
+    for (size_t i = 0; i < results.size() && i < specs.size(); ++i) {
+      if (specs[i].kind == OutputKind::buffer_mutation) {
+        if (mutated) continue;
+        const Tensor* value = std::get_if<Tensor>(&results[i]);
+        for (State& state : state_)
+          if (value && state.weight->name == specs[i].target) {
+            const Tensor rows = value->contiguous();
+            std::memcpy(state.tensor.mutable_data(), rows.data(), rows.nbytes());
+          }
+      } else if ((specs[i].kind == OutputKind::user_input_mutation) == mutated) {
+        ordered.push_back(std::move(results[i]));
+      }
+    }
+  return ordered;
+}
+
+Result<std::vector<std::optional<ir::Type>>> Session::infer_outputs(const std::vector<std::optional<Datum>>& inputs) {
+  shape::Bindings symbols;
+  Result<const ir::Variant*> variant = choose(inputs, symbols);
+  if (!variant) return variant.error();
+  std::vector<std::optional<ir::Type>> types;
+  for (bool mutated : {false, true})
+    for (size_t i = 0; i < (*variant)->graph.outputs().size(); ++i) {
+      const OutputKind kind = entry_->signature.outputs[i].kind;
+      if (kind == OutputKind::buffer_mutation || (kind == OutputKind::user_input_mutation) != mutated) continue;
+      const ir::Value* value = (*variant)->graph.outputs()[i].value();
+      if (!value || !value->is_tensor()) {
+        types.push_back(value ? std::optional(value->type) : std::nullopt);
+        continue;
+      }
+      ir::TensorMeta meta = value->meta();
+      bool known = true;
+      for (ir::SymInt& size : meta.sizes) {
+        std::optional<int64_t> concrete = shape::evaluate(size, symbols);
+        known = known && concrete;
+        if (concrete) size = *concrete;
+      }
+      types.push_back(known ? std::optional<ir::Type>(meta) : std::nullopt);
+    }
+  return types;
+}
+
+Result<Memory> Session::memory(const std::vector<std::optional<Datum>>& inputs) {
+  Result<std::shared_ptr<Plan>> found = plan(inputs);
+  if (!found) return found.error();
+  Memory memory = *found ? (*found)->memory() : Memory{};
+  if (*found)
+    for (const ir::Named& annotation : (*found)->variant().annotations)
+      if (annotation.name == "arena") memory.formula = text::print(annotation.argument);
+  for (const State& state : state_) memory.weights += state.tensor.storage->size();
+  return memory;
+}
+
+std::vector<std::string> Session::notes() const {
+  std::lock_guard lock(mutex_);
+  std::vector<std::string> notes;
+  for (const auto& plan : plans_) notes.insert(notes.end(), plan->notes().begin(), plan->notes().end());
+  std::sort(notes.begin(), notes.end());
+  notes.erase(std::unique(notes.begin(), notes.end()), notes.end());
+  return notes;
+}
+
+}  // namespace atenon::run

@@ -1,0 +1,128 @@
+// The execution engine: a program is loaded once and run any number of times, from any number of threads.
+//
+// A lowered variant runs by plans. A plan belongs to one set of input sizes: concrete shapes, places in one arena, prepared calls; it is
+// made at the first run with these sizes and kept. Each run that is under way has an arena of its own. Any other variant is
+// interpreted: node by node, by fast kernels where they are known, else by the meanings of the operators (interpreter.h).
+// Assumptions are checked before either.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ir/program.h"
+#include "kernels/kernel.h"
+#include "reference/reference.h"
+
+namespace atenon::run {
+
+using reference::Datum;
+
+struct LoadOptions {
+  bool reference = false;  // by the meanings alone, no fast kernels
+  // Asked once, when a node first needs the meaning of its operators; a program that is lowered throughout never asks.
+  std::function<Result<const opset::Opset*>()> opset;
+};
+
+// One leaf of the inputs or outputs, in flattened order.
+struct Leaf {
+  std::string path;                      // `cache.0.1`
+  ir::Type type;                         // symbolic
+  std::optional<ir::Argument> constant;  // an input that the program was specialised to, an output that is a constant
+};
+
+// What an observer sees after each node: nodes that compute nothing (aliases) too.
+struct Observation {
+  const ir::Node& node;
+  const char* kernel;
+  double seconds = 0, flops = 0, bytes = 0;
+  const std::string* detail = nullptr;  // what the kernel's library chose
+  std::span<const Datum> results;       // valid during the call
+};
+using Observer = std::function<Result<void>(const Observation&)>;
+
+struct Memory {
+  std::string formula;  // bytes of the arena over the program's symbols; "" where it is not lowered
+  size_t arena = 0;     // bytes at these inputs, scratch included
+  size_t scratch = 0;
+  size_t weights = 0;
+};
+
+class Plan;
+class Interpreter;
+
+// State of a program: a parameter, buffer or constant tensor, ready to be read.
+struct State {
+  const ir::Weight* weight = nullptr;
+  Tensor tensor;  // row-major, or the packed bytes
+};
+
+class Session {
+ public:
+  // `entry` "" is the first. The program stays with the session.
+  static Result<std::unique_ptr<Session>> load(ir::ExportedProgram program, const std::string& entry, LoadOptions options = {});
+  ~Session();
+
+  const ir::ExportedProgram& program() const { return program_; }
+  const ir::EntryPoint& entry() const { return *entry_; }
+  const std::vector<Leaf>& inputs() const { return inputs_; }
+  const std::vector<Leaf>& outputs() const { return outputs_; }
+
+  // One value for each leaf of the inputs; a leaf with a constant may be left out (nullopt). Outputs in flattened order, then
+  // inputs that the program writes to. Where `into` is not empty, output i is written to into[i], which has its sizes.
+  Result<std::vector<Datum>> run(const std::vector<std::optional<Datum>>& inputs, const Observer& observer = {},
+                                 std::span<Tensor> into = {});
+  // Concrete output types for these inputs; nullopt for a size that only the run can tell.
+  Result<std::vector<std::optional<ir::Type>>> infer_outputs(const std::vector<std::optional<Datum>>& inputs);
+  Result<Memory> memory(const std::vector<std::optional<Datum>>& inputs);
+  // What was noted while plans were made: weights that were repacked. Sorted.
+  std::vector<std::string> notes() const;
+
+ private:
+  friend class Plan;
+  friend class Interpreter;
+  Session() = default;
+  Result<void> connect();
+  // The first variant whose assumptions hold, and the symbols' values.
+  Result<const ir::Variant*> choose(const std::vector<std::optional<Datum>>& inputs, shape::Bindings& symbols) const;
+  Result<void> bind(const ir::Variant& variant, const std::vector<std::optional<Datum>>& inputs, shape::Bindings& symbols) const;
+  Result<std::shared_ptr<Plan>> plan(const std::vector<std::optional<Datum>>& inputs);
+  Result<const opset::Opset*> opset();
+  Result<std::vector<Datum>> interpret(const ir::Variant& variant, const std::vector<std::optional<Datum>>& inputs,
+                                       const shape::Bindings& symbols, const Observer& observer);
+  std::vector<Datum> finish(std::vector<Datum> results);
+
+  // Where input i of the graph comes from.
+  struct Source {
+    bool is_state = false;
+    size_t index = 0;  // of state_, or of inputs_
+  };
+
+  ir::ExportedProgram program_;
+  LoadOptions options_;
+  const ir::EntryPoint* entry_ = nullptr;
+  std::vector<Leaf> inputs_, outputs_;
+  std::vector<Source> sources_;
+  std::vector<State> state_;
+  bool writes_state_ = false;     // a buffer is an output
+  bool keeps_order_ = true;       // the graph's outputs are the caller's, in order
+  std::shared_ptr<const kernels::Code> code_;
+
+  mutable std::mutex mutex_;       // of what follows
+  std::mutex running_;             // held through a run where the program writes its own state
+  std::mutex interpreting_;
+  std::vector<std::shared_ptr<Plan>> plans_;  // the latest first
+  std::unique_ptr<Interpreter> interpreter_;
+  const opset::Opset* opset_ = nullptr;
+};
+
+// Whether the engine plans this variant: every node is a call with a kernel, every size follows from the inputs.
+bool is_lowered(const ir::Variant& variant);
+
+// How the user sees a node's place in the Python: `net.py:12: h = F.gelu(y)`, or "".
+std::string python_line(const ir::ExportedProgram& program, const ir::Node& node);
+
+}  // namespace atenon::run

@@ -1,0 +1,42 @@
+// Runs any graph node by node: by a fast kernel that does not refuse the node, else by the meaning of its operator.
+//
+// What a captured or decomposed program runs by, and what `--reference` is. Values are dropped after their last reader.
+// One run at a time: the session sees to it.
+#pragma once
+
+#include "run/engine.h"
+
+namespace atenon::run {
+
+class Interpreter {
+ public:
+  explicit Interpreter(Session& session) : session_(session) {}
+
+  // Results are in the order of the graph's outputs.
+  Result<std::vector<Datum>> run(const ir::Variant& variant, const std::vector<std::optional<Datum>>& inputs,
+                                 const shape::Bindings& symbols, const Observer& observer);
+
+ private:
+  struct Scope;
+  // A node as a call: its body has one node. Found once, prepared again when sizes change.
+  struct Prepared {
+    ir::Graph body;
+    std::vector<const ir::Value*> operands;
+    const kernels::Kernel* kernel = nullptr;  // null: by meaning
+    std::vector<kernels::Operand> sites;
+    std::unique_ptr<kernels::PreparedCall> call;
+  };
+
+  Result<std::vector<Datum>> run_graph(Scope& scope, const ir::Graph& graph, std::vector<Datum> inputs, const Observer& observer);
+  Result<void> run_node(Scope& scope, const ir::Node& node, Observation& seen);
+  Result<void> run_body(Scope& scope, const ir::Node& node, const ir::Graph& body);
+  Result<void> run_alias(Scope& scope, const ir::Node& node);
+  // False where no fast kernel takes the node.
+  Result<bool> run_fast(Scope& scope, const ir::Node& node, Observation& seen);
+
+  Session& session_;
+  std::map<const ir::Node*, Prepared> prepared_;
+  std::map<const State*, Tensor> unpacked_;  // packed weights in rows
+};
+
+}  // namespace atenon::run

@@ -1,0 +1,45 @@
+// See leaves.h.
+#include "run/leaves.h"
+
+#include <charconv>
+
+namespace atenon::run {
+
+std::optional<size_t> find_leaf(const std::vector<Leaf>& leaves, const std::string& name) {
+  for (size_t i = 0; i < leaves.size(); ++i)
+    if (leaves[i].path == name) return i;
+  size_t position = 0;
+  auto [end, failure] = std::from_chars(name.data(), name.data() + name.size(), position);
+  if (failure == std::errc() && end == name.data() + name.size() && position < leaves.size()) return position;
+  return std::nullopt;
+}
+
+std::vector<std::string> leaf_names(const std::vector<Leaf>& leaves) {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < leaves.size(); ++i) names.push_back(leaves[i].path.empty() ? std::to_string(i) : leaves[i].path);
+  return names;
+}
+
+Datum number_of(const Tensor& tensor, ir::ScalarKind kind) {
+  if (kind == ir::ScalarKind::floating) return tensor.float_at(0);
+  if (kind == ir::ScalarKind::boolean) return tensor.float_at(0) != 0;
+  return tensor.int_at(0);
+}
+
+void store_number(const Datum& number, Tensor& into) {
+  if (const int64_t* integer = std::get_if<int64_t>(&number)) into.set_int(0, *integer);
+  else if (const double* real = std::get_if<double>(&number)) into.set(0, *real);
+  else if (const bool* truth = std::get_if<bool>(&number)) into.set(0, *truth);
+}
+
+Tensor tensor_of(const Datum& value) {
+  if (const Tensor* tensor = std::get_if<Tensor>(&value)) return *tensor;
+  Tensor made = Tensor::empty(std::holds_alternative<int64_t>(value)  ? ScalarType::i64
+                              : std::holds_alternative<double>(value) ? ScalarType::f64
+                                                                      : ScalarType::boolean,
+                              {});
+  store_number(value, made);
+  return made;
+}
+
+}  // namespace atenon::run

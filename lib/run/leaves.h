@@ -1,0 +1,17 @@
+// Leaves of inputs and outputs by name, and numbers as tensors of rank 0.
+#pragma once
+
+#include "run/engine.h"
+
+namespace atenon::run {
+
+// By pytree path; a bare number that names no leaf is a position in flattened order.
+std::optional<size_t> find_leaf(const std::vector<Leaf>& leaves, const std::string& name);
+// `x`, or "0" for a lone leaf without a name.
+std::vector<std::string> leaf_names(const std::vector<Leaf>& leaves);
+
+Datum number_of(const Tensor& tensor, ir::ScalarKind kind);
+void store_number(const Datum& number, Tensor& into);
+Tensor tensor_of(const Datum& value);  // a number becomes i64, f64 or bool
+
+}  // namespace atenon::run

@@ -1,0 +1,341 @@
+// See plan.h. Strides, slots and aliases are what `lower` wrote on the calls; here they become numbers, once.
+#include "run/plan.h"
+
+#include <atomic>
+#include <cassert>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "kernels/body.h"
+#include "support/parallel.h"
+#include "text/text.h"
+
+namespace atenon::run {
+
+namespace {
+
+constexpr uint32_t arena_root = 0;
+constexpr size_t alignment = 64;
+
+size_t align(size_t bytes) {
+  return (bytes + alignment - 1) / alignment * alignment;
+}
+
+Diagnostic unknown_size(const ir::Node& node) {
+  return error(Status::bad_input, 618, "a size or slot of a lowered call does not follow from the inputs: " + text::print(node));
+}
+
+// Item i of a list annotation; null where the annotation or the item is absent.
+const ir::Argument* item(const ir::Node& node, const char* name, size_t i) {
+  const ir::Argument* list = node.annotation(name);
+  if (!list || !list->is<ir::ArgumentList>() || i >= list->get<ir::ArgumentList>().size()) return nullptr;
+  return &list->get<ir::ArgumentList>()[i];
+}
+
+std::optional<int64_t> integer(const ir::Argument& argument, const shape::Bindings& symbols) {
+  return argument.is<ir::SymInt>() ? shape::evaluate(argument.get<ir::SymInt>(), symbols) : std::nullopt;
+}
+
+std::string kernel_of(const ir::Node& node) {
+  return node.annotation("kernel")->is<std::string>() ? node.annotation("kernel")->get<std::string>() : "";
+}
+
+// The bytes from the first element to the last, both included.
+int64_t extent(const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides, ScalarType dtype) {
+  int64_t last = 0;
+  for (size_t axis = 0; axis < sizes.size(); ++axis) {
+    if (sizes[axis] == 0) return 0;
+    last += (sizes[axis] - 1) * strides[axis];
+  }
+  return (last + 1) * static_cast<int64_t>(size_of(dtype));
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Plan>> Plan::make(Session& session, const ir::Variant& variant, shape::Bindings symbols,
+                                         const std::vector<std::optional<Datum>>& inputs) {
+  auto plan = std::make_shared<Plan>();
+  plan->variant_ = &variant;
+  plan->symbols_ = std::move(symbols);
+  plan->state_count_ = session.state_.size();
+  plan->input_count_ = inputs.size();
+  for (const std::optional<Datum>& input : inputs) {
+    const Tensor* tensor = input ? std::get_if<Tensor>(&*input) : nullptr;
+    plan->input_sizes_.push_back(tensor ? std::pair(tensor->dtype, tensor->sizes) : std::pair<ScalarType, std::vector<int64_t>>());
+    // Numbers decide sizes too: they are kept as a size.
+    if (input && std::holds_alternative<int64_t>(*input)) plan->input_sizes_.back().second = {std::get<int64_t>(*input)};
+  }
+  if (Result<void> placed = plan->place(session); !placed) return placed.error();
+  if (Result<void> prepared = plan->prepare(session); !prepared) return prepared.error();
+  return plan;
+}
+
+bool Plan::fits(const std::vector<std::optional<Datum>>& inputs) const {
+  if (inputs.size() != input_sizes_.size()) return false;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const auto& [dtype, sizes] = input_sizes_[i];
+    if (const Tensor* tensor = inputs[i] ? std::get_if<Tensor>(&*inputs[i]) : nullptr) {
+      if (tensor->dtype != dtype || tensor->sizes != sizes) return false;
+    } else if (inputs[i] && std::holds_alternative<int64_t>(*inputs[i])) {
+      if (sizes.size() != 1 || sizes[0] != std::get<int64_t>(*inputs[i])) return false;
+    }
+  }
+  return true;
+}
+
+// Gives every value its place: a root and a distance from it.
+Result<void> Plan::place(Session& session) {
+  const ir::Graph& graph = variant_->graph;
+  std::vector<int64_t> slots;
+  for (const ir::Named& annotation : variant_->annotations) {
+    if (annotation.name != "slots" || !annotation.argument.is<ir::ArgumentList>()) continue;
+    for (const ir::Argument& bytes : annotation.argument.get<ir::ArgumentList>()) {
+      std::optional<int64_t> size = integer(bytes, symbols_);
+      if (!size || *size < 0) return error(Status::bad_input, 618, "the size of an arena slot does not follow from the inputs");
+      slots.push_back(static_cast<int64_t>(arena_bytes_));
+      arena_bytes_ += align(static_cast<size_t>(*size));
+    }
+  }
+  slots.push_back(static_cast<int64_t>(arena_bytes_));  // the end of the last
+
+  auto root_of_output = [&](const ir::Value* value) -> std::optional<uint32_t> {
+    for (size_t i = 0; i < graph.outputs().size(); ++i)
+      if (graph.outputs()[i].value() == value) return static_cast<uint32_t>(1 + state_count_ + input_count_ + i);
+    return std::nullopt;
+  };
+
+  for (size_t i = 0; i < graph.inputs().size(); ++i) {
+    const ir::Value* value = graph.inputs()[i].get();
+    if (!value->is_tensor()) continue;
+    std::optional<std::vector<int64_t>> sizes = kernels::concrete(value->meta().sizes, symbols_);
+    if (!sizes) return error(Status::bad_input, 618, "the size of input '" + value->name + "' does not follow from the inputs");
+    const Session::Source source = session.sources_[i];
+    Place place{static_cast<uint32_t>(1 + (source.is_state ? 0 : state_count_) + source.index), 0, value->meta().dtype, *sizes,
+                contiguous_strides(*sizes)};
+    places_[value] = std::move(place);
+  }
+
+  for (const ir::Node& node : graph.forward()) {
+    const bool alias = kernel_of(node) == "alias";
+    Step step{&node, "", nullptr, {}, {}};
+    std::vector<ir::Value*> operands = node.operands();
+    for (const ir::Value* operand : operands)
+      if (!places_.contains(operand)) return unknown_size(node);
+    for (size_t i = 0; i < node.results().size(); ++i) {
+      const ir::Value* value = node.result(i);
+      std::optional<std::vector<int64_t>> sizes = kernels::concrete(value->meta().sizes, symbols_);
+      if (!sizes) return unknown_size(node);
+      Place place{arena_root, 0, value->meta().dtype, *sizes, contiguous_strides(*sizes)};
+      if (const ir::Argument* strides = item(node, "strides", i); strides && strides->is<ir::ArgumentList>()) {
+        place.strides.clear();
+        for (const ir::Argument& stride : strides->get<ir::ArgumentList>()) {
+          std::optional<int64_t> number = integer(stride, symbols_);
+          if (!number || *number < 0) return unknown_size(node);
+          place.strides.push_back(*number);
+        }
+        if (place.strides.size() != sizes->size()) return unknown_size(node);
+      }
+      const ir::Argument *offset = item(node, "offset", i), *slot = item(node, "slots", i);
+      const int64_t bytes = extent(place.sizes, place.strides, place.dtype);
+      if (alias) {
+        if (operands.empty()) return unknown_size(node);
+        const Place& base = places_.at(operands[0]);
+        std::optional<int64_t> elements = offset ? integer(*offset, symbols_) : 0;
+        if (!elements || *elements < 0) return unknown_size(node);
+        place.root = base.root;
+        place.offset = base.offset + *elements * static_cast<int64_t>(size_of(place.dtype));
+        if (place.offset + bytes > base.offset + extent(base.sizes, base.strides, base.dtype) && bytes > 0)
+          return error(Status::bad_input, 618, "an alias reaches beyond its operand: " + text::print(node));
+      } else if (std::optional<int64_t> number = slot ? integer(*slot, symbols_) : -1; number && *number >= 0) {
+        const size_t index = static_cast<size_t>(*number);
+        if (index + 1 >= slots.size() || slots[index] + bytes > slots[index + 1])
+          return error(Status::bad_input, 618, "a result does not fit into its arena slot: " + text::print(node));
+        place.offset = slots[index];
+      } else if (std::optional<uint32_t> root = root_of_output(value)) {
+        place.root = *root;
+      } else {  // nobody reads it: room of its own
+        place.offset = static_cast<int64_t>(arena_bytes_);
+        arena_bytes_ += align(static_cast<size_t>(bytes));
+      }
+      step.results.push_back(place);
+      places_[value] = std::move(place);
+    }
+    for (const ir::Value* operand : operands) step.buffers.push_back({places_.at(operand).root, places_.at(operand).offset});
+    for (const Place& result : step.results) step.buffers.push_back({result.root, result.offset});
+    steps_.push_back(std::move(step));
+  }
+
+  for (size_t i = 0; i < graph.outputs().size(); ++i) {
+    const ir::Value* value = graph.outputs()[i].value();
+    output_places_.push_back(value && places_.contains(value) ? std::optional(places_.at(value)) : std::nullopt);
+    const std::optional<Place>& place = output_places_.back();
+    written_in_place_.push_back(place && place->root == 1 + state_count_ + input_count_ + i && place->offset == 0 &&
+                                place->strides == contiguous_strides(place->sizes));
+  }
+  return {};
+}
+
+// Makes the calls. Each takes its library up to a millisecond, so several threads share the work.
+Result<void> Plan::prepare(Session& session) {
+  std::map<const ir::Value*, const State*> states;
+  for (size_t i = 0; i < session.sources_.size(); ++i)
+    if (session.sources_[i].is_state) states[variant_->graph.inputs()[i].get()] = &session.state_[session.sources_[i].index];
+
+  std::vector<kernels::CallSite> sites;
+  std::vector<const kernels::Kernel*> kernels;
+  for (Step& step : steps_) {
+    const ir::Node& node = *step.node;
+    const std::string name = kernel_of(node);
+    kernels::CallSite site;
+    const kernels::Kernel* kernel = name == "alias" ? nullptr : kernels::find(name);
+    step.kernel = kernel ? kernel->name() : "alias";
+    if (name != "alias") {
+      if (!kernel) return error(Status::unsupported, 619, "this version has no kernel '" + name + "', which the program asks for");
+      const ir::Argument& body = node.arguments()[0];
+      auto found = body.is<ir::SubgraphRef>() ? variant_->subgraphs.find(body.get<ir::SubgraphRef>().name) : variant_->subgraphs.end();
+      if (found == variant_->subgraphs.end()) return error(Status::bad_input, 617, "a call names no subgraph of its variant");
+      site.body = &found->second;
+      site.annotations = &node.annotations;
+      site.symbols = symbols_;
+      site.threads = threads();
+      site.code = session.code_.get();
+      site.subgraphs = &variant_->subgraphs;
+      if (name == "reference") {
+        Result<const opset::Opset*> opset = session.opset();
+        if (!opset) return opset.error();
+        site.opset = *opset;
+      }
+      for (const ir::Value* operand : node.operands()) {
+        const Place& place = places_.at(operand);
+        auto state = states.find(operand);
+        const ir::Weight* weight = state == states.end() ? nullptr : state->second->weight;
+        if (weight && !weight->layout && !weight->tensor.is_contiguous()) weight = nullptr;  // read as the row-major copy
+        site.operands.push_back({place.dtype, place.sizes, place.strides, weight});
+      }
+      if (site.body->inputs().size() != site.operands.size() || site.body->outputs().size() != step.results.size())
+        return error(Status::bad_input, 617, "a call and its body differ in operands or results: " + text::print(node));
+      for (const Place& result : step.results) {
+        site.results.push_back({result.dtype, result.sizes, result.strides});
+        for (size_t i = 0; i < site.operands.size(); ++i)
+          if (step.buffers[i] == std::pair(result.root, result.offset) && result.root == arena_root)
+            site.results.back().overwrites = static_cast<int>(i);
+      }
+    }
+    sites.push_back(std::move(site));
+    kernels.push_back(kernel);
+  }
+
+  std::vector<std::optional<Diagnostic>> failures(steps_.size());
+  std::atomic<size_t> next = 0;
+  auto work = [&] {
+    share_threads_with_libraries();
+    for (size_t i; (i = next.fetch_add(1)) < steps_.size();) {
+      if (!kernels[i]) continue;
+      auto call = kernels[i]->prepare(sites[i]);
+      if (call) steps_[i].call = std::move(*call);
+      else failures[i] = call.error();
+    }
+  };
+  std::vector<std::thread> helpers;
+  for (int i = 1; i < std::min<int>(threads(), static_cast<int>(steps_.size() / 4)); ++i) helpers.emplace_back(work);
+  work();
+  for (std::thread& helper : helpers) helper.join();
+
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    if (failures[i]) {
+      failures[i]->notes.push_back({"in " + text::print(*steps_[i].node)});
+      return std::move(*failures[i]);
+    }
+    if (!steps_[i].call) continue;
+    scratch_bytes_ = std::max(scratch_bytes_, align(steps_[i].call->scratch_bytes()));
+    if (!steps_[i].call->note.empty()) notes_.push_back(steps_[i].call->note);
+  }
+  return {};
+}
+
+std::unique_ptr<Plan::Context> Plan::take_context() {
+  {
+    std::lock_guard lock(mutex_);
+    if (!idle_.empty()) {
+      std::unique_ptr<Context> context = std::move(idle_.back());
+      idle_.pop_back();
+      return context;
+    }
+  }
+  auto context = std::make_unique<Context>();
+  context->arena = Storage::allocate(arena_bytes_ + scratch_bytes_ + alignment);
+  context->roots.resize(1 + state_count_ + input_count_ + output_places_.size());
+  return context;
+}
+
+Tensor Plan::view(const Context& context, const Place& place) const {
+  const int64_t bytes = extent(place.sizes, place.strides, place.dtype);
+  return {place.dtype, place.sizes, place.strides, 0,
+          Storage::view(context.roots[place.root] + place.offset, static_cast<size_t>(bytes), nullptr, false)};
+}
+
+Result<std::vector<Datum>> Plan::run(Session& session, const std::vector<std::optional<Datum>>& inputs, const Observer& observer,
+                                     std::span<Tensor> into) {
+  std::unique_ptr<Context> context = take_context();
+  std::vector<char*>& roots = context->roots;
+  std::vector<Tensor> kept;  // row-major copies of inputs that lie otherwise
+  kept.reserve(input_count_);
+  roots[arena_root] = static_cast<char*>(context->arena->mutable_data());
+  for (size_t i = 0; i < state_count_; ++i) roots[1 + i] = static_cast<char*>(const_cast<void*>(session.state_[i].tensor.data()));
+  for (size_t i = 0; i < input_count_; ++i) {
+    const Tensor* tensor = inputs[i] ? std::get_if<Tensor>(&*inputs[i]) : nullptr;
+    if (!tensor) continue;
+    if (!tensor->is_contiguous()) {
+      kept.push_back(tensor->contiguous());
+      tensor = &kept.back();
+    }
+    roots[1 + state_count_ + i] = static_cast<char*>(const_cast<void*>(tensor->data()));
+  }
+  std::vector<Datum> results(output_places_.size());
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (!output_places_[i]) continue;
+    Tensor tensor = !into.empty() ? into[i] : Tensor::empty(output_places_[i]->dtype, output_places_[i]->sizes);
+    roots[1 + state_count_ + input_count_ + i] = static_cast<char*>(tensor.mutable_data());
+    results[i] = std::move(tensor);
+  }
+
+  void* const scratch = roots[arena_root] + arena_bytes_;
+  for (Step& step : steps_) {
+    const auto start = observer ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
+    if (step.call) {
+      context->buffers.clear();
+      for (auto [root, offset] : step.buffers) context->buffers.push_back(roots[root] + offset);
+      if (Result<void> ran = step.call->run(context->buffers, scratch); !ran) return ran.error();
+    }
+    if (!observer) continue;
+    Observation seen{*step.node, step.kernel};
+    seen.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (step.call) {
+      seen.flops = step.call->flops;
+      seen.bytes = step.call->bytes;
+      seen.detail = &step.call->detail;
+    }
+    std::vector<Datum> values;
+    for (const Place& result : step.results) values.push_back(view(*context, result));
+    seen.results = values;
+    if (Result<void> observed = observer(seen); !observed) return observed.error();
+  }
+
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (written_in_place_[i]) continue;
+    if (output_places_[i]) {
+      const Tensor rows = view(*context, *output_places_[i]).contiguous();
+      std::memcpy(std::get<Tensor>(results[i]).mutable_data(), rows.data(), rows.nbytes());
+    } else if (const ir::Argument& constant = variant_->graph.outputs()[i]; constant.is<ir::SymInt>()) {
+      results[i] = integer(constant, symbols_).value_or(0);
+    } else {
+      results[i] = kernels::number_of(constant, symbols_).value_or(0.0);
+    }
+  }
+  std::lock_guard lock(mutex_);
+  idle_.push_back(std::move(context));
+  return results;
+}
+
+}  // namespace atenon::run

@@ -1,0 +1,65 @@
+// A lowered variant at concrete sizes: where each value lies, and the calls in order.
+#pragma once
+
+#include "run/engine.h"
+
+namespace atenon::run {
+
+class Plan {
+ public:
+  // Fails where a kernel cannot be prepared, or a size is known only once the program runs.
+  static Result<std::shared_ptr<Plan>> make(Session& session, const ir::Variant& variant, shape::Bindings symbols,
+                                            const std::vector<std::optional<Datum>>& inputs);
+
+  // Whether the inputs have the sizes that this plan was made for.
+  bool fits(const std::vector<std::optional<Datum>>& inputs) const;
+  Result<std::vector<Datum>> run(Session& session, const std::vector<std::optional<Datum>>& inputs, const Observer& observer,
+                                 std::span<Tensor> into);
+  Memory memory() const { return {"", arena_bytes_ + scratch_bytes_, scratch_bytes_, 0}; }
+  const ir::Variant& variant() const { return *variant_; }
+  const shape::Bindings& symbols() const { return symbols_; }
+  const std::vector<std::string>& notes() const { return notes_; }
+
+ private:
+  // A buffer: `root` is a position among the roots of a run (arena, then states, inputs, outputs).
+  struct Place {
+    uint32_t root = 0;
+    int64_t offset = 0;  // bytes
+    ScalarType dtype = ScalarType::f32;
+    std::vector<int64_t> sizes, strides;
+  };
+  struct Step {
+    const ir::Node* node = nullptr;
+    const char* kernel = "";
+    std::unique_ptr<kernels::PreparedCall> call;  // null for an alias
+    std::vector<std::pair<uint32_t, int64_t>> buffers;
+    std::vector<Place> results;
+  };
+  // Of one run that is under way.
+  struct Context {
+    std::shared_ptr<Storage> arena;
+    std::vector<char*> roots;
+    std::vector<void*> buffers;
+  };
+
+  Result<void> place(Session& session);
+  Result<void> prepare(Session& session);
+  Tensor view(const Context& context, const Place& place) const;
+  std::unique_ptr<Context> take_context();
+
+  const ir::Variant* variant_ = nullptr;
+  shape::Bindings symbols_;
+  std::vector<std::pair<ScalarType, std::vector<int64_t>>> input_sizes_;  // one a leaf; an empty optional's are empty
+  std::map<const ir::Value*, Place> places_;
+  std::vector<Step> steps_;
+  std::vector<std::optional<Place>> output_places_;  // one an output of the graph; nullopt for constants
+  std::vector<bool> written_in_place_;               // the output's own buffer is its place
+  size_t arena_bytes_ = 0, scratch_bytes_ = 0;
+  size_t state_count_ = 0, input_count_ = 0;
+  std::vector<std::string> notes_;
+
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Context>> idle_;
+};
+
+}  // namespace atenon::run
