@@ -1,0 +1,167 @@
+// The engine on small programs in text form: planned and interpreted runs agree, checks name what is wrong, callers do not meet.
+#include <doctest/doctest.h>
+
+#include <thread>
+
+#include "run/engine.h"
+#include "text/text.h"
+
+namespace atenon::run {
+
+namespace {
+
+// Arena, alias, in-place residual, an output that is an alias, an output that is an input.
+const char* const lowered = R"text(program 1.0
+opset "aten" 1
+
+entry "forward"
+  symbol b: 1..8 hint 2 from "x[0]"
+  input %w: parameter "w"
+  input %bias: parameter "bias"
+  input %x: user_input "x"
+  output user_output "product"
+  output user_output "turned"
+  output user_output "same"
+  input_tree (x: *)
+  output_tree {product: *, turned: *, same: *}
+  assume b != 7  "seven is bad luck"
+  annotate {slots=[12*b, 12*b], arena=24*b + 128}
+  graph(%w: f32[3, 2], %bias: f32[3], %x: f32[b, 2])
+    %h: f32[b, 3] = atenon::call(@linear, %x, %w, %bias) {kernel="onednn.matmul", slots=[0]}  @1
+    %r: f32[b, 3] = atenon::call(@residual, %x, %w, %h) {kernel="onednn.matmul", slots=[0]}
+    %t: f32[3, b] = atenon::call(@turn, %r) {kernel="alias", slots=[-1], strides=[[1, 3]], offset=[0]}
+    %p: f32[3, 2] = atenon::call(@product, %t, %x) {kernel="onednn.matmul", slots=[-1]}
+    return (%p, %t, %x)
+  subgraph @linear(%x: f32[b, 2], %w: f32[3, 2], %bias: f32[3])
+    %linear: f32[b, 3] = aten::linear(%x, %w, %bias)
+    %relu: f32[b, 3] = aten::relu(%linear)
+    return (%relu)
+  subgraph @product(%t: f32[3, b], %x: f32[b, 2])
+    %mm: f32[3, 2] = aten::mm(%t, %x)
+    return (%mm)
+  subgraph @residual(%x: f32[b, 2], %w: f32[3, 2], %h: f32[b, 3])
+    %linear: f32[b, 3] = aten::linear(%x, %w)
+    %add: f32[b, 3] = aten::add.Tensor(%h, %linear)
+    return (%add)
+  subgraph @turn(%r: f32[b, 3])
+    %t: f32[3, b] = aten::t(%r)
+    return (%t)
+
+weight "w": f32[3, 2] = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]
+weight "bias": f32[3] = [-1.0, 0.0, 1.0]
+
+stack @1
+  at "net.py":12 in "forward": "h = F.relu(self.a(x))"
+)text";
+
+std::unique_ptr<Session> session_of(const char* text) {
+  auto program = text::parse(text, "test");
+  REQUIRE_MESSAGE(program, (program ? "" : program.failure().render("test")));
+  auto session = Session::load(std::move(*program), "");
+  REQUIRE(session);
+  return std::move(*session);
+}
+
+Tensor tensor(std::vector<int64_t> sizes, float first) {
+  Tensor made = Tensor::empty(ScalarType::f32, std::move(sizes));
+  for (int64_t i = 0; i < made.numel(); ++i) made.mutable_as<float>()[i] = first + static_cast<float>(i);
+  return made;
+}
+
+std::vector<float> values(const Datum& datum) {
+  const Tensor rows = std::get<Tensor>(datum).contiguous();
+  return {rows.as<float>(), rows.as<float>() + rows.numel()};
+}
+
+}  // namespace
+
+TEST_CASE("a lowered program runs by its plan: arena, aliases, in-place results") {
+  auto session = session_of(lowered);
+  for (int repetition = 0; repetition < 2; ++repetition)
+    for (int64_t b : {2, 1, 3}) {
+      auto results = session->run({tensor({b, 2}, 1)});
+      REQUIRE(results);
+      std::vector<float> x = values((*results)[2]), turned, product(6, 0);
+      const float w[3][2] = {{1, 2}, {3, 4}, {5, 6}}, bias[3] = {-1, 0, 1};
+      for (int j = 0; j < 3; ++j)
+        for (int64_t i = 0; i < b; ++i) {
+          const float dot = x[2 * i] * w[j][0] + x[2 * i + 1] * w[j][1];
+          turned.push_back(std::max(dot + bias[j], 0.f) + dot);
+          for (int k = 0; k < 2; ++k) product[2 * j + k] += turned.back() * x[2 * i + k];
+        }
+      CHECK(values((*results)[0]) == product);
+      CHECK(values((*results)[1]) == turned);
+      CHECK(x == values(tensor({b, 2}, 1)));
+    }
+}
+
+TEST_CASE("outputs are written where the caller says") {
+  auto session = session_of(lowered);
+  std::vector<Tensor> into{Tensor::zeros(ScalarType::f32, {3, 2}), Tensor::zeros(ScalarType::f32, {3, 2}), Tensor::zeros(ScalarType::f32, {2, 2})};
+  auto results = session->run({tensor({2, 2}, 1)}, {}, into);
+  REQUIRE(results);
+  for (int i = 0; i < 3; ++i) CHECK(values(into[i]) == values((*results)[i]));
+}
+
+TEST_CASE("many threads run one session at once") {
+  auto session = session_of(lowered);
+  std::vector<std::thread> callers;
+  std::vector<int> wrong(4, 0);
+  for (int caller = 0; caller < 4; ++caller)
+    callers.emplace_back([&, caller] {
+      for (int i = 0; i < 50; ++i) {
+        const int64_t b = 1 + (caller + i) % 3;
+        auto mine = session->run({tensor({b, 2}, static_cast<float>(caller))});
+        auto again = session->run({tensor({b, 2}, static_cast<float>(caller))});
+        wrong[caller] += !mine || !again || values((*mine)[0]) != values((*again)[0]) || values((*mine)[2])[0] != static_cast<float>(caller);
+      }
+    });
+  for (std::thread& caller : callers) caller.join();
+  CHECK(wrong == std::vector<int>(4, 0));
+}
+
+TEST_CASE("inputs that violate the program are named with the constraint") {
+  auto session = session_of(lowered);
+  auto message = [&](std::vector<std::optional<Datum>> inputs) {
+    auto results = session->run(inputs);
+    REQUIRE(!results);
+    return std::to_string(static_cast<int>(results.failure().status)) + " " + results.failure().message;
+  };
+  CHECK(message({tensor({9, 2}, 0)}) == "5 dimension x[0] is 9, and must be at most 8");
+  CHECK(message({tensor({2, 3}, 0)}) == "5 dimension x[1] is 3, and must be 2");
+  CHECK(message({tensor({7, 2}, 0)}) == "5 the inputs violate b != 7: b is 7 (dimension x[0])");
+  CHECK(message({tensor({2}, 0)}) == "5 input 'x' has 1 dimensions, and the program takes f32[b, 2]");
+  CHECK(message({Tensor::zeros(ScalarType::f64, {2, 2})}) == "5 input 'x' is f64, and the program takes f32");
+  CHECK(message({int64_t{3}}) == "5 input 'x' is an int, and the program takes f32[b, 2]");
+  CHECK(message({std::nullopt}) == "2 input 'x' is missing: f32[b, 2]");
+  CHECK(message({}) == "2 the program takes 1 inputs, not 0");
+}
+
+TEST_CASE("an observer sees every node with its results") {
+  auto session = session_of(lowered);
+  std::vector<std::string> seen;
+  auto results = session->run({tensor({2, 2}, 1)}, [&](const Observation& observation) -> Result<void> {
+    seen.push_back(observation.node.result()->name + " " + observation.kernel + " " +
+                   std::to_string(std::get<Tensor>(observation.results[0]).numel()) + python_line(session->program(), observation.node));
+    return {};
+  });
+  REQUIRE(results);
+  CHECK(seen == std::vector<std::string>{"h onednn.matmul 6net.py:12: h = F.relu(self.a(x))", "r onednn.matmul 6", "t alias 6", "p onednn.matmul 6"});
+}
+
+TEST_CASE("damaged plans are refused, not run") {
+  auto refused = [](std::string from, std::string to) {
+    std::string text = lowered;
+    text.replace(text.find(from), from.size(), to);
+    auto session = session_of(text.c_str());
+    auto results = session->run({tensor({2, 2}, 1)});
+    return results ? "" : results.failure().message.substr(0, results.failure().message.find(':'));
+  };
+  CHECK(refused("slots=[12*b, 12*b]", "slots=[4*b, 12*b]") == "");  // rounded up to 64 bytes: it fits
+  CHECK(refused("slots=[0]}", "slots=[5]}") == "a result does not fit into its arena slot");
+  CHECK(refused("offset=[0]", "offset=[4]") == "an alias reaches beyond its operand");
+  CHECK(refused("strides=[[1, 3]]", "strides=[[1]]") == "a size or slot of a lowered call does not follow from the inputs");
+  CHECK(refused("kernel=\"onednn.matmul\"", "kernel=\"no.such\"") == "this version has no kernel 'no.such', which the program asks for");
+}
+
+}  // namespace atenon::run
