@@ -133,6 +133,25 @@ void Graph::erase_input(Value* input) {
   for (size_t i = 0; i < inputs_.size(); ++i) inputs_[i]->index = static_cast<int>(i);
 }
 
+void Graph::order_inputs(const std::vector<std::string>& names) {
+  assert(names.size() == inputs_.size());
+  std::vector<std::unique_ptr<Value>> ordered;
+  for (const std::string& name : names) {
+    const auto found = std::find_if(inputs_.begin(), inputs_.end(), [&](const auto& input) { return input && input->name == name; });
+    assert(found != inputs_.end());
+    ordered.push_back(std::move(*found));
+    ordered.back()->index = static_cast<int>(ordered.size()) - 1;
+  }
+  inputs_ = std::move(ordered);
+}
+
+void Graph::rename(Value* value, const std::string& name) {
+  assert(!names_.contains(name));
+  forget_name(value->name);
+  value->name = name;
+  names_[name] = value;
+}
+
 void Graph::set_outputs(std::vector<Argument> outputs) {
   const auto count = [](const std::vector<Argument>& arguments, int step) {
     for (const Argument& argument : arguments) {

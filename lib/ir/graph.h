@@ -140,6 +140,9 @@ class Graph {
 
   Value* add_input(std::string name, Type type);
   void erase_input(Value* input);  // must have no users
+  // Puts the inputs into this order; all of them must be named.
+  void order_inputs(const std::vector<std::string>& names);
+  void rename(Value* value, const std::string& name);  // `name` must be free
   const std::vector<std::unique_ptr<Value>>& inputs() const { return inputs_; }
 
   const std::vector<Argument>& outputs() const { return outputs_; }

@@ -1,0 +1,46 @@
+#include "pack/pack.h"
+
+#include "pack/join.h"
+#include "program/program.h"
+
+namespace atenon::pack {
+
+Result<std::vector<Part>> read(const std::vector<std::string>& files, const std::vector<std::string>& named,
+                               const std::function<Result<ir::ExportedProgram>(const std::string&)>& read) {
+  std::vector<Part> parts;
+  for (const std::string& file : files) parts.push_back({file, "", {}});
+  for (const std::string& word : named) {
+    size_t equals = word.find('=');
+    parts.push_back({word.substr(equals + 1), word.substr(0, equals), {}});
+  }
+  for (Part& part : parts) {
+    Result<ir::ExportedProgram> program = read(part.source);
+    if (!program) return program.error();
+    part.program = std::move(*program);
+  }
+  return parts;
+}
+
+Result<ir::ExportedProgram> run(std::vector<Part> parts) {
+  for (Part& part : parts) {
+    // What goes out to other machines is checked once, whole.
+    for (const ir::Weight& weight : part.program.weights) {
+      if (!weight.tensor.storage->is_absent()) continue;
+      return error(Status::bad_input, 551, part.source + " names the weight '" + weight.name + "' without its bytes")
+          .note("a text program holds large weights by digest only: pack the binary program, or name it by --segments");
+    }
+    if (Result<void> whole = program::verify_digests(part.program); !whole) return whole.error();
+    if (part.entry_name.empty()) continue;
+    if (part.program.entries.size() != 1) {
+      return error(Status::bad_input, 550, part.source + " has several entry points, so it cannot be renamed to '" + part.entry_name + "'");
+    }
+    part.program.entries[0].name = part.entry_name;
+  }
+  ir::ExportedProgram package = std::move(parts.front().program);
+  for (size_t i = 1; i < parts.size(); ++i) {
+    if (Result<void> joined = join(package, std::move(parts[i])); !joined) return joined.error();
+  }
+  return package;
+}
+
+}  // namespace atenon::pack

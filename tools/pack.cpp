@@ -1,0 +1,19 @@
+// atenon-pack: writes the deployable package.
+#include "cli/cli.h"
+#include "pack/pack.h"
+#include "program/program.h"
+
+int main(int argc, char** argv) {
+  using namespace atenon;
+  cli::Tool tool("atenon-pack", "joins programs into one package: variants, entry points, shared weights",
+                 "atenon pack batch1.atn batch8.atn prefill=prefill.atn -o net.atn");
+  std::vector<std::string> files, named;
+  tool.positional(files, "FILE", "programs; those of one entry point become its variants, first that fits runs (default: -)");
+  tool.assignments(named, "ENTRY=FILE", "a program whose entry point gets the name ENTRY");
+  return tool.produce(argc, argv, [&](cli::Context& context) -> Result<ir::ExportedProgram> {
+    if (files.empty() && named.empty()) files.push_back("-");
+    Result<std::vector<pack::Part>> parts = pack::read(files, named, [&](const std::string& path) { return cli::read_program(path, context); });
+    if (!parts) return parts.error();
+    return pack::run(std::move(*parts));
+  });
+}
