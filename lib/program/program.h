@@ -1,9 +1,10 @@
 // Reading and writing programs: the binary file, told from text by its magic.
 //
 // File: magic and version; the protobuf message, length-prefixed and deterministic; aligned segments (weights, code) with the
-// XXH3-128 of their decoded bytes, raw or zstd; a trailer. Written and read in one pass, so pipes work; a regular file is
-// mapped, not read. Hostile input is an error, never a crash: every size, offset, count, nesting, name and type is checked
-// before use, against caps.
+// XXH3-128 of their decoded bytes, raw or zstd; a trailer (container.h, program.proto). Written and read in one pass, so pipes
+// work; a regular file is mapped, not read. Hostile input is an error, never a crash: every size, offset, count, nesting, name
+// and type is checked before use, against caps. The message and code are compared with their digests on every read; weights by
+// verify_digests, so that a stage which leaves them alone passes them through untouched.
 #pragma once
 
 #include <memory>
@@ -14,16 +15,17 @@
 namespace atenon::program {
 
 struct ReadOptions {
-  std::string segments;      // a binary program that supplies the bytes which a text program names by digest
-  bool verify_weights = false;  // check every digest now instead of when the weight is first decoded
+  std::string segments;         // a binary program that supplies the bytes which a text program names by digest
+  bool verify_weights = false;  // verify_digests at once
 };
 
 struct WriteOptions {
   bool text = false;
-  bool compress = false;     // zstd for segments
+  bool compress = false;     // zstd for segments that it makes smaller
 };
 
-// "-" is standard input. Text or binary is recognised. E02xx: damaged, cut off, from a newer major version, not a program.
+// "-" is standard input. Text or binary is recognised. E0230: not a program; E0231: cut off; E0232: damaged; E0233: from a newer
+// major version; E0234: contradicts itself; E021x: errors in the text.
 Result<ir::ExportedProgram> read(const std::string& path, const ReadOptions& options = {});
 Result<ir::ExportedProgram> parse(std::shared_ptr<Storage> bytes, const std::string& file_name, const ReadOptions& options = {});
 
@@ -32,7 +34,8 @@ Result<ir::ExportedProgram> parse(std::shared_ptr<Storage> bytes, const std::str
 Result<void> write(const ir::ExportedProgram& program, const std::string& path, const WriteOptions& options = {});
 Result<std::string> serialize(const ir::ExportedProgram& program, const WriteOptions& options = {});
 
-// Fills in absent weights of a text program and checks digests of the given storage on first use.
+// What a tool calls before it computes with weights: compares bytes that came from a file and were not checked since with their
+// digests (E0232), and finds bytes that are absent (E0235). Cheap when called again.
 Result<void> verify_digests(const ir::ExportedProgram& program);
 
 }  // namespace atenon::program

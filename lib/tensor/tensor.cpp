@@ -110,6 +110,7 @@ void* Storage::mutable_data() {
     std::memcpy(data_, original, size_);
   }
   digest_.clear();
+  unchecked_ = false;
   return data_;
 }
 
@@ -126,6 +127,7 @@ void Storage::fill_later(std::function<void(void*)> fill) {
   data_ = nullptr;
   keep_alive_ = nullptr;
   digest_.clear();
+  unchecked_ = false;
   fill_ = std::move(fill);
   pending_.store(true, std::memory_order_release);
 }

@@ -45,6 +45,9 @@ class Storage {
   void change(std::function<void(void*)> change);
   const std::string& digest() const { return digest_; }  // XXH3-128, 32 hex digits; "" unless known
   void set_digest(std::string digest) { digest_ = std::move(digest); }  // by who has computed or read it
+  // Bytes of a file that nobody has compared with digest() yet: program::verify_digests does, before weights are used.
+  bool is_unchecked() const { return unchecked_; }
+  void set_unchecked(bool unchecked) { unchecked_ = unchecked; }
 
  private:
   Storage() = default;
@@ -54,6 +57,7 @@ class Storage {
   size_t size_ = 0;
   bool absent_ = false;
   bool writable_ = true;
+  bool unchecked_ = false;
   std::string digest_;
   std::shared_ptr<void> keep_alive_;  // owns data_, or keeps its owner
   std::function<void(void*)> fill_;

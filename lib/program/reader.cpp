@@ -1,0 +1,197 @@
+// Reads programs: text or binary, from a file, a pipe or memory.
+#include <zstd.h>
+
+#include <cctype>
+#include <climits>
+#include <cstring>
+#include <set>
+
+#include "program/container.h"
+#include "program/encode.h"
+#include "program/program.h"
+#include "support/hash.h"
+#include "support/parallel.h"
+#include "support/streams.h"
+#include "text/limits.h"
+#include "text/text.h"
+
+namespace atenon::program {
+namespace {
+
+// The most bytes that zstd makes of one: a file cannot claim more memory than this times its own size.
+constexpr uint64_t zstd_expansion = 1 << 16;
+
+// Less is hashed before another thread has woken up.
+constexpr size_t worth_threads = size_t{4} << 20;
+
+std::string shown(const std::string& path) { return path == "-" ? "<stdin>" : path; }
+
+std::string_view view_of(Storage& storage) { return {static_cast<const char*>(storage.data()), storage.size()}; }
+
+std::optional<std::string> segment_problem(const wire::Segment& segment, std::string_view segments) {
+  const uint64_t size = segment.size(), stored = segment.stored_size();
+  if (segment.digest().size() != 16) return "a segment has no digest";
+  if (size > static_cast<uint64_t>(text::max_bytes)) return "a segment is too large";
+  if (segment.encoding() == wire::Segment::ABSENT) return std::nullopt;
+  if (segment.offset() > segments.size() || stored > segments.size() - segment.offset()) return "a segment lies outside of the file";
+  if (segment.encoding() == wire::Segment::RAW) return stored == size ? std::nullopt : std::optional("a segment has two sizes");
+  if (segment.encoding() != wire::Segment::ZSTD) return "a segment is stored in a way that this version does not know";
+  const std::string_view bytes = segments.substr(segment.offset(), stored);
+  if (size > stored * zstd_expansion || ZSTD_getFrameContentSize(bytes.data(), bytes.size()) != size) return "a segment has two sizes";
+  return std::nullopt;
+}
+
+std::shared_ptr<Storage> storage_of(const wire::Segment& segment, std::string_view segments, const std::shared_ptr<Storage>& file) {
+  const std::string digest = digest_hex(segment.digest());
+  if (segment.encoding() == wire::Segment::ABSENT) return Storage::absent(segment.size(), digest);
+  const std::string_view bytes = segments.substr(segment.offset(), segment.stored_size());
+  std::shared_ptr<Storage> storage;
+  if (segment.encoding() == wire::Segment::RAW) {
+    storage = Storage::view(const_cast<char*>(bytes.data()), bytes.size(), file, /*writable=*/false);
+  } else {
+    // Damage shows as zeros here, and as an error in verify_digests.
+    storage = Storage::lazy(segment.size(), [bytes, size = segment.size(), file](void* data) {
+      if (ZSTD_isError(ZSTD_decompress(data, size, bytes.data(), bytes.size()))) std::memset(data, 0, size);
+    });
+  }
+  storage->set_digest(digest);
+  storage->set_unchecked(true);
+  return storage;
+}
+
+// True if the bytes are what their digest says; remembers it.
+bool is_intact(Storage& storage) {
+  if (!storage.is_unchecked()) return true;
+  if (xxh3_128(storage.data(), storage.size()) != storage.digest()) return false;
+  storage.set_unchecked(false);
+  return true;
+}
+
+Result<ir::ExportedProgram> parse_binary(const std::shared_ptr<Storage>& file, const std::string& file_name) {
+  const Result<Container> container = open_container(view_of(*file), file_name);
+  if (!container) return container.failure();
+  wire::Program message;
+  const std::string_view bytes = container->message;
+  if (bytes.size() > INT_MAX || !message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+    return damaged(234, file_name, "this is no valid program: its message does not parse");
+  }
+  for (const wire::Segment& segment : message.segments()) {
+    if (const auto problem = segment_problem(segment, container->segments)) {
+      return damaged(234, file_name, "this is no valid program: " + *problem);
+    }
+  }
+  Result<ir::ExportedProgram> program = decode(message, file_name, [&](const wire::Segment& segment) {
+    return storage_of(segment, container->segments, file);
+  });
+  if (!program) return program;
+  for (const ir::CodeSegment& code : program->code) {
+    if (!code.bytes->is_absent() && !is_intact(*code.bytes)) {
+      return damaged(232, file_name, "the code '" + code.name + "' is damaged: its digest does not match");
+    }
+  }
+  return program;
+}
+
+// Gives absent bytes what the other program holds under the same digest.
+Result<void> supply_segments(ir::ExportedProgram& program, const std::string& path) {
+  Result<ir::ExportedProgram> source = read(path);
+  if (!source) return source.error();
+  std::map<std::pair<std::string, size_t>, std::shared_ptr<Storage>> known;
+  for (const ir::Weight& weight : source->weights) known[{text::digest_of(*weight.tensor.storage), weight.tensor.storage->size()}] = weight.tensor.storage;
+  for (const ir::CodeSegment& code : source->code) known[{text::digest_of(*code.bytes), code.bytes->size()}] = code.bytes;
+  // Weights that were tied stay tied, and others apart: one storage of ours becomes one storage over the source's bytes.
+  std::map<const Storage*, std::shared_ptr<Storage>> supplied;
+  const auto supply = [&](std::shared_ptr<Storage>& storage) {
+    const auto found = storage->is_absent() ? known.find({storage->digest(), storage->size()}) : known.end();
+    if (found == known.end() || found->second->is_absent()) return;
+    std::shared_ptr<Storage>& bytes = supplied[storage.get()];
+    if (!bytes) {
+      const std::shared_ptr<Storage> from = found->second;
+      bytes = Storage::view(const_cast<void*>(from->data()), from->size(), from, /*writable=*/false);
+      bytes->set_digest(from->digest());
+      bytes->set_unchecked(from->is_unchecked());
+    }
+    storage = bytes;
+  };
+  for (ir::Weight& weight : program.weights) supply(weight.tensor.storage);
+  for (ir::CodeSegment& code : program.code) supply(code.bytes);
+  return {};
+}
+
+// What a file is that is neither a binary program nor a text one, as far as its first bytes tell.
+Diagnostic not_a_program(std::string_view bytes, const std::string& file_name) {
+  if (bytes.find_first_not_of(" \t\r\n") == bytes.npos) {
+    return damaged(231, file_name, "there is no program: the input is empty").note("the tool that should have written it may have failed");
+  }
+  Diagnostic diagnostic = damaged(230, file_name, "this is not a program");
+  const bool is_archive = bytes.starts_with("PK\x03\x04");
+  const bool is_python = file_name.ends_with(".py");
+  if (is_python || is_archive) {
+    return std::move(diagnostic).note("`atenon capture` makes a program of " + std::string(is_python ? "a Python file" : "an archive by torch.export"));
+  }
+  return diagnostic;
+}
+
+// A text program starts with the word `program`, after comments.
+bool looks_like_text(std::string_view bytes) {
+  while (!bytes.empty() && (bytes[0] == '#' || std::isspace(static_cast<unsigned char>(bytes[0])))) {
+    bytes.remove_prefix(bytes[0] == '#' ? std::min(bytes.find('\n'), bytes.size()) : 1);
+  }
+  return bytes.starts_with("program");
+}
+
+}  // namespace
+
+Result<ir::ExportedProgram> parse(std::shared_ptr<Storage> bytes, const std::string& file_name, const ReadOptions& options) {
+  const std::string_view content = view_of(*bytes);
+  const bool is_binary = has_magic(content);
+  if (!is_binary && !looks_like_text(content)) return not_a_program(content, file_name);
+  Result<ir::ExportedProgram> program = is_binary ? parse_binary(bytes, file_name) : text::parse(content, file_name);
+  if (!program) return program;
+  if (!options.segments.empty()) {
+    if (Result<void> supplied = supply_segments(*program, options.segments); !supplied) return supplied.error();
+  }
+  if (options.verify_weights) {
+    if (Result<void> verified = verify_digests(*program); !verified) return verified.error();
+  }
+  return program;
+}
+
+Result<ir::ExportedProgram> read(const std::string& path, const ReadOptions& options) {
+  Result<Contents> contents = read_contents(path);
+  if (!contents) return contents.error();
+  return parse(Storage::view(contents->bytes, contents->size, contents->keep_alive, /*writable=*/false), shown(path), options);
+}
+
+Result<void> verify_digests(const ir::ExportedProgram& program) {
+  std::vector<std::pair<Storage*, std::string>> storages;
+  std::set<const Storage*> seen;
+  const auto add = [&](const std::shared_ptr<Storage>& storage, std::string what) {
+    if (seen.insert(storage.get()).second) storages.emplace_back(storage.get(), std::move(what));
+  };
+  for (const ir::Weight& weight : program.weights) add(weight.tensor.storage, "weight '" + weight.name + "'");
+  for (const ir::CodeSegment& code : program.code) add(code.bytes, "code '" + code.name + "'");
+  std::vector<char> intact(storages.size(), true);
+  const auto check = [&](int64_t i) {
+    Storage& storage = *storages[static_cast<size_t>(i)].first;
+    intact[static_cast<size_t>(i)] = storage.is_absent() || is_intact(storage);
+  };
+  size_t unchecked = 0;
+  for (const auto& [storage, what] : storages) unchecked += storage->is_unchecked() ? storage->size() : 0;
+  if (unchecked >= worth_threads) {
+    parallel_for(static_cast<int64_t>(storages.size()), check);
+  } else {
+    for (size_t i = 0; i < storages.size(); ++i) check(static_cast<int64_t>(i));
+  }
+  for (size_t i = 0; i < storages.size(); ++i) {
+    const auto& [storage, what] = storages[i];
+    if (storage->is_absent()) {
+      return error(Status::bad_input, 235, "the bytes of " + what + " are not in the program, only their digest")
+          .note("a text program names large tensors by digest; `--segments FILE` names a program that has the bytes");
+    }
+    if (!intact[i]) return error(Status::bad_input, 232, what + " is damaged: its digest does not match its bytes");
+  }
+  return {};
+}
+
+}  // namespace atenon::program
