@@ -3,21 +3,23 @@
 # We never differentiate, so a grad mode is a flag that only has to read back as PyTorch's would. Each switch works as a
 # class, an instance, and a bare or called decorator.
 import functools
-import inspect
 
 import _atenon
 
 from torch import _dtypes
 
 
+_generator_flag = 0x20  # inspect.CO_GENERATOR; importing inspect would take longer than all of this package
+
+
 class _Switch:
     """A context manager that is a decorator too; subclasses define __enter__ and __exit__."""
 
     def __call__(self, function):
-        if inspect.isclass(function):
+        if isinstance(function, type):
             function.__init__ = self(function.__init__)
             return function
-        if inspect.isgeneratorfunction(function):
+        if getattr(function, "__code__", None) and function.__code__.co_flags & _generator_flag:
             @functools.wraps(function)
             def generate(*args, **kwargs):
                 with self._clone():

@@ -3,12 +3,12 @@
 # Only a name in that list may resolve to a placeholder: libraries probe for features by hasattr, and a name that PyTorch
 # lacks must be an AttributeError here too. The file is searched, not parsed: a start touches few of its lines.
 import functools
-import pathlib
 
 
 @functools.cache
 def _text():
-    return "\n" + pathlib.Path(__file__).with_name("names.txt").read_text(encoding="utf-8")
+    with open(__file__.rpartition("/")[0] + "/names.txt", encoding="utf-8") as file:
+        return "\n" + file.read()
 
 
 def has_module(module):

@@ -8,7 +8,6 @@
 # Modules of PyTorch without a file of ours are made by the finder below from names.txt and _constants.py.
 import abc
 import importlib.machinery
-import inspect
 import sys
 import types
 
@@ -35,7 +34,7 @@ class _PlaceholderMeta(abc.ABCMeta):
     def __call__(cls, *args, **kwargs):
         if not cls._is_placeholder():
             return super().__call__(*args, **kwargs)
-        if len(args) == 1 and not kwargs and (inspect.isfunction(args[0]) or inspect.isclass(args[0])):
+        if len(args) == 1 and not kwargs and isinstance(args[0], (types.FunctionType, type)):
             return args[0]
         if _is_importing_library():
             return make(cls._placeholder_name + "()")

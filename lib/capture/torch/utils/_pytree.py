@@ -2,9 +2,7 @@
 #
 # The order of leaves is PyTorch's: dict in insertion order, namedtuple in field order, dataclass by its registration. Libraries
 # register their own containers (model outputs, caches) here while they are imported.
-import dataclasses
 import functools
-import json
 from collections import OrderedDict, defaultdict, deque, namedtuple
 
 BUILTIN_TYPES = frozenset({tuple, list, dict, namedtuple, OrderedDict, defaultdict, deque})
@@ -14,40 +12,48 @@ PyTree = object
 
 
 class KeyEntry:
-    """One step of a path to a leaf."""
+    """One step of a path to a leaf; a subclass says what it steps by."""
+
+    __slots__ = ("step",)
+
+    def __init__(self, step):
+        self.step = step
+
+    def __eq__(self, other):
+        return type(self) is type(other) and self.step == other.step
+
+    def __hash__(self):
+        return hash((type(self), self.step))
+
+    def __repr__(self):
+        return f"{type(self).__name__}({self.step!r})"
+
+    def __str__(self):
+        return f"[{self.step!r}]"
+
+    def get(self, container):
+        return container[self.step]
 
 
-@dataclasses.dataclass(frozen=True)
 class SequenceKey(KeyEntry):
-    idx: int
-
-    def __str__(self):
-        return f"[{self.idx!r}]"
-
-    def get(self, sequence):
-        return sequence[self.idx]
+    __slots__ = ()
+    idx = property(lambda self: self.step)
 
 
-@dataclasses.dataclass(frozen=True)
 class MappingKey(KeyEntry):
-    key: object
-
-    def __str__(self):
-        return f"[{self.key!r}]"
-
-    def get(self, mapping):
-        return mapping[self.key]
+    __slots__ = ()
+    key = property(lambda self: self.step)
 
 
-@dataclasses.dataclass(frozen=True)
 class GetAttrKey(KeyEntry):
-    name: str
+    __slots__ = ()
+    name = property(lambda self: self.step)
 
     def __str__(self):
-        return f".{self.name}"
+        return f".{self.step}"
 
     def get(self, obj):
-        return getattr(obj, self.name)
+        return getattr(obj, self.step)
 
 
 NodeDef = namedtuple("NodeDef", ["type", "flatten_fn", "unflatten_fn", "flatten_with_keys_fn"])
@@ -82,7 +88,7 @@ def _deregister_pytree_node(cls):
 
 
 def register_dataclass(cls, *, field_names=None, drop_field_names=None, serialized_type_name=None):
-    names = list(field_names) if field_names is not None else [f.name for f in dataclasses.fields(cls) if f.init]
+    names = [f.name for f in cls.__dataclass_fields__.values() if f.init] if field_names is None else list(field_names)
     names = [name for name in names if name not in (drop_field_names or ())]
 
     def present(obj):
@@ -444,6 +450,8 @@ def arg_tree_leaves(*args, **kwargs):
 
 
 def treespec_dumps(treespec, protocol=None):
+    import json
+
     def plain(spec):
         if spec.type is None:
             return {"type": None, "context": None, "children_spec": []}
