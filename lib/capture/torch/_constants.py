@@ -7,6 +7,8 @@ import contextlib
 
 import _atenon
 
+from torch import _operators
+
 
 def answer(value=None):
     def constant(*args, **kwargs):
@@ -17,7 +19,7 @@ def answer(value=None):
 
 def unchanged(*args, **kwargs):
     """A decorator without effect, with or without arguments."""
-    if len(args) == 1 and not kwargs and callable(args[0]):
+    if args and callable(args[0]):
         return args[0]
     return lambda function: function
 
@@ -43,7 +45,7 @@ def _no_device(type):
         "memory_allocated": answer(0), "memory_reserved": answer(0), "max_memory_allocated": answer(0),
         "max_memory_reserved": answer(0), "reset_peak_memory_stats": answer(), "reset_max_memory_allocated": answer(),
         "get_rng_state_all": answer([]), "set_rng_state_all": answer(), "default_generators": (), "device": nothing,
-        "stream": nothing, "device_of": nothing, "is_built": answer(False), "get_arch_list": answer([]), "_is_compiled": answer(False),
+        "OutOfMemoryError": MemoryError, "stream": nothing, "device_of": nothing, "is_built": answer(False), "get_arch_list": answer([]), "_is_compiled": answer(False),
     }
 
 
@@ -113,7 +115,7 @@ _table = {
     "torch.utils._triton": {"has_triton": answer(False), "has_triton_package": answer(False)},
     "torch.utils._config_module": {"install_config_module": answer()},
     "torch.nn.parallel": {"parallel_apply": answer()},
-    "torch._C": {"_log_api_usage_once": answer(), "_get_tracing_state": answer(), "_is_tracing": answer(False), "_jit_set_profiling_executor": answer(False),
+    "torch._C": {"_nn": _operators.aten, "_VariableFunctions": _operators.aten, "_log_api_usage_once": answer(), "_get_tracing_state": answer(), "_is_tracing": answer(False), "_jit_set_profiling_executor": answer(False),
                  "_jit_set_profiling_mode": answer(False), "_jit_set_texpr_fuser_enabled": answer(), "_get_accelerator": answer(),
                  "_has_mkldnn": False, "_has_cuda": False, "_is_torch_function_enabled": answer(False),
                  "DisableTorchFunctionSubclass": nothing, "_get_privateuse1_backend_name": answer("privateuseone")},

@@ -8,11 +8,35 @@ dtype = _atenon.dtype
 
 _aliases = {
     "half": "float16", "float": "float32", "double": "float64", "short": "int16", "int": "int32", "long": "int64",
-    "cfloat": "complex64", "cdouble": "complex128", "chalf": "complex32",
+    "cfloat": "complex64", "cdouble": "complex128",
 }
 
 named = dict(_atenon.dtypes)
-named.update({alias: named[name] for alias, name in _aliases.items() if name in named})
+named.update({alias: named[name] for alias, name in _aliases.items()})
+
+
+class _Foreign:
+    """An element type that PyTorch has and Atenon does not: libraries put it into tables; a tensor never has it."""
+
+    itemsize = 1
+    is_complex = False
+
+    def __init__(self, name):
+        self._name = name
+        self.is_floating_point = name.startswith("float")
+        self.is_signed = not name.startswith(("u", "q"))
+
+    def __repr__(self):
+        return f"torch.{self._name}"
+
+    def __reduce__(self):
+        return self._name
+
+
+for _name in ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn_x2",
+              "uint16", "uint32", "uint64", "complex32", "qint8", "quint8", "qint32", "quint4x2"):
+    named.setdefault(_name, _Foreign(_name))
+named["chalf"] = named["complex32"]
 
 # The legacy tensor type of each element type, as Tensor.type() prints it.
 legacy_names = {

@@ -11,10 +11,11 @@ from torch._size import Size
 from torch._tensor import Tensor
 
 __all__ = [
+    "AcceleratorError", "OutOfMemoryError",
     "as_tensor", "asarray", "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors",
     "can_cast", "cartesian_prod", "cdist", "chain_matmul", "clear_autocast_cache", "compile", "einsum", "from_numpy",
     "get_device_module", "get_rng_state", "initial_seed", "is_complex", "is_distributed", "is_floating_point",
-    "is_storage", "is_tensor", "is_warn_always_enabled", "istft", "load", "manual_seed", "meshgrid", "norm", "numel",
+    "is_storage", "is_tensor", "is_warn_always_enabled", "istft", "load", "manual_seed", "meshgrid", "nonzero", "norm", "numel",
     "promote_types", "range", "result_type", "save", "seed", "set_rng_state", "set_warn_always", "split", "stft", "sym_float",
     "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum", "tensor", "tensordot", "typename",
     "unique", "unique_consecutive", "unravel_index", "vander", "_assert", "_check", "_check_is_size", "_check_index",
@@ -238,6 +239,10 @@ def split(tensor, split_size_or_sections, dim=0):
     return tensor.split(split_size_or_sections, dim)
 
 
+def nonzero(input, *, as_tuple=False):
+    return aten.nonzero_numpy(input) if as_tuple else aten.nonzero(input)
+
+
 def norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None):
     dims = [dim] if isinstance(dim, int) else dim
     if p == "nuc":
@@ -403,6 +408,14 @@ def set_rng_state(new_state):
 
 
 # --- The rest
+
+
+class AcceleratorError(RuntimeError):
+    """Never raised: there are no accelerators."""
+
+
+class OutOfMemoryError(RuntimeError):
+    """Never raised."""
 
 
 def compile(model=None, **options):

@@ -7,8 +7,9 @@ import builtins
 
 import _atenon
 
-from torch import _dtypes, _names, _operators
+from torch import _dtypes, _modes, _names, _operators
 from torch._operators import aten
+from torch._size import Size
 
 _preserve = _dtypes.memory_formats["preserve_format"]
 _half, _bfloat16, _float, _double = (_dtypes.named[n] for n in ("float16", "bfloat16", "float32", "float64"))
@@ -53,6 +54,10 @@ class Tensor(_atenon.Tensor):
 
     vars().update({name: method for name, method in _operator_methods().items() if not hasattr(_atenon.Tensor, name)
                    and name not in vars()})
+
+    def __new__(cls, *args, device=None):
+        made = _made_as(_dtypes.name_of(_modes.get_default_dtype()), args)
+        return made if cls is Tensor else _atenon.make_subclass(cls, made, False)
 
     # --- Types and devices
 
@@ -166,6 +171,9 @@ class Tensor(_atenon.Tensor):
 
         return _functional.unique_consecutive(self, return_inverse, return_counts, dim)
 
+    def nonzero(self, *, as_tuple=False):
+        return aten.nonzero_numpy(self) if as_tuple else aten.nonzero(self)
+
     def norm(self, p="fro", dim=None, keepdim=False, dtype=None):
         from torch import _functional
 
@@ -189,10 +197,7 @@ class Tensor(_atenon.Tensor):
         return made
 
     def new(self, *args):
-        if len(args) == 1 and isinstance(args[0], (list, tuple)) and not isinstance(args[0], _atenon_size()):
-            return _atenon.tensor(args[0], dtype=self.dtype)
-        sizes = args[0] if len(args) == 1 and isinstance(args[0], tuple) else args
-        return _atenon.empty(sizes or (0,), dtype=self.dtype)
+        return _made_as(_dtypes.name_of(self.dtype), args)
 
     # --- Random contents. The native draws are lazy: a draw that is overwritten unread only advances the generator.
 
@@ -288,12 +293,6 @@ def copy_attributes(source, target, memo=None):
         target.__dict__[name] = copy.deepcopy(value, memo)
 
 
-def _atenon_size():
-    from torch._size import Size
-
-    return Size
-
-
 def _nested(value):
     if isinstance(value, list):
         return "[" + ", ".join(map(_nested, value)) + "]"
@@ -305,10 +304,20 @@ class _LegacyMeta(type):
         return isinstance(instance, Tensor) and instance.dtype == cls.dtype
 
 
+def _made_as(name, args):
+    """What the older constructors make: torch.FloatTensor(2, 3) of sizes, torch.FloatTensor([2, 3]) of data."""
+    dtype = _dtypes.named[name]
+    if len(args) == 1 and isinstance(args[0], Size):
+        args = tuple(args[0])
+    if len(args) == 1 and isinstance(args[0], Tensor):
+        return args[0].detach().to(dtype)
+    if len(args) == 1 and not isinstance(args[0], (builtins.int, _atenon.SymInt)):
+        return _atenon.tensor(args[0], dtype=dtype)
+    return _atenon.empty(args or (0,), dtype=dtype)
+
+
 def _legacy_new(cls, *args, device=None):
-    if len(args) == 1 and not isinstance(args[0], int):
-        return _atenon.tensor(args[0], dtype=cls.dtype)
-    return _atenon.empty(args or (0,), dtype=cls.dtype)
+    return _made_as(_dtypes.name_of(cls.dtype), args)
 
 
 # torch.LongTensor and its like: made from data or sizes, and told by isinstance from their element type.

@@ -3,6 +3,7 @@
 # Functions that are one operator under PyTorch's signature are made by __getattr__ when first asked for; the others are
 # in the private modules, by kind.
 from torch import _operators, _placeholder
+from torch._constants import answer as _answer
 from torch.nn.functional._activation import *
 from torch.nn.functional._attention import *
 from torch.nn.functional._attention import _canonical_mask, _in_projection, _in_projection_packed, _none_or_dtype
@@ -17,6 +18,13 @@ _operator_names = frozenset((
     "leaky_relu_", "linear", "native_channel_shuffle", "one_hot", "pairwise_distance", "pdist", "pixel_shuffle",
     "pixel_unshuffle", "prelu", "relu_", "rrelu_", "selu_", "softplus", "softshrink", "adaptive_avg_pool1d", "threshold_",
     "gelu", "scaled_dot_product_attention"))
+
+
+has_torch_function = has_torch_function_unary = has_torch_function_variadic = _answer(False)
+
+
+def grouped_mm(mat_a, mat_b, *, offs=None, bias=None, out_dtype=None):
+    return _operators.aten._grouped_mm(mat_a, mat_b, offs=offs, bias=bias, out_dtype=out_dtype)
 
 
 def __getattr__(name):
