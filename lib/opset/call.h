@@ -24,6 +24,8 @@ struct Call {
 
 // Fits arguments to one overload. E0107 and its neighbours say which argument and what was expected.
 Result<Call> bind(const Operator& op, const std::vector<Argument>& arguments, const std::vector<Named>& keywords);
+// As bind(), but a number stands for no tensor and a bool for no integer: what resolve() tries first.
+std::optional<Call> bind_exactly(const Operator& op, const std::vector<Argument>& arguments, const std::vector<Named>& keywords);
 // The first overload of `name` ("aten::add"), in file order, that takes the arguments.
 Result<Call> resolve(const Opset& opset, const std::string& name, const std::vector<Argument>& arguments,
                      const std::vector<Named>& keywords);

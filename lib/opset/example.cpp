@@ -173,20 +173,11 @@ class ExampleRun {
         Result<Call> call = bind_to(*op);
         if (evaluator_.failed()) return false;
         if (call) {
-          const bool keeps_number = !numbers_are_tensors && holds_number(*call);
-          if (keeps_number) continue;
           runnable_.call = std::move(*call);
           return true;
         }
-        if (!failure_) failure_ = call.error();
+        if (numbers_are_tensors && !failure_) failure_ = call.error();
       }
-    }
-    return false;
-  }
-  static bool holds_number(const Call& call) {
-    for (size_t i = 0; i < call.arguments.size(); ++i) {
-      const ParameterType& type = call.op->schema().parameters[i].type;
-      if (type.kind == Kind::tensor && !type.list && !call.arguments[i].is<ir::None>() && !call.arguments[i].value()) return true;
     }
     return false;
   }
@@ -208,6 +199,8 @@ class ExampleRun {
       else
         keywords.push_back({name, std::move(*value)});
     }
+    std::optional<Call> exact = bind_exactly(op, arguments, keywords);
+    if (exact || !numbers_are_tensors_) return exact ? Result<Call>(std::move(*exact)) : wrong("no overload takes its arguments as they are");
     return opset::bind(op, arguments, keywords);
   }
 

@@ -329,7 +329,8 @@ Datum Loops::binary(Operation operation, const Datum& a, const Datum& b, const E
 }
 
 Datum Loops::unary(Operation operation, const Datum& a, const Expr* expr) {
-  if (operation == Operation::logical_not) {
+  const bool is_truth = operation == Operation::bit_not && dtype(scalar(a, expr)) == ScalarType::boolean;
+  if (operation == Operation::logical_not || is_truth) {
     const ScalarId truth_ = scalar(a, expr, ScalarType::boolean);
     if (is_known(at(truth_))) return Element{constant(int64_t{at(truth_).integer == 0}, ScalarType::boolean)};
     return Element{make(ScalarOp::logical_not, ScalarType::boolean, {truth_})};
