@@ -40,7 +40,10 @@ struct Inference {
   // Per schema return: is it a list, and how many results it stands for (1 unless a list).
   std::vector<std::pair<bool, size_t>> returns;
 };
-Result<Inference> infer(const Opset& opset, const Call& call, const shape::Facts& facts, int first_unbacked = 0);
+// `hints` are the example sizes: what an operator needs as a number (how many parts unbind yields) is taken from them, and becomes
+// an assumption; without hints it is E0112.
+Result<Inference> infer(const Opset& opset, const Call& call, const shape::Facts& facts, int first_unbacked = 0,
+                        const shape::Bindings* hints = nullptr);
 
 // The loops that compute the call, for operators that have them (pointwise, reduction, view, scatter); for `extern`, the name of
 // its kernel with its arguments. A decomposition is an error here: expand() it first.
@@ -63,6 +66,7 @@ Result<Expansion> expand(const Opset& opset, const Call& call, const shape::Fact
 // build nodes. The first overload that fits is taken when `target` names no overload.
 Result<ir::Node*> append(const Opset& opset, ir::Graph& graph, const std::string& target, std::vector<Argument> arguments,
                          std::vector<Named> keywords, const shape::Facts& facts, ir::ProvenanceId provenance,
-                         ir::Node* before = nullptr, std::vector<ir::Constraint>* assumptions = nullptr);
+                         ir::Node* before = nullptr, std::vector<ir::Constraint>* assumptions = nullptr,
+                         const shape::Bindings* hints = nullptr);
 
 }  // namespace atenon::opset
