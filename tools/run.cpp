@@ -4,6 +4,18 @@
 #include "cli/cli.h"
 #include "run/run.h"
 
+static atenon::Result<atenon::Status> execute(const std::string& path, atenon::run::Options options, atenon::cli::Context& context) {
+  using namespace atenon;
+  Result<ir::ExportedProgram> program = cli::read_executable(path, context);
+  if (!program) return program.error();
+  options.json = context.json;
+  auto opset = [&] { return Result<const opset::Opset*>(&context.opset()); };
+  Result<run::Outcome> outcome = run::execute(std::move(*program), options, opset);
+  if (!outcome) return outcome.error();
+  std::cout << outcome->report;
+  return outcome->status;
+}
+
 int main(int argc, char** argv) {
   using namespace atenon;
   cli::Tool tool("atenon-run", "executes a program: lowered, decomposed or as captured",
@@ -24,13 +36,5 @@ int main(int argc, char** argv) {
   tool.option("--dump", options.dump, "FILE", "write the results of nodes to an .npz or .safetensors file");
   tool.option("--nodes", options.nodes, "REGEX", "with --dump: only nodes whose name matches");
   tool.offer_json();
-  return tool.run(argc, argv, [&](cli::Context& context) -> Result<Status> {
-    Result<ir::ExportedProgram> program = cli::read_executable(path, context);
-    if (!program) return program.error();
-    options.json = context.json;
-    Result<run::Outcome> outcome = run::execute(std::move(*program), options, [&] { return Result<const opset::Opset*>(&context.opset()); });
-    if (!outcome) return outcome.error();
-    std::cout << outcome->report;
-    return outcome->status;
-  });
+  return tool.run(argc, argv, [&](cli::Context& context) { return execute(path, options, context); });
 }
