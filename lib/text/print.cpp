@@ -32,7 +32,7 @@ std::string key_text(const std::string& key) {
   return is_number || (is_word(key) && !is_taken) ? key : quote(key);
 }
 
-std::string print_tree(const ir::TreeSpec& tree) {
+std::string tree_text(const ir::TreeSpec& tree) {
   const TreeWords& words = words_of(tree.kind);
   std::string out(words.name);
   if (!tree.type.empty()) out += " " + quote(tree.type) + " ";
@@ -41,7 +41,7 @@ std::string print_tree(const ir::TreeSpec& tree) {
   for (size_t i = 0; i < tree.children.size(); ++i) {
     if (i) out += ", ";
     if (i < tree.keys.size()) out += key_text(tree.keys[i]) + ": ";
-    out += print_tree(tree.children[i]);
+    out += tree_text(tree.children[i]);
   }
   return out + std::string(words.close);
 }
@@ -102,12 +102,19 @@ void print_signature(std::string& out, const ir::GraphSignature& signature) {
   for (const ir::OutputSpec& spec : signature.outputs) {
     out += "  output " + std::string(name_of(spec.kind)) + " " + quote(spec.target) + "\n";
   }
-  out += "  input_tree " + print_tree(signature.input_tree) + "\n";
-  out += "  output_tree " + print_tree(signature.output_tree) + "\n";
+  out += "  input_tree " + tree_text(signature.input_tree) + "\n";
+  out += "  output_tree " + tree_text(signature.output_tree) + "\n";
 }
 
-void print_entry(std::string& out, const ir::EntryPoint& entry, const ir::Provenance& provenance) {
-  out += "\nentry " + quote(entry.name) + "\n";
+// The line that separates variants, where it is needed, and what must hold.
+void print_variant_head(std::string& out, const ir::EntryPoint& entry, const ir::Variant& variant) {
+  if (!variant.name.empty() || &variant != entry.variants.data()) out += "  variant " + quote(variant.name) + "\n";
+  print_constraints(out, "assume", variant.assumptions);
+  print_constraints(out, "guarantee", variant.guarantees);
+}
+
+void print_entry_head(std::string& out, const ir::EntryPoint& entry) {
+  out += "entry " + quote(entry.name) + "\n";
   for (const ir::Symbol& symbol : entry.symbols) {
     out += "  symbol " + symbol.name + ": " + print_range(symbol.range);
     if (symbol.hint) out += " hint " + std::to_string(*symbol.hint);
@@ -115,10 +122,13 @@ void print_entry(std::string& out, const ir::EntryPoint& entry, const ir::Proven
     out += "\n";
   }
   print_signature(out, entry.signature);
+}
+
+void print_entry(std::string& out, const ir::EntryPoint& entry, const ir::Provenance& provenance) {
+  out += "\n";
+  print_entry_head(out, entry);
   for (const ir::Variant& variant : entry.variants) {
-    if (!variant.name.empty() || &variant != entry.variants.data()) out += "  variant " + quote(variant.name) + "\n";
-    print_constraints(out, "assume", variant.assumptions);
-    print_constraints(out, "guarantee", variant.guarantees);
+    print_variant_head(out, entry, variant);
     if (!variant.annotations.empty()) out += "  annotate " + print_named(variant.annotations, "{", "}") + "\n";
     out += print_graph(variant.graph, "  ", "graph", &provenance);
     for (const auto& [name, graph] : variant.subgraphs) {
@@ -251,6 +261,15 @@ std::string print(const ir::Node& node) {
 std::string print(const ir::Graph& graph, const std::string& indent) {
   return print_graph(graph, indent, "graph", nullptr);
 }
+
+std::string print_signature(const ir::EntryPoint& entry) {
+  std::string out;
+  print_entry_head(out, entry);
+  for (const ir::Variant& variant : entry.variants) print_variant_head(out, entry, variant);
+  return out;
+}
+
+std::string print_tree(const ir::TreeSpec& tree) { return tree_text(tree); }
 
 std::string print(const ir::ExportedProgram& program, const PrintOptions& options) {
   std::string out = "program " + std::to_string(format_major) + "." + std::to_string(format_minor) + "\n";

@@ -20,6 +20,9 @@ std::string print(const ir::Graph& graph, const std::string& indent = "");
 // One node as it stands in the text form, without provenance mark, for messages.
 std::string print(const ir::Node& node);
 std::string print(const ir::Argument& argument);
+// An entry point without its graphs: symbols, inputs, outputs, and what each variant assumes.
+std::string print_signature(const ir::EntryPoint& entry);
+std::string print_tree(const ir::TreeSpec& tree);
 
 // The digest of a storage's bytes, computed once; makes a lazy storage's bytes.
 std::string digest_of(Storage& storage);

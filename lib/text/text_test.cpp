@@ -91,3 +91,13 @@ TEST_CASE("numbers read back as the same bits") {
   CHECK(text::spell(-0.0) == "-0.0");
   CHECK(text::spell(1e300) == "1e+300");
 }
+
+TEST_CASE("the example in the manual is a program as it is printed") {
+  const std::string page = file("man/atenon-program.5");
+  const std::string opening = ".Bd -literal\n";
+  const size_t start = page.find(opening) + opening.size();
+  const std::string example = page.substr(start, page.find(".Ed\n", start) - start);
+  Result<ir::ExportedProgram> program = text::parse(example, "atenon-program.5");
+  if (!program) FAIL(program.error().render("test"));
+  CHECK(text::print(*program) == example);
+}

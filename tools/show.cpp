@@ -1,0 +1,31 @@
+// atenon-show: prints a program, or a part of it.
+#include "cli/cli.h"
+#include "program/program.h"
+#include "show/show.h"
+
+int main(int argc, char** argv) {
+  using namespace atenon;
+  cli::Tool tool("atenon-show", "prints a program, or a part of it",
+                 "atenon show net.atn; atenon show --nodes softmax net.atn; atenon show --dot net.atn | dot -Tsvg -o net.svg");
+  show::Options options;
+  std::string path = "-", segments;
+  bool unchecked = false;
+  tool.positional(path, "FILE", "program to show; - is standard input", false);
+  tool.flag("--signature", options.signature, "entry points: symbols, inputs, outputs, assumptions");
+  tool.option("--nodes", options.nodes, "REGEX", "nodes whose text or Python line matches");
+  tool.option("--entry", options.entry, "NAME", "only this entry point");
+  tool.flag("--weights", options.weights, "the weights as a table");
+  tool.flag("--code", options.code, "the machine code segments as a table");
+  tool.flag("--verify", options.verify, "check every digest, also of the weights, and sum up");
+  tool.flag("--dot", options.dot, "graphs for Graphviz");
+  tool.flag("--html", options.html, "one self-contained page");
+  tool.flag("--binary", options.binary, "the binary form");
+  tool.flag("--unchecked", unchecked, "show it also where it breaks the rules of its operators");
+  tool.option("--segments", segments, "FILE", "binary program with the bytes that a text program names by digest");
+  tool.option("-o,--output", options.output, "FILE", "write to FILE");
+  tool.offer_json();
+  return tool.run(argc, argv, [&](cli::Context& context) {
+    options.json = context.json;
+    return show::run(unchecked ? program::read(path, {segments}) : cli::read_program(path, context, segments), options);
+  });
+}
