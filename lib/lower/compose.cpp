@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "lower/loops.h"
+#include "lower/math.h"
 
 namespace atenon::lower {
 
@@ -40,12 +41,19 @@ int cost_of(ScalarOp op) {
   }
 }
 
+// Whether generate.h has code for the function.
+bool has_code(const Expr& expr) {
+  if (expr.operands.empty() || expr.op < ScalarOp::exp || expr.op > ScalarOp::atan2) return true;
+  return !is_floating(expr.dtype) || has_function(expr.op, expr.dtype);
+}
+
 class Composer {
  public:
-  Composer(const ir::Graph& body, const MeaningOf& meaning_of, const shape::Facts& facts, Loops& loops)
-      : body_(body), meaning_of_(meaning_of), space_(facts), loops_(loops) {}
+  Composer(const MeaningOf& meaning_of, const LayoutOf& layout_of, const shape::Facts& facts, Loops& loops)
+      : meaning_of_(meaning_of), layout_of_(layout_of), space_(facts), loops_(loops) {}
 
-  Result<void> run();
+  Result<void> run(const ir::Graph& body);
+  Accesses record(const Meaning& meaning);
 
  private:
   // One meaning at one index.
@@ -71,20 +79,23 @@ class Composer {
   ExprId apply(const Scalar& scalar, std::vector<ExprId> operands);
   ExprId fold_integers(ScalarOp op, const std::vector<ExprId>& operands);
   int reduction(Instance& instance, int number);
+  ExprId window(const Instance& instance, const Scalar& reduce);
+  bool slides(const Instance& instance, const opset::Reduction& reduction, const std::vector<int64_t>& extents);
 
   ExprId fail(std::string why) {
     if (failure_.empty()) failure_ = std::move(why);
     return integer(0);
   }
 
-  const ir::Graph& body_;
   const MeaningOf& meaning_of_;
+  const LayoutOf& layout_of_;
   IndexSpace space_;
   Loops& loops_;
   std::map<std::string, ExprId> interned_;
   std::map<std::pair<const Value*, std::string>, ExprId> elements_;
   std::map<std::string, int> interned_reductions_;
   std::map<std::string, int> loop_numbers_;
+  std::vector<Access>* recorded_ = nullptr;  // reads are noted here instead of composed
   std::string failure_;
 };
 
@@ -163,7 +174,8 @@ ExprId Composer::clamped(ExprId index, const SymInt& size) {
 
 ExprId Composer::read(const Value* value, const std::vector<SymInt>& index) {
   const ir::TensorMeta& meta = value->meta();
-  const Layout layout = layout_of(meta);
+  if (recorded_) recorded_->push_back({value, index});
+  const Layout layout = layout_of_(*value);
   SymInt address = layout.offset;
   bool partial = false;
   for (size_t axis = 0; axis < index.size(); ++axis) {
@@ -184,7 +196,7 @@ ExprId Composer::read(const Value* value, const std::vector<SymInt>& index) {
 
 ExprId Composer::element(const Value* value, const std::vector<SymInt>& index) {
   if (!value->is_tensor()) return fail("%" + value->name + " is a number that is computed at run time");
-  if (!value->producer) return read(value, index);
+  if (!value->producer || recorded_) return read(value, index);
   std::string key;
   for (const SymInt& at : index) key += at.to_string() + ";";
   const auto memo = std::make_pair(value, key);
@@ -240,6 +252,10 @@ ExprId Composer::scalar(Instance& instance, ScalarId id) {
       break;
     }
     case ScalarOp::reduce: {
+      if (ExprId unrolled = window(instance, scalar_); unrolled != no_expr) {
+        result = unrolled;
+        break;
+      }
       const int number = reduction(instance, scalar_.reduction);
       if (number < 0) return integer(0);
       result = intern({.op = ScalarOp::reduce, .dtype = scalar_.dtype, .reduction = number, .component = scalar_.component});
@@ -397,6 +413,86 @@ int Composer::reduction(Instance& instance, int number) {
   return found->second;
 }
 
+// A reduction over a small window that slides (pooling) is written out, so that the loop over the result can be wide. no_expr
+// where it is none.
+ExprId Composer::window(const Instance& instance, const Scalar& reduce) {
+  constexpr int64_t most_terms = 64;
+  const opset::Reduction& reduction = instance.meaning->reductions[reduce.reduction];
+  if (recorded_ || reduction.prefix || reduction.variables.empty()) return no_expr;
+  std::vector<int64_t> extents;
+  int64_t terms = 1;
+  Instance at = instance;
+  for (ScalarId extent : reduction.extents) {
+    std::optional<int64_t> size = index_of(scalar(at, extent)).constant();
+    if (!size) return no_expr;
+    extents.push_back(*size);
+    terms *= *size;
+    if (terms > most_terms) return no_expr;
+  }
+  if (reduction.guard == opset::no_scalar && terms > 1 && !slides(instance, reduction, extents)) return no_expr;
+
+  // The value of an argmax alone is a maximum, which needs no positions.
+  const bool is_extreme = reduce.component == 0 && (reduction.monoid.name == "argmax" || reduction.monoid.name == "argmin");
+  std::vector<ExprId> sum;
+  for (ScalarId part : reduction.monoid.identity) sum.push_back(scalar(at, part));
+  for (int64_t term = 0; term < terms; ++term) {
+    Instance here = instance;
+    int64_t rest = term;
+    for (size_t i = extents.size(); i-- > 0;) {
+      here.variables[reduction.variables[i]] = rest % extents[i];
+      rest /= extents[i];
+    }
+    here.done.clear();
+    here.reductions.clear();
+    const ExprId guard = reduction.guard == opset::no_scalar ? no_expr : scalar(here, reduction.guard);
+    if (guard != no_expr && loops_.exprs[guard].op == ScalarOp::constant && loops_.exprs[guard].integer == 0) continue;
+    std::vector<ExprId> joined;
+    const size_t components = is_extreme ? 1 : sum.size();
+    for (size_t c = 0; c < components; ++c) {
+      here.placeholders[reduction.monoid.left[c]] = sum[c];
+      here.placeholders[reduction.monoid.right[c]] = scalar(here, reduction.element[c]);
+    }
+    for (size_t c = 0; c < components; ++c) {
+      const ScalarType dtype = loops_.exprs[sum[c]].dtype;
+      if (is_extreme) {
+        const ScalarOp op = reduction.monoid.name == "argmax" ? ScalarOp::maximum : ScalarOp::minimum;
+        joined.push_back(intern({.op = op, .dtype = dtype, .operands = {sum[c], here.placeholders[reduction.monoid.right[c]]}}));
+      } else {
+        joined.push_back(scalar(here, reduction.monoid.joined[c]));
+      }
+      if (guard != no_expr)
+        joined[c] = apply({.op = ScalarOp::select, .dtype = dtype}, {guard, joined[c], sum[c]});
+    }
+    for (size_t c = 0; c < components; ++c) sum[c] = joined[c];
+    if (!failure_.empty()) return integer(0);
+  }
+  return sum[reduce.component];
+}
+
+// Does the window stand across the way that memory runs? Then each of its places is a row that the result's loop follows.
+bool Composer::slides(const Instance& instance, const opset::Reduction& reduction, const std::vector<int64_t>& extents) {
+  Instance at = instance;
+  at.done.clear();
+  at.reductions.clear();
+  std::vector<std::string> symbols;
+  for (size_t i = 0; i < extents.size(); ++i) {
+    if (extents[i] == 1) {
+      at.variables[reduction.variables[i]] = 0;
+      continue;
+    }
+    symbols.push_back("$" + std::to_string(most_loops + i));
+    space_.declare(symbols.back(), extents[i]);
+    at.variables[reduction.variables[i]] = SymInt::symbol(symbols.back());
+  }
+  const ExprId element = scalar(at, reduction.element[0]);
+  const Expr& expr = loops_.exprs[element];
+  if (expr.op != ScalarOp::read) return false;
+  return std::all_of(symbols.begin(), symbols.end(), [&](const std::string& symbol) {
+    std::optional<SymInt> stride = coefficient(expr.index, symbol);
+    return stride && *stride != SymInt(1);
+  });
+}
+
 // --- Results ----------------------------------------------------------------------------------------------------------
 
 std::vector<SymInt> without_ones(const std::vector<SymInt>& sizes) {
@@ -406,15 +502,37 @@ std::vector<SymInt> without_ones(const std::vector<SymInt>& sizes) {
   return kept;
 }
 
-Result<void> Composer::run() {
-  if (body_.outputs().empty()) return refuse("it has no results");
-  for (const auto& input : body_.inputs()) {
+Accesses Composer::record(const Meaning& meaning) {
+  Accesses accesses;
+  recorded_ = &accesses.reads;
+  std::vector<SymInt> first;
+  for (const opset::LoopNest& nest : meaning.results) {
+    if (nest.type.sizes != meaning.results[0].type.sizes) fail("its results differ in shape");
+    if (is_complex(nest.type.dtype)) fail("it computes with complex numbers");
+    if (!failure_.empty()) break;
+    Instance instance{.meaning = &meaning};
+    for (size_t axis = 0; axis < nest.variables.size(); ++axis) {
+      if (first.size() <= axis) first.push_back(SymInt::symbol(loops_.loops[add_loop(nest.type.sizes[axis])].symbol));
+      instance.variables[nest.variables[axis]] = nest.type.sizes[axis] == SymInt(1) ? SymInt(0) : first[axis];
+    }
+    if (nest.value != opset::no_scalar) scalar(instance, nest.value);
+  }
+  accesses.loops = loops_.loops;
+  accesses.refusal = failure_;
+  for (const Expr& expr : loops_.exprs)
+    if (accesses.refusal.empty() && !has_code(expr)) accesses.refusal = "a function has no code for " + std::string(name_of(expr.dtype));
+  return accesses;
+}
+
+Result<void> Composer::run(const ir::Graph& body) {
+  if (body.outputs().empty()) return refuse("it has no results");
+  for (const auto& input : body.inputs()) {
     if (!input->is_tensor()) return refuse("%" + input->name + " is a number that is computed at run time");
     loops_.buffers.push_back(input->meta().dtype);
   }
   // The largest result spans the domain.
   std::vector<const Value*> results;
-  for (const ir::Argument& output : body_.outputs()) {
+  for (const ir::Argument& output : body.outputs()) {
     if (!output.value() || !output.value()->is_tensor()) return refuse("a result is a number");
     results.push_back(output.value());
   }
@@ -460,7 +578,7 @@ Result<void> Composer::run() {
         index.push_back(domain_index[axis++]);
       }
     }
-    const Layout layout = layout_of(meta);
+    const Layout layout = layout_of_(*result);
     SymInt address = layout.offset;
     for (size_t axis = 0; axis < index.size(); ++axis) address = address + index[axis] * layout.strides[axis];
     if (is_complex(meta.dtype)) return refuse("it computes with complex numbers");
@@ -481,16 +599,19 @@ Layout row_major(const std::vector<SymInt>& sizes) {
   return layout;
 }
 
-Layout layout_of(const ir::TensorMeta& meta) {
-  if (!meta.strides) return row_major(meta.sizes);
-  return {*meta.strides, meta.offset};
+Accesses accesses_of(const opset::Meaning& meaning, const shape::Facts& facts) {
+  Loops loops;
+  const MeaningOf no_meaning;
+  const LayoutOf rows = [](const Value& value) { return row_major(value.meta().sizes); };
+  if (meaning.scatter) return {.refusal = "it scatters"};
+  if (!meaning.extern_kernel.empty()) return {.refusal = "it is the C++ kernel '" + meaning.extern_kernel + "'"};
+  return Composer(no_meaning, rows, facts, loops).record(meaning);
 }
 
-Result<Loops> compose(const ir::Graph& body, const MeaningOf& meaning_of, const shape::Facts& facts,
+Result<Loops> compose(const ir::Graph& body, const MeaningOf& meaning_of, const LayoutOf& layout_of, const shape::Facts& facts,
                       const shape::Bindings& hints) {
   Loops loops;
-  Composer composer(body, meaning_of, facts, loops);
-  if (Result<void> done = composer.run(); !done) return done.error();
+  if (Result<void> done = Composer(meaning_of, layout_of, facts, loops).run(body); !done) return done.error();
   arrange(loops, facts, hints);
   for (const Store& store : loops.stores)
     for (size_t i = 0; i < loops.rows; ++i)

@@ -78,7 +78,8 @@ struct Program {
 
   // Composes, compiles, runs all rows in several pieces.
   void run(std::vector<void*> buffers, const shape::Bindings& symbols) {
-    Result<Loops> loops = compose(graph, [&](const ir::Node& node) { return &meanings.at(&node); }, facts, symbols);
+    Result<Loops> loops = compose(graph, [&](const ir::Node& node) { return &meanings.at(&node); },
+                                  [](const ir::Value& value) { return row_major(value.meta().sizes); }, facts, symbols);
     REQUIRE_MESSAGE(bool(loops), (loops ? "" : loops.failure().message));
     Result<Target> target = resolve_target("host");
     REQUIRE(bool(target));

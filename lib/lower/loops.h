@@ -85,17 +85,31 @@ struct Loops {
 struct Layout {
   std::vector<SymInt> strides;
   SymInt offset = 0;
+  bool operator==(const Layout&) const = default;
 };
 Layout row_major(const std::vector<SymInt>& sizes);
-// As the type says: row-major unless it has strides.
-Layout layout_of(const ir::TensorMeta& meta);
 
 // The meaning of a node of the body; null where it has none in loops.
 using MeaningOf = std::function<const opset::Meaning*(const ir::Node&)>;
 
-// Composes a body whose inputs and outputs lie in memory as their types say. Refuses (as an error without code) what loops cannot
+// How one node reads its operands: what tells elementwise operators, reductions and views from the rest.
+struct Access {
+  const ir::Value* tensor = nullptr;
+  std::vector<SymInt> index;  // over "$i": axis i of the result, and beyond its rank the loops of reductions
+};
+struct Accesses {
+  std::vector<Access> reads;
+  std::vector<Loop> loops;    // axes of the result, then loops of reductions
+  std::string refusal;        // "" or why the node has no code; `reads` is empty then
+};
+Accesses accesses_of(const opset::Meaning& meaning, const shape::Facts& facts);
+
+// Where the operands and results of a body lie.
+using LayoutOf = std::function<Layout(const ir::Value&)>;
+
+// Composes a body. Refuses (as an error without code) what loops cannot
 // say: complex numbers, ordered scatters, prefixes, extents that depend on data.
-Result<Loops> compose(const ir::Graph& body, const MeaningOf& meaning_of, const shape::Facts& facts,
+Result<Loops> compose(const ir::Graph& body, const MeaningOf& meaning_of, const LayoutOf& layout_of, const shape::Facts& facts,
                       const shape::Bindings& hints);
 
 // Orders the domain for memory, merges loops that are contiguous everywhere, and chooses the rows. Sizes that are symbols

@@ -1,0 +1,97 @@
+// Bodies of calls, and the order of groups.
+#include <algorithm>
+#include <cassert>
+
+#include "lower/lowering.h"
+
+namespace atenon::lower {
+
+using ir::Value;
+
+Layout Lowering::layout(const Value& value) const {
+  auto found = layouts.find(&value);
+  return found == layouts.end() ? row_major(value.meta().sizes) : found->second;
+}
+
+int64_t Lowering::typical(const SymInt& x) const {
+  if (x.is_constant()) return *x.constant();
+  shape::Bindings bindings = hints;
+  for (const std::string& symbol : x.symbols()) bindings.emplace(symbol, 64);
+  return shape::evaluate(x, bindings).value_or(64);
+}
+
+void find_boundary(const std::vector<ir::Node*>& nodes, std::vector<Value*>& operands, std::vector<Value*>& results) {
+  const std::set<const ir::Node*> inside(nodes.begin(), nodes.end());
+  operands.clear();
+  results.clear();
+  for (ir::Node* node : nodes) {
+    for (Value* operand : node->operands())
+      if (!inside.count(operand->producer) && std::find(operands.begin(), operands.end(), operand) == operands.end())
+        operands.push_back(operand);
+    for (const auto& result : node->results()) {
+      bool is_read_outside = result->returned > 0;
+      for (const ir::Node* user : result->users) is_read_outside |= !inside.count(user);
+      if (is_read_outside) results.push_back(result.get());
+    }
+  }
+}
+
+ir::Graph make_body(const std::vector<ir::Node*>& nodes, const std::vector<Value*>& operands, const std::vector<Value*>& results) {
+  ir::Graph body;
+  std::map<const Value*, Value*> inner;
+  for (Value* operand : operands) inner[operand] = body.add_input(operand->name, operand->type);
+  auto replace = [&](Value* value) { return ir::Argument(inner.at(value)); };
+  for (const ir::Node* node : nodes) {
+    std::vector<ir::Argument> arguments;
+    std::vector<ir::Named> keywords;
+    for (const ir::Argument& argument : node->arguments()) arguments.push_back(ir::map_values(argument, replace));
+    for (const ir::Named& keyword : node->keywords()) keywords.push_back({keyword.name, ir::map_values(keyword.argument, replace)});
+    std::vector<ir::Graph::Result> types;
+    for (const auto& result : node->results()) types.push_back({result->name, result->type});
+    ir::Node* copy = body.add(node->target(), std::move(arguments), std::move(keywords), std::move(types));
+    copy->provenance = node->provenance;
+    for (size_t i = 0; i < node->results().size(); ++i) inner[node->result(i)] = copy->result(i);
+  }
+  std::vector<ir::Argument> outputs;
+  for (Value* result : results) outputs.push_back(inner.at(result));
+  body.set_outputs(std::move(outputs));
+  return body;
+}
+
+void order_groups(Lowering& lowering) {
+  std::map<const ir::Node*, size_t> position;
+  for (const ir::Node& node : lowering.graph().forward()) position.emplace(&node, position.size());
+  std::map<const Group*, size_t> rank;  // of the last node: where the group would stand
+  for (auto& group : lowering.groups) {
+    std::sort(group->nodes.begin(), group->nodes.end(), [&](const ir::Node* a, const ir::Node* b) { return position[a] < position[b]; });
+    find_boundary(group->nodes, group->operands, group->results);
+    rank[group.get()] = position[group->nodes.back()];
+  }
+  // The ready group that stands first is next.
+  std::map<const Group*, size_t> waiting;
+  std::map<const Group*, std::vector<Group*>> readers;
+  auto later = [&](const Group* a, const Group* b) { return rank[a] < rank[b]; };
+  std::set<Group*, decltype(later)> ready(later);
+  for (auto& group : lowering.groups) {
+    std::set<Group*> producers;
+    for (Value* operand : group->operands)
+      if (operand->producer) producers.insert(lowering.group_of.at(operand->producer));
+    waiting[group.get()] = producers.size();
+    for (Group* producer : producers) readers[producer].push_back(group.get());
+    if (producers.empty()) ready.insert(group.get());
+  }
+  std::vector<Group*> order;
+  while (!ready.empty()) {
+    Group* next = *ready.begin();
+    ready.erase(ready.begin());
+    order.push_back(next);
+    for (Group* reader : readers[next])
+      if (--waiting[reader] == 0) ready.insert(reader);
+  }
+  assert(order.size() == lowering.groups.size() && "groups depend on each other in a circle");
+  std::map<const Group*, size_t> place;
+  for (size_t i = 0; i < order.size(); ++i) place[order[i]] = i;
+  std::sort(lowering.groups.begin(), lowering.groups.end(), [&](const auto& a, const auto& b) { return place[a.get()] < place[b.get()]; });
+}
+
+}  // namespace atenon::lower

@@ -1,0 +1,354 @@
+// Which nodes become one call.
+//
+// First the operators that a library kernel wants, each with the chain of cheap operators behind it that the kernel can apply
+// while its result is in registers. Then loops: a node joins the group of a producer that it reads element by element, where both run
+// over the same axes and reduce the same of them, so that a softmax, a layer norm or a chain of activations is one kernel. Views
+// stay apart; they become aliases.
+#include <algorithm>
+
+#include "lower/lowering.h"
+
+namespace atenon::lower {
+
+namespace {
+
+using ir::Node;
+using ir::Value;
+using Role = Group::Role;
+
+// How a node runs over its axes. `full` are the sizes other than 1 of what it iterates over; `reduced` which of them it joins.
+struct Shape {
+  std::vector<SymInt> full;
+  std::vector<bool> reduced;
+  bool is_reduction = false;
+};
+
+// A read of an operand, element by element: the operand's axes other than 1 are these axes of `full`.
+struct Edge {
+  const Value* operand;
+  std::vector<int> axes;
+};
+
+class Grouper {
+ public:
+  explicit Grouper(Lowering& lowering) : lowering_(lowering) {}
+  Result<void> run();
+
+ private:
+  void classify(Node& node);
+  void add_group(Group group);
+  void take_kernels();
+  bool is_loops_reader(const Node* node, const Value* value) const;
+  std::vector<Node*> epilogue(Node* anchor, const kernels::Kernel& kernel);
+  void form_loops();
+  bool can_join(const Node& node, const Group& group) const;
+  bool would_close_circle(const Group& a, const Group& b) const;
+  void join(Group& into, Group& from);
+  bool reaches(const Group& from, const Group& to, const Group& also, std::set<const Group*>& seen, bool direct) const;
+  void release_views();
+
+  Lowering& lowering_;
+  std::map<const Node*, size_t> position_;
+  std::map<const Node*, Shape> shapes_;
+  std::map<const Node*, std::vector<Edge>> edges_;
+  std::map<const Group*, Shape> group_shapes_;
+};
+
+std::vector<SymInt> rows_of(const Shape& shape) {
+  std::vector<SymInt> rows;
+  for (size_t axis = 0; axis < shape.full.size(); ++axis)
+    if (!shape.reduced[axis]) rows.push_back(shape.full[axis]);
+  return rows;
+}
+
+bool is_view(const Lowering& lowering, const Node& node) {
+  auto meaning = lowering.meanings.find(&node);
+  return meaning != lowering.meanings.end() && meaning->second.is_view && node.results().size() == 1;
+}
+
+// Finds the axes that the node runs over, and which operands it reads along them.
+void Grouper::classify(Node& node) {
+  auto found = lowering_.accesses.find(&node);
+  if (found == lowering_.accesses.end() || !found->second.refusal.empty()) return;
+  const Accesses& accesses = found->second;
+  const std::vector<SymInt>& sizes = node.result()->meta().sizes;
+  auto loop_of = [&](const SymInt& index) {
+    std::optional<std::string> symbol = index.as_symbol();
+    return symbol && symbol->front() == '$' ? std::stoi(symbol->substr(1)) : -1;
+  };
+  // An operand that is read by plain loop variables, in all its reads alike.
+  auto plain_axes = [&](const Access& access) -> std::optional<std::vector<int>> {
+    std::vector<int> loops;
+    for (size_t axis = 0; axis < access.index.size(); ++axis) {
+      if (access.tensor->meta().sizes[axis] == SymInt(1)) continue;
+      const int loop = loop_of(access.index[axis]);
+      if (loop < 0 || std::find(loops.begin(), loops.end(), loop) != loops.end()) return std::nullopt;
+      if (accesses.loops[loop].extent != access.tensor->meta().sizes[axis]) return std::nullopt;
+      loops.push_back(loop);
+    }
+    return loops;
+  };
+
+  Shape shape;
+  const size_t rank = sizes.size();
+  shape.is_reduction = accesses.loops.size() > rank;
+  std::vector<int> order;  // the loops of `full`
+  if (shape.is_reduction) {
+    // The operand that is reduced gives the order of all axes.
+    for (const Access& access : accesses.reads) {
+      std::optional<std::vector<int>> loops = plain_axes(access);
+      if (loops && loops->size() > order.size()) order = *loops;
+    }
+    for (size_t loop = 0; loop < accesses.loops.size(); ++loop) {
+      const bool is_one = accesses.loops[loop].extent == SymInt(1);
+      if (!is_one && std::find(order.begin(), order.end(), static_cast<int>(loop)) == order.end()) return;  // a product, a window
+    }
+  } else {
+    for (size_t axis = 0; axis < rank; ++axis)
+      if (sizes[axis] != SymInt(1)) order.push_back(static_cast<int>(axis));
+  }
+  for (int loop : order) {
+    shape.full.push_back(accesses.loops[loop].extent);
+    shape.reduced.push_back(loop >= static_cast<int>(rank));
+  }
+
+  std::map<const Value*, std::optional<std::vector<int>>> operands;
+  for (const Access& access : accesses.reads) {
+    std::optional<std::vector<int>> axes;
+    if (std::optional<std::vector<int>> loops = plain_axes(access)) {
+      axes.emplace();
+      for (int loop : *loops) axes->push_back(static_cast<int>(std::find(order.begin(), order.end(), loop) - order.begin()));
+      if (!std::is_sorted(axes->begin(), axes->end())) axes.reset();
+    }
+    auto [known, is_new] = operands.emplace(access.tensor, axes);
+    if (!is_new && known->second != axes) known->second.reset();
+  }
+  shapes_[&node] = shape;
+  for (auto& [operand, axes] : operands)
+    if (axes) edges_[&node].push_back({operand, *axes});
+}
+
+void Grouper::add_group(Group group) {
+  lowering_.groups.push_back(std::make_unique<Group>(std::move(group)));
+  for (const Node* node : lowering_.groups.back()->nodes) lowering_.group_of[node] = lowering_.groups.back().get();
+}
+
+// --- Kernels of libraries ---------------------------------------------------------------------------------------------
+
+// A node of loops, not in a kernel's epilogue, that reads `value` element by element: it can do the chain's work on the way.
+bool Grouper::is_loops_reader(const Node* node, const Value* value) const {
+  if (lowering_.group_of.count(node)) return false;
+  auto edges = edges_.find(node);
+  return edges != edges_.end() && !is_view(lowering_, *node) &&
+         std::any_of(edges->second.begin(), edges->second.end(), [&](const Edge& edge) { return edge.operand == value; });
+}
+
+// The anchor and the longest chain behind it that the kernel takes.
+std::vector<Node*> Grouper::epilogue(Node* anchor, const kernels::Kernel& kernel) {
+  std::vector<Node*> taken = {anchor};
+  if (!lowering_.options.fuse) return taken;
+  std::vector<Node*> tried = taken;
+  constexpr size_t longest_miss = 2;  // x * sigmoid(x) is only taken whole
+  while (tried.size() - taken.size() <= longest_miss) {
+    // The next node is the only reader outside of what was tried.
+    const std::set<const Node*> inside(tried.begin(), tried.end());
+    Node* next = nullptr;
+    bool is_chain = true;
+    for (const Node* node : tried)
+      for (const auto& result : node->results()) {
+        if (result->returned > 0) is_chain = false;
+        for (Node* user : result->users) {
+          if (inside.count(user) || user == next) continue;
+          if (!next || position_[user] < position_[next]) next = user;
+        }
+      }
+    if (!is_chain || !next || lowering_.group_of.count(next) || !edges_.count(next) || is_view(lowering_, *next)) break;
+    tried.push_back(next);
+    std::vector<Value*> operands, results;
+    find_boundary(tried, operands, results);
+    if (results.size() == 1 && kernel.refusal(make_body(tried, operands, results)).empty()) taken = tried;
+  }
+  // Loops that read the result anyway do the chain as well.
+  if (taken.size() > 1)
+    for (const auto& result : taken.back()->results())
+      for (const Node* user : result->users)
+        if (is_loops_reader(user, result.get())) return {anchor};
+  return taken;
+}
+
+void Grouper::take_kernels() {
+  // From the last: what an anchor takes is not left to loops when the chains before it are judged.
+  std::vector<Node*> nodes;
+  for (Node& node : lowering_.graph().forward()) nodes.push_back(&node);
+  for (auto at = nodes.rbegin(); at != nodes.rend(); ++at) {
+    Node* node = *at;
+    if (lowering_.group_of.count(node)) continue;
+    Group group{.role = Role::kernel, .nodes = {node}};
+    std::vector<Value*> operands, results;
+    find_boundary(group.nodes, operands, results);
+    const ir::Graph body = make_body(group.nodes, operands, results);
+    for (const kernels::Kernel* kernel : library_kernels()) {
+      const std::string refusal = kernel->refusal(body);
+      if (refusal.empty()) {
+        group.kernel = kernel;
+        break;
+      }
+      group.refusals.emplace_back(kernel->name(), refusal);
+    }
+    if (group.kernel) {
+      group.nodes = epilogue(node, *group.kernel);
+    } else if (!lowering_.meanings.count(node)) {
+      auto accesses = lowering_.accesses.find(node);
+      group.refusals.emplace_back("llvm", accesses == lowering_.accesses.end() ? "its meaning is C++" : accesses->second.refusal);
+      group.kernel = kernels::find("reference");
+    } else {
+      continue;  // loops; the refusals are found again where they are reported
+    }
+    add_group(std::move(group));
+  }
+}
+
+// --- Loops ------------------------------------------------------------------------------------------------------------
+
+// Is there a path from one of `from`'s nodes to `to` (or `also`) by way of some other group?
+bool Grouper::reaches(const Group& from, const Group& to, const Group& also, std::set<const Group*>& seen, bool direct) const {
+  for (const Node* node : from.nodes)
+    for (const auto& result : node->results())
+      for (const Node* user : result->users) {
+        auto found = lowering_.group_of.find(user);
+        const Group* next = found == lowering_.group_of.end() ? nullptr : found->second;
+        if (!next || next == &from) continue;
+        if (next == &to || next == &also) {
+          if (!direct) return true;
+          continue;
+        }
+        if (!seen.insert(next).second) continue;
+        if (reaches(*next, to, also, seen, false)) return true;
+      }
+  return false;
+}
+
+bool Grouper::would_close_circle(const Group& a, const Group& b) const {
+  std::set<const Group*> seen;
+  if (reaches(a, b, a, seen, true)) return true;
+  seen.clear();
+  return reaches(b, a, b, seen, true);
+}
+
+// May the node be computed in the loops of the group?
+bool Grouper::can_join(const Node& node, const Group& group) const {
+  if (group.role != Role::loops) return false;
+  auto own = shapes_.find(&node);
+  auto theirs = group_shapes_.find(&group);
+  auto edges = edges_.find(&node);
+  if (own == shapes_.end() || theirs == group_shapes_.end() || edges == edges_.end()) return false;
+  const Shape &shape = own->second, &loops = theirs->second;
+  const bool over_all = shape.full == loops.full;
+  const bool over_rows = loops.is_reduction && !shape.is_reduction && shape.full == rows_of(loops);
+  if (!over_all && !over_rows) return false;
+  if (shape.is_reduction && loops.is_reduction && shape.reduced != loops.reduced) return false;
+  std::vector<int> kept;
+  for (size_t axis = 0; axis < loops.full.size(); ++axis)
+    if (!loops.reduced[axis]) kept.push_back(static_cast<int>(axis));
+  bool reads_it = false;
+  for (const Access& access : lowering_.accesses.at(&node).reads) {
+    const Node* producer = access.tensor->producer;
+    auto found = producer ? lowering_.group_of.find(producer) : lowering_.group_of.end();
+    if (found == lowering_.group_of.end() || found->second != &group) continue;
+    auto edge = std::find_if(edges->second.begin(), edges->second.end(), [&](const Edge& e) { return e.operand == access.tensor; });
+    if (edge == edges->second.end()) return false;
+    // A value over all axes is read along all of them, one over rows along the rows.
+    std::vector<int> all(shape.full.size());
+    for (size_t axis = 0; axis < all.size(); ++axis) all[axis] = static_cast<int>(axis);
+    const bool is_row_value = loops.is_reduction && access.tensor->meta().sizes.size() >= 0 &&
+                              edge->axes.size() < loops.full.size();
+    if (over_all && edge->axes != (is_row_value ? kept : all)) return false;
+    if (over_rows && edge->axes != all) return false;
+    reads_it = true;
+  }
+  return reads_it;
+}
+
+void Grouper::join(Group& into, Group& from) {
+  Shape& shape = group_shapes_[&into];
+  const Shape other = group_shapes_[&from];
+  if (other.full.size() > shape.full.size()) shape.full = other.full, shape.reduced.resize(shape.full.size());
+  if (other.is_reduction) shape = other;
+  for (Node* node : from.nodes) {
+    into.nodes.push_back(node);
+    lowering_.group_of[node] = &into;
+  }
+  std::sort(into.nodes.begin(), into.nodes.end(), [&](const Node* a, const Node* b) { return position_[a] < position_[b]; });
+  group_shapes_.erase(&from);
+  std::erase_if(lowering_.groups, [&](const auto& group) { return group.get() == &from; });
+}
+
+void Grouper::form_loops() {
+  for (Node& node : lowering_.graph().forward()) {
+    if (lowering_.group_of.count(&node)) continue;
+    add_group({.role = Role::loops, .nodes = {&node}});
+    Group* own = lowering_.groups.back().get();
+    auto shape = shapes_.find(&node);
+    if (shape == shapes_.end() || !lowering_.options.fuse) continue;
+    group_shapes_[own] = shape->second;
+    std::vector<Value*> operands = node.operands();
+    // The widest operand first: its group's axes decide.
+    std::stable_sort(operands.begin(), operands.end(), [](const Value* a, const Value* b) {
+      return a->is_tensor() && b->is_tensor() && a->meta().rank() > b->meta().rank();
+    });
+    for (Value* operand : operands) {
+      auto found = operand->producer ? lowering_.group_of.find(operand->producer) : lowering_.group_of.end();
+      if (found == lowering_.group_of.end() || found->second == own) continue;
+      Group& producer = *found->second;
+      // The group so far must also agree as a whole.
+      const bool agrees = own->nodes.size() == 1 || (group_shapes_.count(&producer) && group_shapes_[&producer].full == group_shapes_[own].full &&
+                                                     (!group_shapes_[&producer].is_reduction || !group_shapes_[own].is_reduction ||
+                                                      group_shapes_[&producer].reduced == group_shapes_[own].reduced));
+      if (!agrees || !can_join(node, producer) || would_close_circle(producer, *own)) continue;
+      join(producer, *own);
+      own = &producer;
+    }
+  }
+}
+
+// Views whose group does not need them inside become groups of their own: nothing has to be computed for them.
+void Grouper::release_views() {
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (size_t i = 0; i < lowering_.groups.size() && !changed; ++i) {
+      Group& group = *lowering_.groups[i];
+      if (group.role != Role::loops) continue;
+      for (Node* node : group.nodes) {
+        if (!is_view(lowering_, *node)) continue;
+        const bool is_last = std::none_of(node->result()->users.begin(), node->result()->users.end(),
+                                          [&](const Node* user) { return lowering_.group_of.at(user) == &group; });
+        if (group.nodes.size() == 1) {
+          group.role = Role::alias;
+          break;
+        }
+        if (!is_last) continue;
+        std::erase(group.nodes, node);
+        add_group({.role = Role::alias, .nodes = {node}});
+        changed = true;
+        break;
+      }
+    }
+  }
+}
+
+Result<void> Grouper::run() {
+  for (Node& node : lowering_.graph().forward()) {
+    position_.emplace(&node, position_.size());
+    classify(node);
+  }
+  take_kernels();
+  form_loops();
+  release_views();
+  return {};
+}
+
+}  // namespace
+
+Result<void> group_nodes(Lowering& lowering) { return Grouper(lowering).run(); }
+
+}  // namespace atenon::lower

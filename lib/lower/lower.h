@@ -1,0 +1,43 @@
+// Chooses kernels, layouts and memory for a program, and generates the machine code that no library has.
+//
+// Each node of the result is a call whose meaning is a named subgraph in the operators that it came from; kernel, strides, slots
+// and code are annotations on it (lib/kernels has the readers). A program that was lowered before is lowered anew.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ir/program.h"
+#include "opset/opset.h"
+
+namespace atenon::lower {
+
+// What became of one call, for --explain.
+struct Decision {
+  std::string entry, variant;
+  std::string call;                                              // name of its first result
+  std::string kernel;                                            // "onednn.matmul", "llvm", "alias"
+  std::vector<std::string> operators;                            // of the body
+  std::vector<std::pair<std::string, std::string>> refusals;     // kernel, why not
+  std::string line;                                              // "net.py:12", or "" if unknown
+};
+
+struct Report {
+  std::vector<Decision> decisions;
+};
+
+struct Options {
+  std::string target = "host";
+  bool fuse = true;            // several operators in one call
+  bool prepack = true;         // weights in the layouts that kernels want
+  Report* report = nullptr;    // filled in if given
+};
+
+// E0501: a node that no kernel runs (it yields a number, or holds control flow). E0502: the target. E0503: LLVM or lld
+// failed. E0504: a weight's bytes are absent, so that it cannot be packed.
+Result<ir::ExportedProgram> run(ir::ExportedProgram program, const opset::Opset& opset, const Options& options);
+
+std::string to_text(const Report& report);
+std::string to_json(const Report& report);  // {"schema": 1, "calls": [...]}
+
+}  // namespace atenon::lower
