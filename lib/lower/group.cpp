@@ -260,8 +260,7 @@ bool Grouper::can_join(const Node& node, const Group& group) const {
     // A value over all axes is read along all of them, one over rows along the rows.
     std::vector<int> all(shape.full.size());
     for (size_t axis = 0; axis < all.size(); ++axis) all[axis] = static_cast<int>(axis);
-    const bool is_row_value = loops.is_reduction && access.tensor->meta().sizes.size() >= 0 &&
-                              edge->axes.size() < loops.full.size();
+    const bool is_row_value = loops.is_reduction && edge->axes.size() < loops.full.size();
     if (over_all && edge->axes != (is_row_value ? kept : all)) return false;
     if (over_rows && edge->axes != all) return false;
     reads_it = true;

@@ -10,6 +10,7 @@
 #include "kernels/kernel.h"
 #include "lower/lower.h"
 #include "lower/loops.h"
+#include "lower/target.h"
 #include "opset/call.h"
 
 namespace atenon::lower {
@@ -22,13 +23,27 @@ struct Group {
   std::vector<ir::Node*> nodes;             // in the order of the graph
   std::vector<std::pair<std::string, std::string>> refusals;
 
+  std::string code_key = {};         // set by compose_groups: which generated kernel, equal for equal loops
+
   std::vector<ir::Value*> operands;  // set by order_groups: what is read from outside, each once
   std::vector<ir::Value*> results;   // what is read outside
+};
+
+// The generated kernels of a program, each once.
+struct KernelLibrary {
+  struct Kernel {
+    Loops loops;
+    std::string symbol;   // of its code
+    SymInt scratch = 0;   // bytes
+    int64_t grain = 1;    // rows a tile
+  };
+  std::map<std::string, Kernel> kernels;  // by a text that says body and layouts
 };
 
 struct Lowering {
   const opset::Opset& opset;
   const Options& options;
+  KernelLibrary& library;
   ir::ExportedProgram& program;
   ir::EntryPoint& entry;
   ir::Variant& variant;
@@ -66,15 +81,21 @@ void order_groups(Lowering& lowering);
 // Every value that lies in memory has a layout; views are aliases where strides can say them, else loops; a kernel is given nothing
 // that it does not take.
 Result<void> choose_layouts(Lowering& lowering);
+// Every group of loops has its kernel in the library, not yet compiled; groups that cannot be one kernel were taken apart. Yes: some were,
+// so that order and layouts must be found again.
+Result<bool> compose_groups(Lowering& lowering);
+// The kernels of the library have code, which the program carries as one segment.
+Result<void> compile_library(KernelLibrary& library, ir::ExportedProgram& program, const Target& target);
 // The graph consists of calls, each with its body.
-Result<void> make_calls(Lowering& lowering);
+void make_calls(Lowering& lowering);
 // Weights lie as their kernels want them.
 Result<void> prepack_weights(Lowering& lowering);
+// No weight is left that nobody reads.
+void drop_unread_weights(ir::ExportedProgram& program);
+// Calls of generated kernels say where their code is; compile_library has run.
+void annotate_kernels(ir::Graph& graph, const KernelLibrary& library);
 // Every result has a slot of the arena, or is an output or an alias.
 void plan_arena(Lowering& lowering);
-
-// Calls of kernel "llvm" in all variants have code.
-Result<void> generate_code(ir::ExportedProgram& program, const opset::Opset& opset, const std::string& target);
 
 // Kernels that take part in the choice before generated code: those that were written for one operator.
 std::vector<const kernels::Kernel*> library_kernels();

@@ -1,0 +1,208 @@
+// Generated kernels for groups of loops, and the calls that take the place of groups.
+#include <algorithm>
+
+#include "lower/link.h"
+#include "lower/lowering.h"
+#include "text/text.h"
+
+namespace atenon::lower {
+
+namespace {
+
+using ir::Value;
+using Role = Group::Role;
+
+constexpr const char* code_name = "code";
+constexpr int64_t elements_a_tile = 16384;  // about what a core does in the time that it takes to hand out a tile, times ten
+
+std::string layout_text(const Layout& layout) {
+  std::string text = "{";
+  for (const SymInt& stride : layout.strides) text += stride.to_string() + ",";
+  return text + "+" + layout.offset.to_string() + "}";
+}
+
+// What a kernel depends on: its body up to names, and where its operands and results lie.
+std::string key_of(const Lowering& lowering, const Group& group, ir::Graph& body) {
+  int number = 0;
+  for (const auto& input : body.inputs()) input->name = "x" + std::to_string(number++);
+  for (ir::Node& node : body.forward())
+    for (const auto& result : node.results()) result->name = "y" + std::to_string(number++);
+  std::string key = text::print(body);
+  for (const auto& values : {group.operands, group.results})
+    for (const Value* value : values) key += layout_text(lowering.layout(*value));
+  // Other ranges of the symbols prove other things.
+  for (const auto& [symbol, range] : lowering.facts.ranges())
+    key += symbol + ":" + std::to_string(range.lower) + ".." + std::to_string(range.upper) + ";";
+  for (const shape::SymBool& truth : lowering.facts.assumptions()) key += truth.to_string() + ";";
+  return key;
+}
+
+int64_t grain_of(const Lowering& lowering, const Loops& loops) {
+  // What one row costs: the domain inside it, or the longest reduction.
+  int64_t inside = 1;
+  for (size_t i = loops.rows; i < loops.domain.size(); ++i) inside *= std::max<int64_t>(1, lowering.typical(loops.loops[loops.domain[i]].extent));
+  for (const BoundReduction& reduction : loops.reductions) {
+    int64_t extent = 1;
+    for (int loop : reduction.loops) {
+      const SymInt& size = loops.loops[loop].extent;
+      if (size.to_string().find('$') == std::string::npos) extent *= std::max<int64_t>(1, lowering.typical(size));
+    }
+    inside = std::max(inside, extent);
+  }
+  return std::clamp<int64_t>(elements_a_tile / inside, 1, elements_a_tile);
+}
+
+Result<Loops> compose_group(const Lowering& lowering, const Group& group, const ir::Graph& body) {
+  std::map<const ir::Node*, opset::Meaning> meanings;
+  std::map<const Value*, const Value*> outer;
+  for (const ir::Node& node : body.forward()) {
+    Result<opset::Meaning> meaning = loops_of(lowering.opset, node, lowering.facts);
+    if (!meaning) return meaning.error();
+    meanings[&node] = std::move(*meaning);
+  }
+  for (size_t i = 0; i < group.operands.size(); ++i) outer[body.inputs()[i].get()] = group.operands[i];
+  for (size_t i = 0; i < group.results.size(); ++i) outer[body.outputs()[i].value()] = group.results[i];
+  return compose(
+      body, [&](const ir::Node& node) { return &meanings.at(&node); },
+      [&](const Value& value) { return lowering.layout(*outer.at(&value)); }, lowering.facts, lowering.hints);
+}
+
+}  // namespace
+
+Result<bool> compose_groups(Lowering& lowering) {
+  bool changed = false;
+  const size_t count = lowering.groups.size();
+  for (size_t i = 0; i < count; ++i) {
+    Group& group = *lowering.groups[i];
+    if (group.role != Role::loops) continue;
+    ir::Graph body = make_body(group.nodes, group.operands, group.results);
+    const std::string key = key_of(lowering, group, body);
+    group.code_key = key;
+    if (lowering.library.kernels.count(key)) continue;
+    Result<Loops> loops = compose_group(lowering, group, body);
+    if (loops) {
+      KernelLibrary::Kernel kernel{.symbol = "k" + std::to_string(lowering.library.kernels.size())};
+      kernel.grain = grain_of(lowering, *loops);
+      kernel.loops = std::move(*loops);
+      lowering.library.kernels.emplace(key, std::move(kernel));
+      continue;
+    }
+    changed = true;
+    if (group.nodes.size() == 1) {
+      group.role = Role::kernel;
+      group.kernel = kernels::find("reference");
+      group.refusals.emplace_back("llvm", loops.failure().message);
+      continue;
+    }
+    for (ir::Node* node : group.nodes) {
+      auto single = std::make_unique<Group>();
+      single->nodes = {node};
+      lowering.group_of[node] = single.get();
+      lowering.groups.push_back(std::move(single));
+    }
+    group.nodes.clear();
+  }
+  std::erase_if(lowering.groups, [](const auto& group) { return group->nodes.empty(); });
+  return changed;
+}
+
+Result<void> compile_library(KernelLibrary& library, ir::ExportedProgram& program, const Target& target) {
+  std::erase_if(program.code, [](const ir::CodeSegment& segment) { return segment.name == code_name; });
+  std::vector<KernelSource> sources;
+  std::vector<KernelLibrary::Kernel*> kernels;
+  for (auto& [key, kernel] : library.kernels) kernels.push_back(&kernel);
+  std::sort(kernels.begin(), kernels.end(), [](const auto* a, const auto* b) {
+    return std::stoi(a->symbol.substr(1)) < std::stoi(b->symbol.substr(1));
+  });
+  for (KernelLibrary::Kernel* kernel : kernels) sources.push_back({kernel->symbol, &kernel->loops});
+  if (sources.empty()) return {};
+  Result<Compiled> compiled = compile(sources, target);
+  if (!compiled) return compiled.error();
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    if (!compiled->refusals[i].empty()) return error(Status::bug, 503, "a kernel has no code: " + compiled->refusals[i]);
+    kernels[i]->scratch = compiled->scratch[i];
+  }
+  program.code.push_back({code_name, target.name, compiled->code});
+  return {};
+}
+
+std::string kernel_of(const ir::Node& call) {
+  const ir::Argument* kernel = call.annotation("kernel");
+  return kernel && kernel->is<std::string>() ? kernel->get<std::string>() : "";
+}
+
+Layout layout_of_result(const ir::Node& call, size_t i) {
+  Layout layout = row_major(call.result(i)->meta().sizes);
+  const ir::Argument* strides = call.annotation("strides");
+  if (!strides || !strides->get<ir::ArgumentList>()[i].is<ir::ArgumentList>()) return layout;
+  const ir::ArgumentList& list = strides->get<ir::ArgumentList>()[i].get<ir::ArgumentList>();
+  for (size_t axis = 0; axis < list.size(); ++axis) layout.strides[axis] = list[axis].get<SymInt>();
+  return layout;
+}
+
+void make_calls(Lowering& lowering) {
+  ir::Graph lowered;
+  std::map<const Value*, Value*> mapped;
+  for (const auto& input : lowering.graph().inputs()) mapped[input.get()] = lowered.add_input(input->name, input->type);
+  for (const auto& group : lowering.groups) {
+    // Bodies are named after what they compute.
+    std::string name = group->results.empty() ? "body" : group->results[0]->name;
+    for (int number = 1; lowering.variant.subgraphs.count(name); ++number) name = group->results[0]->name + "_" + std::to_string(number);
+    std::vector<ir::Argument> arguments = {ir::SubgraphRef{name}};
+    for (const Value* operand : group->operands) arguments.push_back(mapped.at(operand));
+    std::vector<ir::Graph::Result> results;
+    for (const Value* result : group->results) results.push_back({result->name, result->type});
+    ir::Node* call = lowered.add("atenon::call", std::move(arguments), {}, std::move(results));
+    call->provenance = group->nodes.back()->provenance;
+    lowering.variant.subgraphs.emplace(name, make_body(group->nodes, group->operands, group->results));
+
+    const bool is_alias = group->role == Role::alias;
+    call->annotate("kernel", is_alias ? "alias" : group->role == Role::loops ? "llvm" : group->kernel->name());
+    ir::ArgumentList strides, offsets;
+    bool in_rows = true;
+    for (size_t i = 0; i < group->results.size(); ++i) {
+      mapped[group->results[i]] = call->result(i);
+      const Layout layout = lowering.layout(*group->results[i]);
+      if (layout == row_major(group->results[i]->meta().sizes)) {
+        strides.push_back(ir::None{});
+      } else {
+        in_rows = false;
+        strides.push_back(ir::ArgumentList(layout.strides.begin(), layout.strides.end()));
+      }
+      offsets.push_back(layout.offset);
+    }
+    if (!in_rows) call->annotate("strides", strides);
+    if (is_alias && offsets[0] != ir::Argument(0)) {
+      // The offset counts from where the operand starts.
+      offsets[0] = offsets[0].get<SymInt>() - lowering.layout(*group->operands[0]).offset;
+      call->annotate("offset", offsets);
+    }
+    if (group->role == Role::loops) call->annotate("code_key", group->code_key);
+  }
+  std::vector<ir::Argument> outputs;
+  for (const ir::Argument& output : lowering.graph().outputs())
+    outputs.push_back(ir::map_values(output, [&](Value* value) { return ir::Argument(mapped.at(value)); }));
+  lowered.set_outputs(std::move(outputs));
+  lowering.variant.graph = std::move(lowered);
+  lowering.groups.clear();
+  lowering.group_of.clear();
+}
+
+void annotate_kernels(ir::Graph& graph, const KernelLibrary& library) {
+  for (ir::Node& call : graph.forward()) {
+    const ir::Argument* key = call.annotation("code_key");
+    if (!key) continue;
+    const KernelLibrary::Kernel& kernel = library.kernels.at(key->get<std::string>());
+    std::erase_if(call.annotations, [](const ir::Named& named) { return named.name == "code_key"; });
+    call.annotate("code", code_name);
+    call.annotate("symbol", kernel.symbol);
+    ir::ArgumentList sizes;
+    for (const std::string& symbol : kernel.loops.symbols) sizes.push_back(SymInt::symbol(symbol));
+    call.annotate("sizes", sizes);
+    call.annotate("rows", kernel.loops.row_count());
+    call.annotate("grain", kernel.grain);
+    call.annotate("scratch", kernel.scratch);
+  }
+}
+
+}  // namespace atenon::lower

@@ -1,0 +1,201 @@
+// Where values lie.
+//
+// A kernel may wish an order of axes (channels last), loops keep the order of what they read, and a value that is only read
+// through a permutation is written so that the permuted view lies in rows. A view is then an alias, if strides can say it.
+#include <algorithm>
+#include <numeric>
+
+#include "lower/lowering.h"
+
+namespace atenon::lower {
+
+namespace {
+
+using ir::Value;
+using Role = Group::Role;
+
+class LayoutChoice {
+ public:
+  explicit LayoutChoice(Lowering& lowering) : lowering_(lowering) {}
+  Result<void> run();
+
+ private:
+  std::optional<Layout> view_layout(const ir::Node& view) const;
+  void place_results(Group& group);
+  std::vector<int> wished_by_reader(const Value& value) const;
+  std::vector<int> order_of(const Layout& layout, const std::vector<SymInt>& sizes) const;
+  Layout dense(const std::vector<SymInt>& sizes, const std::vector<int>& order) const;
+  bool is_readable(const kernels::Kernel& kernel, const Value& value) const;
+  Result<Value*> copy_before(Group& group, Value* value);
+
+  Lowering& lowering_;
+  std::vector<std::unique_ptr<Group>> copies_;  // to stand before the group at hand
+};
+
+// The strides at which a view of a strided operand lies: the factors of its index variables in the operand's address.
+std::optional<Layout> LayoutChoice::view_layout(const ir::Node& view) const {
+  const Accesses& accesses = lowering_.accesses.at(&view);
+  if (accesses.reads.size() != 1) return std::nullopt;
+  const Access& access = accesses.reads[0];
+  const Layout from = lowering_.layout(*access.tensor);
+  SymInt address = from.offset;
+  for (size_t axis = 0; axis < access.index.size(); ++axis) address = address + access.index[axis] * from.strides[axis];
+  const std::vector<SymInt>& sizes = view.result()->meta().sizes;
+  Layout layout{std::vector<SymInt>(sizes.size(), 1), address};
+  for (size_t axis = sizes.size(); axis-- > 0;) {
+    const std::string symbol = "$" + std::to_string(axis);
+    std::optional<SymInt> stride = coefficient(address, symbol);
+    if (!stride) return std::nullopt;
+    layout.strides[axis] = *stride;
+    layout.offset = shape::substitute(layout.offset, {{symbol, SymInt(0)}});
+    // An axis of size 1 steps over what is inside it.
+    if (sizes[axis] == SymInt(1))
+      layout.strides[axis] = axis + 1 < sizes.size() ? layout.strides[axis + 1] * sizes[axis + 1] : SymInt(1);
+  }
+  // Everything but sizes must be gone: an index taken from data or a quotient has no stride.
+  for (const SymInt& part : layout.strides)
+    if (part.to_string().find_first_of("$%") != std::string::npos) return std::nullopt;
+  if (layout.offset.to_string().find_first_of("$") != std::string::npos) return std::nullopt;
+  for (const SymInt& stride : layout.strides)
+    if (lowering_.facts.decide(shape::less_equal(0, stride)) != shape::Truth::proven) return std::nullopt;
+  return layout;
+}
+
+// Axes from the slowest to the fastest.
+std::vector<int> LayoutChoice::order_of(const Layout& layout, const std::vector<SymInt>& sizes) const {
+  std::vector<int> order(sizes.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+    if (sizes[a] == SymInt(1) || sizes[b] == SymInt(1)) return false;
+    return lowering_.typical(layout.strides[a]) > lowering_.typical(layout.strides[b]);
+  });
+  return order;
+}
+
+Layout LayoutChoice::dense(const std::vector<SymInt>& sizes, const std::vector<int>& order) const {
+  Layout layout{std::vector<SymInt>(sizes.size(), 1), 0};
+  SymInt stride = 1;
+  for (size_t i = order.size(); i-- > 0;) {
+    layout.strides[order[i]] = stride;
+    stride = stride * sizes[order[i]];
+  }
+  return layout;
+}
+
+// The order in which `value` must lie so that its only reader, a permutation, lies in rows; empty for no wish.
+std::vector<int> LayoutChoice::wished_by_reader(const Value& value) const {
+  if (value.users.size() != 1 || value.returned > 0) return {};
+  const ir::Node& reader = *value.users[0];
+  if (lowering_.group_of.at(&reader)->role != Role::alias) return {};
+  const Accesses& accesses = lowering_.accesses.at(&reader);
+  const size_t rank = value.meta().sizes.size();
+  if (accesses.reads.size() != 1 || reader.result()->meta().sizes.size() != rank) return {};
+  std::vector<int> order(rank, -1);  // axis of the value for each axis of the view
+  std::vector<int> ones;
+  for (size_t axis = 0; axis < rank; ++axis) {
+    std::optional<std::string> symbol = accesses.reads[0].index[axis].as_symbol();
+    if (!symbol || symbol->front() != '$') {
+      ones.push_back(static_cast<int>(axis));
+    } else {
+      order[std::stoi(symbol->substr(1))] = static_cast<int>(axis);
+    }
+  }
+  for (int& axis : order) {
+    if (axis >= 0) continue;
+    if (ones.empty()) return {};
+    axis = ones.front();
+    ones.erase(ones.begin());
+  }
+  return order;
+}
+
+void LayoutChoice::place_results(Group& group) {
+  for (Value* result : group.results) {
+    const std::vector<SymInt>& sizes = result->meta().sizes;
+    std::vector<int> order;
+    if (group.role == Role::kernel && group.kernel)
+      order = group.kernel->preferred_order(make_body(group.nodes, group.operands, group.results));
+    if (order.size() != sizes.size()) order = wished_by_reader(*result);
+    if (order.empty() && group.role == Role::loops && sizes.size() >= 3) {
+      // As the largest operand of the same rank lies.
+      const Value* widest = nullptr;
+      for (const Value* operand : group.operands)
+        if (operand->is_tensor() && operand->meta().sizes.size() == sizes.size() &&
+            (!widest || lowering_.typical(operand->meta().numel()) > lowering_.typical(widest->meta().numel())))
+          widest = operand;
+      if (widest) order = order_of(lowering_.layout(*widest), widest->meta().sizes);
+    }
+    const bool is_reference = group.role == Role::kernel && std::string(group.kernel->name()) == "reference";
+    if (result->returned > 0 || order.empty() || is_reference) continue;  // rows
+    lowering_.layouts[result] = dense(sizes, order);
+  }
+}
+
+// Libraries read strides, but no overlapping ones, and want one axis to be dense.
+bool LayoutChoice::is_readable(const kernels::Kernel& kernel, const Value& value) const {
+  auto found = lowering_.layouts.find(&value);
+  if (found == lowering_.layouts.end() || std::string(kernel.name()) == "reference") return true;
+  const std::vector<SymInt>& sizes = value.meta().sizes;
+  bool is_dense = sizes.empty();
+  for (size_t axis = 0; axis < sizes.size(); ++axis) {
+    if (sizes[axis] == SymInt(1)) continue;
+    if (found->second.strides[axis] == SymInt(0)) return false;
+    is_dense |= found->second.strides[axis] == SymInt(1);
+  }
+  return is_dense || value.meta().numel() == SymInt(1);
+}
+
+// A copy in rows that `group` reads instead of `value`.
+Result<Value*> LayoutChoice::copy_before(Group& group, Value* value) {
+  ir::Node* first = group.nodes.front();
+  Result<ir::Node*> copy = opset::append(lowering_.opset, lowering_.graph(), "aten::clone", {value}, {}, lowering_.facts,
+                                         first->provenance, first);
+  if (!copy) return copy.error();
+  Result<opset::Meaning> meaning = loops_of(lowering_.opset, **copy, lowering_.facts);
+  if (!meaning) return meaning.error();
+  lowering_.accesses[*copy] = accesses_of(*meaning, lowering_.facts);
+  lowering_.meanings[*copy] = std::move(*meaning);
+  for (ir::Node* node : group.nodes) node->replace_operand(value, (*copy)->result());
+  find_boundary(group.nodes, group.operands, group.results);
+  auto added = std::make_unique<Group>();
+  added->nodes = {*copy};
+  find_boundary(added->nodes, added->operands, added->results);
+  lowering_.group_of[*copy] = added.get();
+  copies_.push_back(std::move(added));
+  return (*copy)->result();
+}
+
+Result<void> LayoutChoice::run() {
+  lowering_.layouts.clear();
+  std::vector<std::unique_ptr<Group>> placed;
+  for (auto& group : lowering_.groups) {
+    if (group->role == Role::alias) {
+      if (std::optional<Layout> layout = view_layout(*group->nodes[0])) {
+        lowering_.layouts[group->results[0]] = *layout;
+      } else {
+        group->role = Role::loops;
+      }
+    }
+    if (group->role == Role::kernel) {
+      const std::vector<Value*> operands = group->operands;
+      for (Value* operand : operands) {
+        if (!operand->is_tensor() || is_readable(*group->kernel, *operand)) continue;
+        if (Result<Value*> copy = copy_before(*group, operand); !copy) return copy.error();
+      }
+    }
+    if (group->role != Role::alias) place_results(*group);
+    for (auto& copy : copies_) placed.push_back(std::move(copy));
+    copies_.clear();
+    placed.push_back(std::move(group));
+  }
+  lowering_.groups = std::move(placed);
+  // What lies in rows needs no mention.
+  std::erase_if(lowering_.layouts, [](const auto& entry) { return entry.second == row_major(entry.first->meta().sizes); });
+  return {};
+}
+
+}  // namespace
+
+Result<void> choose_layouts(Lowering& lowering) { return LayoutChoice(lowering).run(); }
+
+}  // namespace atenon::lower

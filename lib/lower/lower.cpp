@@ -1,0 +1,88 @@
+// The stage: a list of passes over each variant, and one compilation for all.
+#include "lower/lower.h"
+
+#include "lower/lowering.h"
+#include "text/text.h"
+
+namespace atenon::lower {
+
+namespace {
+
+void explain(const Lowering& lowering, Report& report) {
+  for (const auto& group : lowering.groups) {
+    Decision decision{lowering.entry.name, lowering.variant.name};
+    decision.call = group->results.empty() ? "" : group->results[0]->name;
+    decision.kernel = group->role == Group::Role::alias   ? "alias"
+                      : group->role == Group::Role::loops ? "llvm"
+                                                          : group->kernel->name();
+    for (const ir::Node* node : group->nodes) decision.operators.push_back(node->target());
+    decision.refusals = group->refusals;
+    if (group->role == Group::Role::loops) {
+      const ir::Graph body = make_body(group->nodes, group->operands, group->results);
+      for (const kernels::Kernel* kernel : library_kernels()) decision.refusals.emplace_back(kernel->name(), kernel->refusal(body));
+    }
+    const std::vector<ir::Frame>& frames = lowering.program.provenance.at(group->nodes.back()->provenance).frames;
+    if (!frames.empty()) decision.line = frames.back().file + ":" + std::to_string(frames.back().line);
+    report.decisions.push_back(std::move(decision));
+  }
+}
+
+Result<void> lower_variant(Lowering& lowering) {
+  lowering.facts = lowering.entry.facts(lowering.variant);
+  for (const ir::Symbol& symbol : lowering.entry.symbols)
+    if (symbol.hint) lowering.hints[symbol.name] = *symbol.hint;
+  if (Result<void> done = expand_composites(lowering); !done) return done;
+  // Every node has a kernel, or a meaning in loops or in C++.
+  if (Result<void> done = group_nodes(lowering); !done) return done;
+  for (bool changed = true; changed;) {
+    order_groups(lowering);
+    if (Result<void> done = choose_layouts(lowering); !done) return done;
+    Result<bool> composed = compose_groups(lowering);
+    if (!composed) return composed.error();
+    changed = *composed;
+  }
+  // Every group is one call, and has a kernel.
+  if (lowering.options.report) explain(lowering, *lowering.options.report);
+  make_calls(lowering);
+  if (lowering.options.prepack)
+    if (Result<void> done = prepack_weights(lowering); !done) return done;
+  plan_arena(lowering);
+  return {};
+}
+
+}  // namespace
+
+Result<ir::ExportedProgram> run(ir::ExportedProgram program, const opset::Opset& opset, const Options& options) {
+  Result<Target> target = resolve_target(options.target);
+  if (!target) return target.error();
+  for (const ir::EntryPoint& entry : program.entries)
+    for (const ir::Variant& variant : entry.variants)
+      for (const ir::Node& node : variant.graph.forward())
+        if (node.target() == "atenon::call")
+          return error(Status::usage, 505, "the program is lowered already").note("lower the program that this one was made from");
+  KernelLibrary library;
+  for (ir::EntryPoint& entry : program.entries)
+    for (ir::Variant& variant : entry.variants) {
+      Lowering lowering{opset, options, library, program, entry, variant};
+      if (Result<void> done = lower_variant(lowering); !done) return done.error();
+    }
+  if (Result<void> done = compile_library(library, program, *target); !done) return done.error();
+  for (ir::EntryPoint& entry : program.entries)
+    for (ir::Variant& variant : entry.variants) annotate_kernels(variant.graph, library);
+  drop_unread_weights(program);
+  return program;
+}
+
+std::string to_text(const Report& report) {
+  std::string text;
+  for (const Decision& decision : report.decisions) {
+    text += "%" + decision.call + ": " + decision.kernel + " for";
+    for (const std::string& target : decision.operators) text += " " + target;
+    if (!decision.line.empty()) text += "  # " + decision.line;
+    text += "\n";
+    for (const auto& [kernel, reason] : decision.refusals) text += "  not " + kernel + ": " + reason + "\n";
+  }
+  return text;
+}
+
+}  // namespace atenon::lower

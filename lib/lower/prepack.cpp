@@ -1,0 +1,101 @@
+// Weights in the layouts that kernels want, packed once and named by their layout.
+#include <algorithm>
+
+#include "lower/lowering.h"
+#include "support/parallel.h"
+#include "text/text.h"
+
+namespace atenon::lower {
+
+namespace {
+
+using ir::Value;
+
+std::optional<std::vector<int64_t>> typical_all(const Lowering& lowering, const std::vector<SymInt>& sizes) {
+  std::vector<int64_t> values;
+  for (const SymInt& size : sizes) values.push_back(lowering.typical(size));
+  return values;
+}
+
+kernels::Operand operand_of(const Lowering& lowering, const Value& value) {
+  Layout layout = value.producer ? layout_of_result(*value.producer, value.index) : row_major(value.meta().sizes);
+  return {value.meta().dtype, *typical_all(lowering, value.meta().sizes), *typical_all(lowering, layout.strides)};
+}
+
+}  // namespace
+
+Result<void> prepack_weights(Lowering& lowering) {
+  std::vector<ir::InputSpec>& inputs = lowering.entry.signature.inputs;
+  std::set<std::string> written;  // buffers that the program changes are not packed
+  for (const ir::OutputSpec& output : lowering.entry.signature.outputs)
+    if (output.kind == ir::OutputKind::buffer_mutation) written.insert(output.target);
+  std::map<std::string, size_t> spec_of;
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (inputs[i].kind != ir::InputKind::user_input) spec_of[inputs[i].value] = i;
+
+  for (ir::Node& call : lowering.graph().forward()) {
+    const kernels::Kernel* kernel = kernels::find(kernel_of(call));
+    if (!kernel || kernel_of(call) == "llvm" || kernel_of(call) == "reference") continue;
+    const ir::Graph& body = lowering.variant.subgraphs.at(call.arguments()[0].get<ir::SubgraphRef>().name);
+    kernels::CallSite site{.body = &body, .annotations = &call.annotations, .symbols = lowering.hints, .threads = threads()};
+    const std::vector<Value*> operands = call.operands();
+    for (const Value* operand : operands) {
+      site.operands.push_back(operand_of(lowering, *operand));
+      if (auto spec = spec_of.find(operand->name); !operand->producer && spec != spec_of.end())
+        site.operands.back().weight = lowering.program.weight(inputs[spec->second].target);
+    }
+    for (const auto& result : call.results()) site.results.push_back(operand_of(lowering, *result));
+    for (size_t i = 0; i < operands.size(); ++i) {
+      const ir::Weight* weight = site.operands[i].weight;
+      if (!weight || weight->layout || written.count(weight->name)) continue;
+      std::optional<ir::BlockedLayout> layout = kernel->weight_layout(site, i);
+      if (!layout) continue;
+      if (weight->tensor.storage->is_absent())
+        return error(Status::usage, 504, "the bytes of weight '" + weight->name + "' are absent, so it cannot be packed")
+            .note("give them with --segments FILE, or leave packing to the run with --no-prepack");
+      const std::string packed_name = weight->name + "::" + layout->to_string();
+      if (!lowering.program.weight(packed_name)) {
+        ir::Weight packed{packed_name, weight->tensor, *layout};
+        packed.tensor.storage = kernels::pack(weight->tensor, *layout).storage;
+        packed.tensor.offset = 0;
+        packed.tensor.strides = contiguous_strides(packed.tensor.sizes);
+        lowering.program.weights.push_back(std::move(packed));
+      }
+      // A graph input of its own; one that nobody reads any more goes below.
+      const ir::InputSpec spec = inputs[spec_of.at(operands[i]->name)];
+      auto known = std::find_if(inputs.begin(), inputs.end(), [&](const ir::InputSpec& other) {
+        return other.kind != ir::InputKind::user_input && other.target == packed_name;
+      });
+      Value* input = known != inputs.end() ? lowering.graph().find(known->value) : nullptr;
+      if (!input) {
+        input = lowering.graph().add_input(operands[i]->name + "_packed", operands[i]->type);
+        spec_of[input->name] = inputs.size();
+        inputs.push_back({spec.kind, input->name, packed_name, spec.persistent});
+      }
+      call.replace_operand(operands[i], input);
+    }
+  }
+  return {};
+}
+
+void drop_unread_weights(ir::ExportedProgram& program) {
+  std::set<std::string> read;
+  for (ir::EntryPoint& entry : program.entries) {
+    // An input goes if no variant reads it and no output is written back to it.
+    std::set<std::string> kept;
+    for (const ir::OutputSpec& output : entry.signature.outputs) kept.insert(output.target);
+    std::erase_if(entry.signature.inputs, [&](const ir::InputSpec& spec) {
+      if (spec.kind == ir::InputKind::user_input || kept.count(spec.target)) return false;
+      for (ir::Variant& variant : entry.variants)
+        if (Value* value = variant.graph.find(spec.value); value && value->has_users()) return false;
+      for (ir::Variant& variant : entry.variants)
+        if (Value* value = variant.graph.find(spec.value)) variant.graph.erase_input(value);
+      return true;
+    });
+    for (const ir::InputSpec& spec : entry.signature.inputs) read.insert(spec.target);
+    read.merge(kept);
+  }
+  std::erase_if(program.weights, [&](const ir::Weight& weight) { return !read.count(weight.name); });
+}
+
+}  // namespace atenon::lower
