@@ -1,6 +1,8 @@
 // The stage: a list of passes over each variant, and one compilation for all.
 #include "lower/lower.h"
 
+#include <nlohmann/json.hpp>
+
 #include "lower/lowering.h"
 #include "text/text.h"
 
@@ -83,6 +85,22 @@ std::string to_text(const Report& report) {
     for (const auto& [kernel, reason] : decision.refusals) text += "  not " + kernel + ": " + reason + "\n";
   }
   return text;
+}
+
+std::string to_json(const Report& report) {
+  nlohmann::ordered_json calls = nlohmann::ordered_json::array();
+  for (const Decision& decision : report.decisions) {
+    nlohmann::ordered_json refusals = nlohmann::ordered_json::array();
+    for (const auto& [kernel, reason] : decision.refusals) refusals.push_back({{"kernel", kernel}, {"reason", reason}});
+    calls.push_back({{"entry", decision.entry},
+                     {"variant", decision.variant},
+                     {"call", decision.call},
+                     {"kernel", decision.kernel},
+                     {"operators", decision.operators},
+                     {"refusals", refusals},
+                     {"line", decision.line}});
+  }
+  return nlohmann::ordered_json{{"schema", 1}, {"calls", calls}}.dump(1) + "\n";
 }
 
 }  // namespace atenon::lower

@@ -1,0 +1,25 @@
+// atenon-lower: chooses kernels, layouts and memory, and generates machine code.
+#include <iostream>
+
+#include "cli/cli.h"
+#include "lower/lower.h"
+
+int main(int argc, char** argv) {
+  using namespace atenon;
+  cli::Tool tool("atenon-lower", "chooses kernels, layouts and memory, and generates machine code",
+                 "atenon capture mlp.py | atenon decompose | atenon specialize | atenon lower -o mlp.atn");
+  lower::Options options;
+  lower::Report report;
+  bool explain = false;
+  tool.option("--target", options.target, "CPU", "host, x86_64-avx512 or x86_64-avx2");
+  tool.flag("--fuse,!--no-fuse", options.fuse, "several operators in one call (the default)");
+  tool.flag("--prepack,!--no-prepack", options.prepack, "weights in the layouts that kernels want (the default)");
+  tool.flag("--explain", explain, "say on standard error which kernel was chosen for each call, and why not another", cli::Effect::report);
+  tool.offer_json();
+  return tool.transform(argc, argv, [&](ir::ExportedProgram program, cli::Context& context) {
+    if (explain) options.report = &report;
+    Result<ir::ExportedProgram> result = lower::run(std::move(program), context.opset(), options);
+    if (explain) std::cerr << (context.json ? to_json(report) : to_text(report));
+    return result;
+  });
+}
