@@ -22,6 +22,7 @@ class Arranger {
  private:
   int64_t typical(const SymInt& x) const;
   int64_t stride(const SymInt& address, int loop) const;
+  void prune();
   void order();
   bool can_merge(int outer, int inner) const;
   bool merge_linearly(const SymInt& x, int outer, int inner) const;
@@ -48,6 +49,45 @@ int64_t Arranger::typical(const SymInt& x) const {
 int64_t Arranger::stride(const SymInt& address, int loop) const {
   std::optional<SymInt> factor = coefficient(address, loops_.loops[loop].symbol);
   return factor ? std::abs(typical(*factor)) : 1;
+}
+
+// Expressions that composing met on the way but that no result needs must not stand in the way of a merge.
+void Arranger::prune() {
+  std::vector<bool> is_live(loops_.exprs.size(), false);
+  std::vector<ExprId> pending;
+  auto need = [&](ExprId id) {
+    if (id == no_expr || is_live[id]) return;
+    is_live[id] = true;
+    pending.push_back(id);
+  };
+  auto need_symbols = [&](const SymInt& x) {
+    if (x.is_constant()) return;
+    for (const std::string& symbol : x.symbols())
+      if (symbol.front() == '%') need(std::stoi(symbol.substr(1)));
+  };
+  for (const Store& store : loops_.stores) {
+    need(store.value);
+    need_symbols(store.address);
+  }
+  while (!pending.empty()) {
+    const Expr& expr = loops_.exprs[pending.back()];
+    pending.pop_back();
+    for (ExprId operand : expr.operands) need(operand);
+    need_symbols(expr.index);
+    if (expr.op != ScalarOp::reduce) continue;
+    const BoundReduction& reduction = loops_.reductions[expr.reduction];
+    for (const auto& parts : {reduction.identity, reduction.joined, reduction.element})
+      for (ExprId part : parts) need(part);
+    need(reduction.guard);
+    for (int loop : reduction.loops) need_symbols(loops_.loops[loop].extent);
+  }
+  std::vector<bool> is_reduced(loops_.reductions.size(), false);
+  for (size_t id = 0; id < loops_.exprs.size(); ++id) {
+    if (!is_live[id]) loops_.exprs[id] = {};
+    if (loops_.exprs[id].op == ScalarOp::reduce) is_reduced[loops_.exprs[id].reduction] = true;
+  }
+  for (size_t number = 0; number < is_reduced.size(); ++number)
+    if (!is_reduced[number]) loops_.reductions[number] = {};
 }
 
 void Arranger::order() {
@@ -165,6 +205,7 @@ void Arranger::merge_all() {
 }
 
 void Arranger::run() {
+  prune();
   order();
   merge_all();
   const size_t count = loops_.domain.size();

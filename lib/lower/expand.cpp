@@ -57,14 +57,14 @@ Result<void> expand_composites(Lowering& lowering) {
         changed = true;
         continue;
       }
-      if (find_kernel(node)) {
-        settled.insert(&node);
-        continue;
-      }
       Result<opset::Call> call = opset::bind(lowering.opset, node);
       if (!call) return call.error();
       Result<opset::MeaningKind> kind = opset::meaning_kind(lowering.opset, *call, lowering.facts);
       if (!kind) return kind.error();
+      if (*kind == opset::MeaningKind::decomposition && find_kernel(node)) {
+        settled.insert(&node);
+        continue;
+      }
       if (*kind == opset::MeaningKind::decomposition) {
         Result<opset::Expansion> expansion =
             opset::expand(lowering.opset, *call, lowering.facts, graph, &node, lowering.program.provenance.derive(node.provenance, node.target()));

@@ -40,6 +40,7 @@ class Grouper {
   void take_kernels();
   bool is_loops_reader(const Node* node, const Value* value) const;
   std::vector<Node*> epilogue(Node* anchor, const kernels::Kernel& kernel);
+  bool joins_rows(const Node& node) const;
   void form_loops();
   bool can_join(const Node& node, const Group& group) const;
   bool would_close_circle(const Group& a, const Group& b) const;
@@ -176,6 +177,14 @@ std::vector<Node*> Grouper::epilogue(Node* anchor, const kernels::Kernel& kernel
   return taken;
 }
 
+// Sums, means and the like over one or two axes of what is no image are a step of a softmax or a norm.
+bool Grouper::joins_rows(const Node& node) const {
+  auto shape = shapes_.find(&node);
+  if (shape == shapes_.end() || !shape->second.is_reduction) return false;
+  const std::vector<Value*> operands = node.operands();
+  return std::none_of(operands.begin(), operands.end(), [](const Value* operand) { return operand->is_tensor() && operand->meta().rank() > 3; });
+}
+
 void Grouper::take_kernels() {
   // From the last: what an anchor takes is not left to loops when the chains before it are judged.
   std::vector<Node*> nodes;
@@ -188,7 +197,7 @@ void Grouper::take_kernels() {
     find_boundary(group.nodes, operands, results);
     const ir::Graph body = make_body(group.nodes, operands, results);
     for (const kernels::Kernel* kernel : library_kernels()) {
-      const std::string refusal = kernel->refusal(body);
+      const std::string refusal = joins_rows(*node) ? "loops join rows on the way of what reads them" : kernel->refusal(body);
       if (refusal.empty()) {
         group.kernel = kernel;
         break;
