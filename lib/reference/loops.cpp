@@ -98,7 +98,9 @@ Result<void> run_nests(const LoopProgram& program, const std::vector<Tensor>& op
     }
     faults[static_cast<size_t>(t)] = frame.fault;
   };
-  if (tiles == 1 || numel < 4 * lanes) {
+  // Waking a thread costs some microseconds: worth it for reductions, and for many elements.
+  const bool is_small = numel < 4 * lanes || (program.scopes.size() == 1 && numel < 64 * lanes);
+  if (tiles == 1 || is_small) {
     for (int64_t t = 0; t < tiles; ++t) tile(t);
   } else {
     parallel_for(tiles, tile);
