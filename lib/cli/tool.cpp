@@ -286,11 +286,29 @@ Result<ir::ExportedProgram> read_program(const std::string& path, Context& conte
   }
   Result<ir::ExportedProgram> program = program::read(path, {.segments = segments});
   if (!program) return program.error();
-  for (const std::string& block : program->custom_blocks) {
-    if (Result<void> added = context.opset().add(block, path); !added) return added.error();
-  }
-  if (Result<void> valid = verify::check(*program, context.opset()); !valid) return valid.error();
+  if (Result<void> valid = check_program(*program, context, path); !valid) return valid.error();
   return program;
+}
+
+Result<ir::ExportedProgram> read_executable(const std::string& path, Context& context) {
+  Result<ir::ExportedProgram> program = program::read(path);
+  if (!program) return program.error();
+  bool lowered = true;
+  for (const ir::EntryPoint& entry : program->entries) {
+    for (const ir::Variant& variant : entry.variants) {
+      for (const ir::Node& node : variant.graph.forward()) lowered = lowered && node.target() == "atenon::call";
+    }
+  }
+  if (lowered) return program;
+  if (Result<void> valid = check_program(*program, context, path); !valid) return valid.error();
+  return program;
+}
+
+Result<void> check_program(const ir::ExportedProgram& program, Context& context, const std::string& path) {
+  for (const std::string& block : program.custom_blocks) {
+    if (Result<void> added = context.opset().add(block, path); !added) return added;
+  }
+  return verify::check(program, context.opset());
 }
 
 }  // namespace atenon::cli

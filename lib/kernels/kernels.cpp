@@ -9,6 +9,8 @@ std::span<const Kernel* const> all() {
   static const Kernel* const kernels[] = {
       &onednn_convolution(),
       &onednn_matmul(),
+      &attention(),
+      &onednn_pooling(),
       &generated(),
       &reference_kernel(),
   };

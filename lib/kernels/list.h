@@ -7,6 +7,8 @@ namespace atenon::kernels {
 
 const Kernel& onednn_convolution();
 const Kernel& onednn_matmul();
+const Kernel& attention();
+const Kernel& onednn_pooling();
 const Kernel& generated();
 const Kernel& reference_kernel();
 

@@ -10,7 +10,7 @@
 namespace atenon::opset {
 namespace {
 
-// Where a number may stand for a tensor (x + 2), it only does when no overload takes the number as such.
+// A number may stand for a tensor (x + 2) and a bool for an integer, but only when no overload takes them as they are.
 enum class Numbers { strict, as_tensors };
 
 // Why arguments do not fit.
@@ -52,7 +52,7 @@ bool convert_item(Kind kind, const Argument& from, Numbers numbers, Argument& to
     case Kind::integer:
       if (from.is<ir::SymBool>()) {
         const std::optional<bool> truth = from.get<ir::SymBool>().constant();
-        if (!truth) return false;
+        if (!truth || numbers == Numbers::strict) return false;
         to = static_cast<int64_t>(*truth);
         return true;
       }
@@ -63,7 +63,7 @@ bool convert_item(Kind kind, const Argument& from, Numbers numbers, Argument& to
         to = ir::SymFloat::from(from.get<ir::SymInt>());
         return true;
       }
-      if (from.is<ir::SymBool>() && from.get<ir::SymBool>().constant()) {
+      if (from.is<ir::SymBool>() && from.get<ir::SymBool>().constant() && numbers != Numbers::strict) {
         to = *from.get<ir::SymBool>().constant() ? 1. : 0.;
         return true;
       }
@@ -219,6 +219,12 @@ Result<Call> bind(const Operator& op, const std::vector<Argument>& arguments, co
   const Misfit misfit = fit(op, arguments, keywords, Numbers::as_tensors, call);
   if (misfit.kind != Misfit::Kind::none) return explain(op, misfit);
   return call;
+}
+
+std::optional<Call> bind_exactly(const Operator& op, const std::vector<Argument>& arguments, const std::vector<Named>& keywords) {
+  Call call;
+  const Misfit misfit = fit(op, arguments, keywords, Numbers::strict, call);
+  return misfit.kind == Misfit::Kind::none ? std::optional(std::move(call)) : std::nullopt;
 }
 
 Result<Call> bind(const Opset& opset, const ir::Node& node) {

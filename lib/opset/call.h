@@ -24,6 +24,8 @@ struct Call {
 
 // Fits arguments to one overload. E0107 and its neighbours say which argument and what was expected.
 Result<Call> bind(const Operator& op, const std::vector<Argument>& arguments, const std::vector<Named>& keywords);
+// As bind(), but a number stands for no tensor and a bool for no integer: what resolve() tries first.
+std::optional<Call> bind_exactly(const Operator& op, const std::vector<Argument>& arguments, const std::vector<Named>& keywords);
 // The first overload of `name` ("aten::add"), in file order, that takes the arguments.
 Result<Call> resolve(const Opset& opset, const std::string& name, const std::vector<Argument>& arguments,
                      const std::vector<Named>& keywords);
@@ -38,7 +40,10 @@ struct Inference {
   // Per schema return: is it a list, and how many results it stands for (1 unless a list).
   std::vector<std::pair<bool, size_t>> returns;
 };
-Result<Inference> infer(const Opset& opset, const Call& call, const shape::Facts& facts, int first_unbacked = 0);
+// `hints` are the example sizes: what an operator needs as a number (how many parts unbind yields) is taken from them, and becomes
+// an assumption; without hints it is E0112.
+Result<Inference> infer(const Opset& opset, const Call& call, const shape::Facts& facts, int first_unbacked = 0,
+                        const shape::Bindings* hints = nullptr);
 
 // The loops that compute the call, for operators that have them (pointwise, reduction, view, scatter); for `extern`, the name of
 // its kernel with its arguments. A decomposition is an error here: expand() it first.
@@ -61,6 +66,7 @@ Result<Expansion> expand(const Opset& opset, const Call& call, const shape::Fact
 // build nodes. The first overload that fits is taken when `target` names no overload.
 Result<ir::Node*> append(const Opset& opset, ir::Graph& graph, const std::string& target, std::vector<Argument> arguments,
                          std::vector<Named> keywords, const shape::Facts& facts, ir::ProvenanceId provenance,
-                         ir::Node* before = nullptr, std::vector<ir::Constraint>* assumptions = nullptr);
+                         ir::Node* before = nullptr, std::vector<ir::Constraint>* assumptions = nullptr,
+                         const shape::Bindings* hints = nullptr);
 
 }  // namespace atenon::opset

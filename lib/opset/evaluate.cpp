@@ -431,12 +431,13 @@ Datum Evaluator::apply_operator(const std::string& name, std::vector<Datum> argu
   }
   Result<Call> resolved = resolve(opset_, target, positional, keywords);
   if (!resolved) return adopt(resolved.error(), "overload"), Datum();
-  Result<Inference> inference = infer_nested(opset_, *resolved, facts(), next_unbacked, depth + 1);
+  std::string label;
+  Result<Inference> inference = infer_nested(opset_, *resolved, facts(), next_unbacked, depth + 1, hints, &label);
   if (inference && !inference->unbacked.empty() && first_free_unbacked) {
     next_unbacked = std::exchange(first_free_unbacked, nullptr)();
-    inference = infer_nested(opset_, *resolved, facts(), next_unbacked, depth + 1);
+    inference = infer_nested(opset_, *resolved, facts(), next_unbacked, depth + 1, hints, &label);
   }
-  if (!inference) return adopt(inference.error()), Datum();
+  if (!inference) return adopt(inference.error(), label), Datum();
   next_unbacked += static_cast<int>(inference->unbacked.size());
   unbacked.insert(unbacked.end(), inference->unbacked.begin(), inference->unbacked.end());
   for (const ir::Constraint& assumption : inference->assumptions)

@@ -29,7 +29,8 @@ class Evaluator {
   int next_unbacked = 0;
   // Raises next_unbacked beyond the names in use when the first fresh size is made; asking costs a walk over the graph.
   std::function<int()> first_free_unbacked;
-  int depth = 0;  // of decompositions within decompositions
+  int depth = 0;                           // of decompositions within decompositions
+  const shape::Bindings* hints = nullptr;  // example sizes, for `static`
 
   // Outcome.
   bool failed() const { return failure_.has_value(); }
@@ -124,8 +125,9 @@ class Evaluator {
   std::string label_;
 };
 
-// infer(), `depth` decompositions deep.
-Result<Inference> infer_nested(const Opset& opset, const Call& call, const shape::Facts& facts, int first_unbacked, int depth);
+// infer(), `depth` decompositions deep. A failed check leaves its label (C1, broadcast, ...).
+Result<Inference> infer_nested(const Opset& opset, const Call& call, const shape::Facts& facts, int first_unbacked, int depth,
+                               const shape::Bindings* hints, std::string* label = nullptr);
 
 // The call of the operator that a derived one follows from: `add_(x, y)` has the block of `add(x, y)`.
 Call origin_call(const Call& call);

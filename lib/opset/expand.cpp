@@ -110,11 +110,11 @@ Result<Expansion> expand(const Opset& opset, const Call& call, const shape::Fact
 
 Result<ir::Node*> append(const Opset& opset, ir::Graph& graph, const std::string& target, std::vector<Argument> arguments,
                          std::vector<Named> keywords, const shape::Facts& facts, ir::ProvenanceId provenance, ir::Node* before,
-                         std::vector<ir::Constraint>* assumptions) {
+                         std::vector<ir::Constraint>* assumptions, const shape::Bindings* hints) {
   Result<Call> call = resolve(opset, target, arguments, keywords);
   if (!call) return call.error();
-  Result<Inference> inference = infer(opset, *call, facts);
-  if (inference && !inference->unbacked.empty()) inference = infer(opset, *call, facts, first_unbacked(graph));
+  Result<Inference> inference = infer(opset, *call, facts, 0, hints);
+  if (inference && !inference->unbacked.empty()) inference = infer(opset, *call, facts, first_unbacked(graph), hints);
   if (!inference) return inference.error();
   if (assumptions)
     for (ir::Constraint& assumption : inference->assumptions) {

@@ -75,7 +75,8 @@ void derive_types(Evaluator& evaluator, const Call& call, std::vector<ir::Type>&
 
 }  // namespace
 
-Result<Inference> infer_nested(const Opset& opset, const Call& call, const shape::Facts& facts, int first_unbacked, int depth) {
+Result<Inference> infer_nested(const Opset& opset, const Call& call, const shape::Facts& facts, int first_unbacked, int depth,
+                               const shape::Bindings* hints, std::string* label) {
   if (depth > deepest_expansion)
     return error(Status::bad_input, 115, call.op->target() + ": decompositions go around in a circle").at(call.op->place());
   const Call origin = call.op->origin() ? origin_call(call) : Call();
@@ -83,6 +84,7 @@ Result<Inference> infer_nested(const Opset& opset, const Call& call, const shape
   Evaluator evaluator(opset, written, facts);
   evaluator.next_unbacked = first_unbacked;
   evaluator.depth = depth;
+  evaluator.hints = hints;
   std::deque<ir::Value> scratch;  // results of operators inside the block; in no graph
   evaluator.apply = [&scratch](const Call&, Inference inference) {
     std::vector<ir::Value*> values;
@@ -118,17 +120,17 @@ Result<Inference> infer_nested(const Opset& opset, const Call& call, const shape
   }
   if (!evaluator.failed() && call.op->origin()) derive_types(evaluator, call, inference.types);
   if (evaluator.failed()) {
-    Diagnostic failure = evaluator.take_failure();
-    if (!evaluator.label().empty()) failure.notes.push_back({"label: " + evaluator.label()});
-    return failure;
+    if (label) *label = evaluator.label();
+    return evaluator.take_failure();
   }
   inference.assumptions = std::move(evaluator.assumptions);
   inference.unbacked = std::move(evaluator.unbacked);
   return inference;
 }
 
-Result<Inference> infer(const Opset& opset, const Call& call, const shape::Facts& facts, int first_unbacked) {
-  return infer_nested(opset, call, facts, first_unbacked, 0);
+Result<Inference> infer(const Opset& opset, const Call& call, const shape::Facts& facts, int first_unbacked,
+                        const shape::Bindings* hints) {
+  return infer_nested(opset, call, facts, first_unbacked, 0, hints);
 }
 
 }  // namespace atenon::opset

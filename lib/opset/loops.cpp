@@ -93,6 +93,11 @@ ScalarId Loops::add(Scalar scalar) {
   return static_cast<ScalarId>(meaning_.scalars.size() - 1);
 }
 
+int Loops::variable(std::optional<ir::SymInt> extent) {
+  extents_.push_back(std::move(extent));
+  return meaning_.variable_count++;
+}
+
 ScalarId Loops::index(int variable) { return add({.op = ScalarOp::index, .dtype = ScalarType::i64, .variable = variable}); }
 
 ScalarId Loops::size(const ir::SymInt& size) {
@@ -329,7 +334,8 @@ Datum Loops::binary(Operation operation, const Datum& a, const Datum& b, const E
 }
 
 Datum Loops::unary(Operation operation, const Datum& a, const Expr* expr) {
-  if (operation == Operation::logical_not) {
+  const bool is_truth = operation == Operation::bit_not && dtype(scalar(a, expr)) == ScalarType::boolean;
+  if (operation == Operation::logical_not || is_truth) {
     const ScalarId truth_ = scalar(a, expr, ScalarType::boolean);
     if (is_known(at(truth_))) return Element{constant(int64_t{at(truth_).integer == 0}, ScalarType::boolean)};
     return Element{make(ScalarOp::logical_not, ScalarType::boolean, {truth_})};
@@ -356,7 +362,16 @@ Datum Loops::function(ScalarOp op, const std::vector<Datum>& arguments, const Ex
   return Element{make(op, op == ScalarOp::isnan ? ScalarType::boolean : type, std::move(operands))};
 }
 
+// `0 if n == 1 else i`, where i runs below n, is i: what broadcasting by an open size comes to when nothing is broadcast.
+bool Loops::is_index_below(const Datum& condition, const Datum& then, const Datum& otherwise) const {
+  if (!condition.is<ir::SymBool>() || then.integer() != 0 || !otherwise.is<Element>()) return false;
+  const Scalar& scalar = at(otherwise.get<Element>().id);
+  if (scalar.op != ScalarOp::index || !extents_[static_cast<size_t>(scalar.variable)]) return false;
+  return shape::equal(*extents_[static_cast<size_t>(scalar.variable)], 1) == condition.get<ir::SymBool>();
+}
+
 Datum Loops::select(const Datum& condition, const Datum& then, const Datum& otherwise, const Expr* expr) {
+  if (is_index_below(condition, then, otherwise)) return otherwise;
   if (then.is_list() && otherwise.is_list() && then.items().size() == otherwise.items().size()) {
     std::vector<Datum> items;
     for (size_t i = 0; i < then.items().size(); ++i)

@@ -25,7 +25,8 @@ class Loops {
   };
   const Scope* scope = nullptr;
 
-  int variable() { return meaning_.variable_count++; }
+  // A new loop variable; `extent` where it is no element.
+  int variable(std::optional<ir::SymInt> extent);
   ScalarId index(int variable);
   ScalarId size(const ir::SymInt& size);
   ScalarId constant(int64_t value, ScalarType dtype);
@@ -61,11 +62,13 @@ class Loops {
   // The dtype in which a and b are computed together.
   ScalarType common(const Datum& a, const Datum& b, const Expr* at);
   bool is_nonnegative(ScalarId id) const;
+  bool is_index_below(const Datum& condition, const Datum& then, const Datum& otherwise) const;
   int tensor_number(ir::Value* tensor);
 
   Evaluator& evaluator_;
   Meaning& meaning_;
   std::vector<uint64_t> hashes_;  // of the scalars, to find equal ones
+  std::vector<std::optional<ir::SymInt>> extents_;  // of the variables
 };
 
 }  // namespace atenon::opset

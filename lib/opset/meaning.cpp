@@ -65,7 +65,7 @@ class LoopMaker {
     LoopNest& first = meaning_.results[0];
     std::vector<ScalarId> place;
     for (const ir::SymInt& size : first.type.sizes) {
-      first.variables.push_back(loops_.variable());
+      first.variables.push_back(loops_.variable(size));
       place.push_back(index(first.variables.back(), size));
     }
     for (LoopNest& nest : meaning_.results) nest.variables = first.variables;
@@ -100,7 +100,7 @@ class LoopMaker {
     if (evaluator_.failed()) return place;
     if (!extents.is_list()) return evaluator_.mistake(step_.extent, "the extent of a loop is a list of sizes"), place;
     for (const Datum& extent : extents.items()) {
-      variables.push_back(loops_.variable());
+      variables.push_back(loops_.variable(extent.is<ir::SymInt>() ? std::optional(extent.get<ir::SymInt>()) : std::nullopt));
       sizes.push_back(loops_.scalar(extent, step_.extent, ScalarType::i64));
       place.push_back(extent.integer() == 1 ? loops_.constant(int64_t{0}, ScalarType::i64) : loops_.index(variables.back()));
     }
@@ -151,7 +151,7 @@ class LoopMaker {
         full.push_back(kept[keeps_rank ? axis : next++]);
         continue;
       }
-      scope.variables.push_back(loops_.variable());
+      scope.variables.push_back(loops_.variable(shape[axis]));
       scope.extents.push_back(loops_.size(shape[axis]));
       extents.push_back(shape[axis]);
       full.push_back(index(scope.variables.back(), shape[axis]));

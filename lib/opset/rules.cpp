@@ -255,8 +255,15 @@ Datum floor_scaled(Evaluator& evaluator, const Expr& call, const Data& arguments
   return shape::floor(ir::SymFloat::apply("*", {ir::SymFloat::from(*size), *factor}));
 }
 
+// A size that must be known now: its value in the example inputs, which becomes an assumption.
 Datum static_(Evaluator& evaluator, const Expr& call, const Data& arguments) {
   if (!takes(evaluator, call, arguments, 1, 1)) return {};
+  if (evaluator.hints && arguments[0].is<ir::SymInt>()) {
+    const ir::SymInt size = evaluator.simplified(arguments[0].get<ir::SymInt>());
+    const std::optional<int64_t> hint = shape::evaluate(size, *evaluator.hints);
+    if (hint && evaluator.assume(shape::equal(size, *hint), evaluator.call().op->target() + ": the number of results depends on it"))
+      return *hint;
+  }
   const std::optional<int64_t> value = evaluator.as_static(arguments[0], &call);
   return value ? Datum(*value) : Datum();
 }

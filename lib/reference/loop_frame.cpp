@@ -271,6 +271,9 @@ void Frame::compute(const Step& step, int n) {
         return apply([](int64_t x, int64_t y) { return y < x ? y : x; });
       case ScalarOp::maximum:
         return apply([](int64_t x, int64_t y) { return y > x ? y : x; });
+      case ScalarOp::bit_not:
+        if (step.dtype == ScalarType::boolean) return apply([](int64_t x, int64_t) -> int64_t { return !x; });
+        [[fallthrough]];
       default:
         return apply([&](int64_t x, int64_t y) { return wrap(evaluate_integer(step.op, x, y), step.dtype); });
     }

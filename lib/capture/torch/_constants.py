@@ -4,6 +4,7 @@
 # returns its argument, also when it is a decorator's factory, is `unchanged`. What is neither here nor a file of ours
 # but in names.txt is a placeholder.
 import contextlib
+import typing
 
 import _atenon
 
@@ -120,6 +121,11 @@ _table = {
                  "_has_mkldnn": False, "_has_cuda": False, "_is_torch_function_enabled": answer(False),
                  "DisableTorchFunctionSubclass": nothing, "_get_privateuse1_backend_name": answer("privateuseone")},
     "torch.fx": {"wrap": unchanged},
+    "torch.fx.node": {"Target": object, "Argument": object},
+    "torch.fx.graph_module": {"_USER_PRESERVED_ATTRIBUTES_KEY": "_user_preserved_attributes"},
+    "torch.jit.annotations": {**{f"BroadcastingList{i}": list for i in range(1, 7)}, "List": list, "Optional": typing.Optional,
+                              "Tuple": tuple, "Dict": dict},
+    "torch.nn.attention.flex_attention": {"_DEFAULT_SPARSE_BLOCK_SIZE": 128},
     "torch.fx.experimental._config": {},
     "torch._inductor.config": {},
     "torch._dynamo.config": {},

@@ -8,6 +8,7 @@
 # Modules of PyTorch without a file of ours are made by the finder below from names.txt and _constants.py.
 import abc
 import importlib.machinery
+import importlib.util
 import sys
 import types
 
@@ -63,11 +64,15 @@ def make(name):
     return _PlaceholderMeta(short, (), {"__module__": module, "_placeholder_name": name})
 
 
+def _has_file(module, qualified):
+    return hasattr(sys.modules[module], "__path__") and importlib.util.find_spec(qualified) is not None
+
+
 def attribute(module, name):
     """What a module answers for a name it does not define: a submodule, a placeholder, or AttributeError."""
     qualified = f"{module}.{name}"
     if not name.startswith("__"):
-        if _names.has_module(qualified) or importlib.util.find_spec(qualified) is not None:
+        if _names.has_module(qualified) or _has_file(module, qualified):
             return importlib.import_module(qualified)
         if name in _names.set_of(module):
             placeholder = make(qualified)

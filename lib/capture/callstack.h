@@ -1,0 +1,67 @@
+// Where in the user's Python a node comes from.
+//
+// Walks the interpreter's frames, drops our own, and interns what is left: a code object is looked at once, a position in
+// it once, and a whole stack is a short list of numbers that is looked up in a table. A walk costs about a microsecond.
+#pragma once
+
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "capture/python.h"
+#include "ir/program.h"
+
+namespace atenon::capture {
+
+class CallStacks {
+ public:
+  // Files are named relative to the model's folder, else to the folder of sys.path that they lie in.
+  CallStacks(std::string model_file, std::string python_folder);
+
+  // The stack at this moment. Positions are added to `provenance`.
+  ir::ProvenanceId current(ir::Provenance& provenance);
+  // The innermost user frame with the columns of its expression, for messages.
+  SourceSpan user_line();
+  // The same for the innermost user frame of a traceback, and all of them, outermost first, as notes.
+  SourceSpan user_line(PyObject* traceback);
+  std::vector<Note> user_frames(PyObject* traceback);
+
+  // Modules by the object's address, kept alive by the model. nn.Module.__call__ enters and leaves.
+  void name_module(PyObject* module, std::string path);
+  void enter_module(PyObject* module);
+  void leave_module();
+
+  std::string relative(const std::string& file);
+
+ private:
+  struct Code {
+    Ref object;
+    bool is_user = false;
+    std::string path;      // as Python knows it
+    std::string file;      // as programs name it
+    std::string function;
+    std::unordered_map<int, uint32_t> positions;  // offset of the instruction -> frames_
+  };
+  struct Module {
+    std::string path;
+    std::string type;
+  };
+
+  Code& code_of(PyCodeObject* code);
+  uint32_t frame_at(Code& code, int instruction);
+  SourceSpan span_at(Code& code, int instruction);
+  const std::string& line_of(const std::string& path, int line);
+
+  std::string model_folder_;
+  std::string python_folder_;
+  std::unordered_map<PyCodeObject*, Code> codes_;  // looked up only, never iterated
+  std::vector<ir::Frame> frames_;
+  std::map<std::vector<uint32_t>, ir::ProvenanceId> stacks_;
+  std::unordered_map<PyObject*, Module> modules_;  // looked up only
+  std::vector<const Module*> running_;
+  std::map<std::string, uint32_t> module_numbers_;
+  std::map<std::string, std::vector<std::string>> lines_;
+};
+
+}  // namespace atenon::capture

@@ -1,0 +1,34 @@
+// Python values as arguments of operators.
+#pragma once
+
+#include <deque>
+
+#include "capture/session.h"
+#include "reference/reference.h"
+
+namespace atenon::capture {
+
+// Arguments of one call. While tracing, tensors become Values of the graph; otherwise Values made up for this call, whose data
+// is in `environment`.
+class Arguments {
+ public:
+  explicit Arguments(Session& session) : session_(session) {}
+
+  std::vector<Argument> positional;
+  std::vector<Named> keywords;
+  reference::Environment environment;
+
+  // Appends one; false with a Python exception.
+  bool add(PyObject* object);
+  bool add(const std::string& name, PyObject* object);
+  // A real tensor as an argument.
+  Argument real(const Tensor& tensor);
+
+ private:
+  bool convert(PyObject* object, Argument& argument);
+
+  Session& session_;
+  std::deque<ir::Value> made_up_;
+};
+
+}  // namespace atenon::capture

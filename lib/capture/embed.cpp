@@ -1,0 +1,87 @@
+#include "capture/embed.h"
+
+#include <algorithm>
+#include <set>
+
+#include "capture/native.h"
+
+namespace atenon::capture {
+namespace {
+
+bool append_path(PyObject* path, const std::string& folder, Py_ssize_t position) {
+  const Ref text(PyUnicode_DecodeFSDefault(folder.c_str()));
+  return text && PyList_Insert(path, position, text.get()) == 0;
+}
+
+std::string version_folder() { return "python" + std::to_string(PY_MAJOR_VERSION) + "." + std::to_string(PY_MINOR_VERSION); }
+
+std::string stem(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  const std::string name = slash == std::string::npos ? path : path.substr(slash + 1);
+  return name.substr(0, name.rfind('.'));
+}
+
+Diagnostic failed(const std::string& what) { return error(Status::unsupported, 302, "Python did not start: " + what); }
+
+}  // namespace
+
+Result<void> start(const Interpreter& options) {
+  if (PyImport_AppendInittab("_atenon", make_native_module) < 0) return failed("no memory");
+  PyConfig config;
+  PyConfig_InitIsolatedConfig(&config);
+  // Isolated: no environment variables, no user's site folder. Sets are iterated in the same order on every run, and
+  // nothing is written beside the user's files.
+  config.use_hash_seed = 1;
+  config.hash_seed = 0;
+  config.write_bytecode = 0;
+  config.install_signal_handlers = 1;
+  config.site_import = options.virtual_environment.empty();
+  PyStatus status = PyConfig_SetBytesString(&config, &config.program_name, ATENON_PYTHON);
+  if (!PyStatus_Exception(status)) status = Py_InitializeFromConfig(&config);
+  PyConfig_Clear(&config);
+  if (PyStatus_Exception(status)) return failed(status.err_msg ? status.err_msg : "no reason was given");
+
+  PyObject* path = PySys_GetObject("path");
+  if (!append_path(path, options.python_folder, 0) || !append_path(path, options.model_folder, 1)) return failed("sys.path");
+  if (!options.virtual_environment.empty()) {
+    const Ref site(PyImport_ImportModule("site"));
+    const std::string folder = options.virtual_environment + "/lib/" + version_folder() + "/site-packages";
+    if (!site || !Ref(PyObject_CallMethod(site.get(), "addsitedir", "s", folder.c_str()))) return failed("the virtual environment " + folder);
+  }
+  return {};
+}
+
+Ref run_file(const std::string& path, const std::string& text) {
+  const Ref code(Py_CompileString(text.c_str(), path.c_str(), Py_file_input));
+  if (!code) return {};
+  const std::string name = stem(path);
+  const Ref module(PyModule_New(name.c_str()));
+  if (!module) return {};
+  // In sys.modules first, as for an import: dataclasses and pickles look their module up.
+  PyObject* names = PyModule_GetDict(module.get());
+  const Ref file(PyUnicode_DecodeFSDefault(path.c_str()));
+  if (PyDict_SetItemString(PyImport_GetModuleDict(), name.c_str(), module.get()) < 0 ||
+      PyDict_SetItemString(names, "__file__", file.get()) < 0 ||
+      PyDict_SetItemString(names, "__atenon_entry__", Py_True) < 0 ||  // lets placeholders tell it from what it imports
+      PyDict_SetItemString(names, "__builtins__", PyEval_GetBuiltins()) < 0)
+    return {};
+  return Ref(PyEval_EvalCode(code.get(), names, names)) ? module : Ref();
+}
+
+std::vector<std::string> imported_files(const std::string& python_folder) {
+  const Ref sysconfig(PyImport_ImportModule("sysconfig"));
+  const Ref standard(sysconfig ? PyObject_CallMethod(sysconfig.get(), "get_path", "s", "stdlib") : nullptr);
+  PyErr_Clear();
+  const std::string library = text_of(standard.get());
+  std::set<std::string> files;
+  PyObject *key = nullptr, *module = nullptr;
+  for (Py_ssize_t position = 0; PyDict_Next(PyImport_GetModuleDict(), &position, &key, &module);) {
+    const std::string file = text_of(attribute(module, "__file__").get());
+    const bool is_standard = !library.empty() && file.starts_with(library + "/") && file.find("-packages/") == std::string::npos;
+    if (file.empty() || is_standard || file.starts_with(python_folder + "/")) continue;
+    files.insert(file);
+  }
+  return {files.begin(), files.end()};
+}
+
+}  // namespace atenon::capture

@@ -1,0 +1,328 @@
+#include "capture/functionalize.h"
+
+#include <algorithm>
+
+#include "capture/callstack.h"
+#include "capture/operator_call.h"
+#include "capture/strides.h"
+#include "capture/tensor_data.h"
+#include "reference/reference.h"
+
+namespace atenon::capture {
+namespace {
+
+// "aten::slice" of "aten::slice.Tensor".
+std::string base_name(const std::string& target) { return target.substr(0, target.find('.')); }
+
+bool is_one_of(const std::string& name, std::initializer_list<const char*> names) {
+  return std::any_of(names.begin(), names.end(), [&](const char* other) { return name == other; });
+}
+
+// Calls whose result is the tensor itself, seen from another name.
+bool keeps_content(const std::string& name) { return is_one_of(name, {"aten::detach", "aten::alias", "aten::lift_fresh", "aten::dropout"}); }
+
+// Calls that only arrange the same elements under other sizes, in row-major order.
+bool keeps_order(const std::string& name) {
+  return is_one_of(name, {"aten::view", "aten::reshape", "aten::flatten", "aten::unflatten", "aten::view_as", "aten::reshape_as",
+                          "aten::ravel", "aten::squeeze", "aten::unsqueeze"});
+}
+
+int64_t axis_of(const Argument& argument, size_t rank) {
+  const int64_t axis = argument.is<SymInt>() ? argument.get<SymInt>().constant().value_or(0) : 0;
+  return axis < 0 ? axis + static_cast<int64_t>(rank) : axis;
+}
+
+const Argument* argument_of(const Step& step, size_t position, const char* name) {
+  if (position < step.arguments.size()) return &step.arguments[position];
+  for (const Named& keyword : step.keywords)
+    if (keyword.name == name) return &keyword.argument;
+  return nullptr;
+}
+
+std::vector<Argument> with_first(ir::Value* first, const std::vector<Argument>& rest) {
+  std::vector<Argument> arguments{first};
+  arguments.insert(arguments.end(), rest.begin(), rest.end());
+  return arguments;
+}
+
+ArgumentList as_list(const std::vector<SymInt>& sizes) { return {sizes.begin(), sizes.end()}; }
+
+ir::Value* only_result(ir::Node* node) { return node ? node->result() : nullptr; }
+
+ir::Value* repeat(Session& session, const Step& step, ir::Value* viewed) {
+  ir::Node* node = session.record(step.target, with_first(viewed, step.arguments), step.keywords);
+  return node ? node->result(static_cast<size_t>(step.result)) : nullptr;
+}
+
+// One part of several: where it begins, as the slice or select that it is.
+ir::Value* write_part_back(Session& session, const Step& step, ir::Value* viewed, ir::Value* content) {
+  const std::string name = base_name(step.target);
+  const size_t rank = step.viewed_sizes.size();
+  if (name == "aten::unbind") {
+    const Argument* dim = argument_of(step, 0, "dim");
+    const int64_t axis = dim ? axis_of(*dim, rank) : 0;
+    return only_result(session.record("aten::select_scatter", {viewed, content, axis, SymInt(step.result)}));
+  }
+  // split, chunk, tensor_split: all parts before this one are made again to see where it begins.
+  const Argument* dim = argument_of(step, 1, "dim");
+  const int64_t axis = dim ? axis_of(*dim, rank) : 0;
+  ir::Node* parts = session.record(step.target, with_first(viewed, step.arguments), step.keywords);
+  if (!parts) return nullptr;
+  SymInt start = 0;
+  for (int i = 0; i < step.result; ++i) start = start + parts->result(static_cast<size_t>(i))->meta().sizes[static_cast<size_t>(axis)];
+  const SymInt stop = start + content->meta().sizes[static_cast<size_t>(axis)];
+  session.graph.erase(*parts);
+  return only_result(session.record("aten::slice_scatter", {viewed, content, axis, start, stop}));
+}
+
+// The new content of what `step` views, when the view's content is `content`. `viewed` is the content before.
+ir::Value* write_back(Session& session, const Step& step, ir::Value* viewed, ir::Value* content) {
+  const std::string name = base_name(step.target);
+  if (keeps_content(name)) return content;
+  if (keeps_order(name)) return only_result(session.record("aten::view", {content, as_list(step.viewed_sizes)}));
+  if (is_one_of(name, {"aten::transpose", "aten::swapaxes", "aten::swapdims", "aten::t", "aten::mT", "aten::numpy_T", "aten::adjoint"}))
+    return repeat(session, {.target = step.target, .arguments = step.arguments, .keywords = step.keywords}, content);
+  if (name == "aten::permute") {
+    const Argument* dims = argument_of(step, 0, "dims");
+    const ArgumentList& order = dims->get<ArgumentList>();
+    ArgumentList inverse(order.size());
+    for (size_t i = 0; i < order.size(); ++i)
+      inverse[static_cast<size_t>(axis_of(order[i], order.size()))] = SymInt(static_cast<int64_t>(i));
+    return only_result(session.record("aten::permute", {content, std::move(inverse)}));
+  }
+  if (is_one_of(name, {"aten::unbind", "aten::split", "aten::split_with_sizes", "aten::chunk", "aten::tensor_split"}))
+    return write_part_back(session, step, viewed, content);
+  if (is_one_of(name, {"aten::expand", "aten::expand_as", "aten::broadcast_to", "aten::broadcast_tensors"})) {
+    session.raise(312, "an update through an expanded view would write one element several times", "clone() the view first");
+    return nullptr;
+  }
+  if (name == "aten::narrow") {
+    const SymInt start = step.arguments[1].get<SymInt>();
+    return only_result(session.record("aten::slice_scatter",
+                                      {viewed, content, step.arguments[0], start, start + step.arguments[2].get<SymInt>()}));
+  }
+  const std::string scatter = name + "_scatter";
+  if (session.opset.overloads(scatter).empty()) {
+    session.raise(312, "an update through a view by " + name + " is not supported", "clone() the view first, or write to what it views");
+    return nullptr;
+  }
+  std::vector<Argument> arguments{viewed, content};
+  arguments.insert(arguments.end(), step.arguments.begin(), step.arguments.end());
+  return only_result(session.record(scatter, std::move(arguments), step.keywords));
+}
+
+bool same_geometry(const Tensor& a, const Tensor& b) {
+  return a.storage == b.storage && a.offset == b.offset && a.sizes == b.sizes && a.strides == b.strides && a.dtype == b.dtype;
+}
+
+std::string placeholder_name(const ir::InputSpec& spec) {
+  std::string name = spec.kind == ir::InputKind::parameter ? "p_" : spec.kind == ir::InputKind::buffer ? "b_" : "c_";
+  for (const char c : spec.target) name += c == '.' ? '_' : c;
+  return name;
+}
+
+}  // namespace
+
+std::optional<Ref> unchanged(Session& session, const opset::Call& call, PyObject* first) {
+  TensorObject* tensor = first ? as_tensor(first) : nullptr;
+  if (!tensor) return std::nullopt;
+  const std::string name = base_name(call.op->target());
+  if (is_one_of(name, {"aten::detach", "aten::alias", "aten::lift_fresh"})) {
+    if (!session.read(*tensor)) return Ref();
+    TensorState state = *tensor->state;
+    return session.wrap(std::move(state));
+  }
+  if (name == "aten::contiguous" && !tensor->state->strides) return Ref::borrow(first);
+  if (name == "aten::to") {
+    for (size_t i = 0; i < call.arguments.size(); ++i) {
+      const std::string& parameter = call.op->schema().parameters[i].name;
+      const Argument& argument = call.arguments[i];
+      if (parameter == "copy" && argument == Argument(SymBool(true))) return std::nullopt;
+      if (argument.is<ScalarType>() && argument.get<ScalarType>() != session.meta(*tensor).dtype) return std::nullopt;
+      if (parameter == "other" && argument.value() && argument.value()->meta().dtype != session.meta(*tensor).dtype) return std::nullopt;
+    }
+    return Ref::borrow(first);
+  }
+  return std::nullopt;
+}
+
+bool views_first_argument(const opset::Call& call, const std::optional<std::vector<SymInt>>& viewed_strides,
+                          const std::vector<SymInt>& viewed_sizes) {
+  const opset::Schema& schema = call.op->schema();
+  const std::string name = base_name(schema.target());
+  if (name == "aten::dropout") return call.arguments.size() > 2 && call.arguments[2] == Argument(SymBool(false));
+  if (schema.parameters.empty() || schema.returns.empty()) return false;
+  if (schema.parameters[0].type.alias.empty() || schema.returns[0].type.alias.empty()) return false;
+  if (name == "aten::contiguous" || name == "aten::to") return false;  // a copy, or it was `unchanged`
+  // reshape copies where no strides can say the same.
+  if (is_one_of(name, {"aten::reshape", "aten::flatten", "aten::ravel", "aten::reshape_as"}) && viewed_strides)
+    return is_mergeable(viewed_sizes, *viewed_strides);
+  return true;
+}
+
+TensorState view_of(Session& session, TensorObject& viewed, const opset::Call& call, const ir::Node& node, int index) {
+  ir::Value* value = node.result(static_cast<size_t>(index));
+  const std::vector<SymInt> sizes = session.meta(viewed).sizes;
+  if (!views_first_argument(call, viewed.state->strides, sizes)) return session.fresh(value);
+  TensorState state;
+  state.base = viewed.state->is_traced() ? viewed.state->base : session.lift(viewed.state->real);
+  state.chain = viewed.state->chain;
+  Step step{.target = node.target(), .keywords = node.keywords(), .viewed_sizes = sizes, .result = index};
+  step.arguments.assign(node.arguments().begin() + 1, node.arguments().end());
+  state.strides = strides_of_view(step, viewed.state->strides.value_or(row_major(sizes)), value->meta().sizes);
+  state.chain.push_back(std::move(step));
+  state.value = value;
+  state.seen = state.base->version;
+  return state;
+}
+
+TensorState Session::fresh(ir::Value* value) {
+  TensorState state;
+  state.base = std::make_shared<Base>();
+  state.base->value = value;
+  state.value = value;
+  return state;
+}
+
+std::shared_ptr<Base> Session::lift(const Tensor& tensor) {
+  std::vector<size_t>& known = lifted_by_storage[tensor.storage.get()];
+  for (const size_t index : known)
+    if (same_geometry(lifted[index].tensor, tensor)) return lifted[index].base;
+  Lifted entry{.tensor = tensor, .base = std::make_shared<Base>()};
+  entry.spec.kind = ir::InputKind::constant_tensor;
+  for (const StateEntry& candidate : state)
+    if (same_geometry(candidate.tensor, tensor)) {
+      entry.spec.kind = candidate.kind;
+      entry.spec.target = candidate.name;
+      entry.spec.persistent = candidate.persistent;
+      break;
+    }
+  if (entry.spec.target.empty()) entry.spec.target = "lifted_tensor_" + std::to_string(constants++);
+  ir::TensorMeta meta{.dtype = tensor.dtype, .sizes = {tensor.sizes.begin(), tensor.sizes.end()}};
+  ir::Value* input = graph.add_input(placeholder_name(entry.spec), std::move(meta));
+  entry.spec.value = input->name;
+  entry.base->value = entry.base->input = input;
+  known.push_back(lifted.size());
+  lifted.push_back(entry);
+  return entry.base;
+}
+
+ir::TensorMeta Session::meta(const TensorObject& tensor) {
+  if (tensor.state->is_traced()) return tensor.state->value->meta();
+  const Tensor& real = tensor.state->real;
+  return {.dtype = real.dtype, .sizes = {real.sizes.begin(), real.sizes.end()}};
+}
+
+ir::Value* Session::read(TensorObject& tensor) {
+  TensorState& state = *tensor.state;
+  if (!state.is_traced()) return lift(state.real)->value;
+  if (state.seen == state.base->version) return state.value;
+  // Something that shares this memory was written since: the view is made again from what the memory holds now.
+  ir::Value* value = state.base->value;
+  for (const Step& step : state.chain) {
+    value = repeat(*this, step, value);
+    if (!value) return nullptr;
+  }
+  state.value = value;
+  state.seen = state.base->version;
+  return value;
+}
+
+bool Session::write(TensorObject& tensor, ir::Value* value) {
+  TensorState& state = *tensor.state;
+  const ir::TensorMeta before = meta(tensor);
+  if (value->meta().sizes.size() != before.sizes.size()) {
+    raise(312, "an update in place cannot change the shape from " + ir::to_string(before) + " to " + ir::to_string(value->meta()));
+    return false;
+  }
+  for (size_t axis = 0; axis < before.sizes.size(); ++axis) {
+    const SymBool same = shape::equal(before.sizes[axis], value->meta().sizes[axis]);
+    const bool is_same = decide(same, "an update in place keeps the shape");
+    if (PyErr_Occurred()) return false;
+    if (is_same) continue;
+    raise(312, "an update in place cannot change the shape from " + ir::to_string(before) + " to " + ir::to_string(value->meta()));
+    return false;
+  }
+  if (value->meta().dtype != before.dtype) {
+    value = only_result(record("aten::_to_copy", {value}, {{"dtype", before.dtype}}));
+    if (!value) return false;
+  }
+  if (!state.is_traced() && lifted_by_storage[state.real.storage.get()].size() > 1) {
+    raise(312, "an update in place of state that is also read through another view made before forward", "make the view inside forward");
+    return false;
+  }
+  const std::shared_ptr<Base> base = state.is_traced() ? state.base : lift(state.real);
+  std::vector<ir::Value*> viewed{base->value};  // what each step views
+  for (size_t i = 0; i + 1 < state.chain.size(); ++i) {
+    viewed.push_back(repeat(*this, state.chain[i], viewed.back()));
+    if (!viewed.back()) return false;
+  }
+  ir::Value* content = value;
+  for (size_t i = state.chain.size(); i-- > 0;) {
+    content = write_back(*this, state.chain[i], viewed[i], content);
+    if (!content) return false;
+  }
+  base->value = content;
+  ++base->version;
+  if (state.is_traced()) {
+    state.value = value;
+    state.seen = base->version;
+  }
+  return true;
+}
+
+bool Session::write_real(TensorObject& tensor, const Tensor& value) {
+  Tensor& target = tensor.state->real;
+  if (value.sizes != target.sizes) {
+    PyErr_SetString(PyExc_RuntimeError, "an update in place cannot change the shape of a tensor");
+    return false;
+  }
+  if (!is_integral(value.dtype) && value.dtype != ScalarType::boolean && (is_integral(target.dtype) || target.dtype == ScalarType::boolean) &&
+      is_floating(value.dtype)) {
+    PyErr_Format(PyExc_RuntimeError, "result type %s can't be cast to the desired output type %s", torch_name_of(value.dtype),
+                 torch_name_of(target.dtype));
+    return false;
+  }
+  assign(target, value);
+  return true;
+}
+
+std::optional<reference::Datum> Session::constant_value(ir::Value* value, const std::string& purpose) {
+  // The nodes behind the value, in the graph's order, by a walk from it to its operands.
+  std::vector<const ir::Node*> needed;
+  std::vector<ir::Value*> open{value};
+  std::map<const ir::Node*, bool> seen;
+  while (!open.empty()) {
+    ir::Value* next = open.back();
+    open.pop_back();
+    if (constants_known.values.contains(next)) continue;
+    if (!next->producer) {
+      const auto found = std::find_if(lifted.begin(), lifted.end(), [&](const Lifted& entry) { return entry.base->input == next; });
+      if (found == lifted.end()) {
+        raise(311, purpose + " needs the value of a tensor that depends on the model's inputs",
+              "compute with tensors instead (torch.where for a choice), or take the number as an argument of its own");
+        return std::nullopt;
+      }
+      if (found->spec.kind == ir::InputKind::buffer) buffers_read.push_back(found->base);
+      constants_known.values.emplace(next, found->tensor);
+      continue;
+    }
+    if (!seen.emplace(next->producer, true).second) continue;
+    needed.push_back(next->producer);
+    for (ir::Value* operand : next->producer->operands()) open.push_back(operand);
+  }
+  std::map<const ir::Node*, size_t> order;
+  if (needed.size() > 1) {
+    size_t position = 0;
+    for (const ir::Node& node : graph.forward()) order[&node] = position++;
+  }
+  std::sort(needed.begin(), needed.end(), [&](const ir::Node* a, const ir::Node* b) { return order[a] < order[b]; });
+  for (const ir::Node* node : needed)
+    if (Result<void> done = reference::evaluate(opset, *node, facts, constants_known); !done) {
+      raise(done.error());
+      return std::nullopt;
+    }
+  return constants_known.values.at(value);
+}
+
+}  // namespace atenon::capture

@@ -1,0 +1,209 @@
+// Indexing in terms of operators, as PyTorch does it: ints select, slices slice, None unsqueezes, and what is left of
+// tensors (integers or masks) is one `index`, or one `index_put` when written to. A slice of everything is nothing.
+//
+// Departures, where PyTorch would need the value of a tensor: an index tensor of rank 0 gathers instead of selecting, and a
+// mask that is written with one number is a masked_fill.
+#include "capture/indexing.h"
+
+#include "capture/literal.h"
+#include "capture/symbols.h"
+
+namespace atenon::capture {
+namespace {
+
+bool is_mask(TensorObject& tensor) {
+  const ScalarType type = tensor.session->meta(tensor).dtype;
+  return type == ScalarType::boolean || type == ScalarType::u8;
+}
+
+class Indexing {
+ public:
+  explicit Indexing(TensorObject& tensor) : session_(*tensor.session), current_(Ref::borrow(reinterpret_cast<PyObject*>(&tensor))) {}
+
+  // Applies everything that is a view; index tensors are left in indices().
+  bool apply(PyObject* index);
+  PyObject* current() const { return current_.get(); }
+  bool has_tensors() const { return !indices_.empty(); }
+  // One mask and nothing else among the index tensors.
+  TensorObject* only_mask() const;
+  size_t mask_position() const { return indices_.size() - 1; }
+  // The list for aten::index: None where an axis is kept.
+  Ref indices() const;
+
+ private:
+  bool apply_item(PyObject* item, size_t specified);
+  bool view(const char* name, std::initializer_list<PyObject*> args);
+  size_t rank() { return session_.meta(*as_tensor(current_.get())).sizes.size(); }
+  bool add_tensor(Ref index);
+
+  Session& session_;
+  Ref current_;
+  size_t axis_ = 0;          // of current_: what the next item indexes
+  size_t slot_ = 0;          // in the list for aten::index, where a mask of several axes counts once
+  std::vector<Ref> indices_; // null: kept
+};
+
+bool Indexing::view(const char* name, std::initializer_list<PyObject*> args) {
+  for (PyObject* arg : args)
+    if (!arg) return false;
+  Ref result(session_.call(name, args));
+  if (!result) return false;
+  current_ = std::move(result);
+  return true;
+}
+
+bool Indexing::add_tensor(Ref index) {
+  TensorObject* tensor = index ? as_tensor(index.get()) : nullptr;
+  if (!tensor) return false;
+  axis_ += is_mask(*tensor) ? session_.meta(*tensor).sizes.size() : 1;
+  indices_.resize(slot_ + 1);
+  indices_[slot_++] = std::move(index);
+  return true;
+}
+
+bool Indexing::apply_item(PyObject* item, size_t specified) {
+  const Ref axis(PyLong_FromSize_t(axis_));
+  if (item == Py_None) {
+    ++slot_;
+    return view("aten::unsqueeze", {current(), axis.get()}) && ++axis_;
+  }
+  if (item == Py_Ellipsis) {
+    const size_t skipped = rank() - std::min(rank(), specified + axis_);
+    axis_ += skipped;
+    slot_ += skipped;
+    return true;
+  }
+  if (PySlice_Check(item)) {
+    auto* slice = reinterpret_cast<PySliceObject*>(item);
+    const bool is_whole = (slice->start == Py_None || (PyLong_CheckExact(slice->start) && PyLong_AsLong(slice->start) == 0)) &&
+                          slice->stop == Py_None && (slice->step == Py_None || integer_of(slice->step) == SymInt(1));
+    const Ref one(PyLong_FromLong(1));
+    if (!is_whole && !view("aten::slice", {current(), axis.get(), slice->start, slice->stop, slice->step == Py_None ? one.get() : slice->step}))
+      return false;
+    ++axis_;
+    ++slot_;
+    return true;
+  }
+  if (PyBool_Check(item)) {
+    session_.raise(313, "an index of True or False is not supported", "x[None] for True");
+    return false;
+  }
+  if (as_tensor(item)) return add_tensor(Ref::borrow(item));
+  if (integer_of(item)) return view("aten::select", {current(), axis.get(), item});
+  if (PySequence_Check(item) || PyObject_CheckBuffer(item)) return add_tensor(Ref(tensor_from(session_, item, std::nullopt)));
+  PyErr_Format(PyExc_TypeError, "a tensor is indexed by integers, slices, None, Ellipsis and tensors, not %s", Py_TYPE(item)->tp_name);
+  return false;
+}
+
+bool Indexing::apply(PyObject* index) {
+  if (!PyTuple_Check(index)) {
+    const bool is_simple = index != Py_Ellipsis;
+    return !is_simple || apply_item(index, 0);
+  }
+  // How many axes the items behind an Ellipsis take.
+  const Py_ssize_t count = PyTuple_GET_SIZE(index);
+  std::vector<size_t> behind(static_cast<size_t>(count) + 1, 0);
+  for (Py_ssize_t i = count; i-- > 0;) {
+    PyObject* item = PyTuple_GET_ITEM(index, i);
+    size_t taken = item == Py_None || item == Py_Ellipsis || PyBool_Check(item) ? 0 : 1;
+    if (TensorObject* tensor = as_tensor(item); tensor && is_mask(*tensor)) taken = session_.meta(*tensor).sizes.size();
+    behind[static_cast<size_t>(i)] = behind[static_cast<size_t>(i) + 1] + taken;
+  }
+  for (Py_ssize_t i = 0; i < count; ++i)
+    if (!apply_item(PyTuple_GET_ITEM(index, i), behind[static_cast<size_t>(i) + 1])) return false;
+  return true;
+}
+
+TensorObject* Indexing::only_mask() const {
+  TensorObject* mask = nullptr;
+  for (const Ref& index : indices_) {
+    if (!index) continue;
+    if (mask || !is_mask(*as_tensor(index.get()))) return nullptr;
+    mask = as_tensor(index.get());
+  }
+  return mask;
+}
+
+Ref Indexing::indices() const {
+  Ref list(PyList_New(static_cast<Py_ssize_t>(indices_.size())));
+  if (!list) return {};
+  for (size_t i = 0; i < indices_.size(); ++i)
+    PyList_SET_ITEM(list.get(), static_cast<Py_ssize_t>(i), Py_NewRef(indices_[i] ? indices_[i].get() : Py_None));
+  return list;
+}
+
+// The mask with axes of size 1 behind its own, so that it broadcasts against all of `target`.
+Ref spread_mask(Session& session, TensorObject& mask, size_t position, size_t rank) {
+  Ref result = Ref::borrow(reinterpret_cast<PyObject*>(&mask));
+  const size_t behind = rank - position - session.meta(mask).sizes.size();
+  for (size_t i = 0; result && i < behind; ++i) {
+    const Ref last(PyLong_FromLong(-1));
+    result = Ref(session.call("aten::unsqueeze", {result.get(), last.get()}));
+  }
+  return result;
+}
+
+// A value with more axes than its place loses leading ones of size 1.
+Ref without_leading_ones(Session& session, PyObject* value, size_t rank) {
+  Ref result = Ref::borrow(value);
+  while (result && session.meta(*as_tensor(result.get())).sizes.size() > rank) {
+    const Ref zero(PyLong_FromLong(0));
+    const ir::TensorMeta meta = session.meta(*as_tensor(result.get()));
+    if (!(meta.sizes[0] == SymInt(1))) break;
+    result = Ref(session.call("aten::select", {result.get(), zero.get(), zero.get()}));
+  }
+  return result;
+}
+
+}  // namespace
+
+PyObject* get_item(TensorObject& tensor, PyObject* index) {
+  Indexing indexing(tensor);
+  if (!indexing.apply(index)) return nullptr;
+  if (indexing.has_tensors()) {
+    const Ref indices = indexing.indices();
+    return indices ? tensor.session->call("aten::index", {indexing.current(), indices.get()}) : nullptr;
+  }
+  // x[...] is a new object for the same memory.
+  if (indexing.current() == reinterpret_cast<PyObject*>(&tensor)) {
+    if (tensor.session->is_tracing && !tensor.session->read(tensor)) return nullptr;
+    return tensor.session->wrap(*tensor.state).release();
+  }
+  return Py_NewRef(indexing.current());
+}
+
+bool set_item(TensorObject& tensor, PyObject* index, PyObject* value) {
+  Session& session = *tensor.session;
+  Indexing indexing(tensor);
+  if (!indexing.apply(index)) return false;
+  TensorObject& target = *as_tensor(indexing.current());
+  const size_t rank = session.meta(target).sizes.size();
+  Ref content = Ref::borrow(value);
+  const bool is_number = integer_of(value) || float_of(value) || PyBool_Check(value) || PyComplex_Check(value);
+  if (!as_tensor(value) && !is_number) content = Ref(tensor_from(session, value, std::nullopt));  // lists, NumPy's arrays
+  if (!content) return false;
+
+  if (!indexing.has_tensors()) {
+    if (is_number) return static_cast<bool>(Ref(session.call("aten::fill_", {indexing.current(), content.get()})));
+    content = without_leading_ones(session, content.get(), rank);
+    return content && Ref(session.call("aten::copy_", {indexing.current(), content.get()}));
+  }
+  TensorObject* mask = indexing.only_mask();
+  TensorObject* single = as_tensor(content.get());
+  if (mask && session.meta(*mask).dtype == ScalarType::boolean && (!single || session.meta(*single).sizes.empty())) {
+    const Ref spread = spread_mask(session, *mask, indexing.mask_position(), rank);
+    return spread && Ref(session.call("aten::masked_fill_", {indexing.current(), spread.get(), content.get()}));
+  }
+  if (!single) {
+    const Ref dtype = session.dtypes.at(session.meta(target).dtype);
+    const Ref name(PyUnicode_FromString("dtype"));
+    const Ref names(PyTuple_Pack(1, name.get()));
+    PyObject* const args[] = {content.get(), dtype.get()};
+    content = Ref(session.call("aten::scalar_tensor", args, 1, names.get()));
+    if (!content) return false;
+  }
+  const Ref indices = indexing.indices();
+  return indices && Ref(session.call("aten::index_put_", {indexing.current(), indices.get(), content.get()}));
+}
+
+}  // namespace atenon::capture

@@ -1,0 +1,317 @@
+// What the Python of lib/capture/torch stands on: types, operators as callables, random draws, modes.
+#include "capture/native.h"
+
+#include "capture/callstack.h"
+#include "capture/lazy_fill.h"
+#include "capture/literal.h"
+#include "capture/scalar_objects.h"
+#include "capture/symbols.h"
+#include "capture/tensor_object.h"
+
+namespace atenon::capture {
+namespace {
+
+// The module keeps the session in its state: native functions find it there.
+Session& session_of(PyObject* module) { return **static_cast<Session**>(PyModule_GetState(module)); }
+
+// --- Operators as callables -------------------------------------------------------------------------------------------
+
+FunctionObject& function_of(PyObject* self) { return *reinterpret_cast<FunctionObject*>(self); }
+
+void destroy_function(PyObject* self) {
+  PyTypeObject* type = Py_TYPE(self);
+  delete function_of(self).name;
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+PyObject* call_function(PyObject* self, PyObject* const* args, size_t flags, PyObject* keyword_names) {
+  FunctionObject& function = function_of(self);
+  return function.session->call(*function.name, args, static_cast<size_t>(PyVectorcall_NARGS(flags)), keyword_names);
+}
+
+PyObject* bind_method(PyObject* self, PyObject* object, PyObject*) {
+  return object ? PyMethod_New(self, object) : Py_NewRef(self);
+}
+
+std::string short_name(const std::string& name) { return name.substr(name.find("::") + 2); }
+PyObject* function_name(PyObject* self, void*) { return PyUnicode_FromString(short_name(*function_of(self).name).c_str()); }
+PyObject* function_repr(PyObject* self) { return PyUnicode_FromFormat("<operator %s>", function_of(self).name->c_str()); }
+
+PyMemberDef function_members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(FunctionObject, vectorcall), READONLY, nullptr},
+                                  {nullptr, 0, 0, 0, nullptr}};
+PyGetSetDef function_attributes[] = {{"__name__", function_name, nullptr, nullptr, nullptr},
+                                     {"__qualname__", function_name, nullptr, nullptr, nullptr},
+                                     {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyType_Slot function_slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(destroy_function)},
+                                {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+                                {Py_tp_members, function_members},
+                                {Py_tp_getset, function_attributes},
+                                {Py_tp_repr, reinterpret_cast<void*>(function_repr)},
+                                {0, nullptr}};
+PyType_Slot method_slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(destroy_function)},
+                              {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+                              {Py_tp_descr_get, reinterpret_cast<void*>(bind_method)},
+                              {Py_tp_members, function_members},
+                              {Py_tp_getset, function_attributes},
+                              {Py_tp_repr, reinterpret_cast<void*>(function_repr)},
+                              {0, nullptr}};
+
+bool add_function_types(Session& session) {
+  const auto flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION;
+  PyType_Spec function = {"_atenon.function_type", sizeof(FunctionObject), 0, flags, function_slots};
+  PyType_Spec method = {"_atenon.method_type", sizeof(FunctionObject), 0, flags | Py_TPFLAGS_METHOD_DESCRIPTOR, method_slots};
+  session.function_type = Ref(PyType_FromSpec(&function));
+  session.method_type = Ref(PyType_FromSpec(&method));
+  return session.function_type && session.method_type;
+}
+
+PyObject* make_function(Session& session, PyObject* argument, const Ref& type) {
+  std::string name = text_of(argument);
+  if (name.ends_with(".default")) name.resize(name.size() - 8);
+  const bool has_overload = name.find('.') != std::string::npos;
+  if (has_overload ? !session.opset.find(name) : session.opset.overloads(name).empty())
+    return session.raise(session.opset.check(name).error());
+  auto* object = PyObject_New(FunctionObject, reinterpret_cast<PyTypeObject*>(type.get()));
+  if (!object) return nullptr;
+  object->vectorcall = call_function;
+  object->session = &session;
+  object->name = new std::string(std::move(name));
+  return reinterpret_cast<PyObject*>(object);
+}
+
+PyObject* function(PyObject* module, PyObject* name) { return make_function(session_of(module), name, session_of(module).function_type); }
+PyObject* method(PyObject* module, PyObject* name) { return make_function(session_of(module), name, session_of(module).method_type); }
+
+PyObject* has(PyObject* module, PyObject* argument) {
+  const std::string name = text_of(argument);
+  const opset::Opset& opset = session_of(module).opset;
+  return PyBool_FromLong(name.find('.') == std::string::npos ? !opset.overloads(name).empty() : opset.find(name) != nullptr);
+}
+
+PyObject* names(PyObject* module, PyObject*) {
+  Ref list(PyList_New(0));
+  for (const std::string& name : session_of(module).opset.names()) {
+    const Ref text(PyUnicode_FromString(name.c_str()));
+    if (!list || !text || PyList_Append(list.get(), text.get()) < 0) return nullptr;
+  }
+  return list.release();
+}
+
+PyObject* call(PyObject* module, PyObject* const* args, Py_ssize_t count, PyObject* keyword_names) {
+  if (count < 1 || !PyUnicode_Check(args[0])) {
+    PyErr_SetString(PyExc_TypeError, "call(name, ...) needs the name of an operator");
+    return nullptr;
+  }
+  return session_of(module).call(text_of(args[0]), args + 1, static_cast<size_t>(count) - 1, keyword_names);
+}
+
+// --- Classes and tensors ----------------------------------------------------------------------------------------------
+
+PyObject* register_classes(PyObject* module, PyObject*, PyObject* keywords) {
+  Session& session = session_of(module);
+  const std::pair<const char*, Ref*> places[] = {
+      {"Tensor", &session.tensor_class}, {"Parameter", &session.parameter_class}, {"Size", &session.size_class}, {"pytree", &session.pytree}};
+  for (const auto& [name, place] : places)
+    if (PyObject* value = keywords ? PyDict_GetItemString(keywords, name) : nullptr) *place = Ref::borrow(value);
+  return new_none();
+}
+
+PyObject* make_subclass(PyObject* module, PyObject* args) {
+  PyObject* type = nullptr;
+  PyObject* data = nullptr;
+  int requires_grad = 0;
+  if (!PyArg_ParseTuple(args, "OO|p:make_subclass", &type, &data, &requires_grad)) return nullptr;
+  TensorObject* tensor = as_tensor(data);
+  if (!tensor || !PyType_Check(type) ||
+      !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(type), reinterpret_cast<PyTypeObject*>(session_of(module).tensor_type.get()))) {
+    PyErr_SetString(PyExc_TypeError, "make_subclass(class, tensor) needs a class of tensors and a tensor");
+    return nullptr;
+  }
+  return new_tensor(session_of(module), reinterpret_cast<PyTypeObject*>(type), *tensor->state, requires_grad).release();
+}
+
+bool take_dtype(PyObject* object, std::optional<ScalarType>& dtype) {
+  if (!object || object == Py_None) return true;
+  if (DtypeObject* given = as_dtype(object)) {
+    dtype = given->type;
+    return true;
+  }
+  PyErr_Format(PyExc_TypeError, "dtype must be a torch.dtype, not %s", Py_TYPE(object)->tp_name);
+  return false;
+}
+
+PyObject* tensor(PyObject* module, PyObject* args, PyObject* keywords) {
+  static const char* words[] = {"data", "dtype", "device", "requires_grad", "pin_memory", nullptr};
+  PyObject *data = nullptr, *dtype = nullptr, *device = nullptr;
+  int requires_grad = 0, pin_memory = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|OOpp:tensor", const_cast<char**>(words), &data, &dtype, &device, &requires_grad, &pin_memory))
+    return nullptr;
+  std::optional<ScalarType> type;
+  if (!take_dtype(dtype, type)) return nullptr;
+  if (device && !check_device(session_of(module), device)) return nullptr;
+  PyObject* made = tensor_from(session_of(module), data, type);
+  if (made) as_tensor(made)->requires_grad = requires_grad;
+  return made;
+}
+
+PyObject* empty(PyObject* module, PyObject* args, PyObject* keywords) {
+  static const char* words[] = {"sizes", "dtype", nullptr};
+  PyObject *sizes = nullptr, *dtype = nullptr;
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|O:empty", const_cast<char**>(words), &sizes, &dtype)) return nullptr;
+  Session& session = session_of(module);
+  std::optional<ScalarType> type;
+  if (!take_dtype(dtype, type)) return nullptr;
+  const Ref list(PySequence_Check(sizes) ? PySequence_List(sizes) : Py_BuildValue("[O]", sizes));
+  if (!list) return nullptr;
+  if (session.is_tracing) {
+    const Ref name(PyUnicode_FromString("dtype"));
+    const Ref names(PyTuple_Pack(1, name.get()));
+    PyObject* const arguments[] = {list.get(), session.dtypes.at(type.value_or(session.default_dtype)).get()};
+    return session.call("aten::zeros", arguments, 1, names.get());
+  }
+  std::vector<int64_t> shape;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list.get()); ++i) {
+    const long long size = PyLong_AsLongLong(PyList_GET_ITEM(list.get(), i));
+    if (size == -1 && PyErr_Occurred()) return nullptr;
+    if (size < 0) {
+      PyErr_Format(PyExc_RuntimeError, "a size cannot be %lld", size);
+      return nullptr;
+    }
+    shape.push_back(size);
+  }
+  return session.wrap(TensorState{.real = lazy_tensor(type.value_or(session.default_dtype), std::move(shape), 0)}).release();
+}
+
+// --- Random draws in place --------------------------------------------------------------------------------------------
+
+PyObject* draw_in_place(PyObject* module, PyObject* args, const char* format, const char* distribution, double a, double b) {
+  PyObject* target = nullptr;
+  PyObject* generator = Py_None;
+  if (!PyArg_ParseTuple(args, format, &target, &a, &b, &generator)) return nullptr;
+  return draw_distribution(session_of(module), target, distribution, a, b, generator) ? Py_NewRef(target) : nullptr;
+}
+PyObject* uniform(PyObject* module, PyObject* args) { return draw_in_place(module, args, "O|ddO:uniform_", "uniform", 0, 1); }
+PyObject* normal(PyObject* module, PyObject* args) { return draw_in_place(module, args, "O|ddO:normal_", "normal", 0, 1); }
+PyObject* random(PyObject* module, PyObject* args) {
+  PyObject *target = nullptr, *low = nullptr, *high = Py_None, *generator = Py_None;
+  if (!PyArg_ParseTuple(args, "O|OOO:random_", &target, &low, &high, &generator)) return nullptr;
+  return draw_integers(session_of(module), target, low, high, generator) ? Py_NewRef(target) : nullptr;
+}
+PyObject* draw_with_one(PyObject* module, PyObject* args, const char* format, const char* distribution, double a) {
+  PyObject* target = nullptr;
+  PyObject* generator = Py_None;
+  if (!PyArg_ParseTuple(args, format, &target, &a, &generator)) return nullptr;
+  return draw_distribution(session_of(module), target, distribution, a, 0, generator) ? Py_NewRef(target) : nullptr;
+}
+PyObject* bernoulli(PyObject* module, PyObject* args) { return draw_with_one(module, args, "O|dO:bernoulli_", "bernoulli", 0.5); }
+PyObject* exponential(PyObject* module, PyObject* args) { return draw_with_one(module, args, "O|dO:exponential_", "exponential", 1); }
+
+// --- Modes and modules ------------------------------------------------------------------------------------------------
+
+PyObject* is_grad_enabled(PyObject* module, PyObject*) { return PyBool_FromLong(session_of(module).grad_enabled); }
+PyObject* set_grad_enabled(PyObject* module, PyObject* value) {
+  const int truth = PyObject_IsTrue(value);
+  if (truth < 0) return nullptr;
+  session_of(module).grad_enabled = truth;
+  return new_none();
+}
+PyObject* set_default_dtype(PyObject* module, PyObject* value) {
+  std::optional<ScalarType> type;
+  if (!take_dtype(value, type)) return nullptr;
+  session_of(module).default_dtype = type.value_or(ScalarType::f32);
+  return new_none();
+}
+PyObject* check(PyObject* module, PyObject* device) { return check_device(session_of(module), device) ? new_none() : nullptr; }
+PyObject* promote_types(PyObject* module, PyObject* args) {
+  PyObject *a = nullptr, *b = nullptr;
+  std::optional<ScalarType> x, y;
+  if (!PyArg_ParseTuple(args, "OO:promote_types", &a, &b) || !take_dtype(a, x) || !take_dtype(b, y)) return nullptr;
+  if (!x || !y) {
+    PyErr_SetString(PyExc_TypeError, "promote_types takes two types");
+    return nullptr;
+  }
+  return Py_NewRef(session_of(module).dtypes.at(promote(*x, *y)).get());
+}
+PyObject* is_tracing(PyObject* module, PyObject*) { return PyBool_FromLong(session_of(module).is_tracing); }
+PyObject* push_module(PyObject* module, PyObject* entered) {
+  session_of(module).call_stacks->enter_module(entered);
+  return new_none();
+}
+PyObject* pop_module(PyObject* module, PyObject*) {
+  session_of(module).call_stacks->leave_module();
+  return new_none();
+}
+
+// sym("max", a, b): see symbolic_function.
+PyObject* sym(PyObject* module, PyObject* const* args, Py_ssize_t count) {
+  if (count < 1) {
+    PyErr_SetString(PyExc_TypeError, "sym(name, ...) needs a name");
+    return nullptr;
+  }
+  return symbolic_function(session_of(module), text_of(args[0]), args + 1, static_cast<size_t>(count) - 1);
+}
+
+template <class Function>
+PyCFunction as_method(Function function) {
+  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
+}
+
+PyMethodDef functions[] = {
+    {"function", function, METH_O, nullptr},
+    {"method", method, METH_O, nullptr},
+    {"has", has, METH_O, nullptr},
+    {"names", names, METH_NOARGS, nullptr},
+    {"call", as_method(call), METH_FASTCALL | METH_KEYWORDS, nullptr},
+    {"register", as_method(register_classes), METH_VARARGS | METH_KEYWORDS, nullptr},
+    {"make_subclass", make_subclass, METH_VARARGS, nullptr},
+    {"tensor", as_method(tensor), METH_VARARGS | METH_KEYWORDS, nullptr},
+    {"empty", as_method(empty), METH_VARARGS | METH_KEYWORDS, nullptr},
+    {"uniform_", uniform, METH_VARARGS, nullptr},
+    {"normal_", normal, METH_VARARGS, nullptr},
+    {"random_", random, METH_VARARGS, nullptr},
+    {"bernoulli_", bernoulli, METH_VARARGS, nullptr},
+    {"exponential_", exponential, METH_VARARGS, nullptr},
+    {"is_grad_enabled", is_grad_enabled, METH_NOARGS, nullptr},
+    {"set_grad_enabled", set_grad_enabled, METH_O, nullptr},
+    {"set_default_dtype", set_default_dtype, METH_O, nullptr},
+    {"check_device", check, METH_O, nullptr},
+    {"promote_types", promote_types, METH_VARARGS, nullptr},
+    {"is_tracing", is_tracing, METH_NOARGS, nullptr},
+    {"push_module", push_module, METH_O, nullptr},
+    {"pop_module", pop_module, METH_NOARGS, nullptr},
+    {"sym", as_method(sym), METH_FASTCALL, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_atenon", nullptr, sizeof(Session*), functions, nullptr, nullptr, nullptr, nullptr};
+
+}  // namespace
+
+PyObject* make_native_module() { return PyModule_Create(&definition); }
+
+bool fill_native_module(PyObject* module, Session& session) {
+  *static_cast<Session**>(PyModule_GetState(module)) = &session;
+  session.capture_error = Ref(PyErr_NewException("_atenon.CaptureError", PyExc_RuntimeError, nullptr));
+  if (!session.capture_error || !add_symbol_types(session) || !add_scalar_types(session) || !add_tensor_type(session) ||
+      !add_function_types(session) || !add_generator_type(session))
+    return false;
+  Ref dtypes(PyDict_New());
+  for (const auto& [type, object] : session.dtypes)
+    if (!dtypes || PyDict_SetItemString(dtypes.get(), torch_name_of(type), object.get()) < 0) return false;
+  const std::pair<const char*, const Ref*> members[] = {{"CaptureError", &session.capture_error},
+                                                        {"Tensor", &session.tensor_type},
+                                                        {"SymInt", &session.symint_type},
+                                                        {"SymFloat", &session.symfloat_type},
+                                                        {"SymBool", &session.symbool_type},
+                                                        {"dtype", &session.dtype_type},
+                                                        {"device", &session.device_type},
+                                                        {"Generator", &session.generator_type},
+                                                        {"default_generator", &session.default_generator},
+                                                        {"dtypes", &dtypes}};
+  for (const auto& [name, value] : members)
+    if (PyModule_AddObjectRef(module, name, value->get()) < 0) return false;
+  return true;
+}
+
+}  // namespace atenon::capture

@@ -1,0 +1,364 @@
+// One call of an operator, from Python's arguments to Python's results.
+//
+// Before forward everything is real and evaluated by the operator's meaning. While forward runs every call appends a
+// node: its result types are inferred, checks on sizes that are open become assumptions, and the user's line is noted.
+// Updates in place and views are not nodes of their own kind: functionalize.cpp turns them into values.
+#include "capture/operator_call.h"
+
+#include <algorithm>
+
+#include "capture/callstack.h"
+#include "capture/convert.h"
+#include "capture/functionalize.h"
+#include "capture/lazy_fill.h"
+#include "capture/tensor_data.h"
+#include "capture/tensor_object.h"
+#include "opset/schema.h"
+#include "reference/reference.h"
+
+namespace atenon::capture {
+namespace {
+
+using opset::Call;
+using opset::Kind;
+using opset::Operator;
+using opset::Parameter;
+
+// `add_.Tensor` updates its first argument.
+bool is_in_place(const Operator& op) {
+  const auto& parameters = op.schema().parameters;
+  return !parameters.empty() && parameters[0].type.mutated;
+}
+
+// PyTorch accepts NumPy's names for some keywords, and `input` for the first argument.
+std::string schema_name(const std::vector<const Operator*>& overloads, const std::string& keyword) {
+  static constexpr std::pair<const char*, const char*> others[] = {{"input", "self"}, {"axis", "dim"}, {"keepdims", "keepdim"}};
+  for (const auto& [name, meant] : others) {
+    if (keyword != name) continue;
+    for (const Operator* op : overloads)
+      if (op->schema().parameter(keyword)) return keyword;
+    return meant;
+  }
+  return keyword;
+}
+
+// Where sizes may be given one by one: x.view(2, 3), torch.zeros(2, 3). -1: nowhere.
+int packed_position(const std::vector<const Operator*>& overloads) {
+  for (const Operator* op : overloads) {
+    const auto& parameters = op->schema().parameters;
+    for (size_t i = 0; i < parameters.size() && !parameters[i].keyword_only; ++i)
+      if (parameters[i].type.kind == Kind::integer && parameters[i].type.list && parameters[i].type.list_size == 0)
+        return static_cast<int>(i);
+  }
+  return -1;
+}
+
+// The arguments with all integers from `position` on in one list; nullopt where there is something else.
+std::optional<std::vector<Argument>> packed(const std::vector<Argument>& arguments, int position) {
+  const auto first = static_cast<size_t>(position);
+  if (position < 0 || arguments.size() < first) return std::nullopt;
+  ArgumentList sizes;
+  for (size_t i = first; i < arguments.size(); ++i) {
+    if (!arguments[i].is<SymInt>()) return std::nullopt;
+    sizes.push_back(arguments[i]);
+  }
+  std::vector<Argument> result(arguments.begin(), arguments.begin() + position);
+  result.push_back(std::move(sizes));
+  return result;
+}
+
+Result<Call> choose(const opset::Opset& opset, const std::string& name, const std::vector<Argument>& arguments,
+                    const std::vector<Named>& keywords) {
+  if (name.find('.') == std::string::npos) return opset::resolve(opset, name, arguments, keywords);
+  Result<const Operator*> op = opset.check(name);
+  if (!op) return op.error();
+  return opset::bind(**op, arguments, keywords);
+}
+
+bool equals_default(const Argument& argument, const Parameter& parameter) {
+  if (!parameter.fallback) return false;
+  if (argument == *parameter.fallback) return true;
+  if (!argument.is<ArgumentList>() || parameter.fallback->is<ArgumentList>()) return false;
+  const ArgumentList& list = argument.get<ArgumentList>();  // int[2]=0 is bound as [0, 0]
+  return !list.empty() && std::all_of(list.begin(), list.end(), [&](const Argument& item) { return item == *parameter.fallback; });
+}
+
+Ref number_of(const reference::Datum& datum) {
+  if (auto* integer = std::get_if<int64_t>(&datum)) return Ref(PyLong_FromLongLong(*integer));
+  if (auto* real = std::get_if<double>(&datum)) return Ref(PyFloat_FromDouble(*real));
+  return Ref(PyBool_FromLong(std::get<bool>(datum)));
+}
+
+}  // namespace
+
+Spelling spell(const Call& call) {
+  Spelling spelling;
+  const auto& parameters = call.op->schema().parameters;
+  size_t count = 0;
+  std::vector<Argument> arguments = call.arguments;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (parameters[i].type.kind == Kind::word || parameters[i].type.kind == Kind::generator || parameters[i].name == "pin_memory")
+      arguments[i] = parameters[i].fallback.value_or(Argument(ir::None{}));
+    const bool is_default = equals_default(arguments[i], parameters[i]);
+    if (parameters[i].keyword_only && !is_default) spelling.keywords.push_back({parameters[i].name, arguments[i]});
+    if (!parameters[i].keyword_only && !is_default) count = i + 1;
+  }
+  spelling.positional.assign(arguments.begin(), arguments.begin() + static_cast<ptrdiff_t>(count));
+  return spelling;
+}
+
+namespace {
+
+// One call under way.
+class Dispatch {
+ public:
+  Dispatch(Session& session, const std::string& name) : session_(session), name_(name), arguments_(session) {}
+
+  PyObject* run(PyObject* const* args, size_t count, PyObject* keyword_names);
+
+ private:
+  bool take(PyObject* const* args, size_t count, PyObject* keyword_names);
+  std::optional<Call> resolved();
+  std::optional<std::vector<Ref>> evaluate(const Call& call);
+  std::optional<std::vector<Ref>> trace(const Call& call);
+  PyObject* update(const Call& call);
+  PyObject* give(const Operator& op, const std::vector<std::pair<bool, size_t>>& returns, std::vector<Ref> results);
+  PyObject* into_out(Ref results);
+
+  Session& session_;
+  const std::string& name_;
+  Arguments arguments_;
+  std::vector<const Operator*> overloads_;
+  PyObject* first_ = nullptr;  // borrowed: the tensor that a method is called on
+  PyObject* out_ = nullptr;
+  PyObject* generator_ = nullptr;
+  bool requires_grad_ = false;
+  std::vector<std::pair<bool, size_t>> returns_;
+};
+
+bool Dispatch::take(PyObject* const* args, size_t count, PyObject* keyword_names) {
+  for (size_t i = 0; i < count; ++i)
+    if (!arguments_.add(args[i])) return false;
+  if (count > 0) first_ = args[0];
+  const Py_ssize_t named = keyword_names ? PyTuple_GET_SIZE(keyword_names) : 0;
+  for (Py_ssize_t i = 0; i < named; ++i) {
+    const std::string keyword = schema_name(overloads_, text_of(PyTuple_GET_ITEM(keyword_names, i)));
+    PyObject* value = args[count + static_cast<size_t>(i)];
+    if (keyword == "out") {
+      out_ = value == Py_None ? nullptr : value;
+    } else if (keyword == "requires_grad") {
+      const int truth = PyObject_IsTrue(value);
+      if (truth < 0) return false;
+      requires_grad_ = truth;
+    } else if (keyword == "generator") {
+      generator_ = value == Py_None ? nullptr : value;
+    } else {
+      if (keyword == "self") first_ = value;
+      if (!arguments_.add(keyword, value)) return false;
+    }
+  }
+  return true;
+}
+
+std::optional<Call> Dispatch::resolved() {
+  const std::optional<std::vector<Argument>> sizes = packed(arguments_.positional, packed_position(overloads_));
+  Result<Call> call = choose(session_.opset, name_, arguments_.positional, arguments_.keywords);
+  if (!call && sizes) {
+    if (Result<Call> other = choose(session_.opset, name_, *sizes, arguments_.keywords)) return std::move(*other);
+  }
+  if (!call) {
+    session_.raise(call.error());
+    return std::nullopt;
+  }
+  return std::move(*call);
+}
+
+std::optional<std::vector<Ref>> Dispatch::evaluate(const Call& call) {
+  Result<opset::Inference> inference = opset::infer(session_.opset, call, session_.facts);
+  if (!inference) return session_.raise(inference.error()), std::nullopt;
+  returns_ = inference->returns;
+  std::vector<Ref> results;
+  if (call.op->has_tag("random")) {
+    std::optional<Tensor> drawn = draw(session_, call, inference->types, arguments_.environment, generator_);
+    if (!drawn) return std::nullopt;
+    results.push_back(session_.wrap(TensorState{.real = std::move(*drawn)}));
+    return results;
+  }
+  if (std::optional<Tensor> made = filled(call, inference->types)) {
+    results.push_back(session_.wrap(TensorState{.real = std::move(*made)}));
+    return results;
+  }
+  Result<std::vector<reference::Datum>> data = reference::apply(session_.opset, call, arguments_.environment);
+  if (!data) return session_.raise(data.error()), std::nullopt;
+  for (reference::Datum& datum : *data) {
+    auto* tensor = std::get_if<Tensor>(&datum);
+    results.push_back(tensor ? session_.wrap(TensorState{.real = std::move(*tensor)}) : number_of(datum));
+    if (!results.back()) return std::nullopt;
+  }
+  return results;
+}
+
+std::optional<std::vector<Ref>> Dispatch::trace(const Call& call) {
+  if (std::optional<Ref> same = unchanged(session_, call, first_)) {
+    returns_ = {{false, 1}};
+    return std::vector<Ref>{*same};
+  }
+  ir::Node* node = append(session_, call, &returns_);
+  if (!node) return std::nullopt;
+  std::vector<Ref> results;
+  TensorObject* viewed = first_ ? as_tensor(first_) : nullptr;
+  for (size_t i = 0; i < node->results().size(); ++i) {
+    ir::Value* value = node->result(i);
+    if (!value->is_tensor()) {  // a number, which Python's code may look at
+      const std::optional<reference::Datum> datum = session_.constant_value(value, name_);
+      if (!datum) return std::nullopt;
+      results.push_back(number_of(*datum));
+    } else {
+      results.push_back(session_.wrap(viewed ? view_of(session_, *viewed, call, *node, static_cast<int>(i)) : session_.fresh(value)));
+    }
+    if (!results.back()) return std::nullopt;
+  }
+  return results;
+}
+
+// add_: the operator that it follows from, written over its first argument.
+PyObject* Dispatch::update(const Call& call) {
+  TensorObject* target = first_ ? as_tensor(first_) : nullptr;
+  if (!target) {
+    PyErr_Format(PyExc_TypeError, "%s updates a tensor", name_.c_str());
+    return nullptr;
+  }
+  if (!session_.is_tracing && call.op->has_tag("random"))
+    return draw_over(session_, call, *target, generator_) ? Py_NewRef(first_) : nullptr;
+  Call function = call;
+  if (call.op->origin()) function.op = call.op->origin();
+  if (!session_.is_tracing && fill_over(*target, function, arguments_.environment)) return Py_NewRef(first_);
+  const std::optional<std::vector<Ref>> results = session_.is_tracing ? trace(function) : evaluate(function);
+  if (!results) return nullptr;
+  TensorObject* result = as_tensor(results->front().get());
+  if (session_.is_tracing) {
+    ir::Value* value = session_.read(*result);
+    if (!value || !session_.write(*target, value)) return nullptr;
+  } else if (!session_.write_real(*target, result->state->real)) {
+    return nullptr;
+  }
+  return Py_NewRef(first_);
+}
+
+PyObject* Dispatch::give(const Operator& op, const std::vector<std::pair<bool, size_t>>& returns, std::vector<Ref> results) {
+  if (requires_grad_)
+    for (Ref& result : results)
+      if (TensorObject* tensor = as_tensor(result.get())) tensor->requires_grad = true;
+  size_t next = 0;
+  std::vector<Ref> given;
+  for (const auto& [is_list, count] : returns) {
+    if (!is_list) {
+      given.push_back(std::move(results[next++]));
+      continue;
+    }
+    Ref tuple(PyTuple_New(static_cast<Py_ssize_t>(count)));
+    if (!tuple) return nullptr;
+    for (size_t i = 0; i < count; ++i) PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), results[next++].release());
+    given.push_back(std::move(tuple));
+  }
+  if (given.empty()) return new_none();
+  if (given.size() == 1) return given.front().release();
+  Ref tuple(PyTuple_New(static_cast<Py_ssize_t>(given.size())));
+  if (!tuple) return nullptr;
+  for (size_t i = 0; i < given.size(); ++i) PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), given[i].release());
+  const Ref type = named_results(session_, op);
+  if (!type) return PyErr_Occurred() ? nullptr : tuple.release();
+  return PyObject_CallOneArg(type.get(), tuple.get());
+}
+
+// out=: the results are written over the tensors given, which take their shape.
+PyObject* Dispatch::into_out(Ref results) {
+  if (!results || !out_) return results.release();
+  const bool many = PyTuple_Check(results.get()) && PySequence_Check(out_) && !as_tensor(out_);
+  const Py_ssize_t count = many ? PyTuple_GET_SIZE(results.get()) : 1;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    const Ref item = many ? Ref(PySequence_GetItem(out_, i)) : Ref::borrow(out_);
+    TensorObject* target = item ? as_tensor(item.get()) : nullptr;
+    TensorObject* source = as_tensor(many ? PyTuple_GET_ITEM(results.get(), i) : results.get());
+    if (!target || !source) {
+      if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "out= must be a tensor for each result");
+      return nullptr;
+    }
+    if (session_.meta(*target).sizes == session_.meta(*source).sizes) {
+      if (!Ref(session_.call("aten::copy_", {item.get(), reinterpret_cast<PyObject*>(source)}))) return nullptr;
+    } else {
+      *target->state = *source->state;
+    }
+  }
+  return Py_NewRef(out_);
+}
+
+PyObject* Dispatch::run(PyObject* const* args, size_t count, PyObject* keyword_names) {
+  overloads_ = session_.opset.overloads(name_.substr(0, name_.find('.')));
+  if (!take(args, count, keyword_names)) return nullptr;
+  const std::optional<Call> call = resolved();
+  if (!call) return nullptr;
+  if (is_in_place(*call->op)) return update(*call);
+  std::optional<std::vector<Ref>> results = session_.is_tracing ? trace(*call) : evaluate(*call);
+  if (!results) return nullptr;
+  return into_out(Ref(give(*call->op, returns_, std::move(*results))));
+}
+
+}  // namespace
+
+ir::Node* append(Session& session, const Call& call, std::vector<std::pair<bool, size_t>>* returns) {
+  Result<opset::Inference> inference = opset::infer(session.opset, call, session.facts, session.unbacked);
+  if (!inference) return session.raise(inference.error());
+  const ir::ProvenanceId provenance = session.call_stacks->current(session.program.provenance);
+  for (ir::Constraint& constraint : inference->assumptions) {
+    constraint.provenance = provenance;
+    session.assume(std::move(constraint));
+  }
+  for (ir::Symbol& symbol : inference->unbacked) {
+    session.facts.declare(symbol.name, symbol.range);
+    session.symbols.push_back(symbol);
+    ++session.unbacked;
+  }
+  Spelling spelling = spell(call);
+  std::vector<ir::Graph::Result> results;
+  for (ir::Type& type : inference->types) results.push_back({"", std::move(type)});
+  ir::Node* node = session.graph.add(call.op->target(), std::move(spelling.positional), std::move(spelling.keywords), std::move(results));
+  node->provenance = provenance;
+  if (returns) *returns = std::move(inference->returns);
+  return node;
+}
+
+Ref named_results(Session& session, const Operator& op) {
+  const auto& returns = op.schema().returns;
+  std::string key = op.schema().name.substr(op.schema().name.find("::") + 2);
+  const std::string name = key;
+  Ref fields(PyTuple_New(static_cast<Py_ssize_t>(returns.size())));
+  for (size_t i = 0; fields && i < returns.size(); ++i) {
+    if (returns[i].name.empty()) return {};
+    key += " " + returns[i].name;
+    PyTuple_SET_ITEM(fields.get(), static_cast<Py_ssize_t>(i), PyUnicode_FromString(returns[i].name.c_str()));
+  }
+  Ref& make = session.result_types[key];
+  if (!make) {
+    const Ref types(PyImport_ImportModule("torch._return_types"));
+    const Ref type(types ? PyObject_CallMethod(types.get(), "make", "sO", name.c_str(), fields.get()) : nullptr);
+    make = Ref(type ? PyObject_GetAttrString(type.get(), "_make") : nullptr);
+  }
+  return make;
+}
+
+PyObject* Session::call(const std::string& name, PyObject* const* args, size_t count, PyObject* keyword_names) {
+  return Dispatch(*this, name).run(args, count, keyword_names);
+}
+
+PyObject* Session::call(const std::string& name, std::initializer_list<PyObject*> args) {
+  return Dispatch(*this, name).run(args.begin(), args.size(), nullptr);
+}
+
+ir::Node* Session::record(const std::string& target, std::vector<Argument> arguments, std::vector<Named> keywords) {
+  Result<Call> call = choose(opset, target, arguments, keywords);
+  if (!call) return raise(call.error());
+  return append(*this, *call, nullptr);
+}
+
+}  // namespace atenon::capture

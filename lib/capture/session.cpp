@@ -1,0 +1,54 @@
+#include "capture/session.h"
+
+#include "capture/callstack.h"
+
+namespace atenon::capture {
+
+Session::Session(const opset::Opset& opset, std::string model_file, std::string python_folder)
+    : opset(opset), call_stacks(std::make_unique<CallStacks>(std::move(model_file), std::move(python_folder))) {}
+
+Session::~Session() = default;
+
+bool Session::decide(const SymBool& truth, const std::string& reason) {
+  if (const auto constant = truth.constant()) return *constant;
+  const shape::Truth known = facts.decide(truth);
+  if (known != shape::Truth::open) return known == shape::Truth::proven;
+  const std::optional<bool> example = shape::evaluate(truth, hints);
+  if (!example) {
+    raise(310, "`" + truth.to_string() + "` depends on a size that only data decides", "use min, max or // instead of a comparison");
+    return false;
+  }
+  ir::Constraint constraint{.truth = *example ? truth : shape::negate(truth), .reason = reason};
+  constraint.provenance = call_stacks->current(program.provenance);
+  assume(std::move(constraint));
+  return *example;
+}
+
+void Session::assume(ir::Constraint constraint) {
+  if (facts.decide(constraint.truth) == shape::Truth::proven) return;
+  facts.assume(constraint.truth);
+  assumptions.push_back(std::move(constraint));
+}
+
+std::nullptr_t Session::raise(Diagnostic diagnostic) {
+  if (PyErr_Occurred()) return nullptr;  // the cause is known already
+  const Ref exception(PyObject_CallFunction(capture_error.get(), "s", diagnostic.message.c_str()));
+  if (!exception) return nullptr;
+  const Ref code(PyLong_FromLong(diagnostic.code)), status(PyLong_FromLong(static_cast<long>(diagnostic.status)));
+  Ref notes(PyList_New(0));
+  for (const Note& note : diagnostic.notes)
+    if (const Ref text(PyUnicode_FromString(note.text.c_str())); text) PyList_Append(notes.get(), text.get());
+  PyObject_SetAttrString(exception.get(), "code", code.get());
+  PyObject_SetAttrString(exception.get(), "status", status.get());
+  PyObject_SetAttrString(exception.get(), "notes", notes.get());
+  PyErr_SetObject(capture_error.get(), exception.get());
+  return nullptr;
+}
+
+std::nullptr_t Session::raise(int code, std::string message, std::string fix) {
+  Diagnostic diagnostic = error(Status::unsupported, code, std::move(message));
+  if (!fix.empty()) diagnostic.notes.push_back({"fix: " + fix});
+  return raise(std::move(diagnostic));
+}
+
+}  // namespace atenon::capture

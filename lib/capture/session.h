@@ -1,0 +1,206 @@
+// What is known during one capture, and the C++ side of the Python objects that belong to it.
+//
+// A tensor is *real* (it has data) or *traced* (it stands for a value of the graph). Before forward runs, everything is
+// real and computed at once. While forward runs, every operator is recorded: a real tensor that one meets becomes an
+// input of the graph (`lift`), and its data stays as it was, so that state is captured as it is before the first call.
+//
+// Aliases: all traced tensors that share memory point to one Base, which holds the value of the whole memory now. A view
+// is a Base and the chain of view calls that lead to it; an update through a view makes a new value of the view, writes
+// it back along the chain, and bumps the Base's version, by which every other view sees that it must be made again.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "capture/python.h"
+#include "ir/program.h"
+#include "opset/call.h"
+#include "opset/opset.h"
+#include "reference/reference.h"
+#include "shape/facts.h"
+#include "tensor/random.h"
+#include "tensor/tensor.h"
+
+namespace atenon::capture {
+
+class Session;
+class CallStacks;
+
+using ir::Argument;
+using ir::ArgumentList;
+using ir::Named;
+using shape::SymBool;
+using shape::SymFloat;
+using shape::SymInt;
+
+// --- Tensors ----------------------------------------------------------------------------------------------------------
+
+// The memory that some traced tensors share.
+struct Base {
+  ir::Value* value = nullptr;  // its content now
+  uint64_t version = 0;        // counts updates
+  ir::Value* input = nullptr;  // the graph input that it was at first, if it was one
+  bool is_written() const { return version > 0; }
+};
+
+// One view call: how a view is made from what it views, and how a new content of it is written back.
+struct Step {
+  std::string target;                // "aten::slice.Tensor"
+  std::vector<Argument> arguments;   // without the viewed tensor
+  std::vector<Named> keywords;
+  std::vector<SymInt> viewed_sizes;
+  int result = 0;                    // of several results (split, unbind): which
+};
+
+// What a Python tensor stands for. Exactly one of `real.storage` and `base` is set.
+struct TensorState {
+  Tensor real = {};
+  std::shared_ptr<Base> base = nullptr;
+  std::vector<Step> chain = {};
+  ir::Value* value = nullptr;  // of this view, when the base was at version `seen`
+  uint64_t seen = 0;
+  std::optional<std::vector<SymInt>> strides = std::nullopt;  // traced; absent where row-major
+
+  bool is_traced() const { return base != nullptr; }
+};
+
+struct TensorObject {
+  PyObject_HEAD
+  Session* session;
+  TensorState* state;
+  bool requires_grad;
+};
+
+// --- Other Python objects ---------------------------------------------------------------------------------------------
+
+// SymInt, SymFloat and SymBool of Python. Constants never stay in one: they become Python's own numbers.
+struct SymbolObject {
+  PyObject_HEAD
+  Session* session;
+  std::variant<SymInt, SymFloat, SymBool>* value;
+};
+
+struct DtypeObject {
+  PyObject_HEAD
+  ScalarType type;
+};
+
+// torch.device. Any may be named; only the CPU has data.
+struct DeviceObject {
+  PyObject_HEAD
+  PyObject* type;   // str
+  PyObject* index;  // int or None
+};
+
+struct GeneratorObject {
+  PyObject_HEAD
+  Session* session;
+  Generator* generator;
+};
+
+// A callable bound to the name of an operator; `is_method` binds the tensor on the left as first argument.
+struct FunctionObject {
+  PyObject_HEAD
+  vectorcallfunc vectorcall;
+  Session* session;
+  std::string* name;  // "aten::add", "aten::add.Tensor"
+  bool is_method;
+};
+
+// Null unless the object is (a subclass of) the type.
+TensorObject* as_tensor(PyObject* object);
+SymbolObject* as_symbol(PyObject* object);
+DtypeObject* as_dtype(PyObject* object);
+DeviceObject* as_device(PyObject* object);
+GeneratorObject* as_generator(PyObject* object);
+
+// --- The session ------------------------------------------------------------------------------------------------------
+
+struct StateEntry {  // a parameter or buffer of the model, by name, in PyTorch's order
+  std::string name;
+  ir::InputKind kind = ir::InputKind::parameter;
+  bool persistent = true;
+  Tensor tensor;
+};
+
+// Something real that became an input of the graph.
+struct Lifted {
+  Tensor tensor;
+  std::shared_ptr<Base> base;
+  ir::InputSpec spec;
+};
+
+class Session {
+ public:
+  Session(const opset::Opset& opset, std::string model_file, std::string python_folder);
+  ~Session();
+  Session(const Session&) = delete;
+
+  const opset::Opset& opset;
+
+  // Python classes that results are wrapped in, set by _atenon.register, and the native types.
+  Ref tensor_class, parameter_class, size_class, pytree;
+  Ref tensor_type, symint_type, symfloat_type, symbool_type, dtype_type, device_type, generator_type, function_type,
+      method_type, capture_error;
+  std::map<ScalarType, Ref> dtypes;
+  Ref default_generator;
+  ScalarType default_dtype = ScalarType::f32;
+  bool grad_enabled = true;
+
+  // What is being captured.
+  bool is_tracing = false;
+  ir::ExportedProgram program;
+  ir::Graph graph;
+  shape::Facts facts;
+  std::vector<ir::Symbol> symbols;
+  shape::Bindings hints;
+  std::vector<ir::Constraint> assumptions;
+  std::vector<StateEntry> state;
+  std::vector<Lifted> lifted;
+  std::unordered_map<const Storage*, std::vector<size_t>> lifted_by_storage;  // looked up only
+  int constants = 0;                                 // numbers the constants without a name
+  reference::Environment constants_known;            // what constant_value has evaluated
+  std::vector<std::shared_ptr<Base>> buffers_read;   // by constant_value: they must not change
+  std::vector<std::pair<std::shared_ptr<Base>, ir::InputSpec>> user_inputs;
+  std::unique_ptr<CallStacks> call_stacks;
+  int unbacked = 0;
+  std::map<std::string, Ref> result_types;  // named tuples, by operator and names of results
+
+  // operator_call.cpp: one call. Null with a Python exception on failure.
+  PyObject* call(const std::string& name, PyObject* const* args, size_t count, PyObject* keyword_names);
+  PyObject* call(const std::string& name, std::initializer_list<PyObject*> args);
+  // Appends a node while tracing; null with a Python exception on failure.
+  ir::Node* record(const std::string& target, std::vector<Argument> arguments, std::vector<Named> keywords = {});
+  // Data of a value that does not depend on inputs: evaluates the nodes behind it. Null with a Python exception otherwise.
+  std::optional<reference::Datum> constant_value(ir::Value* value, const std::string& purpose);
+
+  // Decides a truth about sizes: by what is known, else by the example, which is then an assumption with the user's line.
+  bool decide(const SymBool& truth, const std::string& reason);
+  void assume(ir::Constraint constraint);
+
+  // Wraps.
+  Ref wrap(TensorState state);
+  Ref wrap(const SymInt& value);
+  Ref wrap(const SymFloat& value);
+  Ref wrap(const SymBool& value);
+  Ref wrap_sizes(const std::vector<SymInt>& sizes);
+
+  // functionalize.cpp. read(): the Value that a tensor is now (lifting and regenerating as needed); write(): an update in place.
+  ir::Value* read(TensorObject& tensor);
+  bool write(TensorObject& tensor, ir::Value* value);
+  bool write_real(TensorObject& tensor, const Tensor& value);
+  TensorState fresh(ir::Value* value);
+  std::shared_ptr<Base> lift(const Tensor& tensor);
+  ir::TensorMeta meta(const TensorObject& tensor);
+
+  // Raises a Diagnostic as Python exception; returns null, to be returned.
+  std::nullptr_t raise(Diagnostic diagnostic);
+  std::nullptr_t raise(int code, std::string message, std::string fix = "");
+};
+
+}  // namespace atenon::capture

@@ -1,0 +1,109 @@
+#include "capture/state.h"
+
+#include <algorithm>
+
+#include "capture/callstack.h"
+#include "support/parallel.h"
+
+namespace atenon::capture {
+namespace {
+
+// Calls `visit(path, module)` for every module of the model, in the order of named_modules(); false with an exception.
+template <class Visit>
+bool for_each_module(PyObject* model, Visit visit) {
+  if (!PyObject_HasAttrString(model, "named_modules")) return true;
+  const Ref pairs(PyObject_CallMethod(model, "named_modules", nullptr));
+  const Ref list(pairs ? PySequence_Fast(pairs.get(), "named_modules() gives pairs") : nullptr);
+  if (!list) return false;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(list.get()); ++i) {
+    PyObject* pair = PySequence_Fast_GET_ITEM(list.get(), i);
+    if (!PyTuple_Check(pair) || PyTuple_GET_SIZE(pair) != 2) continue;
+    if (!visit(text_of(PyTuple_GET_ITEM(pair, 0)), PyTuple_GET_ITEM(pair, 1))) return false;
+  }
+  return true;
+}
+
+// Calls `visit(name, tensor)` for the tensors in a dict attribute of a module.
+template <class Visit>
+void for_each_tensor(PyObject* module, const char* attribute_name, const std::string& path, Visit visit) {
+  const Ref tensors = attribute(module, attribute_name);
+  if (!tensors || !PyDict_Check(tensors.get())) return;
+  PyObject *key = nullptr, *value = nullptr;
+  for (Py_ssize_t position = 0; PyDict_Next(tensors.get(), &position, &key, &value);)
+    if (TensorObject* tensor = as_tensor(value)) visit(path.empty() ? text_of(key) : path + "." + text_of(key), key, *tensor);
+}
+
+}  // namespace
+
+bool collect_state(Session& session, PyObject* model) {
+  std::vector<StateEntry> buffers, constants;
+  const bool walked = for_each_module(model, [&](const std::string& path, PyObject* module) {
+    session.call_stacks->name_module(module, path);
+    const Ref temporary = attribute(module, "_non_persistent_buffers_set");
+    for_each_tensor(module, "_parameters", path, [&](std::string name, PyObject*, TensorObject& tensor) {
+      session.state.push_back({.name = std::move(name), .kind = ir::InputKind::parameter, .tensor = tensor.state->real});
+    });
+    for_each_tensor(module, "_buffers", path, [&](std::string name, PyObject* key, TensorObject& tensor) {
+      const bool persistent = !temporary || PySequence_Contains(temporary.get(), key) != 1;
+      buffers.push_back({.name = std::move(name), .kind = ir::InputKind::buffer, .persistent = persistent, .tensor = tensor.state->real});
+    });
+    for_each_tensor(module, "__dict__", path, [&](std::string name, PyObject*, TensorObject& tensor) {
+      constants.push_back({.name = std::move(name), .kind = ir::InputKind::constant_tensor, .tensor = tensor.state->real});
+    });
+    return true;
+  });
+  PyErr_Clear();
+  session.state.insert(session.state.end(), buffers.begin(), buffers.end());
+  session.state.insert(session.state.end(), constants.begin(), constants.end());
+  return walked;
+}
+
+void lift_state(Session& session) {
+  for (const StateEntry& entry : session.state)
+    if (entry.tensor.storage) session.lift(entry.tensor);
+}
+
+void keep_used_state(Session& session) {
+  std::vector<Lifted> used;
+  for (Lifted& entry : session.lifted) {
+    if (!entry.base->input->has_users()) {
+      session.graph.erase_input(entry.base->input);
+      continue;
+    }
+    session.program.weights.push_back({.name = entry.spec.target, .tensor = entry.tensor});
+    used.push_back(std::move(entry));
+  }
+  session.lifted = std::move(used);
+}
+
+std::optional<std::vector<Assigned>> assigned_buffers(Session& session, PyObject* model) {
+  std::vector<Assigned> assigned;
+  const bool walked = for_each_module(model, [&](const std::string& path, PyObject* module) {
+    bool is_well = true;
+    for_each_tensor(module, "_buffers", path, [&](const std::string& name, PyObject*, TensorObject& tensor) {
+      const auto entry = std::find_if(session.state.begin(), session.state.end(), [&](const StateEntry& e) { return e.name == name; });
+      if (!is_well || entry == session.state.end()) return;
+      const bool is_same = !tensor.state->is_traced() && tensor.state->real.storage == entry->tensor.storage;
+      if (is_same) return;
+      ir::Value* value = session.read(tensor);
+      if (value) assigned.push_back({name, value});
+      is_well = value != nullptr;
+    });
+    return is_well;
+  });
+  if (!walked) return std::nullopt;
+  return assigned;
+}
+
+void materialise(const ir::ExportedProgram& program) {
+  std::vector<Storage*> pending;
+  for (const ir::Weight& weight : program.weights) {
+    Storage* storage = weight.tensor.storage.get();
+    if (storage->is_lazy() && std::find(pending.begin(), pending.end(), storage) == pending.end()) pending.push_back(storage);
+  }
+  // The largest first, so that the threads end together.
+  std::stable_sort(pending.begin(), pending.end(), [](const Storage* a, const Storage* b) { return a->size() > b->size(); });
+  parallel_for(static_cast<int64_t>(pending.size()), [&](int64_t i) { pending[static_cast<size_t>(i)]->data(); });
+}
+
+}  // namespace atenon::capture

@@ -1,0 +1,88 @@
+#include "capture/strides.h"
+
+#include "capture/tensor_data.h"
+
+namespace atenon::capture {
+namespace {
+
+std::optional<int64_t> integer(const Step& step, size_t position, const char* name, int64_t fallback) {
+  const Argument* argument = position < step.arguments.size() ? &step.arguments[position] : nullptr;
+  for (const Named& keyword : step.keywords)
+    if (keyword.name == name) argument = &keyword.argument;
+  if (!argument) return fallback;
+  return argument->is<SymInt>() ? argument->get<SymInt>().constant() : std::nullopt;
+}
+
+// An axis as an index, for something of `rank` axes.
+size_t axis(std::optional<int64_t> value, size_t rank) {
+  const int64_t at = value.value_or(0);
+  return static_cast<size_t>(at < 0 ? at + static_cast<int64_t>(rank) : at);
+}
+
+std::vector<SymInt> without(std::vector<SymInt> strides, size_t at) {
+  if (at < strides.size()) strides.erase(strides.begin() + static_cast<ptrdiff_t>(at));
+  return strides;
+}
+
+std::vector<SymInt> follow(const Step& step, const std::vector<SymInt>& viewed, const std::vector<SymInt>& sizes) {
+  const std::string name = step.target.substr(0, step.target.find('.'));
+  const size_t rank = viewed.size();
+  std::vector<SymInt> strides = viewed;
+  if (name == "aten::transpose" || name == "aten::swapaxes" || name == "aten::swapdims") {
+    std::swap(strides[axis(integer(step, 0, "dim0", 0), rank)], strides[axis(integer(step, 1, "dim1", 0), rank)]);
+    return strides;
+  }
+  if ((name == "aten::t" || name == "aten::mT" || name == "aten::adjoint") && rank >= 2) {
+    std::swap(strides[rank - 1], strides[rank - 2]);
+    return strides;
+  }
+  if (name == "aten::permute" && !step.arguments.empty() && step.arguments[0].is<ArgumentList>()) {
+    const ArgumentList& order = step.arguments[0].get<ArgumentList>();
+    for (size_t i = 0; i < order.size(); ++i) strides[i] = viewed[axis(order[i].get<SymInt>().constant(), rank)];
+    return strides;
+  }
+  if (name == "aten::select") return without(strides, axis(integer(step, 0, "dim", 0), rank));
+  if (name == "aten::unbind") return without(strides, axis(integer(step, 0, "dim", 0), rank));
+  if (name == "aten::slice") {
+    const size_t at = axis(integer(step, 0, "dim", 0), rank);
+    strides[at] = strides[at] * SymInt(integer(step, 3, "step", 1).value_or(1));
+    return strides;
+  }
+  if (name == "aten::unsqueeze") {
+    const size_t at = axis(integer(step, 0, "dim", 0), rank + 1);
+    const SymInt stride = at < rank ? step.viewed_sizes[at] * viewed[at] : SymInt(1);
+    strides.insert(strides.begin() + static_cast<ptrdiff_t>(at), stride);
+    return strides;
+  }
+  if (name == "aten::expand" || name == "aten::expand_as" || name == "aten::broadcast_to") {
+    std::vector<SymInt> expanded(sizes.size(), 0);
+    const size_t more = sizes.size() - rank;
+    for (size_t i = 0; i < rank; ++i)
+      if (step.viewed_sizes[i] == sizes[i + more]) expanded[i + more] = viewed[i];
+    return expanded;
+  }
+  if (sizes.size() == rank && (name == "aten::split" || name == "aten::split_with_sizes" || name == "aten::chunk" ||
+                               name == "aten::narrow" || name == "aten::tensor_split" || name == "aten::dropout"))
+    return strides;
+  // view and its like of something mergeable keep its innermost stride; anything else counts as row-major.
+  std::vector<SymInt> dense = row_major(sizes);
+  if (rank > 0 && is_mergeable(step.viewed_sizes, viewed))
+    for (SymInt& stride : dense) stride = stride * viewed[rank - 1];
+  return dense;
+}
+
+}  // namespace
+
+std::optional<std::vector<SymInt>> strides_of_view(const Step& step, const std::vector<SymInt>& viewed, const std::vector<SymInt>& sizes) {
+  std::vector<SymInt> strides = follow(step, viewed, sizes);
+  if (strides.size() != sizes.size() || strides == row_major(sizes)) return std::nullopt;
+  return strides;
+}
+
+bool is_mergeable(const std::vector<SymInt>& sizes, const std::vector<SymInt>& strides) {
+  for (size_t axis = 0; axis + 1 < sizes.size(); ++axis)
+    if (!(strides[axis] == strides[axis + 1] * sizes[axis + 1])) return false;
+  return true;
+}
+
+}  // namespace atenon::capture

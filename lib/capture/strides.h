@@ -1,0 +1,17 @@
+// Strides of traced tensors: known where a model asks (stride(), is_contiguous()) and where PyTorch decides by them
+// whether a call copies. The graph itself has none: it is functional, and layout is lower's affair.
+//
+// Results of operators count as row-major; views follow from their calls.
+#pragma once
+
+#include "capture/session.h"
+
+namespace atenon::capture {
+
+// Strides after `step` on something with strides `viewed`; nullopt where they come out row-major for `sizes`.
+std::optional<std::vector<SymInt>> strides_of_view(const Step& step, const std::vector<SymInt>& viewed, const std::vector<SymInt>& sizes);
+
+// Can all axes be walked with one stride? Then any reshape is a view.
+bool is_mergeable(const std::vector<SymInt>& sizes, const std::vector<SymInt>& strides);
+
+}  // namespace atenon::capture

@@ -1,0 +1,333 @@
+// SymInt, SymFloat and SymBool of Python: sizes that stay symbolic while the user's code computes with them.
+//
+// Arithmetic makes expressions; a result that has become constant is a number of Python's own. A comparison is decided at
+// once, so that what Python stores is a real bool: by what is known of the symbols, else by the example input, and then
+// the truth is an assumption of the program. Where CPython insists on a number of its own (range(n), int(n), an index of a
+// list) the value cannot stay symbolic, which is an error that names the line.
+#include "capture/symbols.h"
+
+#include <cmath>
+
+#include "capture/session.h"
+
+namespace atenon::capture {
+namespace {
+
+using Number = std::variant<SymInt, SymFloat>;
+
+void destroy(PyObject* self) {
+  PyTypeObject* type = Py_TYPE(self);
+  delete reinterpret_cast<SymbolObject*>(self)->value;
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+// The number that an operand stands for; nullopt if it is none of ours and none of Python's.
+std::optional<Number> number_of(PyObject* object) {
+  if (SymbolObject* symbol = as_symbol(object)) {
+    if (auto* integer = std::get_if<SymInt>(symbol->value)) return *integer;
+    if (auto* real = std::get_if<SymFloat>(symbol->value)) return *real;
+    return std::nullopt;
+  }
+  if (PyLong_Check(object)) {
+    int overflow = 0;
+    const long long value = PyLong_AsLongLongAndOverflow(object, &overflow);
+    if (overflow) return std::nullopt;
+    return SymInt(static_cast<int64_t>(value));
+  }
+  if (PyFloat_Check(object)) return SymFloat(PyFloat_AS_DOUBLE(object));
+  return std::nullopt;
+}
+
+SymFloat to_float(const Number& number) {
+  if (auto* real = std::get_if<SymFloat>(&number)) return *real;
+  return SymFloat::from(std::get<SymInt>(number));
+}
+
+Session& session_of(PyObject* a, PyObject* b = nullptr) {
+  SymbolObject* symbol = as_symbol(a);
+  return *(symbol ? symbol : as_symbol(b))->session;
+}
+
+// Applies `integers` where both operands are integers, `floats` otherwise.
+template <class Integers, class Floats>
+PyObject* combine(PyObject* a, PyObject* b, Integers integers, Floats floats) {
+  const std::optional<Number> x = number_of(a), y = number_of(b);
+  if (!x || !y) Py_RETURN_NOTIMPLEMENTED;
+  Session& session = session_of(a, b);
+  if (std::holds_alternative<SymInt>(*x) && std::holds_alternative<SymInt>(*y))
+    return session.wrap(integers(std::get<SymInt>(*x), std::get<SymInt>(*y))).release();
+  return session.wrap(floats(to_float(*x), to_float(*y))).release();
+}
+
+SymFloat apply(const char* op, const SymFloat& a, const SymFloat& b) { return SymFloat::apply(op, {a, b}); }
+
+PyObject* add(PyObject* a, PyObject* b) {
+  return combine(a, b, [](const auto& x, const auto& y) { return x + y; }, [](const auto& x, const auto& y) { return apply("+", x, y); });
+}
+PyObject* subtract(PyObject* a, PyObject* b) {
+  return combine(a, b, [](const auto& x, const auto& y) { return x - y; }, [](const auto& x, const auto& y) { return apply("-", x, y); });
+}
+PyObject* multiply(PyObject* a, PyObject* b) {
+  return combine(a, b, [](const auto& x, const auto& y) { return x * y; }, [](const auto& x, const auto& y) { return apply("*", x, y); });
+}
+PyObject* true_divide(PyObject* a, PyObject* b) {
+  return combine(
+      a, b, [](const auto& x, const auto& y) { return apply("/", SymFloat::from(x), SymFloat::from(y)); },
+      [](const auto& x, const auto& y) { return apply("/", x, y); });
+}
+
+// Python divides by zero with an exception: the divisor is not zero, or it is known to be.
+bool refuse_zero(Session& session, PyObject* divisor) {
+  const std::optional<Number> number = number_of(divisor);
+  if (!number || !std::holds_alternative<SymInt>(*number)) return false;
+  if (!session.decide(shape::equal(std::get<SymInt>(*number), 0), "division by a size")) return PyErr_Occurred() != nullptr;
+  PyErr_SetString(PyExc_ZeroDivisionError, "division of a size by zero");
+  return true;
+}
+
+PyObject* floor_divide(PyObject* a, PyObject* b) {
+  if (refuse_zero(session_of(a, b), b)) return nullptr;
+  return combine(
+      a, b, [](const auto& x, const auto& y) { return shape::floor_div(x, y); },
+      [](const auto& x, const auto& y) { return SymFloat::from(shape::floor(apply("/", x, y))); });
+}
+PyObject* remainder(PyObject* a, PyObject* b) {
+  if (refuse_zero(session_of(a, b), b)) return nullptr;
+  return combine(
+      a, b, [](const auto& x, const auto& y) { return shape::mod(x, y); },
+      [](const auto& x, const auto& y) { return apply("-", x, apply("*", y, SymFloat::from(shape::floor(apply("/", x, y))))); });
+}
+
+PyObject* power(PyObject* a, PyObject* b, PyObject* modulus) {
+  if (modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;
+  const std::optional<Number> y = number_of(b);
+  const SymInt* exponent = y ? std::get_if<SymInt>(&*y) : nullptr;
+  if (exponent && exponent->constant() && *exponent->constant() >= 0 && *exponent->constant() <= 16)
+    return combine(
+        a, b, [&](const auto& x, const auto&) { return shape::product(std::vector<SymInt>(*exponent->constant(), x)); },
+        [](const auto& x, const auto& z) { return apply("pow", x, z); });
+  return combine(
+      a, b, [](const auto& x, const auto& z) { return apply("pow", SymFloat::from(x), SymFloat::from(z)); },
+      [](const auto& x, const auto& z) { return apply("pow", x, z); });
+}
+
+PyObject* negative(PyObject* self) {
+  const Number number = *number_of(self);
+  if (auto* integer = std::get_if<SymInt>(&number)) return session_of(self).wrap(-*integer).release();
+  return session_of(self).wrap(apply("-", SymFloat(0.0), to_float(number))).release();
+}
+PyObject* positive(PyObject* self) { return Py_NewRef(self); }
+PyObject* absolute(PyObject* self) {
+  const Number number = *number_of(self);
+  if (auto* integer = std::get_if<SymInt>(&number)) return session_of(self).wrap(shape::max(*integer, -*integer)).release();
+  return session_of(self).wrap(SymFloat::apply("abs", {to_float(number)})).release();
+}
+
+SymBool relation(int op, const Number& a, const Number& b) {
+  if (std::holds_alternative<SymInt>(a) && std::holds_alternative<SymInt>(b)) {
+    const SymInt &x = std::get<SymInt>(a), &y = std::get<SymInt>(b);
+    switch (op) {
+      case Py_EQ: return shape::equal(x, y);
+      case Py_NE: return shape::not_equal(x, y);
+      case Py_LT: return shape::less(x, y);
+      case Py_LE: return shape::less_equal(x, y);
+      case Py_GT: return shape::less(y, x);
+      default: return shape::less_equal(y, x);
+    }
+  }
+  static constexpr const char* names[] = {"<", "<=", "==", "!=", ">", ">="};  // Py_LT is 0
+  return shape::compare(names[op], to_float(a), to_float(b));
+}
+
+PyObject* compare(PyObject* a, PyObject* b, int op) {
+  const std::optional<Number> x = number_of(a), y = number_of(b);
+  if (!x || !y) Py_RETURN_NOTIMPLEMENTED;
+  const bool truth = session_of(a, b).decide(relation(op, *x, *y), "a comparison of sizes");
+  if (PyErr_Occurred()) return nullptr;
+  return PyBool_FromLong(truth);
+}
+
+int is_nonzero(PyObject* self) {
+  SymbolObject* symbol = as_symbol(self);
+  Session& session = *symbol->session;
+  bool truth;
+  if (auto* boolean = std::get_if<SymBool>(symbol->value))
+    truth = session.decide(*boolean, "a truth about sizes");
+  else
+    truth = session.decide(relation(Py_NE, *number_of(self), SymInt(0)), "a size used as a truth");
+  return PyErr_Occurred() ? -1 : truth;
+}
+
+std::string spelling(SymbolObject* symbol) {
+  return std::visit([](const auto& value) { return value.to_string(); }, *symbol->value);
+}
+
+PyObject* represent(PyObject* self) { return PyUnicode_FromString(spelling(as_symbol(self)).c_str()); }
+Py_hash_t hash(PyObject* self) {
+  const Py_hash_t value = static_cast<Py_hash_t>(std::hash<std::string>()(spelling(as_symbol(self))));
+  return value == -1 ? -2 : value;
+}
+
+PyObject* refuse_number(PyObject* self, const char* python_type) {
+  return session_of(self).raise(
+      310, "the size `" + spelling(as_symbol(self)) + "` is dynamic and cannot become Python's own " + python_type,
+      "keep it symbolic: write the size where it is used, without int(), float(), range() or a list index; math.floor, math.ceil, "
+      "//, min and max stay symbolic. Or make the dimension static");
+}
+PyObject* as_index(PyObject* self) { return refuse_number(self, "int"); }
+PyObject* as_float(PyObject* self) { return refuse_number(self, "float"); }
+
+template <SymInt (*round)(const SymFloat&)>
+PyObject* rounded(PyObject* self, PyObject* args) {
+  if (args && PyTuple_GET_SIZE(args) > 0 && PyTuple_GET_ITEM(args, 0) != Py_None) return refuse_number(self, "float");
+  const Number number = *number_of(self);
+  if (std::holds_alternative<SymInt>(number)) return Py_NewRef(self);
+  return session_of(self).wrap(round(std::get<SymFloat>(number))).release();
+}
+
+PyObject* is_integer(PyObject* self, PyObject*) {
+  const SymFloat value = to_float(*number_of(self));
+  const bool truth = session_of(self).decide(shape::compare("==", value, SymFloat::from(shape::floor(value))), "is_integer()");
+  if (PyErr_Occurred()) return nullptr;
+  return PyBool_FromLong(truth);
+}
+
+PyObject* sqrt(PyObject* self, PyObject*) {
+  return session_of(self).wrap(SymFloat::apply("sqrt", {to_float(*number_of(self))})).release();
+}
+
+PyMethodDef methods[] = {
+    {"__floor__", rounded<shape::floor>, METH_VARARGS, nullptr},
+    {"__ceil__", rounded<shape::ceil>, METH_VARARGS, nullptr},
+    {"__trunc__", rounded<shape::trunc>, METH_VARARGS, nullptr},
+    {"__round__", rounded<shape::round>, METH_VARARGS, nullptr},
+    {"is_integer", is_integer, METH_NOARGS, nullptr},
+    {"__sym_sqrt__", sqrt, METH_NOARGS, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyType_Slot slots[] = {
+    {Py_tp_dealloc, reinterpret_cast<void*>(destroy)},
+    {Py_tp_repr, reinterpret_cast<void*>(represent)},
+    {Py_tp_hash, reinterpret_cast<void*>(hash)},
+    {Py_tp_richcompare, reinterpret_cast<void*>(compare)},
+    {Py_tp_methods, methods},
+    {Py_nb_add, reinterpret_cast<void*>(add)},
+    {Py_nb_subtract, reinterpret_cast<void*>(subtract)},
+    {Py_nb_multiply, reinterpret_cast<void*>(multiply)},
+    {Py_nb_true_divide, reinterpret_cast<void*>(true_divide)},
+    {Py_nb_floor_divide, reinterpret_cast<void*>(floor_divide)},
+    {Py_nb_remainder, reinterpret_cast<void*>(remainder)},
+    {Py_nb_power, reinterpret_cast<void*>(power)},
+    {Py_nb_negative, reinterpret_cast<void*>(negative)},
+    {Py_nb_positive, reinterpret_cast<void*>(positive)},
+    {Py_nb_absolute, reinterpret_cast<void*>(absolute)},
+    {Py_nb_bool, reinterpret_cast<void*>(is_nonzero)},
+    {Py_nb_index, reinterpret_cast<void*>(as_index)},
+    {Py_nb_int, reinterpret_cast<void*>(as_index)},
+    {Py_nb_float, reinterpret_cast<void*>(as_float)},
+    {0, nullptr},
+};
+
+PyObject* new_symbol(Session& session, const Ref& type, std::variant<SymInt, SymFloat, SymBool> value) {
+  auto* object = PyObject_New(SymbolObject, reinterpret_cast<PyTypeObject*>(type.get()));
+  if (!object) return nullptr;
+  object->session = &session;
+  object->value = new std::variant<SymInt, SymFloat, SymBool>(std::move(value));
+  return reinterpret_cast<PyObject*>(object);
+}
+
+Ref make_type(const char* name) {
+  PyType_Spec spec = {name, sizeof(SymbolObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+  return Ref(PyType_FromSpec(&spec));
+}
+
+}  // namespace
+
+bool add_symbol_types(Session& session) {
+  session.symint_type = make_type("_atenon.SymInt");
+  session.symfloat_type = make_type("_atenon.SymFloat");
+  session.symbool_type = make_type("_atenon.SymBool");
+  return session.symint_type && session.symfloat_type && session.symbool_type;
+}
+
+SymbolObject* as_symbol(PyObject* object) {
+  return Py_TYPE(object)->tp_dealloc == destroy ? reinterpret_cast<SymbolObject*>(object) : nullptr;
+}
+
+std::optional<SymInt> integer_of(PyObject* object) {
+  const std::optional<Number> number = number_of(object);
+  if (number && std::holds_alternative<SymInt>(*number)) return std::get<SymInt>(*number);
+  if (number || !PyIndex_Check(object) || as_tensor(object)) return std::nullopt;
+  const Ref index(PyNumber_Index(object));  // numpy's integers
+  if (!index) {
+    PyErr_Clear();
+    return std::nullopt;
+  }
+  return integer_of(index.get());
+}
+
+std::optional<SymFloat> float_of(PyObject* object) {
+  const std::optional<Number> number = number_of(object);
+  return number ? std::optional(to_float(*number)) : std::nullopt;
+}
+
+PyObject* symbolic_function(Session& session, const std::string& name, PyObject* const* args, size_t count) {
+  std::vector<Number> numbers;
+  for (size_t i = 0; i < count; ++i) {
+    const std::optional<Number> number = number_of(args[i]);
+    if (!number) {
+      PyErr_Format(PyExc_TypeError, "sym_%s: %R is not a number", name.c_str(), args[i]);
+      return nullptr;
+    }
+    numbers.push_back(*number);
+  }
+  if ((name == "min" || name == "max") && count == 2) {
+    const bool is_min = name == "min";
+    if (std::holds_alternative<SymInt>(numbers[0]) && std::holds_alternative<SymInt>(numbers[1])) {
+      const SymInt &a = std::get<SymInt>(numbers[0]), &b = std::get<SymInt>(numbers[1]);
+      return session.wrap(session.facts.simplify(is_min ? shape::min(a, b) : shape::max(a, b))).release();
+    }
+    return session.wrap(SymFloat::apply(name, {to_float(numbers[0]), to_float(numbers[1])})).release();
+  }
+  if (count == 1 && name == "float") return session.wrap(to_float(numbers[0])).release();
+  if (count == 1 && name == "int") {
+    if (std::holds_alternative<SymInt>(numbers[0])) return Py_NewRef(args[0]);
+    return session.wrap(shape::trunc(to_float(numbers[0]))).release();
+  }
+  if (count == 1 && (name == "sqrt" || name == "exp" || name == "log"))
+    return session.wrap(SymFloat::apply(name, {to_float(numbers[0])})).release();
+  PyErr_Format(PyExc_TypeError, "there is no symbolic function '%s' of %zu arguments", name.c_str(), count);
+  return nullptr;
+}
+
+Ref Session::wrap(const SymInt& value) {
+  if (const auto constant = value.constant()) return Ref(PyLong_FromLongLong(*constant));
+  return Ref(new_symbol(*this, symint_type, value));
+}
+
+Ref Session::wrap(const SymFloat& value) {
+  if (const auto constant = value.constant()) return Ref(PyFloat_FromDouble(*constant));
+  return Ref(new_symbol(*this, symfloat_type, value));
+}
+
+Ref Session::wrap(const SymBool& value) {
+  if (const auto constant = value.constant()) return Ref(PyBool_FromLong(*constant));
+  return Ref(new_symbol(*this, symbool_type, value));
+}
+
+Ref Session::wrap_sizes(const std::vector<SymInt>& sizes) {
+  // torch.Size is a tuple whose slices stay Size: a plain tuple is made first, then the class is called with it.
+  Ref tuple(PyTuple_New(static_cast<Py_ssize_t>(sizes.size())));
+  if (!tuple) return {};
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    Ref size = wrap(sizes[i]);
+    if (!size) return {};
+    PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), size.release());
+  }
+  if (!size_class) return tuple;
+  return Ref(PyObject_CallOneArg(size_class.get(), tuple.get()));
+}
+
+}  // namespace atenon::capture

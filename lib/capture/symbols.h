@@ -1,0 +1,24 @@
+// The Python types of symbolic numbers, and numbers of Python as symbolic ones.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "capture/python.h"
+#include "shape/symint.h"
+
+namespace atenon::capture {
+
+class Session;
+
+bool add_symbol_types(Session& session);  // false with a Python exception
+
+// int, SymInt, or anything with __index__ that is no tensor; nullopt, without an exception, for all else.
+std::optional<shape::SymInt> integer_of(PyObject* object);
+// The same for numbers that may be floating.
+std::optional<shape::SymFloat> float_of(PyObject* object);
+
+// torch.sym_min and its like: min, max, float, int, sqrt, exp, log.
+PyObject* symbolic_function(Session& session, const std::string& name, PyObject* const* args, size_t count);
+
+}  // namespace atenon::capture

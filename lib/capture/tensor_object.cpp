@@ -1,0 +1,432 @@
+// _atenon.Tensor: attributes and Python's protocols. Everything that computes goes to the operators (operator_call.cpp).
+#include "capture/tensor_object.h"
+
+#include "capture/indexing.h"
+#include "capture/symbols.h"
+#include "capture/tensor_data.h"
+
+namespace atenon::capture {
+namespace {
+
+TensorObject& self_of(PyObject* self) { return *reinterpret_cast<TensorObject*>(self); }
+
+void destroy(PyObject* self) {
+  PyTypeObject* type = Py_TYPE(self);
+  delete self_of(self).state;
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+PyObject* new_instance(PyTypeObject* type, PyObject* args, PyObject*) {
+  // torch.Tensor(...) is Python's business; a subclass made by hand (nn.Parameter) comes through make_subclass.
+  if (PyTuple_GET_SIZE(args) == 1)
+    if (TensorObject* other = as_tensor(PyTuple_GET_ITEM(args, 0)))
+      return new_tensor(*other->session, type, *other->state, false).release();
+  PyErr_Format(PyExc_TypeError, "%s is made by torch.tensor and its like", type->tp_name);
+  return nullptr;
+}
+
+// --- Attributes -------------------------------------------------------------------------------------------------------
+
+std::vector<SymInt> sizes_of(TensorObject& tensor) { return tensor.session->meta(tensor).sizes; }
+
+std::vector<SymInt> strides_of(TensorObject& tensor) {
+  if (!tensor.state->is_traced()) return {tensor.state->real.strides.begin(), tensor.state->real.strides.end()};
+  if (tensor.state->strides) return *tensor.state->strides;
+  return row_major(sizes_of(tensor));
+}
+
+PyObject* shape(PyObject* self, void*) { return self_of(self).session->wrap_sizes(sizes_of(self_of(self))).release(); }
+PyObject* dimensions(PyObject* self, void*) {
+  TensorObject& tensor = self_of(self);
+  return PyLong_FromSize_t(tensor.state->is_traced() ? tensor.session->meta(tensor).sizes.size() : tensor.state->real.sizes.size());
+}
+PyObject* dim(PyObject* self, PyObject*) { return dimensions(self, nullptr); }
+
+// The axis that a Python int names, or -1 with an IndexError.
+int axis_of(TensorObject& tensor, PyObject* object) {
+  const long axis = PyLong_AsLong(object);
+  if (axis == -1 && PyErr_Occurred()) return -1;
+  const long rank = static_cast<long>(sizes_of(tensor).size());
+  if (axis >= -rank && axis < rank) return static_cast<int>(axis < 0 ? axis + rank : axis);
+  PyErr_Format(PyExc_IndexError, "Dimension out of range (expected to be in range of [%ld, %ld], but got %ld)", -rank, rank - 1, axis);
+  return -1;
+}
+
+PyObject* one_of(PyObject* self, PyObject* args, PyObject* keywords, const char* format,
+                 std::vector<SymInt> (*list)(TensorObject&), bool as_size) {
+  static const char* names[] = {"dim", nullptr};
+  PyObject* which = Py_None;
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, format, const_cast<char**>(names), &which)) return nullptr;
+  TensorObject& tensor = self_of(self);
+  const std::vector<SymInt> values = list(tensor);
+  if (which != Py_None) {
+    const int axis = axis_of(tensor, which);
+    return axis < 0 ? nullptr : tensor.session->wrap(values[static_cast<size_t>(axis)]).release();
+  }
+  if (as_size) return tensor.session->wrap_sizes(values).release();
+  Ref tuple(PyTuple_New(static_cast<Py_ssize_t>(values.size())));
+  for (size_t i = 0; tuple && i < values.size(); ++i)
+    PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), tensor.session->wrap(values[i]).release());
+  return tuple.release();
+}
+PyObject* size(PyObject* self, PyObject* args, PyObject* keywords) {
+  return one_of(self, args, keywords, "|O:size", sizes_of, true);
+}
+PyObject* stride(PyObject* self, PyObject* args, PyObject* keywords) {
+  return one_of(self, args, keywords, "|O:stride", strides_of, false);
+}
+
+PyObject* numel(PyObject* self, PyObject*) {
+  return self_of(self).session->wrap(shape::product(sizes_of(self_of(self)))).release();
+}
+PyObject* storage_offset(PyObject* self, PyObject*) {
+  return PyLong_FromLongLong(self_of(self).state->is_traced() ? 0 : self_of(self).state->real.offset);
+}
+PyObject* is_contiguous(PyObject* self, PyObject*, PyObject*) {
+  TensorState& state = *self_of(self).state;
+  return PyBool_FromLong(state.is_traced() ? !state.strides : state.real.is_contiguous());
+}
+PyObject* element_size(PyObject* self, PyObject*) {
+  return PyLong_FromSize_t(size_of(self_of(self).session->meta(self_of(self)).dtype));
+}
+PyObject* dtype(PyObject* self, void*) {
+  TensorObject& tensor = self_of(self);
+  const ScalarType type = tensor.state->is_traced() ? tensor.session->meta(tensor).dtype : tensor.state->real.dtype;
+  return Py_NewRef(tensor.session->dtypes.at(type).get());
+}
+PyObject* device(PyObject* self, void*) { return PyObject_CallNoArgs(self_of(self).session->device_type.get()); }
+PyObject* none(PyObject*, void*) { return new_none(); }
+PyObject* yes(PyObject*, void*) { return Py_NewRef(Py_True); }
+PyObject* requires_grad(PyObject* self, void*) { return PyBool_FromLong(self_of(self).requires_grad); }
+int set_requires_grad(PyObject* self, PyObject* value, void*) {
+  const int truth = value ? PyObject_IsTrue(value) : -1;
+  if (truth < 0) return -1;
+  self_of(self).requires_grad = truth;
+  return 0;
+}
+int ignore_grad(PyObject*, PyObject*, void*) { return 0; }
+PyObject* is_traced(PyObject* self, void*) { return PyBool_FromLong(self_of(self).session->is_tracing); }
+
+// Another object for the same memory.
+PyObject* alias(PyObject* self, PyObject*) {
+  TensorObject& tensor = self_of(self);
+  return tensor.session->wrap(*tensor.state).release();
+}
+PyObject* data(PyObject* self, void*) { return alias(self, nullptr); }
+int set_data(PyObject* self, PyObject* value, void*) {
+  TensorObject* other = value ? as_tensor(value) : nullptr;
+  if (!other) {
+    PyErr_SetString(PyExc_TypeError, "data must be a tensor");
+    return -1;
+  }
+  *self_of(self).state = *other->state;
+  return 0;
+}
+
+// The same number for tensors that share memory, another one otherwise.
+PyObject* data_ptr(PyObject* self, PyObject*) {
+  const TensorState& state = *self_of(self).state;
+  return PyLong_FromVoidPtr(state.is_traced() ? static_cast<void*>(state.base.get()) : static_cast<void*>(state.real.storage.get()));
+}
+
+// --- Values as Python's own -------------------------------------------------------------------------------------------
+
+PyObject* item(PyObject* self, PyObject*) {
+  const std::optional<Tensor> value = data_of(self_of(self), "item()");
+  if (!value) return nullptr;
+  if (value->numel() == 1) return element(*value, 0);
+  PyErr_Format(PyExc_RuntimeError, "a Tensor with %lld elements cannot be converted to Scalar", static_cast<long long>(value->numel()));
+  return nullptr;
+}
+
+PyObject* tolist(PyObject* self, PyObject*) {
+  const std::optional<Tensor> value = data_of(self_of(self), "tolist()");
+  return value ? nested_list(value->contiguous()) : nullptr;
+}
+
+std::optional<Tensor> single(PyObject* self, const char* purpose) {
+  std::optional<Tensor> value = data_of(self_of(self), purpose);
+  if (value && value->numel() != 1) {
+    PyErr_Format(PyExc_RuntimeError, "%s of a tensor with %lld elements", purpose, static_cast<long long>(value->numel()));
+    return std::nullopt;
+  }
+  return value;
+}
+
+int truth(PyObject* self) {
+  const std::optional<Tensor> value = single(self, "bool()");
+  if (!value) return -1;
+  const Ref number(element(*value, 0));
+  return number ? PyObject_IsTrue(number.get()) : -1;
+}
+PyObject* as_int(PyObject* self) {
+  const std::optional<Tensor> value = single(self, "int()");
+  if (!value) return nullptr;
+  const Ref number(element(*value, 0));
+  return number ? PyNumber_Long(number.get()) : nullptr;
+}
+PyObject* as_index(PyObject* self) {
+  const ScalarType type = self_of(self).session->meta(self_of(self)).dtype;
+  if (is_floating(type) || is_complex(type)) {
+    PyErr_SetString(PyExc_TypeError, "only integer tensors of a single element can be converted to an index");
+    return nullptr;
+  }
+  return as_int(self);
+}
+PyObject* as_float(PyObject* self) {
+  const std::optional<Tensor> value = single(self, "float()");
+  if (!value) return nullptr;
+  const Ref number(element(*value, 0));
+  return number ? PyNumber_Float(number.get()) : nullptr;
+}
+
+int get_buffer(PyObject* self, Py_buffer* view, int flags) {
+  const std::optional<Tensor> value = data_of(self_of(self), "a buffer of its data");
+  return value ? fill_buffer(self, *value, view, flags) : -1;
+}
+PyObject* numpy(PyObject* self, PyObject*, PyObject*) {
+  const Ref module(PyImport_ImportModule("numpy"));
+  const Ref function(module ? PyObject_GetAttrString(module.get(), "array") : nullptr);
+  const Ref memory(function ? PyMemoryView_FromObject(self) : nullptr);
+  return memory ? PyObject_CallOneArg(function.get(), memory.get()) : nullptr;
+}
+
+// --- As a sequence ----------------------------------------------------------------------------------------------------
+
+Py_ssize_t length(PyObject* self) {
+  TensorObject& tensor = self_of(self);
+  const std::vector<SymInt> sizes = sizes_of(tensor);
+  if (sizes.empty()) {
+    PyErr_SetString(PyExc_TypeError, "len() of a 0-d tensor");
+    return -1;
+  }
+  if (const auto count = sizes[0].constant()) return static_cast<Py_ssize_t>(*count);
+  tensor.session->raise(310, "len() must be a number, but dimension 0 has the dynamic size `" + sizes[0].to_string() + "`",
+                        "x.shape[0] stays symbolic");
+  return -1;
+}
+PyObject* iterate(PyObject* self) {
+  if (length(self) < 0) return nullptr;
+  const Ref parts(self_of(self).session->call("aten::unbind", {self}));
+  return parts ? PyObject_GetIter(parts.get()) : nullptr;
+}
+PyObject* subscript(PyObject* self, PyObject* index) { return get_item(self_of(self), index); }
+int store(PyObject* self, PyObject* index, PyObject* value) {
+  if (!value) {
+    PyErr_SetString(PyExc_TypeError, "a tensor does not support deleting items");
+    return -1;
+  }
+  return set_item(self_of(self), index, value) ? 0 : -1;
+}
+
+// --- Operators ---------------------------------------------------------------------------------------------------------
+
+bool is_operand(PyObject* object) {
+  return as_tensor(object) || as_symbol(object) || PyLong_Check(object) || PyFloat_Check(object) || PyComplex_Check(object) ||
+         (PyIndex_Check(object) && !PyType_Check(object)) || PyObject_HasAttrString(object, "__float__");
+}
+
+Session& session_of(PyObject* a, PyObject* b) {
+  TensorObject* tensor = as_tensor(a);
+  return *(tensor ? tensor : as_tensor(b))->session;
+}
+
+struct Name {  // of an operator, as a template argument
+  char text[32] = {};
+  consteval Name(const char* name) {
+    for (int i = 0; name[i]; ++i) text[i] = name[i];
+  }
+};
+
+template <Name name>
+PyObject* unary(PyObject* self) {
+  return self_of(self).session->call(name.text, {self});
+}
+
+// `self op other`, where either may be the tensor. `reflected` is the operator of `number op tensor`; "" swaps the operands.
+template <Name name, Name reflected>
+PyObject* binary(PyObject* a, PyObject* b) {
+  if (!is_operand(a) || !is_operand(b)) Py_RETURN_NOTIMPLEMENTED;
+  Session& session = session_of(a, b);
+  if (as_tensor(a)) return session.call(name.text, {a, b});
+  return session.call(*reflected.text ? reflected.text : name.text, {b, a});
+}
+
+template <Name name>
+PyObject* in_place(PyObject* self, PyObject* other) {
+  if (!is_operand(other)) Py_RETURN_NOTIMPLEMENTED;
+  return self_of(self).session->call(name.text, {self, other});
+}
+
+// number / tensor: as PyTorch, the reciprocal times the number.
+PyObject* true_divide(PyObject* a, PyObject* b) {
+  if (!is_operand(a) || !is_operand(b)) Py_RETURN_NOTIMPLEMENTED;
+  Session& session = session_of(a, b);
+  if (as_tensor(a)) return session.call("aten::div", {a, b});
+  const Ref reciprocal(session.call("aten::reciprocal", {b}));
+  return reciprocal ? session.call("aten::mul", {reciprocal.get(), a}) : nullptr;
+}
+
+// Operators for which PyTorch makes the number on the left a tensor first.
+template <Name name>
+PyObject* with_tensors(PyObject* a, PyObject* b) {
+  if (!is_operand(a) || !is_operand(b)) Py_RETURN_NOTIMPLEMENTED;
+  Session& session = session_of(a, b);
+  if (as_tensor(a)) return session.call(name.text, {a, b});
+  const Ref left(session.call("aten::scalar_tensor", {a}));
+  return left ? session.call(name.text, {left.get(), b}) : nullptr;
+}
+
+PyObject* power(PyObject* a, PyObject* b, PyObject*) {
+  if (!is_operand(a) || !is_operand(b)) Py_RETURN_NOTIMPLEMENTED;
+  return session_of(a, b).call("aten::pow", {a, b});
+}
+PyObject* power_in_place(PyObject* self, PyObject* other, PyObject*) { return self_of(self).session->call("aten::pow_", {self, other}); }
+
+PyObject* matmul(PyObject* a, PyObject* b) {
+  if (!as_tensor(a) || !as_tensor(b)) Py_RETURN_NOTIMPLEMENTED;
+  return session_of(a, b).call("aten::matmul", {a, b});
+}
+
+PyObject* compare(PyObject* a, PyObject* b, int op) {
+  static constexpr const char* names[] = {"aten::lt", "aten::le", "aten::eq", "aten::ne", "aten::gt", "aten::ge"};  // Py_LT is 0
+  if (!is_operand(b)) Py_RETURN_NOTIMPLEMENTED;
+  return self_of(a).session->call(names[op], {a, b});
+}
+
+Py_hash_t hash(PyObject* self) { return _Py_HashPointer(self); }
+PyObject* itself(PyObject* self) { return Py_NewRef(self); }
+
+// --- The type -----------------------------------------------------------------------------------------------------------
+
+template <class Function>
+PyCFunction method(Function function) {
+  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
+}
+
+PyMethodDef methods[] = {
+    {"dim", dim, METH_NOARGS, nullptr},
+    {"size", method(size), METH_VARARGS | METH_KEYWORDS, nullptr},
+    {"stride", method(stride), METH_VARARGS | METH_KEYWORDS, nullptr},
+    {"numel", numel, METH_NOARGS, nullptr},
+    {"storage_offset", storage_offset, METH_NOARGS, nullptr},
+    {"is_contiguous", method(is_contiguous), METH_VARARGS | METH_KEYWORDS, nullptr},
+    {"element_size", element_size, METH_NOARGS, nullptr},
+    {"detach", alias, METH_NOARGS, nullptr},
+    {"detach_", [](PyObject* self, PyObject*) { return Py_NewRef(self); }, METH_NOARGS, nullptr},
+    {"data_ptr", data_ptr, METH_NOARGS, nullptr},
+    {"untyped_storage", data_ptr, METH_NOARGS, nullptr},
+    {"item", item, METH_NOARGS, nullptr},
+    {"tolist", tolist, METH_NOARGS, nullptr},
+    {"numpy", method(numpy), METH_VARARGS | METH_KEYWORDS, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyGetSetDef attributes[] = {
+    {"shape", shape, nullptr, nullptr, nullptr},
+    {"ndim", dimensions, nullptr, nullptr, nullptr},
+    {"dtype", dtype, nullptr, nullptr, nullptr},
+    {"device", device, nullptr, nullptr, nullptr},
+    {"data", data, set_data, nullptr, nullptr},
+    {"grad", none, ignore_grad, nullptr, nullptr},
+    {"is_leaf", yes, nullptr, nullptr, nullptr},
+    {"requires_grad", requires_grad, set_requires_grad, nullptr, nullptr},
+    {"_is_traced", is_traced, nullptr, nullptr, nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+template <class Function>
+PyType_Slot slot(int id, Function function) {
+  return {id, reinterpret_cast<void*>(function)};
+}
+
+PyType_Slot slots[] = {
+    slot(Py_tp_dealloc, destroy),
+    slot(Py_tp_new, new_instance),
+    slot(Py_tp_hash, hash),
+    slot(Py_tp_richcompare, compare),
+    slot(Py_tp_iter, iterate),
+    {Py_tp_methods, methods},
+    {Py_tp_getset, attributes},
+    slot(Py_mp_length, length),
+    slot(Py_mp_subscript, subscript),
+    slot(Py_mp_ass_subscript, store),
+    slot(Py_bf_getbuffer, get_buffer),
+    slot(Py_bf_releasebuffer, release_buffer),
+    slot(Py_nb_bool, truth),
+    slot(Py_nb_int, as_int),
+    slot(Py_nb_index, as_index),
+    slot(Py_nb_float, as_float),
+    slot(Py_nb_negative, unary<"aten::neg">),
+    slot(Py_nb_positive, itself),
+    slot(Py_nb_absolute, unary<"aten::abs">),
+    slot(Py_nb_invert, unary<"aten::bitwise_not">),
+    slot(Py_nb_add, binary<"aten::add", "">),
+    slot(Py_nb_subtract, binary<"aten::sub", "aten::rsub">),
+    slot(Py_nb_multiply, binary<"aten::mul", "">),
+    slot(Py_nb_true_divide, true_divide),
+    slot(Py_nb_floor_divide, with_tensors<"aten::floor_divide">),
+    slot(Py_nb_remainder, with_tensors<"aten::remainder">),
+    slot(Py_nb_power, power),
+    slot(Py_nb_matrix_multiply, matmul),
+    slot(Py_nb_and, binary<"aten::bitwise_and", "">),
+    slot(Py_nb_or, binary<"aten::bitwise_or", "">),
+    slot(Py_nb_xor, binary<"aten::bitwise_xor", "">),
+    slot(Py_nb_lshift, with_tensors<"aten::bitwise_left_shift">),
+    slot(Py_nb_rshift, with_tensors<"aten::bitwise_right_shift">),
+    slot(Py_nb_inplace_add, in_place<"aten::add_">),
+    slot(Py_nb_inplace_subtract, in_place<"aten::sub_">),
+    slot(Py_nb_inplace_multiply, in_place<"aten::mul_">),
+    slot(Py_nb_inplace_true_divide, in_place<"aten::div_">),
+    slot(Py_nb_inplace_floor_divide, in_place<"aten::floor_divide_">),
+    slot(Py_nb_inplace_remainder, in_place<"aten::remainder_">),
+    slot(Py_nb_inplace_power, power_in_place),
+    slot(Py_nb_inplace_and, in_place<"aten::bitwise_and_">),
+    slot(Py_nb_inplace_or, in_place<"aten::bitwise_or_">),
+    slot(Py_nb_inplace_xor, in_place<"aten::bitwise_xor_">),
+    {0, nullptr},
+};
+
+}  // namespace
+
+bool add_tensor_type(Session& session) {
+  PyType_Spec spec = {"_atenon.Tensor", sizeof(TensorObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
+  session.tensor_type = Ref(PyType_FromSpec(&spec));
+  session.tensor_class = session.tensor_type;
+  return static_cast<bool>(session.tensor_type);
+}
+
+TensorObject* as_tensor(PyObject* object) {
+  for (PyTypeObject* type = Py_TYPE(object); type; type = type->tp_base)
+    if (type->tp_dealloc == destroy) return reinterpret_cast<TensorObject*>(object);
+  return nullptr;
+}
+
+Ref new_tensor(Session& session, PyTypeObject* type, TensorState state, bool requires_grad) {
+  Ref object(type->tp_alloc(type, 0));
+  if (!object) return {};
+  TensorObject& tensor = self_of(object.get());
+  tensor.session = &session;
+  tensor.state = new TensorState(std::move(state));
+  tensor.requires_grad = requires_grad;
+  return object;
+}
+
+Ref Session::wrap(TensorState state) {
+  return new_tensor(*this, reinterpret_cast<PyTypeObject*>(tensor_class.get()), std::move(state), false);
+}
+
+std::optional<Tensor> data_of(TensorObject& tensor, const char* purpose) {
+  Session& session = *tensor.session;
+  if (!session.is_tracing) {
+    if (!tensor.state->is_traced()) return tensor.state->real;
+    session.raise(311, std::string(purpose) + " of a tensor that depends on the model's inputs", "keep such tensors inside forward");
+    return std::nullopt;
+  }
+  ir::Value* value = session.read(tensor);
+  const std::optional<reference::Datum> datum = value ? session.constant_value(value, purpose) : std::nullopt;
+  return datum ? std::optional(std::get<Tensor>(*datum)) : std::nullopt;
+}
+
+}  // namespace atenon::capture

@@ -1,0 +1,16 @@
+// The Python type _atenon.Tensor, which torch.Tensor subclasses.
+#pragma once
+
+#include "capture/session.h"
+
+namespace atenon::capture {
+
+bool add_tensor_type(Session& session);  // false with a Python exception
+
+// A tensor of class `type`, which must be a subclass of _atenon.Tensor.
+Ref new_tensor(Session& session, PyTypeObject* type, TensorState state, bool requires_grad);
+
+// The data of a tensor, wherever it does not depend on the model's inputs. `purpose` goes into the error: "bool()".
+std::optional<Tensor> data_of(TensorObject& tensor, const char* purpose);
+
+}  // namespace atenon::capture

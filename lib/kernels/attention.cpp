@@ -1,0 +1,265 @@
+// Attention as one kernel: scaled_dot_product_attention, or the same written out as product, softmax, product.
+//
+// Tiles are (batch, head, block of queries), so scores never leave the cache. Operands are read through their strides: views of one
+// fused projection need no copies. Masks are of truths (true: seen) or added, broadcast as PyTorch does.
+#include <atomic>
+#include <cmath>
+#include <numeric>
+
+#include "kernels/body.h"
+#include "kernels/lanes.h"
+#include "kernels/list.h"
+#include "support/parallel.h"
+
+namespace atenon::kernels {
+
+namespace {
+
+constexpr int64_t tile_queries = 128;  // by shape alone, so that results do not depend on the threads
+
+struct Attention {
+  View q, k, v;   // [..., queries or keys, depth]
+  int mask = -1;  // input of the body; -1: none
+  std::optional<double> scale;  // nullopt: 1 / sqrt(depth)
+  bool causal = false;
+  bool empty_is_zero = true;
+};
+
+std::string read_operator(const ir::Node& node, const shape::Bindings& symbols, Attention& found) {
+  Arguments arguments(node, symbols);
+  found.q = view_of(arguments.tensor(0, "query"));
+  found.k = view_of(arguments.tensor(1, "key"));
+  found.v = view_of(arguments.tensor(2, "value"));
+  if (found.q.input < 0 || found.k.input < 0 || found.v.input < 0) return "an operand is computed in the body";
+  if (const ir::Value* mask = arguments.tensor(3, "attn_mask")) {
+    if (mask->producer) return "the mask is computed in the body";
+    found.mask = mask->index;
+  }
+  if (arguments.number(4, "dropout_p", 0) != 0.0) return "dropout";
+  std::optional<bool> causal = arguments.boolean(5, "is_causal", false);
+  if (!causal) return "is_causal is symbolic";
+  found.causal = *causal;
+  if (arguments.find(6, "scale")) {
+    found.scale = arguments.number(6, "scale", 0);
+    if (!found.scale) return "its scale is symbolic";
+  }
+  return "";
+}
+
+const ir::Node* only_user(const ir::Value* value) {
+  return value->users.size() == 1 && !value->returned ? value->users[0] : nullptr;
+}
+
+bool is_matmul(const ir::Node& node) {
+  const std::string name = name_without_overload(node.target());
+  return name == "aten::matmul" || name == "aten::bmm";
+}
+
+// product, numbers times or divided, a mask added, softmax, product.
+std::string read_written_out(const ir::Node& first, const shape::Bindings& symbols, Attention& found) {
+  found.q = view_of(first.arguments()[0].value());
+  found.k = view_of(first.arguments()[1].value());
+  if (found.q.input < 0 || found.k.input < 0 || found.k.axes.size() < 2) return "an operand is computed in the body";
+  std::swap(found.k.axes[found.k.axes.size() - 1], found.k.axes[found.k.axes.size() - 2]);
+  found.scale = 1;
+  found.empty_is_zero = false;
+  const ir::Value* chain = first.result();
+  while (const ir::Node* node = only_user(chain)) {
+    const std::string name = name_without_overload(node->target());
+    Arguments arguments(*node, symbols);
+    if (name == "aten::softmax" || name == "aten::_softmax") {
+      const std::optional<int64_t> axis = arguments.integer(1, "dim", -1);
+      if (!axis || (*axis != -1 && *axis != chain->meta().rank() - 1)) return "softmax over another axis";
+      if (node->result()->meta().dtype != ScalarType::f32) return "softmax changes the element type";
+      const ir::Node* last = only_user(node->result());
+      if (!last || !is_matmul(*last) || last->arguments()[0].value() != node->result()) return "no product after softmax";
+      found.v = view_of(last->arguments()[1].value());
+      return found.v.input < 0 ? "an operand is computed in the body" : "";
+    }
+    const bool multiply = name == "aten::mul", divide = name == "aten::div", add = name == "aten::add";
+    if (!(multiply || divide || add) || node->arguments().size() < 2 || node->keyword("rounding_mode")) return node->target() + " is no part of attention";
+    const bool is_first = node->arguments()[0].value() == chain;
+    const ir::Argument& other = node->arguments()[is_first ? 1 : 0];
+    if (add) {
+      const ir::Value* mask = other.value();
+      if (!mask || mask->producer || found.mask >= 0 || mask->meta().dtype != ScalarType::f32 || arguments.number(2, "alpha", 1) != 1.0)
+        return "what is added is not one mask";
+      found.mask = mask->index;
+    } else {
+      const std::optional<double> number = number_of(other, symbols);
+      if (!number || found.mask >= 0 || (divide && !is_first)) return "scores are scaled by something else than a number";
+      *found.scale = multiply ? *found.scale * *number : *found.scale / *number;
+    }
+    if (node->result()->meta().sizes != chain->meta().sizes) return node->target() + " changes the shape";
+    chain = node->result();
+  }
+  return "no softmax after the product";
+}
+
+std::string read_attention(const ir::Graph& body, const shape::Bindings& symbols, Attention& found) {
+  if (body.outputs().size() != 1) return "it has more than one result";
+  const ir::Node* anchor = nullptr;
+  for (const ir::Node& node : body.forward()) {
+    if (is_view_node(node)) continue;
+    anchor = &node;
+    break;
+  }
+  if (!anchor || anchor->results().size() != 1) return "no attention in it";
+  const bool is_operator = name_without_overload(anchor->target()) == "aten::scaled_dot_product_attention";
+  if (!is_operator && !is_matmul(*anchor)) return anchor->target() + " is no attention";
+  std::string refusal = is_operator ? read_operator(*anchor, symbols, found) : read_written_out(*anchor, symbols, found);
+  if (!refusal.empty()) return refusal;
+  const ir::Value* output = body.outputs()[0].value();
+  const bool ends = is_operator ? output == anchor->result()
+                                : output && output->producer && is_matmul(*output->producer) && output->producer != anchor;
+  if (!ends) return "something follows the attention";
+  for (const View* view : {&found.q, &found.k, &found.v}) {
+    if (body.inputs()[view->input]->meta().dtype != ScalarType::f32) return "only f32 so far";
+    if (view->axes.size() < 2) return "an operand has less than two axes";
+  }
+  if (found.mask >= 0) {
+    const ScalarType dtype = body.inputs()[found.mask]->meta().dtype;
+    if (dtype != ScalarType::f32 && dtype != ScalarType::boolean) return "a mask that is neither f32 nor bool";
+  }
+  return "";
+}
+
+// Sizes and distances of an operand over the result's leading axes, then its last two.
+struct Strides {
+  std::vector<int64_t> sizes, strides;
+  int64_t row() const { return strides[strides.size() - 2]; }
+  int64_t column() const { return strides.back(); }
+};
+
+class AttentionCall : public PreparedCall {
+ public:
+  Attention attention;
+  size_t operands = 0;
+  Strides q, k, v, y, mask;
+  bool mask_is_added = false;
+  int64_t queries = 0, keys = 0, depth = 0, value_depth = 0;
+
+  int64_t outer() const {
+    return std::accumulate(y.sizes.begin(), y.sizes.end() - 2, int64_t{1}, std::multiplies<>());
+  }
+  int64_t blocks() const { return (queries + tile_queries - 1) / tile_queries; }
+  int64_t workers() const { return std::min<int64_t>(outer() * blocks(), threads()); }
+  size_t worker_bytes() const {
+    return static_cast<size_t>((lanes().attention_scratch(keys, depth, value_depth) * 4 + 63) / 64 * 64);
+  }
+  size_t scratch_bytes() const override { return worker_bytes() * static_cast<size_t>(workers()); }
+
+  Result<void> run(std::span<void* const> buffers, void* scratch) override {
+    const int64_t tiles = outer() * blocks();
+    std::atomic<int64_t> next = 0;
+    parallel_for(workers(), [&](int64_t worker) {
+      for (int64_t i; (i = next.fetch_add(1)) < tiles;) run_tile(buffers, i, static_cast<char*>(scratch) + worker * worker_bytes());
+    });
+    return {};
+  }
+
+ private:
+  // Distance of the first element of outer index `index`; axes of size 1 are broadcast, and grouped heads share.
+  int64_t base(const Strides& of, int64_t index) const {
+    int64_t place = 0;
+    for (size_t axis = y.sizes.size() - 2; axis-- > 0; index /= y.sizes[axis]) {
+      const int64_t own = index % y.sizes[axis] * of.sizes[axis] / y.sizes[axis];
+      place += own * of.strides[axis];
+    }
+    return place;
+  }
+
+  void run_tile(std::span<void* const> buffers, int64_t i, void* scratch) const {
+    const int64_t index = i / blocks(), first = i % blocks() * tile_queries;
+    auto at = [&](int input, const Strides& of) { return static_cast<const float*>(buffers[input]) + base(of, index); };
+    AttentionTile tile{};
+    tile.q = at(attention.q.input, q) + first * q.row();
+    tile.k = at(attention.k.input, k);
+    tile.v = at(attention.v.input, v);
+    tile.y = static_cast<float*>(buffers[operands]) + base(y, index) + first * y.row();
+    tile.q_row = q.row(), tile.q_column = q.column();
+    tile.k_row = k.row(), tile.k_column = k.column();
+    tile.v_row = v.row(), tile.v_column = v.column();
+    tile.y_row = y.row(), tile.y_column = y.column();
+    tile.first_query = first;
+    tile.queries = std::min(tile_queries, queries - first);
+    tile.keys = keys, tile.depth = depth, tile.value_depth = value_depth;
+    tile.scale = static_cast<float>(*attention.scale);
+    tile.causal = attention.causal;
+    tile.empty_is_zero = attention.empty_is_zero;
+    if (attention.mask >= 0) {
+      tile.mask_row = mask.row(), tile.mask_column = mask.column();
+      const int64_t place = base(mask, index) + first * mask.row();
+      if (mask_is_added) tile.added = static_cast<const float*>(buffers[attention.mask]) + place;
+      else tile.allowed = static_cast<const unsigned char*>(buffers[attention.mask]) + place;
+    }
+    tile.scratch = static_cast<float*>(scratch);
+    lanes().attention(tile);
+  }
+};
+
+Strides strides_of(const Operand& operand, const std::vector<int>& axes, size_t rank) {
+  Strides strides;
+  strides.sizes.assign(rank - axes.size(), 1);
+  strides.strides.assign(rank - axes.size(), 0);
+  for (int axis : axes) {
+    strides.sizes.push_back(operand.sizes[axis]);
+    strides.strides.push_back(operand.sizes[axis] == 1 ? 0 : operand.strides[axis]);
+  }
+  return strides;
+}
+
+class AttentionKernel : public Kernel {
+ public:
+  const char* name() const override { return "attention"; }
+
+  std::string refusal(const ir::Graph& body) const override {
+    Attention ignored;
+    return read_attention(body, {}, ignored);
+  }
+
+  Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const override {
+    auto call = std::make_unique<AttentionCall>();
+    [[maybe_unused]] std::string refusal = read_attention(*site.body, site.symbols, call->attention);
+    assert(refusal.empty());
+    Attention& attention = call->attention;
+    const size_t rank = site.results[0].sizes.size();
+    auto all_axes = [](const Operand& operand) {
+      std::vector<int> axes(operand.sizes.size());
+      std::iota(axes.begin(), axes.end(), 0);
+      return axes;
+    };
+    call->operands = site.operands.size();
+    call->q = strides_of(site.operands[attention.q.input], attention.q.axes, rank);
+    call->k = strides_of(site.operands[attention.k.input], attention.k.axes, rank);
+    call->v = strides_of(site.operands[attention.v.input], attention.v.axes, rank);
+    call->y = strides_of(site.results[0], all_axes(site.results[0]), rank);
+    if (attention.mask >= 0) {
+      const Operand& mask = site.operands[attention.mask];
+      call->mask = strides_of(mask, all_axes(mask), rank);
+      call->mask_is_added = mask.dtype == ScalarType::f32;
+    }
+    call->queries = call->q.sizes[rank - 2];
+    call->keys = call->k.sizes[rank - 2];
+    call->depth = call->q.sizes[rank - 1];
+    call->value_depth = call->v.sizes[rank - 1];
+    // A lone key or query has no distance to the next; any will do, but columns are told dense by theirs.
+    for (Strides* strides : {&call->q, &call->k, &call->v, &call->y})
+      if (strides->sizes.back() == 1) strides->strides.back() = 1;
+    if (!attention.scale) attention.scale = 1 / std::sqrt(static_cast<double>(call->depth));
+    const double products = static_cast<double>(call->outer() * call->queries * call->keys);
+    call->flops = 2 * products * static_cast<double>(call->depth + call->value_depth);
+    call->bytes = 4.0 * static_cast<double>(call->outer() * (call->queries + call->keys) * (call->depth + call->value_depth));
+    call->detail = lanes().name;
+    return std::unique_ptr<PreparedCall>(std::move(call));
+  }
+};
+
+}  // namespace
+
+const Kernel& attention() {
+  static const AttentionKernel kernel;
+  return kernel;
+}
+
+}  // namespace atenon::kernels

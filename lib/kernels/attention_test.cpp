@@ -1,0 +1,142 @@
+// Attention in every width of vectors against plain loops in double.
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "kernels/lanes.h"
+#include "kernels/list.h"
+#include "kernels/testing.h"
+
+namespace atenon::kernels {
+
+namespace {
+
+using testing::Call;
+using testing::list;
+
+struct Case {
+  const char* about;
+  int64_t batch, heads, key_heads, queries, keys, depth;
+  bool causal, heads_inside;
+  char mask;  // ' ' none, 'b' truths, 'f' added
+  bool written_out;
+};
+
+const Case cases[] = {
+    {"small", 1, 1, 1, 3, 5, 4, false, false, ' ', false},
+    {"odd sizes", 2, 3, 3, 37, 41, 24, false, false, ' ', false},
+    {"causal", 1, 2, 2, 70, 70, 64, true, false, ' ', false},
+    {"causal, many queries", 1, 1, 1, 300, 300, 16, true, true, ' ', false},
+    {"heads inside", 2, 4, 4, 33, 33, 64, false, true, ' ', false},
+    {"truths", 2, 2, 2, 9, 20, 8, false, false, 'b', false},
+    {"added", 2, 2, 2, 9, 20, 8, false, true, 'f', false},
+    {"one query", 2, 4, 4, 1, 256, 64, false, false, 'b', false},
+    {"grouped heads", 1, 4, 2, 6, 7, 32, false, false, ' ', false},
+    {"written out", 2, 3, 3, 20, 20, 64, false, true, 'f', true},
+    {"depth 80", 1, 2, 2, 50, 50, 80, false, true, ' ', false},
+};
+
+std::vector<double> plain_loops(const Case& c, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, double scale) {
+  std::vector<double> y;
+  for (int64_t b = 0; b < c.batch; ++b)
+    for (int64_t h = 0; h < c.heads; ++h)
+      for (int64_t i = 0; i < c.queries; ++i) {
+        const int64_t hk = h * c.key_heads / c.heads;
+        std::vector<double> scores;
+        for (int64_t j = 0; j < c.keys; ++j) {
+          double dot = 0;
+          for (int64_t d = 0; d < c.depth; ++d)
+            dot += q.float_at(((b * c.heads + h) * c.queries + i) * c.depth + d) * k.float_at(((b * c.key_heads + hk) * c.keys + j) * c.depth + d);
+          dot *= scale;
+          if (c.mask == 'f') dot += mask.float_at(b * c.keys + j);
+          if ((c.mask == 'b' && mask.float_at((b * c.queries + i) * c.keys + j) == 0) || (c.causal && j > i)) dot = -INFINITY;
+          scores.push_back(dot);
+        }
+        const double most = *std::max_element(scores.begin(), scores.end());
+        double sum = 0;
+        for (double& score : scores) sum += score = most == -INFINITY ? 0 : std::exp(score - most);
+        for (int64_t d = 0; d < c.depth; ++d) {
+          double value = 0;
+          for (int64_t j = 0; j < c.keys; ++j) value += scores[j] * v.float_at(((b * c.key_heads + hk) * c.keys + j) * c.depth + d);
+          y.push_back(sum == 0 ? 0 : value / sum);
+        }
+      }
+  return y;
+}
+
+}  // namespace
+
+TEST_CASE("attention equals plain loops") {
+  for (const Case& c : cases) {
+    CAPTURE(c.about);
+    Call call;
+    const std::vector<int> order = c.heads_inside ? std::vector<int>{0, 2, 1, 3} : std::vector<int>{0, 1, 2, 3};
+    Tensor q = testing::numbers({c.batch, c.heads, c.queries, c.depth}, 1, 2);
+    Tensor k = testing::numbers({c.batch, c.key_heads, c.keys, c.depth}, 2, 2);
+    Tensor v = testing::numbers({c.batch, c.key_heads, c.keys, c.depth}, 3);
+    ir::Value *pq = call.input(testing::laid_out(q, order)), *pk = call.input(testing::laid_out(k, order)), *pv = call.input(testing::laid_out(v, order));
+    Tensor mask;
+    ir::Argument pm = ir::None();
+    if (c.mask == 'f') mask = testing::numbers({c.batch, 1, 1, c.keys}, 4, 5);
+    if (c.mask == 'b') {
+      mask = Tensor::zeros(ScalarType::boolean, {c.batch, 1, c.queries, c.keys});
+      for (int64_t i = 0; i < mask.numel(); ++i) mask.set(i, i / c.keys != 1 && i % 3 != 0);  // the second query sees nothing
+    }
+    if (c.mask != ' ') pm = call.input(mask);
+    const std::vector<int64_t> sizes{c.batch, c.heads, c.queries, c.depth}, scores{c.batch, c.heads, c.queries, c.keys};
+    ir::Value* y = nullptr;
+    if (c.written_out) {
+      ir::Value* turned = call.apply("aten::transpose.int", {pk, -2, -1}, {c.batch, c.heads, c.depth, c.keys});
+      y = call.apply("aten::matmul", {pq, turned}, scores);
+      y = call.apply("aten::div.Tensor", {y, 8.0}, scores);
+      y = call.apply("aten::add.Tensor", {y, pm}, scores);
+      y = call.apply("aten::softmax.int", {y, -1}, scores);
+      y = call.apply("aten::matmul", {y, pv}, sizes);
+    } else {
+      y = call.apply("aten::scaled_dot_product_attention", {pq, pk, pv, pm, 0.0, c.causal}, sizes, {{"enable_gqa", c.heads != c.key_heads}});
+    }
+    call.body.set_outputs({y});
+    const double scale = c.written_out ? 0.125 : 1 / std::sqrt(static_cast<double>(c.depth));
+    const std::vector<double> expected = plain_loops(c, q, k, v, mask, scale);
+    Tensor result = testing::laid_out(Tensor::zeros(ScalarType::f32, sizes), order);
+    REQUIRE(call.run(attention(), result) == "");
+    double apart = 0;
+    for (int64_t i = 0; i < result.numel(); ++i) apart = std::max(apart, std::abs(result.float_at(i) - expected[i]));
+    // Sums of at most 300 terms of size 1 in f32, and exp to 2 units in the last place.
+    CHECK(apart < 2e-6);
+  }
+}
+
+TEST_CASE("all widths of vectors agree") {
+  const int64_t n = 37, k = 50, m = 4;
+  Tensor x = testing::whole_numbers({m, k}, 1), w = testing::whole_numbers({n, k}, 2);
+  std::vector<const Lanes*> widths{&lanes_portable};
+  if (lanes().name != lanes_portable.name) widths.push_back(&lanes_avx2);
+  if (lanes().name == lanes_avx512.name) widths.push_back(&lanes_avx512);
+  for (const Lanes* width : widths) {
+    CAPTURE(width->name);
+    for (int64_t rows = 1; rows <= m; ++rows) {
+      std::vector<float> y(rows * n);
+      width->dots(x.as<float>(), k, rows, w.as<float>(), k, n, k, y.data(), n);
+      for (int64_t i = 0; i < rows * n; ++i) {
+        float sum = 0;
+        for (int64_t l = 0; l < k; ++l) sum += x.as<float>()[i / n * k + l] * w.as<float>()[i % n * k + l];
+        CHECK(y[i] == sum);
+      }
+    }
+    for (int64_t units : {1, 5, 16, 19}) {
+      std::vector<float> gates(4 * units), c(units), h(units);
+      for (int64_t i = 0; i < 4 * units; ++i) gates[i] = static_cast<float>(i % 23 - 11) * 0.7f;
+      for (int64_t u = 0; u < units; ++u) c[u] = static_cast<float>(u) * 0.1f - 1;
+      width->lstm_cell(&gates[0], &gates[units], &gates[2 * units], &gates[3 * units], c.data(), h.data(), units);
+      for (int64_t u = 0; u < units; ++u) {
+        auto sigmoid = [](double x) { return 1 / (1 + std::exp(-x)); };
+        const double state = sigmoid(gates[units + u]) * (static_cast<float>(u) * 0.1f - 1) + sigmoid(gates[u]) * std::tanh(gates[2 * units + u]);
+        CHECK(c[u] == doctest::Approx(state).epsilon(1e-6));
+        CHECK(h[u] == doctest::Approx(sigmoid(gates[3 * units + u]) * std::tanh(state)).epsilon(1e-6));
+      }
+    }
+  }
+}
+
+}  // namespace atenon::kernels

@@ -1,0 +1,45 @@
+// Inner loops of our own, compiled once for each vector width and chosen by the CPU at hand.
+//
+// The loops are in lanes_loops.h; lanes_avx512.cpp, lanes_avx2.cpp and lanes_portable.cpp give them vectors. Those files are compiled
+// for their instruction set, so they must not instantiate anything of the standard library that others could share.
+#pragma once
+
+#include <cstdint>
+
+namespace atenon::kernels {
+
+// Attention of some queries of one head: softmax(scale * q k^T + mask) v. Distances count elements.
+struct AttentionTile {
+  const float *q, *k, *v;
+  float* y;
+  int64_t q_row, q_column, k_row, k_column, v_row, v_column, y_row, y_column;
+  int64_t first_query, queries;  // of the tile; positions count for `causal`
+  int64_t keys, depth, value_depth;
+  float scale;
+  bool causal;                   // query i sees keys 0 to i
+  bool empty_is_zero;            // a query that sees nothing gives zeros, not NaN
+  const float* added;            // mask that is added, or null
+  const unsigned char* allowed;  // mask of truths, or null
+  int64_t mask_row, mask_column; // distances in either mask; `added` and `allowed` point at the tile's first query
+  float* scratch;
+};
+
+struct Lanes {
+  const char* name;
+  // Floats of scratch that attention needs for one tile.
+  int64_t (*attention_scratch)(int64_t keys, int64_t depth, int64_t value_depth);
+  void (*attention)(const AttentionTile& tile);
+  // y[i * y_row + j] = sum over k of x[i * x_row + k] * w[j * w_row + k], for i < m <= 4 and j < n.
+  void (*dots)(const float* x, int64_t x_row, int64_t m, const float* w, int64_t w_row, int64_t n, int64_t k, float* y, int64_t y_row);
+  // One step of an LSTM for `units` units: gates are input, forget, cell, output, each `units` long. c and h are overwritten.
+  void (*lstm_cell)(const float* input, const float* forget, const float* cell, const float* output, float* c, float* h, int64_t units);
+};
+
+extern const Lanes lanes_portable;
+extern const Lanes lanes_avx2;    // AVX2 and FMA
+extern const Lanes lanes_avx512;  // AVX-512 F, BW, DQ, VL
+
+// The widest that this CPU has.
+const Lanes& lanes();
+
+}  // namespace atenon::kernels

@@ -1,0 +1,81 @@
+// The loops of lanes_loops.h over 8 floats. Compiled for AVX2 and FMA; runs only where lanes() found them.
+#if defined(__AVX2__) && defined(__FMA__)
+#include <immintrin.h>
+#endif
+
+#include "kernels/lanes.h"
+
+#if defined(__AVX2__) && defined(__FMA__)
+
+namespace atenon::kernels {
+
+namespace {
+
+struct V {
+  static constexpr int width = 8;
+  static constexpr int accumulators = 2;
+  __m256 v;
+  static V all(float x) { return {_mm256_set1_ps(x)}; }
+  static V load(const float* p) { return {_mm256_loadu_ps(p)}; }
+  static V load_first(const float* p, int n) { return {_mm256_maskload_ps(p, first(n))}; }
+  void store(float* p) const { _mm256_storeu_ps(p, v); }
+  void store_first(float* p, int n) const { _mm256_maskstore_ps(p, first(n), v); }
+  float sum() const {
+    __m128 half = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    half = _mm_add_ps(half, _mm_movehl_ps(half, half));
+    return _mm_cvtss_f32(_mm_add_ss(half, _mm_shuffle_ps(half, half, 1)));
+  }
+  float largest() const {
+    __m128 half = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    half = _mm_max_ps(half, _mm_movehl_ps(half, half));
+    return _mm_cvtss_f32(_mm_max_ss(half, _mm_shuffle_ps(half, half, 1)));
+  }
+  static void transpose(const float* from, int64_t from_row, int64_t depth, float* to, int64_t to_row) {
+    int64_t d = 0;
+    for (; d + 4 <= depth; d += 4) {  // 4 x 4 blocks in each half
+      __m256 part[4];
+      for (int i = 0; i < 4; ++i) {
+        const float* p = from + i * from_row + d;
+        part[i] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(p)), _mm_loadu_ps(p + 4 * from_row), 1);
+      }
+      const __m256 a = _mm256_unpacklo_ps(part[0], part[1]), b = _mm256_unpackhi_ps(part[0], part[1]);
+      const __m256 c = _mm256_unpacklo_ps(part[2], part[3]), e = _mm256_unpackhi_ps(part[2], part[3]);
+      _mm256_storeu_ps(to + d * to_row, _mm256_shuffle_ps(a, c, 0x44));
+      _mm256_storeu_ps(to + (d + 1) * to_row, _mm256_shuffle_ps(a, c, 0xee));
+      _mm256_storeu_ps(to + (d + 2) * to_row, _mm256_shuffle_ps(b, e, 0x44));
+      _mm256_storeu_ps(to + (d + 3) * to_row, _mm256_shuffle_ps(b, e, 0xee));
+    }
+    for (; d < depth; ++d)
+      for (int i = 0; i < width; ++i) to[d * to_row + i] = from[i * from_row + d];
+  }
+
+ private:
+  static __m256i first(int n) { return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)); }
+};
+
+inline V operator+(V a, V b) { return {_mm256_add_ps(a.v, b.v)}; }
+inline V operator-(V a, V b) { return {_mm256_sub_ps(a.v, b.v)}; }
+inline V operator*(V a, V b) { return {_mm256_mul_ps(a.v, b.v)}; }
+inline V operator/(V a, V b) { return {_mm256_div_ps(a.v, b.v)}; }
+inline V max(V a, V b) { return {_mm256_max_ps(a.v, b.v)}; }
+inline V min(V a, V b) { return {_mm256_min_ps(a.v, b.v)}; }
+inline V fma(V a, V b, V c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }
+inline V round(V a) { return {_mm256_round_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)}; }
+inline V power_of_two(V n) {
+  return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n.v), _mm256_set1_epi32(127)), 23))};
+}
+// Zero where x < limit; a NaN in x comes back as NaN.
+inline V zero_where_below(V value, V x, V limit) {
+  const __m256 kept = _mm256_and_ps(_mm256_cmp_ps(x.v, limit.v, _CMP_NLT_UQ), value.v);
+  return {_mm256_blendv_ps(kept, x.v, _mm256_cmp_ps(x.v, x.v, _CMP_UNORD_Q))};
+}
+
+}  // namespace
+
+#include "kernels/lanes_loops.h"
+
+const Lanes lanes_avx2{"avx2", attention_scratch, attention, dots, lstm_cell};
+
+}  // namespace atenon::kernels
+
+#endif

@@ -1,0 +1,78 @@
+// The loops of lanes_loops.h over 16 floats. Compiled for AVX-512; runs only where lanes() found it.
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
+
+#include "kernels/lanes.h"
+
+#if defined(__AVX512F__)
+
+namespace atenon::kernels {
+
+namespace {
+
+struct V {
+  static constexpr int width = 16;
+  static constexpr int accumulators = 4;
+  __m512 v;
+  static V all(float x) { return {_mm512_set1_ps(x)}; }
+  static V load(const float* p) { return {_mm512_loadu_ps(p)}; }
+  static V load_first(const float* p, int n) { return {_mm512_maskz_loadu_ps(first(n), p)}; }
+  void store(float* p) const { _mm512_storeu_ps(p, v); }
+  void store_first(float* p, int n) const { _mm512_mask_storeu_ps(p, first(n), v); }
+  float sum() const { return _mm512_reduce_add_ps(v); }
+  float largest() const { return _mm512_reduce_max_ps(v); }
+  // `width` rows of `depth` floats become depth rows of `width`.
+  static void transpose(const float* from, int64_t from_row, int64_t depth, float* to, int64_t to_row) {
+    const __m512i rows = _mm512_mullo_epi32(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
+                                            _mm512_set1_epi32(static_cast<int>(from_row)));
+    int64_t d = 0;
+    for (; d + 4 <= depth; d += 4) {  // 4 x 4 blocks in each quarter
+      __m512 part[4];
+      for (int i = 0; i < 4; ++i) {
+        const float* p = from + i * from_row + d;
+        part[i] = _mm512_castps128_ps512(_mm_loadu_ps(p));
+        part[i] = _mm512_insertf32x4(part[i], _mm_loadu_ps(p + 4 * from_row), 1);
+        part[i] = _mm512_insertf32x4(part[i], _mm_loadu_ps(p + 8 * from_row), 2);
+        part[i] = _mm512_insertf32x4(part[i], _mm_loadu_ps(p + 12 * from_row), 3);
+      }
+      const __m512 a = _mm512_unpacklo_ps(part[0], part[1]), b = _mm512_unpackhi_ps(part[0], part[1]);
+      const __m512 c = _mm512_unpacklo_ps(part[2], part[3]), e = _mm512_unpackhi_ps(part[2], part[3]);
+      _mm512_storeu_ps(to + d * to_row, _mm512_shuffle_ps(a, c, 0x44));
+      _mm512_storeu_ps(to + (d + 1) * to_row, _mm512_shuffle_ps(a, c, 0xee));
+      _mm512_storeu_ps(to + (d + 2) * to_row, _mm512_shuffle_ps(b, e, 0x44));
+      _mm512_storeu_ps(to + (d + 3) * to_row, _mm512_shuffle_ps(b, e, 0xee));
+    }
+    for (; d < depth; ++d) _mm512_storeu_ps(to + d * to_row, _mm512_i32gather_ps(rows, from + d, 4));
+  }
+
+ private:
+  static __mmask16 first(int n) { return static_cast<__mmask16>((1u << n) - 1); }
+};
+
+inline V operator+(V a, V b) { return {_mm512_add_ps(a.v, b.v)}; }
+inline V operator-(V a, V b) { return {_mm512_sub_ps(a.v, b.v)}; }
+inline V operator*(V a, V b) { return {_mm512_mul_ps(a.v, b.v)}; }
+inline V operator/(V a, V b) { return {_mm512_div_ps(a.v, b.v)}; }
+inline V max(V a, V b) { return {_mm512_max_ps(a.v, b.v)}; }
+inline V min(V a, V b) { return {_mm512_min_ps(a.v, b.v)}; }
+inline V fma(V a, V b, V c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
+inline V round(V a) { return {_mm512_roundscale_ps(a.v, 0)}; }
+inline V power_of_two(V n) {
+  return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(_mm512_cvtps_epi32(n.v), _mm512_set1_epi32(127)), 23))};
+}
+// Zero where x < limit; a NaN in x comes back as NaN.
+inline V zero_where_below(V value, V x, V limit) {
+  const __m512 kept = _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x.v, limit.v, _CMP_NLT_UQ), value.v);
+  return {_mm512_mask_mov_ps(kept, _mm512_cmp_ps_mask(x.v, x.v, _CMP_UNORD_Q), x.v)};
+}
+
+}  // namespace
+
+#include "kernels/lanes_loops.h"
+
+const Lanes lanes_avx512{"avx512", attention_scratch, attention, dots, lstm_cell};
+
+}  // namespace atenon::kernels
+
+#endif

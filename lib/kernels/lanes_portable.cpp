@@ -1,0 +1,62 @@
+// The loops of lanes_loops.h over 4 floats in plain C++: for CPUs without AVX2, and for comparison.
+#include "kernels/lanes.h"
+
+namespace atenon::kernels {
+
+namespace {
+
+struct V {
+  static constexpr int width = 4;
+  static constexpr int accumulators = 2;
+  float v[4];
+  static V all(float x) { return {{x, x, x, x}}; }
+  static V load(const float* p) { return {{p[0], p[1], p[2], p[3]}}; }
+  static V load_first(const float* p, int n) { return {{p[0], n > 1 ? p[1] : 0, n > 2 ? p[2] : 0, n > 3 ? p[3] : 0}}; }
+  void store(float* p) const {
+    for (int i = 0; i < width; ++i) p[i] = v[i];
+  }
+  void store_first(float* p, int n) const {
+    for (int i = 0; i < n; ++i) p[i] = v[i];
+  }
+  float sum() const { return (v[0] + v[2]) + (v[1] + v[3]); }
+  float largest() const {
+    const float a = v[0] > v[2] ? v[0] : v[2], b = v[1] > v[3] ? v[1] : v[3];
+    return a > b ? a : b;
+  }
+  static void transpose(const float* from, int64_t from_row, int64_t depth, float* to, int64_t to_row) {
+    for (int64_t d = 0; d < depth; ++d)
+      for (int i = 0; i < width; ++i) to[d * to_row + i] = from[i * from_row + d];
+  }
+};
+
+template <class F>
+inline V each(V a, V b, F f) {
+  return {{f(a.v[0], b.v[0]), f(a.v[1], b.v[1]), f(a.v[2], b.v[2]), f(a.v[3], b.v[3])}};
+}
+inline V operator+(V a, V b) { return each(a, b, [](float x, float y) { return x + y; }); }
+inline V operator-(V a, V b) { return each(a, b, [](float x, float y) { return x - y; }); }
+inline V operator*(V a, V b) { return each(a, b, [](float x, float y) { return x * y; }); }
+inline V operator/(V a, V b) { return each(a, b, [](float x, float y) { return x / y; }); }
+inline V max(V a, V b) { return each(a, b, [](float x, float y) { return x > y ? x : y; }); }
+inline V min(V a, V b) { return each(a, b, [](float x, float y) { return x < y ? x : y; }); }
+inline V fma(V a, V b, V c) { return a * b + c; }
+inline V round(V a) {
+  return each(a, a, [](float x, float) { return __builtin_nearbyintf(x); });
+}
+inline V power_of_two(V n) {
+  return each(n, n, [](float x, float) { return __builtin_ldexpf(1.0f, static_cast<int>(x)); });
+}
+// Zero where x < limit; a NaN in x comes back as NaN.
+inline V zero_where_below(V value, V x, V limit) {
+  V kept = value;
+  for (int i = 0; i < V::width; ++i) kept.v[i] = x.v[i] != x.v[i] ? x.v[i] : x.v[i] < limit.v[i] ? 0 : value.v[i];
+  return kept;
+}
+
+}  // namespace
+
+#include "kernels/lanes_loops.h"
+
+const Lanes lanes_portable{"portable", attention_scratch, attention, dots, lstm_cell};
+
+}  // namespace atenon::kernels

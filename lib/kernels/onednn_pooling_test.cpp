@@ -1,0 +1,70 @@
+// Pooling against plain loops, rows and channels-last.
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "kernels/list.h"
+#include "kernels/testing.h"
+
+namespace atenon::kernels {
+
+using testing::Call;
+using testing::list;
+
+TEST_CASE("pooling equals plain loops") {
+  struct Case {
+    const char* target;
+    int64_t height, window, stride, padding;
+    bool ceil_mode, includes_padding;
+  };
+  const Case cases[] = {
+      {"aten::max_pool2d", 8, 2, 2, 0, false, false},  {"aten::max_pool2d", 9, 3, 2, 1, false, false},
+      {"aten::max_pool2d", 8, 3, 2, 0, true, false},   {"aten::max_pool2d", 7, 2, 2, 0, false, false},
+      {"aten::avg_pool2d", 8, 2, 2, 0, false, true},   {"aten::avg_pool2d", 9, 3, 2, 1, false, true},
+      {"aten::avg_pool2d", 9, 3, 2, 1, false, false},  {"aten::adaptive_avg_pool2d", 7, 7, 1, 0, false, false},
+      {"aten::mean.dim", 5, 5, 1, 0, false, false},
+  };
+  for (const Case& c : cases)
+    for (const std::vector<int>& order : {std::vector<int>{0, 1, 2, 3}, {0, 2, 3, 1}}) {
+      CAPTURE(c.target);
+      CAPTURE(c.height);
+      const int64_t span = c.height + 2 * c.padding - c.window;
+      const int64_t out = (c.ceil_mode ? (span + c.stride - 1) / c.stride : span / c.stride) + 1;
+      const std::string target = c.target;
+      const bool is_mean = target == "aten::mean.dim", is_max = target == "aten::max_pool2d";
+      const std::vector<int64_t> sizes = is_mean ? std::vector<int64_t>{2, 5} : std::vector<int64_t>{2, 5, out, out};
+      Call call;
+      Tensor x = testing::whole_numbers({2, 5, c.height, c.height}, 1);
+      ir::Value* px = call.input(testing::laid_out(x, order));
+      auto pair = [](int64_t v) { return list({v, v}); };
+      ir::Value* y = is_mean   ? call.apply(target, {px, list({-1, -2})}, sizes)
+                     : is_max  ? call.apply(target, {px, pair(c.window), pair(c.stride), c.padding, 1, c.ceil_mode}, sizes)
+                     : c.target == std::string("aten::avg_pool2d")
+                         ? call.apply(target, {px, pair(c.window), pair(c.stride), pair(c.padding), c.ceil_mode, c.includes_padding}, sizes)
+                         : call.apply(target, {px, list({1, 1})}, sizes);
+      call.body.set_outputs({y});
+      Tensor result = Tensor::zeros(ScalarType::f32, sizes);
+      if (!is_mean) result = testing::laid_out(result, order);
+      REQUIRE(call.run(onednn_pooling(), result) == "");
+      Tensor expected = Tensor::empty(ScalarType::f32, sizes);
+      for (int64_t plane = 0; plane < 10; ++plane)
+        for (int64_t i = 0; i < out; ++i)
+          for (int64_t j = 0; j < out; ++j) {
+            double best = -INFINITY, sum = 0, count = 0;
+            for (int64_t h = i * c.stride - c.padding; h < i * c.stride - c.padding + c.window; ++h)
+              for (int64_t w = j * c.stride - c.padding; w < j * c.stride - c.padding + c.window; ++w) {
+                if (h < 0 || w < 0 || h >= c.height || w >= c.height) continue;
+                const double value = x.as<float>()[(plane * c.height + h) * c.height + w];
+                best = std::max(best, value);
+                sum += value;
+                ++count;
+              }
+            if (c.includes_padding) count = static_cast<double>(c.window * c.window);
+            expected.mutable_as<float>()[(plane * out + i) * out + j] = static_cast<float>(is_max ? best : sum / count);
+          }
+      // Sums of at most 49 whole numbers are exact; the division rounds once.
+      CHECK(testing::difference(result, expected) <= 1e-6);
+    }
+}
+
+}  // namespace atenon::kernels

@@ -1,0 +1,169 @@
+// `atenon run`: load, run, and say what was asked for.
+#include "run/run.h"
+
+#include <chrono>
+#include <cmath>
+#include <regex>
+
+#include <nlohmann/json.hpp>
+
+#include "arrays/arrays.h"
+#include "run/leaves.h"
+#include "run/profile.h"
+#include "support/parallel.h"
+
+namespace atenon::run {
+namespace {
+
+using Inputs = std::vector<std::optional<Datum>>;
+
+std::string shortest(double x) {
+  char text[32];
+  snprintf(text, sizeof text, "%.6g", x);
+  return text;
+}
+
+// `0: f32[1, 10]  -0.12 .. 0.34  [0.01, -0.12, ...]`
+std::string summary(const std::string& name, const Datum& value) {
+  Tensor tensor = tensor_of(value).contiguous();
+  std::string line = name + ": " + name_of(tensor.dtype) + "[";
+  for (size_t i = 0; i < tensor.sizes.size(); ++i) line += (i ? ", " : "") + std::to_string(tensor.sizes[i]);
+  line += "]";
+  double lowest = INFINITY, highest = -INFINITY;
+  for (int64_t i = 0; i < tensor.numel(); ++i) {
+    lowest = std::min(lowest, tensor.float_at(i));
+    highest = std::max(highest, tensor.float_at(i));
+  }
+  if (tensor.numel() > 1) line += "  " + shortest(lowest) + " .. " + shortest(highest);
+  line += "  [";
+  for (int64_t i = 0; i < std::min<int64_t>(tensor.numel(), 5); ++i) line += (i ? ", " : "") + shortest(tensor.float_at(i));
+  return line + (tensor.numel() > 5 ? ", ...]" : "]");
+}
+
+bool has_odd_number(const Datum& value) {
+  const auto* tensor = std::get_if<Tensor>(&value);
+  if (!tensor || !is_floating(tensor->dtype)) return false;
+  Tensor rows = tensor->contiguous();
+  for (int64_t i = 0, n = rows.numel(); i < n; ++i) {
+    if (!std::isfinite(rows.float_at(i))) return true;
+  }
+  return false;
+}
+
+// Keeps the results of nodes whose name matches.
+struct Dump {
+  std::optional<std::regex> pattern;
+  std::vector<arrays::Array> arrays;
+
+  void take(const Observation& seen) {
+    for (size_t i = 0; i < seen.results.size(); ++i) {
+      const std::string& name = seen.node.result(i)->name;
+      if (pattern && !std::regex_search(name, *pattern)) continue;
+      Tensor rows = tensor_of(seen.results[i]).contiguous();
+      Tensor copy = Tensor::empty(rows.dtype, rows.sizes);  // the arena is used again
+      memcpy(copy.mutable_data(), rows.data(), rows.nbytes());
+      arrays.push_back({name, std::move(copy)});
+    }
+  }
+};
+
+Result<void> write_outputs(const Session& session, const std::vector<Datum>& outputs, const std::string& path) {
+  std::vector<arrays::Array> named;
+  std::vector<std::string> names = leaf_names(session.outputs());
+  for (size_t i = 0; i < names.size(); ++i) named.push_back({names[i], tensor_of(outputs[i])});
+  return arrays::write(path, named);
+}
+
+std::string benchmark_report(std::vector<double> seconds, bool json) {
+  std::sort(seconds.begin(), seconds.end());
+  double least = seconds.front() * 1e3, median = seconds[seconds.size() / 2] * 1e3, slow = seconds[seconds.size() * 9 / 10] * 1e3;
+  if (json) {
+    return nlohmann::ordered_json{{"schema", 1}, {"runs", seconds.size()}, {"min_ms", least}, {"median_ms", median}, {"p90_ms", slow}}.dump() + "\n";
+  }
+  char line[128];
+  snprintf(line, sizeof line, "%zu runs: min %.3f ms, median %.3f ms, 90 %% %.3f ms\n", seconds.size(), least, median, slow);
+  return line;
+}
+
+Result<std::string> memory_report(Session& session, const Inputs& inputs) {
+  Result<Memory> memory = session.memory(inputs);
+  if (!memory) return memory.error();
+  std::string text = "weights " + std::to_string(memory->weights) + " bytes\n";
+  if (!memory->formula.empty()) text += "arena   " + std::to_string(memory->arena) + " bytes = " + memory->formula + "\n";
+  return text + "scratch " + std::to_string(memory->scratch) + " bytes\n";
+}
+
+}  // namespace
+
+Result<Outcome> execute(ir::ExportedProgram program, const Options& options,
+                        const std::function<Result<const opset::Opset*>()>& opset) {
+  set_threads(options.threads);
+  Result<std::unique_ptr<Session>> loaded = Session::load(std::move(program), options.entry, {options.reference, opset});
+  if (!loaded) return loaded.error();
+  Session& session = **loaded;
+  Result<Inputs> inputs = read_inputs(session, options.inputs, options.input_files);
+  if (!inputs) return inputs.error();
+
+  Outcome outcome;
+  Profile profile(session.program());
+  Dump dump;
+  if (!options.nodes.empty()) {
+    try {
+      dump.pattern.emplace(options.nodes);
+    } catch (const std::regex_error& problem) {  // std's way to report a pattern that the user got wrong
+      return error(Status::usage, 624, "cannot read the regular expression '" + options.nodes + "': " + problem.what());
+    }
+  }
+  std::string odd;
+  Observer observer;
+  if (options.profile || options.find_nan || !options.dump.empty()) {
+    observer = [&](const Observation& seen) -> Result<void> {
+      if (options.profile) profile.add(seen);
+      if (!options.dump.empty()) dump.take(seen);
+      for (size_t i = 0; options.find_nan && odd.empty() && i < seen.results.size(); ++i) {
+        if (has_odd_number(seen.results[i])) odd = "%" + seen.node.result(i)->name + "  # " + python_line(session.program(), seen.node);
+      }
+      return {};
+    };
+  }
+  if (options.profile) {  // the first run makes plans and touches weights
+    if (Result<std::vector<Datum>> warm = session.run(*inputs); !warm) return warm.error();
+  }
+  Result<std::vector<Datum>> outputs = session.run(*inputs, observer);
+  if (!outputs) return outputs.error();
+  for (int run = 1; options.profile && run < std::max(options.benchmark, 5); ++run) {
+    if (Result<std::vector<Datum>> again = session.run(*inputs, observer); !again) return again.error();
+  }
+  if (options.find_nan) {
+    outcome.status = odd.empty() ? Status::ok : Status::no;
+    outcome.report += odd.empty() ? "all results are finite\n" : "the first NaN or infinity is in " + odd + "\n";
+  }
+  if (options.profile) outcome.report += options.json ? profile.to_json() : profile.to_text();
+  if (options.benchmark > 0 && !options.profile) {
+    std::vector<double> seconds;
+    for (int run = 0; run < options.benchmark; ++run) {
+      auto start = std::chrono::steady_clock::now();
+      outputs = session.run(*inputs);
+      seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+      if (!outputs) return outputs.error();
+    }
+    outcome.report += benchmark_report(std::move(seconds), options.json);
+  }
+  if (options.memory) {
+    Result<std::string> report = memory_report(session, *inputs);
+    if (!report) return report.error();
+    outcome.report += *report;
+  }
+  if (!options.dump.empty()) {
+    if (Result<void> written = arrays::write(options.dump, dump.arrays); !written) return written.error();
+  }
+  if (!options.output.empty()) {
+    if (Result<void> written = write_outputs(session, *outputs, options.output); !written) return written.error();
+  } else if (outcome.report.empty()) {
+    std::vector<std::string> names = leaf_names(session.outputs());
+    for (size_t i = 0; i < names.size(); ++i) outcome.report += summary(names[i], (*outputs)[i]) + "\n";
+  }
+  return outcome;
+}
+
+}  // namespace atenon::run

@@ -1,0 +1,40 @@
+// atenon-run: executes any program.
+#include <iostream>
+
+#include "cli/cli.h"
+#include "run/run.h"
+
+static atenon::Result<atenon::Status> execute(const std::string& path, atenon::run::Options options, atenon::cli::Context& context) {
+  using namespace atenon;
+  Result<ir::ExportedProgram> program = cli::read_executable(path, context);
+  if (!program) return program.error();
+  options.json = context.json;
+  auto opset = [&] { return Result<const opset::Opset*>(&context.opset()); };
+  Result<run::Outcome> outcome = run::execute(std::move(*program), options, opset);
+  if (!outcome) return outcome.error();
+  std::cout << outcome->report;
+  return outcome->status;
+}
+
+int main(int argc, char** argv) {
+  using namespace atenon;
+  cli::Tool tool("atenon-run", "executes a program: lowered, decomposed or as captured",
+                 "atenon run resnet50.atn --input x=x.npy -o y.npy --threads 2");
+  run::Options options;
+  std::string path = "-";
+  tool.positional(path, "FILE", "program to execute; - is standard input", false);
+  tool.option("--input", options.inputs, "NAME=FILE", "an input, by path or position: x=x.npy, x=random, x=random[4,64], n=3");
+  tool.option("--inputs", options.input_files, "FILE", "inputs by the keys of an .npz or .safetensors file");
+  tool.option("-o,--output", options.output, "FILE", "outputs as .npy, .npz or .safetensors; without it, a summary is printed");
+  tool.option("--entry", options.entry, "NAME", "entry point; the first if not given");
+  tool.option("--threads", options.threads, "N", "threads; 0: as many as this process may use");
+  tool.flag("--reference", options.reference, "compute by the meanings of the operators, without fast kernels");
+  tool.option("--benchmark", options.benchmark, "N", "time N runs after the first");
+  tool.flag("--profile", options.profile, "time by call, with the line of Python it comes from");
+  tool.flag("--memory", options.memory, "print what memory is planned, as a formula of the symbols");
+  tool.flag("--nan", options.find_nan, "name the first result with a NaN or infinity");
+  tool.option("--dump", options.dump, "FILE", "write the results of nodes to an .npz or .safetensors file");
+  tool.option("--nodes", options.nodes, "REGEX", "with --dump: only nodes whose name matches");
+  tool.offer_json();
+  return tool.run(argc, argv, [&](cli::Context& context) { return execute(path, options, context); });
+}
