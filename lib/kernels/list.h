@@ -6,8 +6,10 @@
 namespace atenon::kernels {
 
 const Kernel& onednn_convolution();
+const Kernel& few_rows();
 const Kernel& onednn_matmul();
 const Kernel& attention();
+const Kernel& lstm();
 const Kernel& onednn_pooling();
 const Kernel& generated();
 const Kernel& reference_kernel();

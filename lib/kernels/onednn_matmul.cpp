@@ -94,15 +94,7 @@ class OnednnMatmul : public Kernel {
     return read_product(body, {}, ignored);
   }
 
-  bool may_overwrite(const ir::Graph& body, size_t operand) const override {
-    Product product;
-    if (!read_product(body, {}, product).empty()) return false;
-    if (static_cast<int>(operand) == product.a.input || static_cast<int>(operand) == product.b.input) return false;
-    int reads = 0;
-    for (const PostOp& step : product.epilogue)
-      if (step.operand == static_cast<int>(operand)) reads += step.kind == PostOp::Kind::add ? 1 : 2;
-    return reads == 1 && body.inputs()[operand]->meta().sizes == body.outputs()[0].value()->meta().sizes;
-  }
+  bool may_overwrite(const ir::Graph& body, size_t operand) const override { return may_overwrite_addend(body, operand); }
 
   std::optional<ir::BlockedLayout> weight_layout(const CallSite& site, size_t operand) const override {
     try {

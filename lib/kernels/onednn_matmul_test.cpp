@@ -80,6 +80,35 @@ TEST_CASE("linear equals plain loops: flattened, packed, with every epilogue") {
         }
 }
 
+TEST_CASE("products of few rows, with every epilogue, in place too") {
+  for (int64_t rows : {1, 3, 4})
+    for (int64_t outer : {7, 70, 1500})
+      for (int epilogue : {0, 1, 2, 3}) {
+        CAPTURE(rows);
+        CAPTURE(outer);
+        CAPTURE(epilogue);
+        Call call;
+        Tensor x = testing::whole_numbers({rows, 1, 72}, 1), w = testing::whole_numbers({outer, 72}, 2), bias = testing::whole_numbers({outer}, 3);
+        Tensor residual = testing::whole_numbers({rows, 1, outer}, 4);
+        ir::Value *px = call.input(x), *pb = call.input(bias), *pr = call.input(residual), *pw = call.weight(w);
+        ir::Value* y = call.apply("aten::linear", {px, pw, pb}, residual.sizes);
+        if (epilogue == 1) y = call.apply("aten::relu", {y}, residual.sizes);
+        if (epilogue >= 2) y = call.apply("aten::add.Tensor", {pr, y}, residual.sizes);
+        call.body.set_outputs({y});
+        Tensor result = Tensor::zeros(ScalarType::f32, residual.sizes);
+        CHECK(!call.pack_weight(few_rows(), 3, result));
+        REQUIRE(call.run(few_rows(), result, epilogue == 3 ? 2 : -1) == "");
+        Tensor expected = plain_loops(x, transposed(w, 0, 1), residual.sizes);
+        for (int64_t i = 0; i < expected.numel(); ++i) {
+          float& value = expected.mutable_as<float>()[i];
+          value += bias.as<float>()[i % outer];
+          if (epilogue == 1) value = std::max(value, 0.f);
+          if (epilogue >= 2) value += residual.as<float>()[i];
+        }
+        CHECK(testing::difference(result, expected) == 0);
+      }
+}
+
 TEST_CASE("a weight packed for one number of rows serves any other") {
   Tensor w = testing::whole_numbers({192, 64}, 2);
   for (int64_t rows : {1, 2, 9, 100, 300}) {

@@ -82,6 +82,17 @@ std::string read_product(const ir::Graph& body, const shape::Bindings& symbols, 
   return read_epilogue(body, anchor->result(), symbols, found.epilogue);
 }
 
+bool may_overwrite_addend(const ir::Graph& body, size_t operand) {
+  Product product;
+  if (!read_product(body, {}, product).empty()) return false;
+  const int index = static_cast<int>(operand);
+  if (index == product.a.input || index == product.b.input || index == product.bias) return false;
+  int reads = 0;
+  for (const PostOp& step : product.epilogue)
+    if (step.operand == index) reads += step.kind == PostOp::Kind::add ? 1 : 2;
+  return reads == 1 && body.inputs()[operand]->meta().sizes == body.outputs()[0].value()->meta().sizes;
+}
+
 Loops make_loops(const Product& product, const CallSite& site) {
   Loops loops;
   loops.a = matrix_of(site.operands[product.a.input], product.a);

@@ -20,6 +20,9 @@ struct Product {
 // "" and `found`, or why the body is no product.
 std::string read_product(const ir::Graph& body, const shape::Bindings& symbols, Product& found);
 
+// Whether the result of a product may take over the buffer of this operand: it is added once, elsewhere unread, and as large.
+bool may_overwrite_addend(const ir::Graph& body, size_t operand);
+
 // Sizes and strides of an operand over [batch..., rows, columns]; size 1 where it is broadcast.
 struct Matrix {
   std::vector<int64_t> sizes, strides;
