@@ -271,10 +271,17 @@ Result<std::vector<Datum>> Session::run(const std::vector<std::optional<Datum>>&
   std::vector<Datum> ordered = finish(std::move(**results));
   for (size_t i = 0; i < into.size() && i < ordered.size(); ++i)
     if (const Tensor* tensor = std::get_if<Tensor>(&ordered[i])) {
+      if (Result<void> fitting = check_room(i, into[i], tensor->dtype, tensor->sizes); !fitting) return fitting.error();
       const Tensor rows = tensor->contiguous();
       std::memcpy(into[i].mutable_data(), rows.data(), rows.nbytes());
     }
   return ordered;
+}
+
+Result<void> Session::check_room(size_t output, const Tensor& room, ScalarType dtype, const std::vector<int64_t>& sizes) const {
+  if (room.dtype == dtype && room.sizes == sizes) return {};
+  auto text = [](ScalarType type, const std::vector<int64_t>& of) { return ir::to_string(ir::TensorMeta{type, {of.begin(), of.end()}}); };
+  return violated(603, "output '" + outputs_[output].path + "' is " + text(dtype, sizes) + ", and there is room for " + text(room.dtype, room.sizes));
 }
 
 Result<std::vector<Datum>> Session::interpret(const ir::Variant& variant, const std::vector<std::optional<Datum>>& inputs,

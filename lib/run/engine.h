@@ -94,6 +94,7 @@ class Session {
   Result<std::vector<Datum>> interpret(const ir::Variant& variant, const std::vector<std::optional<Datum>>& inputs,
                                        const shape::Bindings& symbols, const Observer& observer);
   std::vector<Datum> finish(std::vector<Datum> results);
+  Result<void> check_room(size_t output, const Tensor& room, ScalarType dtype, const std::vector<int64_t>& sizes) const;
 
   // Where input i of the graph comes from.
   struct Source {

@@ -295,6 +295,8 @@ Result<std::vector<Datum>> Plan::run(Session& session, const std::vector<std::op
   std::vector<Datum> results(output_places_.size());
   for (size_t i = 0; i < results.size(); ++i) {
     if (!output_places_[i]) continue;
+    if (!into.empty())
+      if (Result<void> fitting = session.check_room(i, into[i], output_places_[i]->dtype, output_places_[i]->sizes); !fitting) return fitting.error();
     Tensor tensor = !into.empty() ? into[i] : Tensor::empty(output_places_[i]->dtype, output_places_[i]->sizes);
     roots[1 + state_count_ + input_count_ + i] = static_cast<char*>(tensor.mutable_data());
     results[i] = std::move(tensor);
