@@ -1,4 +1,5 @@
-// The behaviour that all tools share (design.md, 5): options as a table, reading and writing programs, messages, exit status.
+// The behaviour that all tools share (design.md, 5): options as a table, reading and writing programs, messages, exit
+// status.
 //
 //   int main(int argc, char** argv) {
 //     cli::Tool tool("atenon-decompose", "rewrites a program until only operators of a set are left",
@@ -10,8 +11,8 @@
 //     });
 //   }
 //
-// One table of options gives parsing, --help, the man page (--man), shell completions (--completions) and what the history of a
-// program records.
+// One table of options gives parsing, --help, the man page (--man), shell completions (--completions) and what the
+// history of a program records.
 #pragma once
 
 #include <functional>
@@ -27,7 +28,8 @@ namespace atenon::cli {
 // What a running tool has at hand.
 class Context {
  public:
-  // The operator sets, loaded on first use. They are part of the installation: a failure ends the tool with its message.
+  // The operator sets, loaded on first use. They are part of the installation: a failure ends the tool with its
+  // message.
   opset::Opset& opset();
   const std::string& tool() const { return tool_; }
   bool verbose = false;
@@ -61,8 +63,8 @@ class Tool {
   void option(const std::string& names, int& target, const std::string& value_name, const std::string& help,
               Effect effect = Effect::result);
   // May be repeated.
-  void option(const std::string& names, std::vector<std::string>& target, const std::string& value_name, const std::string& help,
-              Effect effect = Effect::result);
+  void option(const std::string& names, std::vector<std::string>& target, const std::string& value_name,
+              const std::string& help, Effect effect = Effect::result);
   void positional(std::string& target, const std::string& name, const std::string& help, bool required);
   void positional(std::vector<std::string>& target, const std::string& name, const std::string& help);
   // Positional words with a `=` in them: `specialize batch=1 net.atn`.
@@ -70,14 +72,14 @@ class Tool {
   // Offers --json, which sets Context::json.
   void offer_json();
 
-  // For stages: reads one program (a positional FILE, or standard input), validates it, calls `stage`, validates what it
-  // gives, adds to the history, writes (`-o`, `-t`).
+  // For stages: reads one program (a positional FILE, or standard input), validates it, calls `stage`, validates what
+  // it gives, adds to the history, writes (`-o`, `-t`).
   int transform(int argc, char** argv,
                 const std::function<Result<ir::ExportedProgram>(ir::ExportedProgram, Context&)>& stage);
   // For stages that start from something else than a program, or join several: as transform, without the reading.
   int produce(int argc, char** argv, const std::function<Result<ir::ExportedProgram>(Context&)>& stage);
-  // For all others: parses, answers --help, --version, --explain CODE and the like, then calls `body`. A Diagnostic is printed
-  // and decides the exit status.
+  // For all others: parses, answers --help, --version, --explain CODE and the like, then calls `body`. A Diagnostic is
+  // printed and decides the exit status.
   int run(int argc, char** argv, const std::function<Result<Status>(Context&)>& body);
 
  private:
@@ -87,8 +89,8 @@ class Tool {
 
 // Reads and validates a program, with the operators that it brings. What tools that do not write programs start from.
 Result<ir::ExportedProgram> read_program(const std::string& path, Context& context, const std::string& segments = "");
-// As read_program, but a program that is lowered throughout is not held to the operator sets, which costs more than a small model's run: its
-// calls are checked when they are prepared.
+// As read_program, but a program that is lowered throughout is not held to the operator sets, which costs more than a
+// small model's run: its calls are checked when they are prepared.
 Result<ir::ExportedProgram> read_executable(const std::string& path, Context& context);
 // The validation alone; adds the program's own operators to the context's.
 Result<void> check_program(const ir::ExportedProgram& program, Context& context, const std::string& path);

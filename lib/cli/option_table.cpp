@@ -45,9 +45,12 @@ std::string help_of(const OptionRow& row) {
 std::string roff(const std::string& text) {
   std::string result;
   for (char c : text) {
-    if (c == '\\') result += "\\e";
-    else if (c == '-') result += "\\-";
-    else result += c;
+    if (c == '\\')
+      result += "\\e";
+    else if (c == '-')
+      result += "\\-";
+    else
+      result += c;
   }
   return result.starts_with('.') || result.starts_with('\'') ? "\\&" + result : result;
 }
@@ -77,8 +80,10 @@ std::string help_text(const ToolText& tool) {
   for (const OptionRow& row : tool.options) {
     std::string left = spelled(row);
     out << "  " << left;
-    if (left.size() > column) out << "\n" << std::string(column + 4, ' ');
-    else out << std::string(column + 2 - left.size(), ' ');
+    if (left.size() > column)
+      out << "\n" << std::string(column + 4, ' ');
+    else
+      out << std::string(column + 2 - left.size(), ' ');
     out << wrapped(help_of(row), column + 4, 100) << "\n";
   }
   out << "\nexample:\n  " << tool.example << "\n";
@@ -89,16 +94,21 @@ std::string man_page(const ToolText& tool) {
   std::ostringstream out;
   std::string name = roff(tool.name);
   out << ".TH " << tool.name << " 1 \"\" \"atenon " << ATENON_VERSION << "\" \"Atenon\"\n"
-      << ".SH NAME\n" << name << " \\- " << roff(tool.purpose) << "\n"
-      << ".SH SYNOPSIS\n" << roff(tool.usage()) << "\n.SH OPTIONS\n";
+      << ".SH NAME\n"
+      << name << " \\- " << roff(tool.purpose) << "\n"
+      << ".SH SYNOPSIS\n"
+      << roff(tool.usage()) << "\n.SH OPTIONS\n";
   for (const OptionRow& row : tool.options) {
     out << ".TP\n.B " << roff(spelled(row)) << "\n" << roff(help_of(row)) << "\n";
   }
   out << ".SH EXIT STATUS\n"
-      << "0: done, yes, or the same. 1: the answer is no (a difference, a failed check). 2: wrong usage, or a file or name that is "
-         "not there. 3: the input is damaged or not what was expected. 4: the model does something unsupported, or its own Python "
+      << "0: done, yes, or the same. 1: the answer is no (a difference, a failed check). 2: wrong usage, or a file or "
+         "name that is "
+         "not there. 3: the input is damaged or not what was expected. 4: the model does something unsupported, or its "
+         "own Python "
          "raised. 5: an input violates the program's assumptions. 70: a bug in the tool.\n"
-      << ".SH EXAMPLE\n.nf\n" << roff(tool.example) << "\n.fi\n"
+      << ".SH EXAMPLE\n.nf\n"
+      << roff(tool.example) << "\n.fi\n"
       << ".SH SEE ALSO\n.BR atenon (1),\n.BR atenon\\-program (5),\n.BR atenon\\-opset (5)\n";
   return out.str();
 }
@@ -108,19 +118,27 @@ Result<std::string> completions(const ToolText& tool, const std::string& shell) 
   std::string function = "_" + tool.name;
   for (char& c : function) c = c == '-' ? '_' : c;
   if (shell == "bash") {
-    out << function << "() {\n  local word=\"${COMP_WORDS[COMP_CWORD]}\"\n  if [[ $word == -* ]]; then\n    COMPREPLY=($(compgen -W \"";
+    out << function
+        << "() {\n  local word=\"${COMP_WORDS[COMP_CWORD]}\"\n  if [[ $word == -* ]]; then\n    COMPREPLY=($(compgen "
+           "-W \"";
     for (const OptionRow& row : tool.options) {
-      if (!row.is_positional) out << row.long_name() << ' ';
+      if (row.is_positional) continue;
+      for (const char c : row.names) out << (c == ',' ? ' ' : c);
+      out << ' ';
     }
-    out << "\" -- \"$word\"))\n  else\n    COMPREPLY=($(compgen -f -- \"$word\"))\n  fi\n}\ncomplete -o filenames -F " << function
-        << ' ' << tool.name << "\n";
+    out << "\" -- \"$word\"))\n  else\n    COMPREPLY=($(compgen -f -- \"$word\"))\n  fi\n}\ncomplete -o filenames -F "
+        << function << ' ' << tool.name << "\n";
   } else if (shell == "zsh") {
     out << "#compdef " << tool.name << "\n_arguments";
     for (const OptionRow& row : tool.options) {
       std::string help;
-      for (char c : row.help) help += c == '\'' ? std::string("'\\''") : c == '[' || c == ']' || c == ':' ? std::string() : std::string(1, c);
-      if (row.is_positional) out << " \\\n  '*:" << row.names << ":_files'";
-      else out << " \\\n  '" << row.long_name() << "[" << help << "]" << (row.value_name.empty() ? "" : ":" + row.value_name + ":_files") << "'";
+      for (char c : row.help)
+        help += c == '\'' ? std::string("'\\''") : c == '[' || c == ']' || c == ':' ? std::string() : std::string(1, c);
+      if (row.is_positional)
+        out << " \\\n  '*:" << row.names << ":_files'";
+      else
+        out << " \\\n  '" << row.long_name() << "[" << help << "]"
+            << (row.value_name.empty() ? "" : ":" + row.value_name + ":_files") << "'";
     }
     out << "\n";
   } else if (shell == "fish") {

@@ -13,7 +13,7 @@ struct OptionRow {
   std::string names;       // "-o,--output"; of a positional, the name of its value
   std::string value_name;  // "" for a flag
   std::string help;
-  std::string fallback;    // the default as text, "" if there is none to show
+  std::string fallback;  // the default as text, "" if there is none to show
   Effect effect = Effect::result;
   bool is_positional = false;
   bool required = false;

@@ -1,11 +1,15 @@
 // Tool: parses by the table of options, runs the tool's body, and turns Diagnostics into messages and exit status.
+#include <unistd.h>
+
 #include <csignal>
+#include <cstring>
 #include <filesystem>
 #include <iostream>
 
 #include <CLI/CLI.hpp>
 
 #include "cli/cli.h"
+#include "cli/message.h"
 #include "cli/option_table.h"
 #include "program/program.h"
 #include "support/streams.h"
@@ -17,15 +21,16 @@ struct Tool::State {
   ToolText text;
   CLI::App app;
   Context context;
-  std::string path = "-";      // the program that is read
+  std::string path = "-";  // the program that is read
   std::string output = "-";
   std::string segments;
   bool as_text = false;
   bool compress = false;
-  // Positional words are sorted out by us: what has a `=` goes to the assignments, the rest to the positionals in order.
+  // Positional words are sorted out by us: what has a `=` goes to the assignments, the rest to the positionals in
+  // order.
   std::vector<std::string> words;
   std::vector<std::string>* assigned = nullptr;
-  std::vector<std::string>* rest = nullptr;                         // takes every further word
+  std::vector<std::string>* rest = nullptr;  // takes every further word
   std::vector<std::pair<std::string*, OptionRow>> single = {};
 
   void add(OptionRow row, CLI::Option* option) {
@@ -37,6 +42,7 @@ struct Tool::State {
   Result<void> parse(int argc, char** argv);
   Result<void> sort_words();
   int finish(Diagnostic diagnostic) const;
+  int finish_output(Status status) const;
   void add_output_options(Tool& tool);
   Result<void> write(ir::ExportedProgram program);
 };
@@ -52,7 +58,8 @@ std::string without_folders(const std::string& value) {
   size_t slash = value.rfind('/');
   if (slash == std::string::npos) return value;
   size_t start = value.find('=');
-  return start != std::string::npos && start < slash ? value.substr(0, start + 1) + value.substr(slash + 1) : value.substr(slash + 1);
+  return start != std::string::npos && start < slash ? value.substr(0, start + 1) + value.substr(slash + 1)
+                                                     : value.substr(slash + 1);
 }
 
 }  // namespace
@@ -61,7 +68,7 @@ opset::Opset& Context::opset() {
   if (!opset_) {
     Result<std::unique_ptr<opset::Opset>> loaded = opset::Opset::load(share_folder() + "/opsets");
     if (!loaded) {
-      std::cerr << loaded.failure().render(tool_);
+      print_message(loaded.failure(), tool_);
       std::exit(static_cast<int>(loaded.failure().status));
     }
     opset_ = std::move(*loaded);
@@ -70,7 +77,7 @@ opset::Opset& Context::opset() {
 }
 
 void Context::warn(const Diagnostic& diagnostic) const {
-  if (!quiet) std::cerr << diagnostic.render(tool_);
+  if (!quiet) print_message(diagnostic, tool_, "warning");
 }
 
 void Context::say(const std::string& text) const {
@@ -101,7 +108,8 @@ void Tool::option(const std::string& names, std::string& target, const std::stri
   state_->add({names, value_name, help, target, effect}, state_->app.add_option(names, target));
 }
 
-void Tool::option(const std::string& names, int& target, const std::string& value_name, const std::string& help, Effect effect) {
+void Tool::option(const std::string& names, int& target, const std::string& value_name, const std::string& help,
+                  Effect effect) {
   state_->add({names, value_name, help, std::to_string(target), effect}, state_->app.add_option(names, target));
 }
 
@@ -131,7 +139,9 @@ void Tool::assignments(std::vector<std::string>& target, const std::string& name
   state_->text.options.push_back(std::move(row));
 }
 
-void Tool::offer_json() { flag("--json", state_->context.json, "report as JSON, with a schema version", Effect::report); }
+void Tool::offer_json() {
+  flag("--json", state_->context.json, "report as JSON, with a schema version", Effect::report);
+}
 
 void Tool::State::add_output_options(Tool& tool) {
   tool.option("-o,--output", output, "FILE", "where to write the program; - is standard output", Effect::report);
@@ -143,10 +153,14 @@ Result<void> Tool::State::sort_words() {
   size_t next = 0;
   for (const std::string& word : words) {
     bool is_assignment = assigned && word.find('=') != std::string::npos;
-    if (is_assignment) assigned->push_back(word);
-    else if (next < single.size()) *single[next++].first = word;
-    else if (rest) rest->push_back(word);
-    else return error(Status::usage, 5, "unexpected argument '" + word + "'").note("usage: " + text.usage());
+    if (is_assignment)
+      assigned->push_back(word);
+    else if (next < single.size())
+      *single[next++].first = word;
+    else if (rest)
+      rest->push_back(word);
+    else
+      return error(Status::usage, 5, "unexpected argument '" + word + "'").note("usage: " + text.usage());
   }
   for (; next < single.size(); ++next) {
     if (single[next].second.required) {
@@ -180,8 +194,16 @@ Result<void> Tool::State::parse(int argc, char** argv) {
 
 int Tool::State::finish(Diagnostic diagnostic) const {
   std::cout.flush();
-  std::cerr << diagnostic.render(text.name);
+  print_message(diagnostic, text.name);
   return static_cast<int>(diagnostic.status);
+}
+
+// Nobody has read what a full disk swallowed; a reader that left has read enough.
+int Tool::State::finish_output(Status status) const {
+  errno = 0;
+  std::cout.flush();
+  if (std::cout.good() || errno == EPIPE) return static_cast<int>(status);
+  return finish(error(Status::usage, 3, std::string("cannot write standard output: ") + std::strerror(errno)));
 }
 
 int Tool::run(int argc, char** argv, const std::function<Result<Status>(Context&)>& body) {
@@ -198,24 +220,27 @@ int Tool::run(int argc, char** argv, const std::function<Result<Status>(Context&
   state.app.add_flag("--purpose", purpose);  // for `atenon --help`, not for people
 
   // `--explain E0107` is everybody's; a bare `--explain` is an option of some tools.
-  for (int i = 1; i + 1 < argc; ++i) {
-    if (std::string(argv[i]) == "--explain" && is_code(argv[i + 1])) code = argv[i + 1];
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i], next = i + 1 < argc ? argv[i + 1] : "";
+    if (word == "--explain" && is_code(next)) code = next;
+    if (word.starts_with("--explain=") && is_code(word.substr(10))) code = word.substr(10);
   }
   if (!code.empty()) {
     Result<std::string> text = explanation(code, Context::share_folder() + "/errors");
     if (!text) return state.finish(text.error());
     std::cout << *text;
-    return 0;
+    return state.finish_output(Status::ok);
   }
   // Help must not fail for a missing FILE.
   for (int i = 1; i < argc; ++i) help = help || std::string(argv[i]) == "--help" || std::string(argv[i]) == "-h";
   if (help) {
     std::cout << help_text(state.text);
-    return 0;
+    return state.finish_output(Status::ok);
   }
   for (auto& [target, row] : state.single) {
-    bool answers = argc > 1 && (std::string(argv[1]) == "--version" || std::string(argv[1]) == "--man" ||
-                                std::string(argv[1]) == "--purpose" || std::string(argv[1]).starts_with("--completions"));
+    bool answers =
+        argc > 1 && (std::string(argv[1]) == "--version" || std::string(argv[1]) == "--man" ||
+                     std::string(argv[1]) == "--purpose" || std::string(argv[1]).starts_with("--completions"));
     row.required = row.required && !answers;
   }
   if (Result<void> parsed = state.parse(argc, argv); !parsed) return state.finish(parsed.error());
@@ -227,25 +252,32 @@ int Tool::run(int argc, char** argv, const std::function<Result<Status>(Context&
     if (!text) return state.finish(text.error());
     std::cout << *text;
   }
-  if (version || purpose || man || !shell.empty()) return 0;
+  if (version || purpose || man || !shell.empty()) return state.finish_output(Status::ok);
 
-  Result<Status> status = body(state.context);
-  if (!status) return state.finish(status.error());
-  std::cout.flush();
-  return static_cast<int>(*status);
+  try {
+    Result<Status> status = body(state.context);
+    if (!status) return state.finish(status.error());
+    return state.finish_output(*status);
+  } catch (const std::exception& problem) {  // of a library: whatever a user can cause is a Result
+    return state.finish(
+        error(Status::bug, 0, std::string("internal error: ") + problem.what()).note("this is a bug of ours"));
+  }
 }
 
 Result<void> Tool::State::write(ir::ExportedProgram program) {
   if (output == "-" && !as_text && isatty(STDOUT_FILENO)) {
-    return error(Status::usage, 8, "a binary program is not for a terminal").note("add -t for the text form, -o FILE, or a pipe");
+    return error(Status::usage, 8, "a binary program is not for a terminal")
+        .note("add -t for the text form, -o FILE, or a pipe");
   }
   ir::HistoryEntry entry{text.name, ATENON_VERSION, {}};
   for (const OptionRow& row : text.options) {
     if (row.effect == Effect::report || !row.given) continue;
     for (const std::string& value : row.given()) {
       std::string spelled = without_folders(value);
-      if (row.is_positional) entry.options.push_back(spelled);
-      else entry.options.push_back(row.value_name.empty() ? row.long_name() : row.long_name() + "=" + spelled);
+      if (row.is_positional)
+        entry.options.push_back(spelled);
+      else
+        entry.options.push_back(row.value_name.empty() ? row.long_name() : row.long_name() + "=" + spelled);
     }
   }
   program.history.push_back(std::move(entry));
@@ -256,7 +288,8 @@ int Tool::transform(int argc, char** argv,
                     const std::function<Result<ir::ExportedProgram>(ir::ExportedProgram, Context&)>& stage) {
   State& state = *state_;
   positional(state.path, "FILE", "program to read; - is standard input", false);
-  option("--segments", state.segments, "FILE", "binary program with the bytes that a text program names by digest", Effect::report);
+  option("--segments", state.segments, "FILE", "binary program with the bytes that a text program names by digest",
+         Effect::report);
   return produce(argc, argv, [&](Context& context) -> Result<ir::ExportedProgram> {
     Result<ir::ExportedProgram> program = read_program(state.path, context, state.segments);
     if (!program) return program.error();
@@ -282,7 +315,8 @@ int Tool::produce(int argc, char** argv, const std::function<Result<ir::Exported
 
 Result<ir::ExportedProgram> read_program(const std::string& path, Context& context, const std::string& segments) {
   if (path == "-" && isatty(STDIN_FILENO)) {
-    return error(Status::usage, 9, "no program: standard input is a terminal").note("name a FILE, or pipe a program into " + context.tool());
+    return error(Status::usage, 9, "no program: standard input is a terminal")
+        .note("name a FILE, or pipe a program into " + context.tool());
   }
   Result<ir::ExportedProgram> program = program::read(path, {.segments = segments});
   if (!program) return program.error();
