@@ -63,6 +63,7 @@ struct Expr {
   Operation operation = Operation::add;
   bool is_tuple = false;
   int slot = -1;
+  int height = 0;                // of the tree below, which is bounded
   size_t offset = 0, width = 1;  // where it stands
   Datum value;
   std::string name;

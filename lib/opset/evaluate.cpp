@@ -9,6 +9,7 @@ namespace atenon::opset {
 namespace {
 
 constexpr int deepest_calls = 64;
+constexpr int64_t most_steps = 20'000'000;
 
 const char* operator_named(Operation operation) {
   switch (operation) {
@@ -46,7 +47,7 @@ bool is_order(Operation operation) { return operation >= Operation::lt && operat
 }  // namespace
 
 Evaluator::Evaluator(const Opset& opset, const Call& call, const shape::Facts& facts)
-    : opset_(opset), call_(call), given_facts_(facts) {}
+    : budget(std::make_shared<int64_t>(most_steps)), opset_(opset), call_(call), given_facts_(facts) {}
 
 // --- Failures -------------------------------------------------------------------------------------------------------------
 
@@ -249,6 +250,7 @@ void Evaluator::bind(const Pattern& pattern, const Datum& value, const Expr* at)
 
 Datum Evaluator::evaluate(const Expr* expr) {
   if (failed()) return {};
+  if (--*budget < 0) return mistake(expr, "this takes too long to evaluate");
   switch (expr->kind) {
     case ExprKind::constant: return expr->value;
     case ExprKind::variable: return stack_[base_ + static_cast<size_t>(expr->slot)];
@@ -432,10 +434,10 @@ Datum Evaluator::apply_operator(const std::string& name, std::vector<Datum> argu
   Result<Call> resolved = resolve(opset_, target, positional, keywords);
   if (!resolved) return adopt(resolved.error(), "overload"), Datum();
   std::string label;
-  Result<Inference> inference = infer_nested(opset_, *resolved, facts(), next_unbacked, depth + 1, hints, &label);
+  Result<Inference> inference = infer_nested(opset_, *resolved, facts(), next_unbacked, hints, this, &label);
   if (inference && !inference->unbacked.empty() && first_free_unbacked) {
     next_unbacked = std::exchange(first_free_unbacked, nullptr)();
-    inference = infer_nested(opset_, *resolved, facts(), next_unbacked, depth + 1, hints, &label);
+    inference = infer_nested(opset_, *resolved, facts(), next_unbacked, hints, this, &label);
   }
   if (!inference) return adopt(inference.error(), label), Datum();
   next_unbacked += static_cast<int>(inference->unbacked.size());

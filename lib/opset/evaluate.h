@@ -31,6 +31,8 @@ class Evaluator {
   std::function<int()> first_free_unbacked;
   int depth = 0;                           // of decompositions within decompositions
   const shape::Bindings* hints = nullptr;  // example sizes, for `static`
+  // Steps that evaluation may still take, nested decompositions included: blocks that travel in programs are untrusted.
+  std::shared_ptr<int64_t> budget;
 
   // Outcome.
   bool failed() const { return failure_.has_value(); }
@@ -125,9 +127,9 @@ class Evaluator {
   std::string label_;
 };
 
-// infer(), `depth` decompositions deep. A failed check leaves its label (C1, broadcast, ...).
-Result<Inference> infer_nested(const Opset& opset, const Call& call, const shape::Facts& facts, int first_unbacked, int depth,
-                               const shape::Bindings* hints, std::string* label = nullptr);
+// infer() inside of `outer` (null at the top). A failed check leaves its label (C1, broadcast, ...).
+Result<Inference> infer_nested(const Opset& opset, const Call& call, const shape::Facts& facts, int first_unbacked,
+                               const shape::Bindings* hints, const Evaluator* outer, std::string* label = nullptr);
 
 // The call of the operator that a derived one follows from: `add_(x, y)` has the block of `add(x, y)`.
 Call origin_call(const Call& call);

@@ -75,7 +75,7 @@ class ExampleRun {
     const bool needs_values = example_.fails == "range";
     std::string label = is_bound ? "" : "overload";
     Result<Inference> inference =
-        is_bound ? infer_nested(opset_, runnable_.call, facts_, 0, 0, nullptr, &label) : Result<Inference>(*failure_);
+        is_bound ? infer_nested(opset_, runnable_.call, facts_, 0, nullptr, nullptr, &label) : Result<Inference>(*failure_);
     if (!inference) {
       if (!label.empty() && label == example_.fails) return {};
       return wrong(inference.error().note(example_.fails.empty() ? "it should succeed" : "it should fail under " + example_.fails));

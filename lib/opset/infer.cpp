@@ -75,8 +75,9 @@ void derive_types(Evaluator& evaluator, const Call& call, std::vector<ir::Type>&
 
 }  // namespace
 
-Result<Inference> infer_nested(const Opset& opset, const Call& call, const shape::Facts& facts, int first_unbacked, int depth,
-                               const shape::Bindings* hints, std::string* label) {
+Result<Inference> infer_nested(const Opset& opset, const Call& call, const shape::Facts& facts, int first_unbacked,
+                               const shape::Bindings* hints, const Evaluator* outer, std::string* label) {
+  const int depth = outer ? outer->depth + 1 : 0;
   if (depth > deepest_expansion)
     return error(Status::bad_input, 115, call.op->target() + ": decompositions go around in a circle").at(call.op->place());
   const Call origin = call.op->origin() ? origin_call(call) : Call();
@@ -85,10 +86,11 @@ Result<Inference> infer_nested(const Opset& opset, const Call& call, const shape
   evaluator.next_unbacked = first_unbacked;
   evaluator.depth = depth;
   evaluator.hints = hints;
+  if (outer) evaluator.budget = outer->budget;
   std::deque<ir::Value> scratch;  // results of operators inside the block; in no graph
   evaluator.apply = [&scratch](const Call&, Inference inference) {
     std::vector<ir::Value*> values;
-    for (ir::Type& type : inference.types) values.push_back(&scratch.emplace_back(ir::Value{"", std::move(type)}));
+    for (ir::Type& type : inference.types) values.push_back(&scratch.emplace_back(ir::Value{"v" + std::to_string(scratch.size()), std::move(type)}));
     return values;
   };
   const Step* step = evaluator.walk(true);
@@ -130,7 +132,7 @@ Result<Inference> infer_nested(const Opset& opset, const Call& call, const shape
 
 Result<Inference> infer(const Opset& opset, const Call& call, const shape::Facts& facts, int first_unbacked,
                         const shape::Bindings* hints) {
-  return infer_nested(opset, call, facts, first_unbacked, 0, hints);
+  return infer_nested(opset, call, facts, first_unbacked, hints, nullptr);
 }
 
 }  // namespace atenon::opset

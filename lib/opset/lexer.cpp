@@ -79,7 +79,8 @@ Result<std::vector<Token>> tokens(const SourceFile& file, size_t begin, size_t e
     }
     at = next;
   }
-  result.push_back({Token::Kind::end, end, {}});
+  const size_t last = result.empty() ? begin : result.back().offset + result.back().text.size();
+  result.push_back({Token::Kind::end, last, {}});
   return result;
 }
 

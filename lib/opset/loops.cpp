@@ -303,10 +303,16 @@ ScalarId Loops::make(ScalarOp op, ScalarType dtype, std::vector<ScalarId> operan
   return add({.op = op, .dtype = dtype, .operands = std::move(operands)});
 }
 
+// Elements first: a number takes the dtype of what it meets, unless it is of a higher category.
 ScalarType Loops::common(const Datum& a, const Datum& b, const Expr* expr) {
-  // Elements first: a number takes the dtype of what it meets, unless it is of a higher category.
-  const bool a_moves = is_dynamic(a) || a.is<Element>(), b_moves = is_dynamic(b) || b.is<Element>();
-  const ScalarType x = dtype_of_widened(scalar(a, expr)), y = dtype_of_widened(scalar(b, expr));
+  const auto dtype_of = [&](const Datum& datum) {
+    return datum.is<ir::SymInt>()     ? ScalarType::i64
+           : datum.is<ir::SymFloat>() ? ScalarType::f64
+           : datum.is<ir::SymBool>()  ? ScalarType::boolean
+                                      : dtype_of_widened(scalar(datum, expr));
+  };
+  const bool a_moves = is_dynamic(a), b_moves = is_dynamic(b);
+  const ScalarType x = dtype_of(a), y = dtype_of(b);
   if (a_moves == b_moves) {
     const ScalarType joined = promote(x, y);
     return is_half(joined) ? ScalarType::f32 : joined;
@@ -381,13 +387,10 @@ Datum Loops::select(const Datum& condition, const Datum& then, const Datum& othe
   const ScalarId truth_ = scalar(condition, expr, ScalarType::boolean);
   if (evaluator_.failed()) return {};
   if (is_known(at(truth_))) return at(truth_).integer ? then : otherwise;
-  ScalarId x = scalar(then, expr), y = scalar(otherwise, expr);
+  const bool is_move = then.is<Element>() && otherwise.is<Element>() && dtype(then.get<Element>().id) == dtype(otherwise.get<Element>().id);
+  const ScalarType type_ = is_move ? dtype(then.get<Element>().id) : common(then, otherwise, expr);
+  const ScalarId x = scalar(then, expr, type_), y = scalar(otherwise, expr, type_);
   if (evaluator_.failed()) return {};
-  if (dtype(x) != dtype(y)) {
-    const ScalarType type_ = common(then, otherwise, expr);
-    x = scalar(then, expr, type_);
-    y = scalar(otherwise, expr, type_);
-  }
   return x == y ? Datum(Element{x}) : Datum(Element{add({.op = ScalarOp::select, .dtype = dtype(x), .operands = {truth_, x, y}})});
 }
 

@@ -13,6 +13,60 @@ namespace {
 
 std::vector<Datum> components(const Datum& datum) { return datum.is_list() ? datum.items() : std::vector<Datum>{datum}; }
 
+// Drops scalars and operands that nothing reads: unused bindings of a block, indices of axes that do not matter.
+void prune(Meaning& meaning) {
+  std::vector<ScalarId*> roots;
+  const auto add = [&](std::vector<ScalarId>& ids) {
+    for (ScalarId& id : ids) roots.push_back(&id);
+  };
+  const auto add_monoid = [&](Monoid& monoid) {
+    for (auto* ids : {&monoid.identity, &monoid.left, &monoid.right, &monoid.joined}) add(*ids);
+  };
+  for (LoopNest& nest : meaning.results) roots.push_back(&nest.value);
+  for (Reduction& reduction : meaning.reductions) {
+    add(reduction.extents);
+    add(reduction.element);
+    add_monoid(reduction.monoid);
+    roots.push_back(&reduction.guard);
+  }
+  if (meaning.scatter) {
+    add(meaning.scatter->extents);
+    add(meaning.scatter->at);
+    roots.push_back(&meaning.scatter->value);
+    if (meaning.scatter->join) add_monoid(*meaning.scatter->join);
+  }
+  std::vector<ScalarId> place(meaning.scalars.size(), no_scalar);  // marked with 0 while collecting
+  for (const ScalarId* root : roots)
+    if (*root != no_scalar) place[static_cast<size_t>(*root)] = 0;
+  for (size_t i = meaning.scalars.size(); i-- > 0;)  // operands come before their users
+    if (place[i] == 0)
+      for (const ScalarId id : meaning.scalars[i].operands) place[static_cast<size_t>(id)] = 0;
+  std::vector<int> tensor(meaning.tensors.size(), -1);
+  if (meaning.scatter) tensor[static_cast<size_t>(meaning.scatter->base)] = 0;
+  ScalarId next = 0;
+  for (size_t i = 0; i < meaning.scalars.size(); ++i) {
+    if (place[i] == no_scalar) continue;
+    Scalar& scalar = meaning.scalars[i];
+    for (ScalarId& id : scalar.operands) id = place[static_cast<size_t>(id)];
+    if (scalar.tensor >= 0) tensor[static_cast<size_t>(scalar.tensor)] = 0;
+    place[i] = next++;
+    if (place[i] != static_cast<ScalarId>(i)) meaning.scalars[static_cast<size_t>(place[i])] = std::move(scalar);
+  }
+  meaning.scalars.resize(static_cast<size_t>(next));
+  for (ScalarId* root : roots)
+    if (*root != no_scalar) *root = place[static_cast<size_t>(*root)];
+  std::vector<ir::Value*> tensors;
+  for (size_t i = 0; i < tensor.size(); ++i) {
+    if (tensor[i] < 0) continue;
+    tensor[i] = static_cast<int>(tensors.size());
+    tensors.push_back(meaning.tensors[i]);
+  }
+  meaning.tensors = std::move(tensors);
+  for (Scalar& scalar : meaning.scalars)
+    if (scalar.tensor >= 0) scalar.tensor = tensor[static_cast<size_t>(scalar.tensor)];
+  if (meaning.scatter) meaning.scatter->base = tensor[static_cast<size_t>(meaning.scatter->base)];
+}
+
 class LoopMaker {
  public:
   LoopMaker(Evaluator& evaluator, const Call& call, const Step& step) : evaluator_(evaluator), call_(call), step_(step), loops_(evaluator, meaning_) {}
@@ -28,6 +82,7 @@ class LoopMaker {
       case StepKind::view: view(); break;
       default: scatter(); break;
     }
+    if (!evaluator_.failed()) prune(meaning_);
     return std::move(meaning_);
   }
 
@@ -249,7 +304,7 @@ auto with_step(const Opset& opset, const Call& call, const shape::Facts& facts, 
   std::deque<ir::Value> scratch;
   evaluator.apply = [&scratch](const Call&, Inference inference) {
     std::vector<ir::Value*> values;
-    for (ir::Type& type : inference.types) values.push_back(&scratch.emplace_back(ir::Value{"", std::move(type)}));
+    for (ir::Type& type : inference.types) values.push_back(&scratch.emplace_back(ir::Value{"v" + std::to_string(scratch.size()), std::move(type)}));
     return values;
   };
   const Step* step = evaluator.walk(false);

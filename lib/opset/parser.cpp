@@ -10,7 +10,9 @@
 namespace atenon::opset {
 namespace {
 
-constexpr int deepest = 200;  // nesting; beyond it a text is hostile
+// Beyond these a text is hostile: nesting of brackets, and the height of an expression (a + b + c + ... is a deep tree too).
+constexpr int deepest = 200;
+constexpr int highest = 1000;
 
 constexpr std::array<std::string_view, 11> reserved = {"if", "else", "for", "in", "is", "not", "and", "or", "let", "when", "def"};
 
@@ -240,9 +242,14 @@ class Parser {
     expr.offset = first->offset;
     return expr;
   }
-  // Sets the width, up to the token before the current one.
+  // Sets the width, up to the token before the current one, and the height.
   const Expr* close(Expr& expr) {
     if (at_ == 0 || failed()) return &expr;
+    const auto raise = [&](const Expr* below) { expr.height = std::max(expr.height, below ? below->height + 1 : 0); };
+    std::for_each(expr.operands.begin(), expr.operands.end(), raise);
+    for (const Binding& binding : expr.bindings) raise(binding.value);
+    raise(expr.guard);
+    if (expr.height > highest) fail("this expression is too long");
     const Token& last = tokens_[at_ - 1];
     const size_t end = last.offset + last.text.size() + (last.kind == Token::Kind::text ? 1 : 0);
     expr.width = end > expr.offset ? end - expr.offset : 1;
@@ -378,6 +385,10 @@ class Parser {
   const Expr* parenthesis() {
     Expr& expr = make(ExprKind::sequence);
     expect("(");
+    if (take(")")) {  // no results
+      expr.is_tuple = true;
+      return close(expr);
+    }
     const Expr* first = expression();
     if (take(")")) return first;
     expect(",");

@@ -378,7 +378,8 @@ Datum trunc_div(Evaluator& evaluator, const Expr& call, const Data& arguments) {
   if (any_dynamic(evaluator, arguments)) return evaluator.loops->function(ScalarOp::trunc_div, arguments, &call);
   const std::optional<int64_t> a = evaluator.as_static(arguments[0], &call), b = evaluator.as_static(arguments[1], &call);
   if (!a || !b) return {};
-  return *b == 0 ? evaluator.fail(&call, 113, "zero", "division by zero") : Datum(*a / *b);
+  if (*b == 0) return evaluator.fail(&call, 113, "zero", "division by zero");
+  return *b == -1 ? Datum(-ir::SymInt(*a)) : Datum(*a / *b);
 }
 
 template <ScalarOp op>
