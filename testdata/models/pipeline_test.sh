@@ -1,0 +1,21 @@
+#!/bin/sh
+# The nine models from their files to answers, held to what PyTorch 2.13 computes: with all dimensions dynamic, at batch 1 and 3
+# and two lengths; every stage written twice with the same bytes; parameters equal to PyTorch's.
+set -eu
+root=$(cd "$(dirname "$0")/../.." && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+for model in mlp lstm mobilenet_v2 unet resnet50 gpt2_decode vit_b16 bert gpt2; do
+  for twice in 1 2; do
+    atenon capture "$root/testdata/models/$model.py" -o "$work/captured$twice.atn"
+    atenon decompose "$work/captured$twice.atn" -o "$work/decomposed$twice.atn"
+    atenon specialize "$work/decomposed$twice.atn" -o "$work/specialized$twice.atn"
+    atenon lower "$work/specialized$twice.atn" -o "$work/lowered$twice.atn"
+  done
+  for stage in captured decomposed specialized lowered; do
+    cmp "$work/${stage}1.atn" "$work/${stage}2.atn"
+  done
+  atenon pack "$work/lowered1.atn" -o "$work/$model.atn"
+  "$root/scripts/reference.py" check "$model" "$work/$model.atn"
+  rm "$work"/*.atn
+done
