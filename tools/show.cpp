@@ -17,15 +17,14 @@ int main(int argc, char** argv) {
   tool.flag("--weights", options.weights, "the weights as a table");
   tool.flag("--code", options.code, "the machine code segments as a table");
   tool.flag("--verify", options.verify, "check every digest, also of the weights, and sum up");
+  tool.flag("--json", options.json, "all of it as data, schema 1");
   tool.flag("--dot", options.dot, "graphs for Graphviz");
   tool.flag("--html", options.html, "one self-contained page");
   tool.flag("--binary", options.binary, "the binary form");
   tool.flag("--unchecked", unchecked, "show it also where it breaks the rules of its operators");
   tool.option("--segments", segments, "FILE", "binary program with the bytes that a text program names by digest");
   tool.option("-o,--output", options.output, "FILE", "write to FILE");
-  tool.offer_json();
   return tool.run(argc, argv, [&](cli::Context& context) {
-    options.json = context.json;
     return show::run(unchecked ? program::read(path, {segments}) : cli::read_program(path, context, segments), options);
   });
 }

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "ir/program.h"
-#include "text/lexer.h"
+#include "text/tokens.h"
 
 namespace atenon::text {
 

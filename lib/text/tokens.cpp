@@ -1,5 +1,5 @@
 // Cuts the text form into tokens. White space, line ends and comments (`#` to the end of the line) only separate.
-#include "text/lexer.h"
+#include "text/tokens.h"
 
 #include <algorithm>
 #include <charconv>
