@@ -1,7 +1,7 @@
 // atenon-pack: writes the deployable package.
 #include "cli/cli.h"
 #include "pack/pack.h"
-#include "program/program.h"
+#include "program/program_file.h"
 
 int main(int argc, char** argv) {
   using namespace atenon;

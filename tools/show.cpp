@@ -1,6 +1,6 @@
 // atenon-show: prints a program, or a part of it.
 #include "cli/cli.h"
-#include "program/program.h"
+#include "program/program_file.h"
 #include "show/show.h"
 
 int main(int argc, char** argv) {

@@ -11,7 +11,7 @@
 #include "cli/cli.h"
 #include "cli/message.h"
 #include "cli/option_table.h"
-#include "program/program.h"
+#include "program/program_file.h"
 #include "support/streams.h"
 #include "verify/verify.h"
 

@@ -1,7 +1,7 @@
 #include "pack/pack.h"
 
 #include "pack/join.h"
-#include "program/program.h"
+#include "program/program_file.h"
 
 namespace atenon::pack {
 

@@ -3,7 +3,7 @@
 #include <cstdlib>
 
 #include "program/container.h"
-#include "program/program.h"
+#include "program/program_file.h"
 #include "text/text.h"
 
 using namespace atenon;

@@ -8,7 +8,7 @@
 
 #include "program/container.h"
 #include "program/encode.h"
-#include "program/program.h"
+#include "program/program_file.h"
 #include "support/hash.h"
 #include "support/parallel.h"
 #include "support/streams.h"

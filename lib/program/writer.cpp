@@ -5,7 +5,7 @@
 
 #include "program/container.h"
 #include "program/encode.h"
-#include "program/program.h"
+#include "program/program_file.h"
 #include "support/streams.h"
 #include "text/text.h"
 

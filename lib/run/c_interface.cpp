@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "program/program.h"
+#include "program/program_file.h"
 #include "run/atenon.h"
 #include "run/engine.h"
 #include "run/leaves.h"

@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "program/program.h"
+#include "program/program_file.h"
 #include "show/forms.h"
 #include "support/streams.h"
 #include "text/text.h"

@@ -1,4 +1,4 @@
-#include "program/program.h"
+#include "program/program_file.h"
 
 #include <doctest/doctest.h>
 
