@@ -94,7 +94,8 @@ Result<Changed> fold_batch_norms(Scope& scope) {
     }
     node.set_arguments(std::move(arguments), std::move(keywords));
     scope.report("folded " + chain.front()->target() + " %" + chain.front()->result()->name + " into %" + node.result()->name);
-    for (ir::Node* step : chain) node.provenance = scope.program.provenance.derive(node.provenance, step->target());
+    // The product now gives what the last of the chain gave, so it stands for that node.
+    node.provenance = scope.program.provenance.derive(chain.back()->provenance, node.target());
     scope.variant.graph.replace_uses(chain.back()->result(), node.result());
     for (auto step = chain.rbegin(); step != chain.rend(); ++step) scope.variant.graph.erase(**step);
     changed = Changed::yes;
