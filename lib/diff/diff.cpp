@@ -115,7 +115,7 @@ void compare_structure(const run::Session& left, const run::Session& right, Repo
 }
 
 // The first node, in the left program's order, whose value is off while what it was computed from is not.
-void find_departure(const run::Session& left, const run::Session& right, const Matches& matches, const Values& a, const Values& b,
+void find_departure(const run::Session& left, const Matches& matches, const Values& a, const Values& b,
                     const Tolerance& allowed, Report& report) {
   std::map<const ir::Value*, double> inherited;  // excess of a value, or of the matched values behind it
   for (const ir::Node& node : left.entry().variants[0].graph.forward()) {
@@ -186,7 +186,7 @@ Result<Report> run(ir::ExportedProgram left_program, ir::ExportedProgram right_p
     shapes_differ.excess = INFINITY;
     report.outputs.emplace_back(names[i], difference.value_or(shapes_differ));
   }
-  find_departure(**left, **right, matches, a, b, allowed, report);
+  find_departure(**left, matches, a, b, allowed, report);
   return report;
 }
 
