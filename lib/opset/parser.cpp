@@ -621,10 +621,13 @@ class BlockParser {
     block_.steps.push_back(std::move(step));
   }
 
-  // `[when] :`, where a colon is needed only behind something.
+  // `[when] :`, where the colon may only be left out if nothing stands before it.
   void head_ended(Step& step, bool something) {
     if (parser_.take("when")) step.guard = parser_.expression(), something = true;
-    if (something) parser_.expect(":");
+    if (something)
+      parser_.expect(":");
+    else
+      parser_.take(":");
   }
 
   void tags() {

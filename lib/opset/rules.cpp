@@ -150,6 +150,39 @@ Datum unravel(Evaluator& evaluator, const Expr& call, const Data& arguments) {
   return list(std::move(index));
 }
 
+// The index in the shape `to` of the element at `index` in `from`, row-major in both: unravel(ravel(index, from), to), group by
+// group of axes with the same product. Axes that both have need no division then, and a split or a merge only its own.
+Datum reindex(Evaluator& evaluator, const Expr& call, const Data& arguments) {
+  const Data* index = list_argument(evaluator, call, arguments, 0);
+  if (!index || !takes(evaluator, call, arguments, 3, 3)) return {};
+  const std::vector<ir::SymInt> from = evaluator.as_shape(arguments[1], &call), to = evaluator.as_shape(arguments[2], &call);
+  if (index->size() != from.size()) return evaluator.mistake(&call, "the index has another rank than the shape");
+  const auto products = [&](const std::vector<ir::SymInt>& shape) {
+    std::vector<ir::SymInt> result = {1};
+    for (const ir::SymInt& size : shape) result.push_back(evaluator.simplified(result.back() * size));
+    return result;
+  };
+  const std::vector<ir::SymInt> before = products(from), after = products(to);
+  Data result;
+  for (size_t i = 0, j = 0; (i < from.size() || j < to.size()) && !evaluator.failed();) {
+    size_t next_i = from.size(), next_j = to.size();
+    for (size_t step = 1; step < next_i - i + next_j - j; ++step)
+      for (size_t di = 0; di <= step; ++di) {
+        const size_t a = i + di, b = j + step - di;
+        if (a <= next_i && b <= next_j && before[a] == after[b]) next_i = a, next_j = b;
+      }
+    const auto part = [](const auto& items, size_t first, size_t last) {
+      return list(Data(items.begin() + static_cast<ptrdiff_t>(first), items.begin() + static_cast<ptrdiff_t>(last)));
+    };
+    const Datum position = ravel(evaluator, call, {part(*index, i, next_i), part(from, i, next_i)});
+    const Datum group = unravel(evaluator, call, {position, part(to, j, next_j)});
+    if (group.is_list()) result.insert(result.end(), group.items().begin(), group.items().end());
+    i = next_i;
+    j = next_j;
+  }
+  return list(std::move(result));
+}
+
 // einsum's equation as numbers: for each operand the number of each axis' letter, letters of the result first; the last list
 // holds the result's. An ellipsis stands for the axes that the letters leave, and letters that occur once make an implicit result.
 Datum einsum_labels(Evaluator& evaluator, const Expr& call, const Data& arguments) {
@@ -428,6 +461,7 @@ const RuleTable& list_rules() {
       {"first", first},
       {"ravel", ravel},
       {"unravel", unravel},
+      {"reindex", reindex},
       {"einsum_labels", einsum_labels},
       {"einsum_sizes", einsum_sizes},
       {"floor_scaled", floor_scaled},

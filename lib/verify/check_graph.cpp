@@ -8,8 +8,9 @@ namespace {
 
 std::string quoted(const std::string& text) { return "'" + text + "'"; }
 
-// Sizes that depend on data are symbols, which an inference calls u0, u1, ... and the program as it likes: where the inferred
-// size is such a symbol, the program's size is its name.
+// Sizes that depend on data are symbols. An inference calls them by numbers that no program reaches, the program as it likes:
+// where the inferred size is such a symbol, the program's size is its name.
+constexpr int first_fresh = 1'000'000;
 void match_unbacked(const shape::SymInt& inferred, const shape::SymInt& declared, const std::set<std::string>& fresh,
                     shape::Substitution& names) {
   std::optional<std::string> symbol = inferred.as_symbol();
@@ -115,7 +116,7 @@ class GraphCheck {
   void check_operator(const ir::Node& node) {
     Result<opset::Call> call = opset::bind(findings_.opset, node);
     if (!call) return findings_.add(call.error(), node);
-    Result<opset::Inference> inference = opset::infer(findings_.opset, *call, facts_);
+    Result<opset::Inference> inference = opset::infer(findings_.opset, *call, facts_, first_fresh);
     if (!inference) return findings_.add(inference.error(), node);
     if (inference->types.size() != node.results().size()) {
       return findings_.add(125, node.target() + " has " + std::to_string(inference->types.size()) + " results here, not " +
