@@ -4,6 +4,7 @@ from torch._operators import aten
 from torch.nn import functional as F
 from torch.nn.modules.module import Module
 from torch.nn.utils import parametrize
+from torch.nn.utils.weight_norm import norm_except_dim
 
 __all__ = ["orthogonal", "spectral_norm", "weight_norm"]
 
@@ -17,7 +18,7 @@ class _WeightNorm(Module):
         return aten._weight_norm(weight_v, weight_g, self.dim)
 
     def right_inverse(self, weight):
-        return aten.norm_except_dim(weight, 2, self.dim), weight
+        return norm_except_dim(weight, self.dim), weight
 
 
 def weight_norm(module, name="weight", dim=0):

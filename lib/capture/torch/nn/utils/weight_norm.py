@@ -5,6 +5,13 @@ from torch.nn.parameter import Parameter
 __all__ = ["WeightNorm", "remove_weight_norm", "weight_norm"]
 
 
+def norm_except_dim(weight, dim):
+    """The norm over all dimensions but one (over all, for -1), which stays in its place."""
+    if dim == -1:
+        return weight.norm()
+    return weight.norm(2, [d for d in range(weight.dim()) if d != dim], keepdim=True)
+
+
 class WeightNorm:
     def __init__(self, name, dim):
         self.name = name
@@ -24,7 +31,7 @@ def weight_norm(module, name="weight", dim=0):
     hook = WeightNorm(name, dim)
     weight = getattr(module, name)
     del module._parameters[name]
-    module.register_parameter(name + "_g", Parameter(aten.norm_except_dim(weight, 2, hook.dim).data))
+    module.register_parameter(name + "_g", Parameter(norm_except_dim(weight, hook.dim).data))
     module.register_parameter(name + "_v", Parameter(weight.data))
     setattr(module, name, hook.compute_weight(module))
     module.register_forward_pre_hook(hook)
