@@ -70,9 +70,9 @@ SymInt mod_by_constant(const SymInt& a, int64_t k) {
 
 // What divides every term of both: an integer and a monomial.
 SymInt common_divisor(const SymInt& a, const SymInt& b) {
-  std::vector<Term> terms = terms_of(a);
-  const std::vector<Term> more = terms_of(b);
-  terms.insert(terms.end(), more.begin(), more.end());
+  const Terms left = terms_of(a), right = terms_of(b);
+  std::vector<Term> terms(left.begin(), left.end());
+  terms.insert(terms.end(), right.begin(), right.end());
   uint64_t divisor = 0;
   std::vector<Factor> shared = terms[0].factors;
   for (const Term& term : terms) {
@@ -143,7 +143,7 @@ SymInt floor_div(const SymInt& a, const SymInt& b) {
   if (a == SymInt(0)) return 0;
   if (leads_negative(b)) return floor_div(-a, -b);
   if (const auto quotient = exact_quotient(a, b)) return *quotient;
-  const std::vector<Term> divisor = terms_of(b);
+  const Terms divisor = terms_of(b);
   if (divisor.size() == 1) {
     const auto [exact, rest] = split(a, divisor[0]);
     if (exact != SymInt(0)) return exact + floor_div(rest, b);
@@ -164,7 +164,7 @@ SymInt mod(const SymInt& a, const SymInt& b) {
   if (a == SymInt(0)) return 0;
   if (leads_negative(b)) return -mod(-a, -b);
   if (exact_quotient(a, b)) return 0;
-  const std::vector<Term> divisor = terms_of(b);
+  const Terms divisor = terms_of(b);
   if (divisor.size() == 1) {
     const auto [exact, rest] = split(a, divisor[0]);
     if (exact != SymInt(0)) return mod(rest, b);

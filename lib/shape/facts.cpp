@@ -42,7 +42,7 @@ int64_t coefficient_of(const SymInt& x, const std::string& symbol) {
 
 // The monomial that divides every term.
 SymInt common_monomial(const SymInt& x) {
-  const std::vector<Term> terms = terms_of(x);
+  const Terms terms = terms_of(x);
   std::vector<Factor> shared = terms[0].factors;
   for (const Term& term : terms) {
     std::vector<Factor> both;
@@ -116,7 +116,7 @@ void Facts::learn_zero(const SymInt& given) {
 
 void Facts::learn_nonpositive(const SymInt& x) {
   // A lone symbol has a range.
-  const std::vector<Term> terms = terms_of(x);
+  const Terms terms = terms_of(x);
   const std::optional<std::string> symbol = terms.empty() ? std::nullopt : from_term(1, terms[0].factors).as_symbol();
   if (symbol && terms.size() == (constant_term(x) == 0 ? 1 : 2)) {
     const int64_t c = terms[0].coefficient, d = constant_term(x);  // c*s + d <= 0
@@ -244,7 +244,9 @@ Truth Facts::decide_zero(const SymInt& given) const {
   const Bound lower = Proof(*this).lower(x, 0);
   if (lower > 0) return Truth::refuted;
   if (upper == 0 && lower == 0) return Truth::proven;
-  if (Proof(*this).upper(x, -1) < 0 || Proof(*this).lower(x, 1) > 0) return Truth::refuted;
+  // Those searches stopped at 0: one of them may get further.
+  if (upper == 0 && Proof(*this).upper(x, -1) < 0) return Truth::refuted;
+  if (lower == 0 && Proof(*this).lower(x, 1) > 0) return Truth::refuted;
   return Truth::open;
 }
 

@@ -247,7 +247,7 @@ Bound Proof::upper(const SymInt& given, Bound enough, int depth) {
   }
   if (best <= enough || depth == 0 || x.is_constant() || --budget_ < 0) return best;
 
-  const std::vector<Term> terms = terms_of(x);
+  const Terms terms = terms_of(x);
   const bool unbounded =
       std::any_of(terms.begin(), terms.end(), [&](const Term& t) { return is_infinite(interval(t).upper); });
   for (const SymInt& hint : hints_for(x)) {

@@ -55,7 +55,7 @@ std::optional<std::vector<Factor>> multiply(const std::vector<Factor>& a, const 
 // a + scale * b, merging sorted terms.
 SymInt add_scaled(const SymInt& a, const SymInt& b, int64_t scale) {
   if (is_overflow(a) || is_overflow(b)) return overflow();
-  const std::vector<Term> left = terms_of(a), right = terms_of(b);
+  const Terms left = terms_of(a), right = terms_of(b);
   std::vector<Term> sum;
   sum.reserve(left.size() + right.size());
   size_t i = 0, j = 0;
@@ -138,10 +138,15 @@ std::strong_ordering order(const std::vector<Factor>& a, const std::vector<Facto
 
 bool same(const std::vector<Factor>& a, const std::vector<Factor>& b) { return order(a, b) == 0; }
 
-std::vector<Term> terms_of(const SymInt& x) {
-  if (const Polynomial* polynomial = x.polynomial()) return polynomial->terms;
-  if (x == SymInt(0)) return {};
-  return {{*x.constant(), {}}};
+Terms::Terms(const SymInt& x) {
+  if (const Polynomial* polynomial = x.polynomial()) {
+    begin_ = polynomial->terms.data();
+    size_ = polynomial->terms.size();
+  } else {
+    constant_.coefficient = *x.constant();
+    begin_ = &constant_;
+    size_ = constant_.coefficient != 0 ? 1 : 0;
+  }
 }
 
 SymInt Polynomial::from(std::vector<Term> terms) {
@@ -189,11 +194,11 @@ std::optional<std::vector<Factor>> divide(const std::vector<Factor>& a, const st
 
 std::optional<SymInt> exact_quotient(const SymInt& a, const SymInt& b) {
   SymInt rest = a, quotient = 0;
-  const std::vector<Term> divisor = terms_of(b);
+  const Terms divisor = terms_of(b);
   if (divisor.empty() || is_overflow(a) || is_overflow(b)) return std::nullopt;
   // Long division by leading terms; each step removes the leading monomial for good.
   for (size_t steps = 0; steps < 64; ++steps) {
-    const std::vector<Term> terms = terms_of(rest);
+    const Terms terms = terms_of(rest);
     if (terms.empty()) return quotient;
     const auto factors = divide(terms[0].factors, divisor[0].factors);
     if (!factors || terms[0].coefficient == INT64_MIN) return std::nullopt;
@@ -360,7 +365,7 @@ SymInt operator*(const SymInt& a, const SymInt& b) {
   if (is_overflow(a) || is_overflow(b)) return overflow();
   if (a.is_constant() && *a.constant() == 1) return b;
   if (b.is_constant() && *b.constant() == 1) return a;
-  const std::vector<Term> left = terms_of(a), right = terms_of(b);
+  const Terms left = terms_of(a), right = terms_of(b);
   if (left.size() * right.size() > most_terms) return overflow();
   std::vector<Term> terms;
   terms.reserve(left.size() * right.size());

@@ -10,8 +10,24 @@ std::strong_ordering order(const Atom& a, const Atom& b);
 std::strong_ordering order(const std::vector<Factor>& a, const std::vector<Factor>& b);
 bool same(const std::vector<Factor>& a, const std::vector<Factor>& b);
 
-// The terms of any value; a constant has one, zero none.
-std::vector<Term> terms_of(const SymInt& x);
+// The terms of any value; a constant has one, zero none. A view of a value that must outlive it.
+class Terms {
+ public:
+  explicit Terms(const SymInt& x);
+  Terms(const Terms&) = delete;  // may point into itself
+  const Term* begin() const { return begin_; }
+  const Term* end() const { return begin_ + size_; }
+  size_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+  const Term& operator[](size_t i) const { return begin_[i]; }
+
+ private:
+  Term constant_;
+  const Term* begin_;
+  size_t size_;
+};
+inline Terms terms_of(const SymInt& x) { return Terms(x); }
+Terms terms_of(SymInt&&) = delete;
 SymInt from_term(int64_t coefficient, std::vector<Factor> factors);
 // The constant term.
 int64_t constant_term(const SymInt& x);
