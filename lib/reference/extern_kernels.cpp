@@ -222,13 +222,13 @@ Results unique(const ExternCall& call) {
       const auto x = comparable(from[a]), y = comparable(from[b]);
       return is_nan(y) ? !is_nan(x) : x < y;
     });
-    Tensor inverse = call.truth(2) || call.truth(3) ? Tensor::empty(ScalarType::i64, self.sizes) : Tensor::empty(ScalarType::i64, {0});
+    Tensor inverse = call.truth(2) ? Tensor::empty(ScalarType::i64, self.sizes) : Tensor::empty(ScalarType::i64, {0});
     std::vector<int64_t> first, count;
     for (const int64_t position : order) {
       const bool is_new = first.empty() || !(comparable(from[first.back()]) == comparable(from[position]));
       if (is_new) first.push_back(position), count.push_back(0);
       ++count.back();
-      if (inverse.sizes == self.sizes) inverse.mutable_as<int64_t>()[position] = static_cast<int64_t>(first.size()) - 1;
+      if (call.truth(2)) inverse.mutable_as<int64_t>()[position] = static_cast<int64_t>(first.size()) - 1;
     }
     Tensor values = Tensor::empty(self.dtype, {static_cast<int64_t>(first.size())});
     for (size_t i = 0; i < first.size(); ++i) values.mutable_as<T>()[i] = from[first[i]];

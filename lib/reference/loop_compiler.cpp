@@ -76,9 +76,18 @@ Result<LoopProgram> LoopCompiler::nests(const std::vector<int>& which, const std
     simple = simple && kind_of(reduction.monoid) != MonoidKind::custom;
     for (const int variable : reduction.variables) reduced |= uint64_t{1} << variable;
   }
+  bool products = true;  // these run along the reduction by themselves
   for (size_t id = 0; id < meaning_.scalars.size(); ++id)
     if (meaning_.scalars[id].op == ScalarOp::reduce && (dependences_[id] & reduced)) simple = false;  // one inside another
-  spread_ = numel < lanes / 8 && !meaning_.reductions.empty() && prefix_axis < 0 && simple;
+  for (const Reduction& reduction : meaning_.reductions) {
+    ReductionPlan trial;
+    trial.variables = reduction.variables;
+    trial.kind = kind_of(reduction.monoid);
+    conditions_.clear();
+    if (reduction.guard != opset::no_scalar) collect_conditions(reduction.guard, conditions_);
+    products = products && product_of(reduction, trial).has_value();
+  }
+  spread_ = numel < lanes / 8 && !meaning_.reductions.empty() && prefix_axis < 0 && simple && !products;
 
   std::vector<int> lane_variables;
   std::vector<int64_t> lane_extents;
@@ -223,7 +232,7 @@ Register LoopCompiler::emit(ScalarId id) {
   const int scope = scope_of(dependences_[static_cast<size_t>(id)]);
   Step step;
   step.op = scalar.op;
-  step.dtype = scalar.dtype;
+  step.dtype = id == summand_ ? ScalarType::f64 : scalar.dtype;
 
   const auto done = [&](Register r) { return registers_[static_cast<size_t>(id)] = r; };
   if (scalar.op == ScalarOp::reduce) return done(emit_reduction(scalar, scope));
@@ -271,7 +280,11 @@ void LoopCompiler::emit_read(ScalarId id, Step& step, int scope) {
     const ScalarId index = scalar.operands[axis];
     const LinearForm& form = forms_.form(index);
     const int64_t last = tensor.sizes[axis] - 1;
-    const bool inside = forms_.interval(form).within(0, last) || forms_.interval(index).within(0, last);
+    bool inside = forms_.interval(form).within(0, last) || forms_.interval(index).within(0, last);
+    if (!inside && mask_ != no_register && is_inside(index, tensor.sizes[axis], conditions_)) {
+      inside = true;
+      step.mask = mask_;
+    }
     safe = safe && inside;
     place = sum(place, form, tensor.strides[axis]);
     step.axes.push_back({no_register, tensor.sizes[axis], tensor.strides[axis], inside});
@@ -317,15 +330,24 @@ Register LoopCompiler::emit_reduction(const Scalar& scalar, int scope) {
     for (const ScalarId id : reduction.monoid.identity) plan.identity.push_back(operand(id, scope));
     stack_.push_back(plan.scope);
     bool faults = false;
-    for (const ScalarId id : reduction.element) {
-      plan.element.push_back(operand(id, plan.scope));
-      faults = faults || fallible(plan.element.back());
-      plan.floating.push_back(is_float(meaning_.scalars[static_cast<size_t>(id)].dtype));
-    }
     if (reduction.guard != opset::no_scalar) {
       plan.guard = operand(reduction.guard, plan.scope);
       faults = faults || fallible(plan.guard);
+      mask_ = plan.guard;
+      conditions_.clear();
+      collect_conditions(reduction.guard, conditions_);
     }
+    // A product that is only added up is not rounded on the way: sums are kept in double.
+    if (plan.kind == MonoidKind::sum && meaning_.scalars[static_cast<size_t>(reduction.element[0])].dtype == ScalarType::f32)
+      summand_ = reduction.element[0];
+    if (!spread_) plan.product = product_of(reduction, plan);
+    for (const ScalarId id : reduction.element) {
+      plan.floating.push_back(is_float(meaning_.scalars[static_cast<size_t>(id)].dtype));
+      if (plan.product) continue;
+      plan.element.push_back(operand(id, plan.scope));
+      faults = faults || fallible(plan.element.back());
+    }
+    mask_ = no_register;
     for (size_t c = 0; c < reduction.element.size(); ++c) {
       plan.accumulator.push_back(fresh(faults));
       register_scope_.push_back(scope);

@@ -30,6 +30,12 @@ class LoopCompiler {
   bool fallible(Register r) const { return program_.fault_of[size_t(r)] >= 0; }
   void emit_read(opset::ScalarId id, Step& step, int scope);
   Register emit_reduction(const opset::Scalar& scalar, int scope);
+  // The truths of a guard, each as a sum that is at most 0.
+  void collect_conditions(opset::ScalarId guard, std::vector<LinearForm>& conditions);
+  // Is this index of an axis of `size` inside of it, by itself or by the conditions?
+  bool is_inside(opset::ScalarId index, int64_t size, const std::vector<LinearForm>& conditions);
+  // The reduction as a sum of products, if it is one; reorders the plan's variables.
+  std::optional<Product> product_of(const opset::Reduction& reduction, ReductionPlan& plan);
   Address address_of(const LinearForm& form, int scope);
   int scope_of(uint64_t variables) const;
   int lane_owner(int scope) const;
@@ -46,6 +52,9 @@ class LoopCompiler {
   std::vector<int> stack_;                 // scopes being emitted, outermost first
   std::map<std::pair<int, Register>, Register> imports_;
   std::map<int, int> plans_;               // reduction -> plan
+  Register mask_ = no_register;            // the guard of the elements being emitted, and what it says
+  std::vector<LinearForm> conditions_;
+  opset::ScalarId summand_ = opset::no_scalar;  // computed in double, since it is only added up
   bool spread_ = false;
 };
 

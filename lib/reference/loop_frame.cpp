@@ -123,7 +123,10 @@ void Frame::read(const Step& step, int n) {
     if constexpr (!is_complex_type<T>) {
       const T* from = reinterpret_cast<const T*>(data_[static_cast<size_t>(step.tensor)]) + base;
       const auto load = [&]<class To>(To* out) {
-        if (!part) std::fill_n(out, n, convert<To>(*from));
+        if (step.mask != no_register) {
+          const int64_t* inside = integers(step.mask);
+          for (int i = 0; i < n; ++i) out[i] = inside[i] ? convert<To>(from[part ? part->value[static_cast<size_t>(i)] : 0]) : To(0);
+        } else if (!part) std::fill_n(out, n, convert<To>(*from));
         else if (part->strided && part->stride == 1)
           for (int i = 0; i < n; ++i) out[i] = convert<To>(from[part->value[0] + i]);
         else if (part->strided)
@@ -147,7 +150,7 @@ void Frame::checked_read(const Step& step, int n) {
     const int64_t* fault_in = faults(axis.index);
     for (int i = 0; i < n; ++i) {
       if (fault_in && fault_in[i] && !fault_out[i]) fault_out[i] = fault_in[i];
-      const bool outside = index[i] < 0 || index[i] >= axis.size;
+      const bool outside = !axis.safe && (index[i] < 0 || index[i] >= axis.size);
       if (outside && fault_out && !fault_out[i]) fault_out[i] = fault_word(step.check + static_cast<int>(a), index[i]);
       place[i] += index[i] * axis.stride;
     }
@@ -155,8 +158,10 @@ void Frame::checked_read(const Step& step, int n) {
   visit_element_type(dtypes_[static_cast<size_t>(step.tensor)], [&]<class T>(T) {
     if constexpr (!is_complex_type<T>) {
       const T* from = reinterpret_cast<const T*>(data_[static_cast<size_t>(step.tensor)]);
+      const int64_t* inside = step.mask == no_register ? nullptr : integers(step.mask);
       const auto load = [&]<class To>(To* out) {
-        for (int i = 0; i < n; ++i) out[i] = fault_out && fault_out[i] ? To(0) : convert<To>(from[place[i]]);
+        for (int i = 0; i < n; ++i)
+          out[i] = (fault_out && fault_out[i]) || (inside && !inside[i]) ? To(0) : convert<To>(from[place[i]]);
       };
       if constexpr (std::is_integral_v<T>) load(integers(step.out));
       else load(floats(step.out));

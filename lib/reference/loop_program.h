@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -49,6 +50,7 @@ struct Step {
   double number = 0;
   int64_t integer = 0;
   Address address;         // linear, read
+  Register mask = no_register;  // of reads that are only inside where this holds
   int tensor = -1;         // read, checked_read
   std::vector<Axis> axes;  // checked_read
   int reduction = -1;      // reduce: in LoopProgram::reductions
@@ -71,6 +73,14 @@ struct Scope {
 
 enum class MonoidKind : uint8_t { sum, product, maximum, minimum, any, all, argmax, argmin, custom };
 
+// A sum of products of two reads: what convolutions and matrix products spend their time with.
+struct Product {
+  int tensors[2] = {-1, -1};
+  Address addresses[2];
+  std::vector<int64_t> extents;  // of the plan's variables
+  size_t outer = 0;              // the first so many variables decide the guard, the others run inside
+};
+
 struct ReductionPlan {
   MonoidKind kind = MonoidKind::custom;
   int scope = -1;
@@ -83,6 +93,7 @@ struct ReductionPlan {
   Register guard = no_register;
   bool prefix = false;
   bool spread = false;            // lanes run over the reduction
+  std::optional<Product> product; // then there are no elements, and the scope holds the guard's steps
 };
 
 struct Check {
@@ -157,6 +168,7 @@ class Frame {
   void spread_faults(const Step& step, int n);
   void reduce(const ReductionPlan& plan, int n);
   void reduce_spread(const ReductionPlan& plan);
+  void reduce_products(const ReductionPlan& plan, int n);
   void join(const ReductionPlan& plan, const uint8_t* active, int n);
   void join_lane(const ReductionPlan& plan, int into, int from);
 

@@ -85,6 +85,11 @@ void Frame::join(const ReductionPlan& plan, const uint8_t* active, int n) {
     double* total = floats(plan.accumulator[0]);
     const double* element = floats(plan.element[0]);
     for (int i = 0; i < n; ++i) total[i] += element[i];
+  } else if (plan.kind == MonoidKind::sum && plan.floating[0]) {
+    double* total = floats(plan.accumulator[0]);
+    const double* element = floats(plan.element[0]);
+    for (int i = 0; i < n; ++i)
+      if ((!active || active[i]) && (!guard || guard[i])) total[i] += element[i];
   } else {
     for (int i = 0; i < n; ++i)
       if ((!active || active[i]) && (!guard || guard[i])) join_lane(plan, i, i);
@@ -104,6 +109,7 @@ void Frame::join(const ReductionPlan& plan, const uint8_t* active, int n) {
 }
 
 void Frame::reduce(const ReductionPlan& plan, int n) {
+  if (plan.product) return reduce_products(plan, n);
   const Scope& body = program_.scopes[static_cast<size_t>(plan.scope)];
   // A prefix continues where the previous step along its axis stopped.
   const bool starts = !plan.prefix || variables[static_cast<size_t>(program_.serial_variables[0])] == 0;
