@@ -23,6 +23,7 @@ class Arranger {
   int64_t typical(const SymInt& x) const;
   int64_t stride(const SymInt& address, int loop) const;
   void prune();
+  void find_needed();
   void order();
   bool can_merge(int outer, int inner) const;
   bool merge_linearly(const SymInt& x, int outer, int inner) const;
@@ -33,7 +34,7 @@ class Arranger {
 
   Loops& loops_;
   const shape::Bindings& hints_;
-  LoopSet needed_ = 0;  // domain loops that reductions depend on
+  LoopSet needed_ = 0;  // loops that reductions or a scatter depend on: rows, if they are of the domain
 };
 
 int64_t Arranger::typical(const SymInt& x) const {
@@ -69,6 +70,11 @@ void Arranger::prune() {
     need(store.value);
     need_symbols(store.address);
   }
+  if (loops_.scatter) {
+    need(loops_.scatter->value);
+    need(loops_.scatter->joined);
+    need_symbols(loops_.scatter->address);
+  }
   while (!pending.empty()) {
     const Expr& expr = loops_.exprs[pending.back()];
     pending.pop_back();
@@ -91,7 +97,7 @@ void Arranger::prune() {
 }
 
 void Arranger::order() {
-  for (const BoundReduction& reduction : loops_.reductions) needed_ |= reduction.outer;
+  find_needed();
   // Rows first, then as the first result lies in memory: a copy that transposes writes in order.
   const SymInt address = loops_.stores[0].address;
   std::stable_sort(loops_.domain.begin(), loops_.domain.end(), [&](int a, int b) {
@@ -126,6 +132,12 @@ bool Arranger::can_merge(int outer, int inner) const {
     if (!merge_linearly(store.address, outer, inner)) return false;
   for (const Loop& loop : loops_.loops)
     if (!merge_linearly(loop.extent, outer, inner)) return false;
+  if (loops_.scatter) {
+    if (!merge_linearly(loops_.scatter->address, outer, inner)) return false;
+    const std::vector<int>& all = loops_.scatter->loops;
+    auto is_scattered = [&](int loop) { return std::find(all.begin(), all.end(), loop) != all.end(); };
+    if (is_scattered(outer) != is_scattered(inner)) return false;
+  }
   for (const BoundReduction& reduction : loops_.reductions) {
     auto at = std::find(reduction.loops.begin(), reduction.loops.end(), outer);
     const bool has_inner = std::find(reduction.loops.begin(), reduction.loops.end(), inner) != reduction.loops.end();
@@ -143,6 +155,10 @@ void Arranger::merge(int outer, int inner) {
   loops_.loops[inner].extent = loops_.loops[outer].extent * loops_.loops[inner].extent;
   for (Expr& expr : loops_.exprs) expr.index = shape::substitute(expr.index, gone);
   for (Store& store : loops_.stores) store.address = shape::substitute(store.address, gone);
+  if (loops_.scatter) {
+    loops_.scatter->address = shape::substitute(loops_.scatter->address, gone);
+    std::erase(loops_.scatter->loops, outer);
+  }
   std::erase(loops_.domain, outer);
   for (BoundReduction& reduction : loops_.reductions) std::erase(reduction.loops, outer);
   refresh();
@@ -184,8 +200,14 @@ void Arranger::refresh() {
     for (ExprId operand : expr.operands) expr.loops |= loops_.exprs[operand].loops;
   }
   for (Store& store : loops_.stores) store.loops = loops_of(store.address);
+  find_needed();
+}
+
+void Arranger::find_needed() {
   needed_ = 0;
   for (const BoundReduction& reduction : loops_.reductions) needed_ |= reduction.outer;
+  if (loops_.scatter)
+    for (int loop : loops_.scatter->loops) needed_ |= bit(loop);
 }
 
 void Arranger::merge_all() {
@@ -211,7 +233,7 @@ void Arranger::run() {
   const size_t count = loops_.domain.size();
   size_t needed = 0;
   while (needed < count && needed_ & bit(loops_.domain[needed])) ++needed;
-  if (needed_ != 0 && needed > 0) {
+  if (loops_.scatter || needed > 0) {
     loops_.rows = needed;
     return;
   }

@@ -15,10 +15,13 @@ using Role = Group::Role;
 constexpr const char* code_name = "code";
 constexpr int64_t elements_a_tile = 16384;  // about what a core does in the time that it takes to hand out a tile, times ten
 
+// Where a value lies, seen from its first element: that is where a kernel's buffer starts.
+Layout own_layout(const Lowering& lowering, const Value& value) { return {lowering.layout(value).strides, 0}; }
+
 std::string layout_text(const Layout& layout) {
   std::string text = "{";
   for (const SymInt& stride : layout.strides) text += stride.to_string() + ",";
-  return text + "+" + layout.offset.to_string() + "}";
+  return text + "}";
 }
 
 // What a kernel depends on: its body up to names, and where its operands and results lie.
@@ -29,7 +32,7 @@ std::string key_of(const Lowering& lowering, const Group& group, ir::Graph& body
     for (const auto& result : node.results()) result->name = "y" + std::to_string(number++);
   std::string key = text::print(body);
   for (const auto& values : {group.operands, group.results})
-    for (const Value* value : values) key += layout_text(lowering.layout(*value));
+    for (const Value* value : values) key += layout_text(own_layout(lowering, *value));
   // Other ranges of the symbols prove other things.
   for (const auto& [symbol, range] : lowering.facts.ranges())
     key += symbol + ":" + std::to_string(range.lower) + ".." + std::to_string(range.upper) + ";";
@@ -64,7 +67,7 @@ Result<Loops> compose_group(const Lowering& lowering, const Group& group, const 
   for (size_t i = 0; i < group.results.size(); ++i) outer[body.outputs()[i].value()] = group.results[i];
   return compose(
       body, [&](const ir::Node& node) { return &meanings.at(&node); },
-      [&](const Value& value) { return lowering.layout(*outer.at(&value)); }, lowering.facts, lowering.hints);
+      [&](const Value& value) { return own_layout(lowering, *outer.at(&value)); }, lowering.facts, lowering.hints);
 }
 
 }  // namespace

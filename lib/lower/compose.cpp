@@ -53,6 +53,7 @@ class Composer {
       : meaning_of_(meaning_of), layout_of_(layout_of), space_(facts), loops_(loops) {}
 
   Result<void> run(const ir::Graph& body);
+  Result<void> run_scatter(const ir::Graph& body, const Meaning& meaning);
   Accesses record(const Meaning& meaning);
 
  private:
@@ -502,6 +503,57 @@ std::vector<SymInt> without_ones(const std::vector<SymInt>& sizes) {
   return kept;
 }
 
+// result := base, then one store after the other. Axes along which every value stays where it is are rows: they do not meet.
+Result<void> Composer::run_scatter(const ir::Graph& body, const Meaning& meaning) {
+  const opset::Scatter& scatter = *meaning.scatter;
+  const Value* result = body.outputs()[0].value();
+  const ir::TensorMeta& meta = result->meta();
+  if (is_complex(meta.dtype)) return refuse("it computes with complex numbers");
+  const Layout layout = layout_of_(*result);
+  std::vector<SymInt> index;
+  for (const SymInt& size : meta.sizes) {
+    loops_.domain.push_back(add_loop(size));
+    index.push_back(SymInt::symbol(loops_.loops.back().symbol));
+  }
+  SymInt address = layout.offset;
+  for (size_t axis = 0; axis < index.size(); ++axis) address = address + index[axis] * layout.strides[axis];
+  loops_.buffers.push_back(meta.dtype);
+  const ExprId base = element(meaning.tensors[scatter.base], index);
+  loops_.stores.push_back({base, meta.dtype, static_cast<int>(loops_.buffers.size()) - 1, address, loops_of(address)});
+
+  Instance instance{.meaning = &meaning};
+  ScatterLoops loops;
+  for (size_t i = 0; i < scatter.variables.size(); ++i) {
+    const SymInt extent = index_of(scalar(instance, scatter.extents[i]));
+    if (extent.to_string().find_first_of("%$") != std::string::npos) return refuse("the extent of a scatter depends on data");
+    size_t row = meta.sizes.size();
+    for (size_t axis = 0; axis < scatter.at.size(); ++axis) {
+      const opset::Scalar& at = meaning.scalars[scatter.at[axis]];
+      if (at.op == ScalarOp::index && at.variable == scatter.variables[i] && extent == meta.sizes[axis]) row = axis;
+    }
+    const int loop = row < meta.sizes.size() ? loops_.domain[row] : add_loop(extent);
+    instance.variables[scatter.variables[i]] = SymInt::symbol(loops_.loops[loop].symbol);
+    loops.loops.push_back(loop);
+  }
+  loops.address = layout.offset;
+  for (size_t axis = 0; axis < scatter.at.size(); ++axis) {
+    ExprId at = scalar(instance, scatter.at[axis]);
+    if (!space_.is_within(index_of(at), meta.sizes[axis])) at = clamped(at, meta.sizes[axis]);
+    loops.address = loops.address + index_of(at) * layout.strides[axis];
+  }
+  loops.value = scalar(instance, scatter.value);
+  if (scatter.join) {
+    if (scatter.join->joined.size() != 1) return refuse("a scatter joins several values at once");
+    for (int side : {0, 1})
+      instance.placeholders[(side == 0 ? scatter.join->left : scatter.join->right)[0]] =
+          intern({.op = ScalarOp::constant, .dtype = loops_.exprs[loops.value].dtype, .placeholder = side});
+    loops.joined = scalar(instance, scatter.join->joined[0]);
+  }
+  if (!failure_.empty()) return refuse(failure_);
+  loops_.scatter = std::move(loops);
+  return {};
+}
+
 Accesses Composer::record(const Meaning& meaning) {
   Accesses accesses;
   recorded_ = &accesses.reads;
@@ -529,6 +581,10 @@ Result<void> Composer::run(const ir::Graph& body) {
   for (const auto& input : body.inputs()) {
     if (!input->is_tensor()) return refuse("%" + input->name + " is a number that is computed at run time");
     loops_.buffers.push_back(input->meta().dtype);
+  }
+  if (!body.empty()) {
+    const ir::Node& only = *body.forward().begin();
+    if (const Meaning* meaning = meaning_of_(only); body.size() == 1 && meaning && meaning->scatter) return run_scatter(body, *meaning);
   }
   // The largest result spans the domain.
   std::vector<const Value*> results;
@@ -603,7 +659,7 @@ Accesses accesses_of(const opset::Meaning& meaning, const shape::Facts& facts) {
   Loops loops;
   const MeaningOf no_meaning;
   const LayoutOf rows = [](const Value& value) { return row_major(value.meta().sizes); };
-  if (meaning.scatter) return {.refusal = "it scatters"};
+  if (meaning.scatter) return {.is_scatter = true};
   if (!meaning.extern_kernel.empty()) return {.refusal = "it is the C++ kernel '" + meaning.extern_kernel + "'"};
   return Composer(no_meaning, rows, facts, loops).record(meaning);
 }
@@ -628,6 +684,7 @@ Result<Loops> compose(const ir::Graph& body, const MeaningOf& meaning_of, const 
   }
   for (const Loop& loop : loops.loops) collect(loop.extent);
   for (const Store& store : loops.stores) collect(store.address);
+  if (loops.scatter) collect(loops.scatter->address);
   loops.symbols.assign(symbols.begin(), symbols.end());
   return loops;
 }

@@ -100,6 +100,7 @@ class Generator {
   // Levels.
   void level(size_t depth, const std::vector<ExprId>& roots, const std::vector<int>& inner, const std::function<void()>& innermost);
   void domain(size_t depth, const std::vector<Store>& stores);
+  void scatter();
   std::vector<Phase> plan(const std::vector<ExprId>& roots, const std::vector<int>& inner);
   void find_reductions(ExprId id, bool under_condition, std::set<std::pair<ExprId, bool>>& seen, std::vector<int>& found);
   int group_of(int reduction, std::map<int, int>& groups, const std::vector<int>& here);
@@ -881,6 +882,35 @@ void Generator::domain(size_t depth, const std::vector<Store>& stores) {
   for (ExprId id : keeps) kept_.erase(id);
 }
 
+// The ordered stores after those of a row.
+void Generator::scatter() {
+  const ScatterLoops& loops = *loops_.scatter;
+  const Store& target = loops_.stores[0];
+  std::vector<int> inner;
+  const LoopSet open = open_loops();
+  for (int loop : loops.loops)
+    if (!(open & bit(loop))) inner.push_back(loop);
+  std::vector<ExprId> roots = {loops.value};
+  const std::vector<ExprId> keeps = run_phases(roots, inner);
+  level(0, roots, inner, [&] {
+    Value* result = value(loops.value);
+    Value* pointer = address(target.buffer, target.dtype, loops.address);
+    if (loops.joined != no_expr) {
+      enter(scopes_.size() - 1);
+      placeholders_[{0, 0}] = load(pointer, target.dtype);
+      placeholders_[{1, 0}] = result;
+      scopes_.push_back({.loops = placeholder_loop, .block = scopes_.back().block});
+      result = value(loops.joined);
+      BasicBlock* block = scopes_.back().block;
+      scopes_.pop_back();
+      scopes_.back().block = block;
+    }
+    enter(scopes_.size() - 1);
+    store(result, pointer, target.dtype);
+  });
+  for (ExprId id : keeps) kept_.erase(id);
+}
+
 Result<SymInt> Generator::run(const std::string& symbol) {
   llvm::Type* pointer = b_.getPtrTy();
   llvm::Type* word = b_.getInt64Ty();
@@ -930,6 +960,7 @@ Result<SymInt> Generator::run(const std::string& symbol) {
   }
   scopes_.push_back(std::move(scope));
   domain(loops_.rows, loops_.stores);
+  if (loops_.scatter) scatter();
   close_loop();
   b_.SetInsertPoint(done);
   b_.CreateRetVoid();

@@ -70,7 +70,7 @@ bool is_view(const Lowering& lowering, const Node& node) {
 // Finds the axes that the node runs over, and which operands it reads along them.
 void Grouper::classify(Node& node) {
   auto found = lowering_.accesses.find(&node);
-  if (found == lowering_.accesses.end() || !found->second.refusal.empty()) return;
+  if (found == lowering_.accesses.end() || !found->second.refusal.empty() || found->second.is_scatter) return;
   const Accesses& accesses = found->second;
   const std::vector<SymInt>& sizes = node.result()->meta().sizes;
   auto loop_of = [&](const SymInt& index) {

@@ -67,6 +67,14 @@ struct Store {
   LoopSet loops = 0;
 };
 
+// After the stores of a row: for every value of `loops`, in order, buffer[address] := value, or joined with what is there.
+struct ScatterLoops {
+  std::vector<int> loops;            // beyond the rows, outermost first
+  ExprId value = no_expr;
+  SymInt address = 0;
+  ExprId joined = no_expr;           // over placeholders 0 (what is there) and 1 (value)
+};
+
 struct Loops {
   std::vector<Expr> exprs;
   std::vector<BoundReduction> reductions;
@@ -74,6 +82,7 @@ struct Loops {
   std::vector<int> domain;
   size_t rows = 0;
   std::vector<Store> stores;
+  std::optional<ScatterLoops> scatter;  // into the buffer of stores[0]
   std::vector<ScalarType> buffers;   // element types: operands, then results
   std::vector<std::string> symbols;  // program symbols that are read, sorted: the kernel's `sizes`
 
@@ -100,7 +109,8 @@ struct Access {
 struct Accesses {
   std::vector<Access> reads;
   std::vector<Loop> loops;    // axes of the result, then loops of reductions
-  std::string refusal;        // "" or why the node has no code; `reads` is empty then
+  std::string refusal;        // "" or why the node has no code
+  bool is_scatter = false;    // has loops, but `reads` does not tell them
 };
 Accesses accesses_of(const opset::Meaning& meaning, const shape::Facts& facts);
 
@@ -108,7 +118,7 @@ Accesses accesses_of(const opset::Meaning& meaning, const shape::Facts& facts);
 using LayoutOf = std::function<Layout(const ir::Value&)>;
 
 // Composes a body. Refuses (as an error without code) what loops cannot
-// say: complex numbers, ordered scatters, prefixes, extents that depend on data.
+// say: complex numbers, prefixes, extents that depend on data, a scatter with other operators around it.
 Result<Loops> compose(const ir::Graph& body, const MeaningOf& meaning_of, const LayoutOf& layout_of, const shape::Facts& facts,
                       const shape::Bindings& hints);
 
