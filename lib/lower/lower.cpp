@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lower/lowering.h"
+#include "program/program_file.h"
 #include "text/text.h"
 
 namespace atenon::lower {
@@ -62,6 +63,7 @@ Result<ir::ExportedProgram> run(ir::ExportedProgram program, const opset::Opset&
       for (const ir::Node& node : variant.graph.forward())
         if (node.target() == "atenon::call")
           return error(Status::usage, 505, "the program is lowered already").note("lower the program that this one was made from");
+  if (Result<void> whole = program::verify_digests(program); !whole) return whole.error();
   KernelLibrary library;
   for (ir::EntryPoint& entry : program.entries)
     for (ir::Variant& variant : entry.variants) {

@@ -34,8 +34,10 @@ Result<ir::ExportedProgram> parse(std::shared_ptr<Storage> bytes, const std::str
 Result<void> write(const ir::ExportedProgram& program, const std::string& path, const WriteOptions& options = {});
 Result<std::string> serialize(const ir::ExportedProgram& program, const WriteOptions& options = {});
 
-// What a tool calls before it computes with weights: compares bytes that came from a file and were not checked since with their
-// digests (E0232), and finds bytes that are absent (E0235). Cheap when called again.
+// What a stage calls before it computes with weights: compares bytes that came from a file and were not checked since with
+// their digests (E0232). Bytes that are absent are left alone. Cheap when called again.
 Result<void> verify_digests(const ir::ExportedProgram& program);
+// The same where all bytes are needed: E0235 if some are absent.
+Result<void> require_weights(const ir::ExportedProgram& program);
 
 }  // namespace atenon::program

@@ -118,6 +118,18 @@ Result<void> supply_segments(ir::ExportedProgram& program, const std::string& pa
   return {};
 }
 
+// Every storage once, with what it holds.
+std::vector<std::pair<Storage*, std::string>> storages_of(const ir::ExportedProgram& program) {
+  std::vector<std::pair<Storage*, std::string>> storages;
+  std::set<const Storage*> seen;
+  const auto add = [&](const std::shared_ptr<Storage>& storage, std::string what) {
+    if (seen.insert(storage.get()).second) storages.emplace_back(storage.get(), std::move(what));
+  };
+  for (const ir::Weight& weight : program.weights) add(weight.tensor.storage, "weight '" + weight.name + "'");
+  for (const ir::CodeSegment& code : program.code) add(code.bytes, "code '" + code.name + "'");
+  return storages;
+}
+
 // What a file is that is neither a binary program nor a text one, as far as its first bytes tell.
 Diagnostic not_a_program(std::string_view bytes, const std::string& file_name) {
   if (bytes.find_first_not_of(" \t\r\n") == bytes.npos) {
@@ -164,13 +176,7 @@ Result<ir::ExportedProgram> read(const std::string& path, const ReadOptions& opt
 }
 
 Result<void> verify_digests(const ir::ExportedProgram& program) {
-  std::vector<std::pair<Storage*, std::string>> storages;
-  std::set<const Storage*> seen;
-  const auto add = [&](const std::shared_ptr<Storage>& storage, std::string what) {
-    if (seen.insert(storage.get()).second) storages.emplace_back(storage.get(), std::move(what));
-  };
-  for (const ir::Weight& weight : program.weights) add(weight.tensor.storage, "weight '" + weight.name + "'");
-  for (const ir::CodeSegment& code : program.code) add(code.bytes, "code '" + code.name + "'");
+  const std::vector<std::pair<Storage*, std::string>> storages = storages_of(program);
   std::vector<char> intact(storages.size(), true);
   const auto check = [&](int64_t i) {
     Storage& storage = *storages[static_cast<size_t>(i)].first;
@@ -184,14 +190,18 @@ Result<void> verify_digests(const ir::ExportedProgram& program) {
     for (size_t i = 0; i < storages.size(); ++i) check(static_cast<int64_t>(i));
   }
   for (size_t i = 0; i < storages.size(); ++i) {
-    const auto& [storage, what] = storages[i];
-    if (storage->is_absent()) {
-      return error(Status::bad_input, 235, "the bytes of " + what + " are not in the program, only their digest")
-          .note("a text program names large tensors by digest; `--segments FILE` names a program that has the bytes");
-    }
-    if (!intact[i]) return error(Status::bad_input, 232, what + " is damaged: its digest does not match its bytes");
+    if (!intact[i]) return error(Status::bad_input, 232, storages[i].second + " is damaged: its digest does not match its bytes");
   }
   return {};
+}
+
+Result<void> require_weights(const ir::ExportedProgram& program) {
+  for (const auto& [storage, what] : storages_of(program)) {
+    if (!storage->is_absent()) continue;
+    return error(Status::bad_input, 235, "the bytes of " + what + " are not in the program, only their digest")
+        .note("a text program names large tensors by digest; `--segments FILE` names a program that has the bytes");
+  }
+  return verify_digests(program);
 }
 
 }  // namespace atenon::program

@@ -5,6 +5,7 @@
 #include <cassert>
 #include <cstring>
 
+#include "program/program_file.h"
 #include "run/interpreter.h"
 #include "run/plan.h"
 #include "support/parallel.h"
@@ -87,6 +88,7 @@ Session::~Session() = default;
 
 // Joins the graph's inputs to state and leaves. All variants of an entry point share its signature.
 Result<void> Session::connect() {
+  if (Result<void> whole = program::verify_digests(program_); !whole) return whole;
   const ir::Graph& graph = entry_->variants[0].graph;
   for (const ir::InputSpec& spec : entry_->signature.inputs) {
     if (spec.kind == InputKind::user_input) {

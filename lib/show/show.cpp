@@ -87,7 +87,7 @@ Result<std::string> print(const ir::ExportedProgram& program, const Options& opt
                                      "--nodes, --signature, --weights and --code are text, and --verify is yes or no");
   }
   if (options.verify) {
-    if (Result<void> verified = program::verify_digests(program); !verified) return verified.error();
+    if (Result<void> verified = program::require_weights(program); !verified) return verified.error();
     return "valid: " + summary(program) + "\n";
   }
   if (options.json) return to_json(program, options);

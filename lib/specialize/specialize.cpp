@@ -1,11 +1,15 @@
 #include "specialize/specialize.h"
 
+#include "program/program_file.h"
 #include "specialize/passes.h"
 
 namespace atenon::specialize {
 
 Result<ir::ExportedProgram> run(ir::ExportedProgram program, const opset::Opset& opset, const Options& options) {
   if (Result<void> bound = bind(program, options); !bound) return bound.error();
+  if (!options.keep_weights) {
+    if (Result<void> whole = program::verify_digests(program); !whole) return whole.error();
+  }
   // Sizes and ranges are what was asked for; each variant has its own graph.
   for (ir::EntryPoint& entry : program.entries) {
     for (ir::Variant& variant : entry.variants) {
