@@ -30,11 +30,25 @@ std::string free_name(const ir::EntryPoint& a, const ir::EntryPoint& b, const st
   return name;
 }
 
+// Variants that had no name, being the only ones, are numbered.
+std::string free_variant_name(const ir::EntryPoint& entry, const std::string& wish) {
+  const auto taken = [&](const std::string& name) {
+    return std::any_of(entry.variants.begin(), entry.variants.end(), [&](const ir::Variant& variant) { return variant.name == name; });
+  };
+  if (!taken(wish)) return wish;
+  std::string name;
+  for (size_t number = entry.variants.size() + 1; name.empty() || taken(name); ++number) {
+    name = wish + (wish.empty() ? "" : "_") + std::to_string(number);
+  }
+  return name;
+}
+
 // Gives both entry points the inputs of both, under one name and in one order.
 void join_inputs(ir::EntryPoint& into, ir::EntryPoint& from) {
   for (ir::InputSpec& spec : from.signature.inputs) {
     if (spec.value.empty()) continue;
     ir::InputSpec* same = counterpart(into, spec);
+    if (same && same->value == spec.value) continue;
     std::string name = free_name(into, from, spec.target);
     ir::Type type = from.variants[0].graph.find(spec.value)->type;
     for (ir::Variant& variant : from.variants) variant.graph.rename(variant.graph.find(spec.value), name);
@@ -160,7 +174,10 @@ Result<void> join_variants(ir::EntryPoint& into, ir::EntryPoint from, const std:
     });
     if (!joined) into.symbols.push_back(std::move(symbol));
   }
-  for (ir::Variant& variant : from.variants) into.variants.push_back(std::move(variant));
+  for (ir::Variant& variant : from.variants) {
+    variant.name = free_variant_name(into, variant.name);
+    into.variants.push_back(std::move(variant));
+  }
   return {};
 }
 
