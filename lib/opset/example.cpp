@@ -225,6 +225,35 @@ class ExampleRun {
       listed.erase(found);
     }
     if (!listed.empty()) return wrong("it does not assume " + listed[0].to_string());
+    return check_meaning(known);
+  }
+
+  // The call, and whatever it decomposes into, becomes loops or kernels under the assumptions made, and asks for no others.
+  Result<void> check_meaning(const shape::Facts& known) {
+    ir::Graph& graph = runnable_.inputs;
+    std::vector<Call> calls = {runnable_.call};
+    for (size_t i = 0; i < calls.size() && i < 1000; ++i) {
+      const Call call = calls[i];
+      Result<MeaningKind> kind = meaning_kind(opset_, call, known);
+      if (!kind) return wrong(kind.error());
+      if (*kind != MeaningKind::decomposition) {
+        Result<Meaning> loops = meaning(opset_, call, known);
+        if (!loops) return wrong(loops.error());
+        continue;
+      }
+      const size_t before = graph.size();
+      Result<Expansion> expansion = expand(opset_, call, known, graph, nullptr, 0);
+      if (!expansion) return wrong(expansion.error());
+      if (!expansion->assumptions.empty())
+        return wrong("its decomposition assumes " + expansion->assumptions[0].truth.to_string() + " (" + expansion->assumptions[0].reason + ")");
+      size_t place = 0;
+      for (const ir::Node& node : graph.forward()) {
+        if (place++ < before) continue;
+        Result<Call> made = opset::bind(opset_, node);
+        if (!made) return wrong(made.error());
+        calls.push_back(std::move(*made));
+      }
+    }
     return {};
   }
   static bool is_same(const ir::Type& a, const ir::Type& b, const shape::Facts& facts) {
