@@ -13,7 +13,7 @@ from torch._tensor import Tensor
 __all__ = [
     "AcceleratorError", "OutOfMemoryError",
     "as_tensor", "asarray", "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors",
-    "can_cast", "cartesian_prod", "cdist", "chain_matmul", "clear_autocast_cache", "compile", "einsum", "from_numpy",
+    "can_cast", "cartesian_prod", "cdist", "chain_matmul", "clear_autocast_cache", "compile", "diff", "einsum", "from_numpy",
     "get_device_module", "get_rng_state", "initial_seed", "is_complex", "is_distributed", "is_floating_point",
     "is_storage", "is_tensor", "is_warn_always_enabled", "istft", "load", "manual_seed", "meshgrid", "nonzero", "norm", "numel",
     "promote_types", "range", "result_type", "save", "seed", "set_rng_state", "set_warn_always", "split", "stft", "sym_float",
@@ -97,7 +97,7 @@ def numel(input):
 def typename(obj):
     if isinstance(obj, Tensor):
         return obj.type()
-    kind = obj if isinstance(obj, type) else type(obj)
+    kind = obj if hasattr(obj, "__qualname__") else type(obj)
     return kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
 
 
@@ -237,6 +237,14 @@ def cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"):
 
 def split(tensor, split_size_or_sections, dim=0):
     return tensor.split(split_size_or_sections, dim)
+
+
+def diff(input, n=1, dim=-1, prepend=None, append=None):
+    if prepend is not None or append is not None:
+        input = aten.cat([part for part in (prepend, input, append) if part is not None], dim)
+    for _ in builtins.range(n):
+        input = aten.diff(input, 1, dim)
+    return input
 
 
 def nonzero(input, *, as_tuple=False):

@@ -171,6 +171,11 @@ class Tensor(_atenon.Tensor):
 
         return _functional.unique_consecutive(self, return_inverse, return_counts, dim)
 
+    def diff(self, n=1, dim=-1, prepend=None, append=None):
+        from torch import _functional
+
+        return _functional.diff(self, n, dim, prepend, append)
+
     def nonzero(self, *, as_tuple=False):
         return aten.nonzero_numpy(self) if as_tuple else aten.nonzero(self)
 

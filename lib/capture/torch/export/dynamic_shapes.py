@@ -89,8 +89,8 @@ class Dim:
         return _DerivedDim(self, factor, offset)
 
     def __repr__(self):
-        limits = ([f"min={self.min}"] if self.min != 0 else []) + ([f"max={self.max}"] if self.max != _no_limit else [])
-        return ", ".join([f"Dim('{self.__name__}'", *limits]) + ")"
+        most = "" if self.max == _no_limit else f", max={self.max}"
+        return f"Dim('{self.__name__}', min={self.min}{most})"
 
 
 class _DerivedDim(Dim):
