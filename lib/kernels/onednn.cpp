@@ -256,7 +256,7 @@ Result<void> OnednnCall::run(std::span<void* const> buffers, void* scratch) {
 }
 
 Diagnostic onednn_error(const char* kernel, const dnnl::error& cause) {
-  return error(Status::unsupported, 613, std::string(kernel) + ": oneDNN cannot do this call: " + cause.what());
+  return error(Status::unsupported, 613, std::string(kernel) + ": oneDNN cannot do this call: " + cause.what() + " (status " + std::to_string(cause.status) + ")");
 }
 
 }  // namespace atenon::kernels
