@@ -1,0 +1,84 @@
+// The C functions on a small lowered program, from memory.
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "program/program_file.h"
+#include "run/atenon.h"
+#include "text/text.h"
+
+namespace atenon::run {
+
+namespace {
+
+const char* const lowered = R"text(program 1.0
+opset "aten" 1
+
+entry "forward"
+  symbol b: 1..8 hint 2 from "x[0]"
+  input %w: parameter "w"
+  input %x: user_input "x"
+  output user_output "y"
+  input_tree (x: *)
+  output_tree {y: *}
+  annotate {slots=[], arena=0}
+  graph(%w: f32[3, 2], %x: f32[b, 2])
+    %y: f32[b, 3] = atenon::call(@linear, %x, %w) {kernel="onednn.matmul", slots=[-1]}
+    return (%y)
+  subgraph @linear(%x: f32[b, 2], %w: f32[3, 2])
+    %linear: f32[b, 3] = aten::linear(%x, %w)
+    return (%linear)
+
+weight "w": f32[3, 2] = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]
+)text";
+
+}  // namespace
+
+TEST_CASE("a program runs from C") {
+  auto program = text::parse(lowered, "test");
+  REQUIRE(program);
+  auto bytes = program::serialize(*program);
+  REQUIRE(bytes);
+  atenon_session* session = nullptr;
+  char* message = nullptr;
+  REQUIRE(atenon_load_memory(bytes->data(), bytes->size(), nullptr, &session, &message) == ATENON_OK);
+  CHECK(atenon_input_count(session) == 1);
+  CHECK(std::string(atenon_input_name(session, 0)) == "x");
+  CHECK(atenon_find_input(session, "x") == 0);
+  CHECK(atenon_find_output(session, "0") == 0);
+  CHECK(atenon_find_output(session, "z") == -1);
+  atenon_dtype dtype = ATENON_BOOL;
+  int64_t sizes[2] = {0, 0};
+  CHECK(atenon_input_type(session, 0, &dtype, sizes, 2) == 2);
+  CHECK(dtype == ATENON_F32);
+  CHECK(sizes[0] == -1);
+  CHECK(sizes[1] == 2);
+
+  const int64_t x_sizes[] = {2, 2};
+  int64_t y_sizes[] = {2, 3};
+  float x_data[] = {1, 0, 0, 1}, y_data[6] = {};
+  atenon_tensor x = {ATENON_F32, 2, x_sizes, x_data}, y = {ATENON_F32, 2, y_sizes, y_data};
+  int rank = 0;
+  CHECK(atenon_output_sizes(session, &x, 1, 0, sizes, 2, &rank, &message) == ATENON_OK);
+  CHECK(rank == 2);
+  CHECK(sizes[0] == 2);
+  CHECK(sizes[1] == 3);
+  REQUIRE(atenon_run(session, &x, 1, &y, 1, &message) == ATENON_OK);
+  CHECK(std::vector<float>(y_data, y_data + 6) == std::vector<float>{1, 3, 5, 2, 4, 6});
+
+  y_sizes[1] = 4;
+  CHECK(atenon_run(session, &x, 1, &y, 1, &message) == ATENON_VIOLATED);
+  CHECK(std::string(message) == "atenon: error[E0603]: output 'y' is f32[2, 3], and there is room for f32[2, 4]\n");
+  atenon_free_message(message);
+  atenon_free(session);
+}
+
+TEST_CASE("what is no program is refused from C") {
+  atenon_session* session = nullptr;
+  char* message = nullptr;
+  CHECK(atenon_load_file("/no/such/file.atn", nullptr, &session, &message) == ATENON_USAGE);
+  CHECK(session == nullptr);
+  atenon_free_message(message);
+}
+
+}  // namespace atenon::run
