@@ -1,6 +1,6 @@
 // atenon-pack: writes the deployable package.
-#include "cli/cli.h"
 #include "pack/pack.h"
+#include "cli/cli.h"
 #include "program/program_file.h"
 
 int main(int argc, char** argv) {
@@ -8,11 +8,13 @@ int main(int argc, char** argv) {
   cli::Tool tool("atenon-pack", "joins programs into one package: variants, entry points, shared weights",
                  "atenon pack batch1.atn batch8.atn prefill=prefill.atn -o net.atn");
   std::vector<std::string> files, named;
-  tool.positional(files, "FILE", "programs; those of one entry point become its variants, first that fits runs (default: -)");
+  tool.positional(files, "FILE",
+                  "programs; those of one entry point become its variants, first that fits runs (default: -)");
   tool.assignments(named, "ENTRY=FILE", "a program whose entry point gets the name ENTRY");
   return tool.produce(argc, argv, [&](cli::Context& context) -> Result<ir::ExportedProgram> {
     if (files.empty() && named.empty()) files.push_back("-");
-    Result<std::vector<pack::Part>> parts = pack::read(files, named, [&](const std::string& path) { return cli::read_program(path, context); });
+    Result<std::vector<pack::Part>> parts =
+        pack::read(files, named, [&](const std::string& path) { return cli::read_program(path, context); });
     if (!parts) return parts.error();
     return pack::run(std::move(*parts));
   });

@@ -19,8 +19,8 @@ std::string name_from_target(const std::string& target) {
 std::pair<std::string, int> split_number(const std::string& name) {
   size_t digits = name.size();
   while (digits > 0 && std::isdigit(static_cast<unsigned char>(name[digits - 1]))) --digits;
-  const bool has_number = digits > 1 && digits < name.size() && name.size() - digits < 9 && name[digits - 1] == '_' &&
-                          name[digits] != '0';
+  const bool has_number =
+      digits > 1 && digits < name.size() && name.size() - digits < 9 && name[digits - 1] == '_' && name[digits] != '0';
   if (!has_number) return {name, 0};
   return {name.substr(0, digits - 1), std::stoi(name.substr(digits))};
 }
@@ -137,7 +137,8 @@ void Graph::order_inputs(const std::vector<std::string>& names) {
   assert(names.size() == inputs_.size());
   std::vector<std::unique_ptr<Value>> ordered;
   for (const std::string& name : names) {
-    const auto found = std::find_if(inputs_.begin(), inputs_.end(), [&](const auto& input) { return input && input->name == name; });
+    const auto found =
+        std::find_if(inputs_.begin(), inputs_.end(), [&](const auto& input) { return input && input->name == name; });
     assert(found != inputs_.end());
     ordered.push_back(std::move(*found));
     ordered.back()->index = static_cast<int>(ordered.size()) - 1;
@@ -237,8 +238,8 @@ void Graph::substitute(const shape::Substitution& by) {
   for (Argument& output : outputs_) output = ir::substitute(output, by);
 }
 
-// The smallest free number is a function of the names that are there now, so a stage that reads its input from a pipe names
-// values exactly as one that is handed the graph in process.
+// The smallest free number is a function of the names that are there now, so a stage that reads its input from a pipe
+// names values exactly as one that is handed the graph in process.
 std::string Graph::unique_name(const std::string& wish) {
   std::string name = wish.empty() ? "value" : wish;
   for (char& c : name) {

@@ -46,7 +46,9 @@ TEST_CASE("users follow every change of arguments") {
 
 TEST_CASE("names are unique, and depend on the names that are there only") {
   Graph graph;
-  const auto add = [&](std::string wish) { return graph.add("aten::add.Tensor", {}, {}, {{std::move(wish), vector_of(1)}}); };
+  const auto add = [&](std::string wish) {
+    return graph.add("aten::add.Tensor", {}, {}, {{std::move(wish), vector_of(1)}});
+  };
   add("");
   Node* first = add("");
   add("");

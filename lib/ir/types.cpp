@@ -33,9 +33,12 @@ std::string to_string(const TensorMeta& meta) {
 std::string to_string(const Type& type) {
   if (const auto* meta = std::get_if<TensorMeta>(&type)) return to_string(*meta);
   switch (std::get<ScalarKind>(type)) {
-    case ScalarKind::integer: return "int";
-    case ScalarKind::floating: return "float";
-    case ScalarKind::boolean: return "bool";
+    case ScalarKind::integer:
+      return "int";
+    case ScalarKind::floating:
+      return "float";
+    case ScalarKind::boolean:
+      return "bool";
   }
   return {};
 }

@@ -41,7 +41,8 @@ void join_code(ir::ExportedProgram& into, ir::ExportedProgram& from) {
   for (ir::CodeSegment& segment : from.code) {
     std::string name = segment.name;
     auto taken = [&] {
-      return std::find_if(into.code.begin(), into.code.end(), [&](const ir::CodeSegment& other) { return other.name == name; });
+      return std::find_if(into.code.begin(), into.code.end(),
+                          [&](const ir::CodeSegment& other) { return other.name == name; });
     };
     bool same = false;
     for (int suffix = 1; taken() != into.code.end(); ++suffix) {
@@ -62,8 +63,8 @@ void join_code(ir::ExportedProgram& into, ir::ExportedProgram& from) {
 
 bool same_weight(const ir::Weight& a, const ir::Weight& b) {
   const Tensor &x = a.tensor, &y = b.tensor;
-  return x.dtype == y.dtype && x.sizes == y.sizes && x.strides == y.strides && x.offset == y.offset && a.layout == b.layout &&
-         same_bytes(*x.storage, *y.storage);
+  return x.dtype == y.dtype && x.sizes == y.sizes && x.strides == y.strides && x.offset == y.offset &&
+         a.layout == b.layout && same_bytes(*x.storage, *y.storage);
 }
 
 void join_weights(ir::ExportedProgram& into, ir::ExportedProgram& from) {
@@ -78,8 +79,10 @@ void join_weights(ir::ExportedProgram& into, ir::ExportedProgram& from) {
       twin = into.weight(name);
     }
     renamed[weight.name] = name;
-    if (twin) shared[weight.tensor.storage.get()] = twin->tensor.storage;
-    else added.push_back({name, weight.tensor, weight.layout});
+    if (twin)
+      shared[weight.tensor.storage.get()] = twin->tensor.storage;
+    else
+      added.push_back({name, weight.tensor, weight.layout});
   }
   // What was tied to a weight that is shared now, stays tied to it.
   for (ir::Weight& weight : added) {
@@ -89,7 +92,8 @@ void join_weights(ir::ExportedProgram& into, ir::ExportedProgram& from) {
   }
   for (ir::EntryPoint& entry : from.entries) {
     for (ir::InputSpec& spec : entry.signature.inputs) {
-      bool is_state = spec.kind == ir::InputKind::parameter || spec.kind == ir::InputKind::buffer || spec.kind == ir::InputKind::constant_tensor;
+      bool is_state = spec.kind == ir::InputKind::parameter || spec.kind == ir::InputKind::buffer ||
+                      spec.kind == ir::InputKind::constant_tensor;
       if (is_state) spec.target = renamed.at(spec.target);
     }
     for (ir::OutputSpec& spec : entry.signature.outputs) {
@@ -106,12 +110,16 @@ Result<void> join(ir::ExportedProgram& into, Part from) {
   join_weights(into, from.program);
   for (ir::EntryPoint& entry : from.program.entries) {
     // entry("") would be the first, so the name is compared here.
-    auto same = std::find_if(into.entries.begin(), into.entries.end(), [&](const ir::EntryPoint& other) { return other.name == entry.name; });
-    if (same == into.entries.end()) into.entries.push_back(std::move(entry));
-    else if (Result<void> joined = join_variants(*same, std::move(entry), from.source); !joined) return joined;
+    auto same = std::find_if(into.entries.begin(), into.entries.end(),
+                             [&](const ir::EntryPoint& other) { return other.name == entry.name; });
+    if (same == into.entries.end())
+      into.entries.push_back(std::move(entry));
+    else if (Result<void> joined = join_variants(*same, std::move(entry), from.source); !joined)
+      return joined;
   }
   for (const ir::OpsetUse& use : from.program.opsets) {
-    bool known = std::any_of(into.opsets.begin(), into.opsets.end(), [&](const ir::OpsetUse& other) { return other.name == use.name; });
+    bool known = std::any_of(into.opsets.begin(), into.opsets.end(),
+                             [&](const ir::OpsetUse& other) { return other.name == use.name; });
     if (!known) into.opsets.push_back(use);
   }
   for (std::string& block : from.program.custom_blocks) {

@@ -5,11 +5,12 @@
 
 namespace atenon::pack {
 
-// Moves everything of `from` into `into`: call stacks, code, weights (one where name and content agree, else renamed) and
-// entry points.
+// Moves everything of `from` into `into`: call stacks, code, weights (one where name and content agree, else renamed)
+// and entry points.
 Result<void> join(ir::ExportedProgram& into, Part from);
 
-// Makes the variants of `from` further variants of `into`, which has the same inputs and outputs. `source` is for messages.
+// Makes the variants of `from` further variants of `into`, which has the same inputs and outputs. `source` is for
+// messages.
 Result<void> join_variants(ir::EntryPoint& into, ir::EntryPoint from, const std::string& source);
 
 }  // namespace atenon::pack

@@ -1,4 +1,5 @@
-// Variants of one entry point from several programs: one list of inputs, one set of symbols, and guards that tell them apart.
+// Variants of one entry point from several programs: one list of inputs, one set of symbols, and guards that tell them
+// apart.
 #include <algorithm>
 
 #include "pack/join.h"
@@ -24,7 +25,8 @@ ir::InputSpec* counterpart(ir::EntryPoint& entry, const ir::InputSpec& spec) {
 std::string free_name(const ir::EntryPoint& a, const ir::EntryPoint& b, const std::string& wish) {
   std::string name = wish;
   auto taken = [&](const ir::EntryPoint& entry) {
-    return std::any_of(entry.variants.begin(), entry.variants.end(), [&](const ir::Variant& variant) { return variant.graph.find(name) != nullptr; });
+    return std::any_of(entry.variants.begin(), entry.variants.end(),
+                       [&](const ir::Variant& variant) { return variant.graph.find(name) != nullptr; });
   };
   for (int suffix = 1; taken(a) || taken(b); ++suffix) name = wish + "_" + std::to_string(suffix);
   return name;
@@ -33,7 +35,8 @@ std::string free_name(const ir::EntryPoint& a, const ir::EntryPoint& b, const st
 // Variants that had no name, being the only ones, are numbered.
 std::string free_variant_name(const ir::EntryPoint& entry, const std::string& wish) {
   const auto taken = [&](const std::string& name) {
-    return std::any_of(entry.variants.begin(), entry.variants.end(), [&](const ir::Variant& variant) { return variant.name == name; });
+    return std::any_of(entry.variants.begin(), entry.variants.end(),
+                       [&](const ir::Variant& variant) { return variant.name == name; });
   };
   if (!taken(wish)) return wish;
   std::string name;
@@ -102,7 +105,8 @@ struct Extent {
   shape::Range range;
 };
 
-// Brings one dimension of a user input under one symbol where variants differ in it, with guards that say which size goes where.
+// Brings one dimension of a user input under one symbol where variants differ in it, with guards that say which size
+// goes where.
 Result<void> join_dimension(ir::EntryPoint& into, ir::EntryPoint& from, const std::string& value, size_t axis,
                             const std::string& source, const std::string& file) {
   std::vector<Extent> extents;
@@ -111,13 +115,15 @@ Result<void> join_dimension(ir::EntryPoint& into, ir::EntryPoint& from, const st
       shape::SymInt size = variant.graph.find(value)->meta().sizes[axis];
       std::optional<std::string> name = size.as_symbol();
       const ir::Symbol* symbol = name ? entry->symbol(*name) : nullptr;
-      if (!symbol && !size.is_constant()) return misfit(file, into, source + " is computed from other sizes in one of them");
+      if (!symbol && !size.is_constant())
+        return misfit(file, into, source + " is computed from other sizes in one of them");
       shape::Range range = symbol ? symbol->range : shape::Range{*size.constant(), *size.constant()};
       extents.push_back({&variant, size, range});
     }
   }
   const Extent& first = extents.front();
-  bool same = std::all_of(extents.begin(), extents.end(), [&](const Extent& e) { return e.size == first.size && e.range == first.range; });
+  bool same = std::all_of(extents.begin(), extents.end(),
+                          [&](const Extent& e) { return e.size == first.size && e.range == first.range; });
   if (same) return {};
 
   ir::Symbol& symbol = symbol_for(into, source);
@@ -130,7 +136,8 @@ Result<void> join_dimension(ir::EntryPoint& into, ir::EntryPoint& from, const st
       shape::Substitution renamed = {{*name, size}};
       extent.variant->graph.substitute(renamed);
       for (auto& [graph_name, graph] : extent.variant->subgraphs) graph.substitute(renamed);
-      for (ir::Constraint& constraint : extent.variant->assumptions) constraint.truth = shape::substitute(constraint.truth, renamed);
+      for (ir::Constraint& constraint : extent.variant->assumptions)
+        constraint.truth = shape::substitute(constraint.truth, renamed);
     }
     if (extent.range.lower == extent.range.upper) {
       assume(*extent.variant, shape::equal(size, extent.range.lower));
@@ -144,7 +151,8 @@ Result<void> join_dimension(ir::EntryPoint& into, ir::EntryPoint& from, const st
 
 bool same_outputs(const ir::GraphSignature& a, const ir::GraphSignature& b) {
   auto same = [](const ir::OutputSpec& x, const ir::OutputSpec& y) { return x.kind == y.kind && x.target == y.target; };
-  return a.output_tree == b.output_tree && std::equal(a.outputs.begin(), a.outputs.end(), b.outputs.begin(), b.outputs.end(), same);
+  return a.output_tree == b.output_tree &&
+         std::equal(a.outputs.begin(), a.outputs.end(), b.outputs.begin(), b.outputs.end(), same);
 }
 
 }  // namespace
@@ -157,7 +165,8 @@ Result<void> join_variants(ir::EntryPoint& into, ir::EntryPoint from, const std:
     if (!is_user_input(spec) || spec.value.empty()) continue;
     const ir::Value* mine = into.variants[0].graph.find(spec.value);
     const ir::Value* theirs = from.variants[0].graph.find(spec.value);
-    if (mine->is_tensor() != theirs->is_tensor()) return misfit(source, into, "the input '" + spec.target + "' has another type");
+    if (mine->is_tensor() != theirs->is_tensor())
+      return misfit(source, into, "the input '" + spec.target + "' has another type");
     if (!mine->is_tensor()) continue;
     if (mine->meta().dtype != theirs->meta().dtype || mine->meta().rank() != theirs->meta().rank()) {
       return misfit(source, into, "the input '" + spec.target + "' has another type");

@@ -32,7 +32,8 @@ Result<ir::ExportedProgram> run(std::vector<Part> parts) {
     if (Result<void> whole = program::verify_digests(part.program); !whole) return whole.error();
     if (part.entry_name.empty()) continue;
     if (part.program.entries.size() != 1) {
-      return error(Status::bad_input, 550, part.source + " has several entry points, so it cannot be renamed to '" + part.entry_name + "'");
+      return error(Status::bad_input, 550,
+                   part.source + " has several entry points, so it cannot be renamed to '" + part.entry_name + "'");
     }
     part.program.entries[0].name = part.entry_name;
   }

@@ -1,8 +1,8 @@
 // Joins programs into one package: several variants behind guards, several entry points, shared weights stored once.
 //
 // Programs whose entry points have different names become the entry points of one package. Programs of one entry point
-// become its variants, tried in the order given; each gets the guards (assumptions on the sizes of inputs) that tell it from
-// the others. Weights of one name and content are one; others are renamed.
+// become its variants, tried in the order given; each gets the guards (assumptions on the sizes of inputs) that tell it
+// from the others. Weights of one name and content are one; others are renamed.
 #pragma once
 
 #include <functional>

@@ -64,15 +64,18 @@ Result<Container> open_container(std::string_view bytes, const std::string& file
   if (bytes.size() < sizeof header) return cut_off();
   std::memcpy(&header, bytes.data(), sizeof header);
   if (header.major > text::format_major) {
-    return damaged(233, file_name, "this program is of version " + std::to_string(header.major) + "." +
-                                       std::to_string(header.minor) + ", and this tool reads up to " +
-                                       std::to_string(text::format_major) + ".x: a newer atenon wrote it");
+    return damaged(233, file_name,
+                   "this program is of version " + std::to_string(header.major) + "." + std::to_string(header.minor) +
+                       ", and this tool reads up to " + std::to_string(text::format_major) +
+                       ".x: a newer atenon wrote it");
   }
   const bool is_consistent = header.message_size <= header.file_size && header.segments_start <= header.file_size &&
-                             header.segments_start >= sizeof header && header.file_size >= sizeof header + trailer_size &&
+                             header.segments_start >= sizeof header &&
+                             header.file_size >= sizeof header + trailer_size &&
                              header.message_size <= header.segments_start - sizeof header &&
                              header.segments_start <= header.file_size - trailer_size;
-  if (!is_consistent || header.major == 0) return damaged(232, file_name, "the file is damaged: its header contradicts itself");
+  if (!is_consistent || header.major == 0)
+    return damaged(232, file_name, "the file is damaged: its header contradicts itself");
   if (bytes.size() < sizeof header + header.message_size) return cut_off();
   const std::string_view message = bytes.substr(sizeof header, header.message_size);
   if (digest_of(bytes, message) != std::string_view(header.digest, sizeof header.digest)) {
@@ -81,7 +84,8 @@ Result<Container> open_container(std::string_view bytes, const std::string& file
   if (bytes.size() < header.file_size) return cut_off();
   if (bytes.size() > header.file_size) return damaged(234, file_name, "there are bytes behind the end of the program");
   const std::string_view trailer = bytes.substr(header.file_size - trailer_size);
-  if (trailer != container_trailer(header.file_size)) return damaged(232, file_name, "the file is damaged: its trailer is wrong");
+  if (trailer != container_trailer(header.file_size))
+    return damaged(232, file_name, "the file is damaged: its trailer is wrong");
   const size_t segments_size = header.file_size - trailer_size - header.segments_start;
   return Container{message, bytes.substr(header.segments_start, segments_size)};
 }

@@ -46,7 +46,7 @@ std::string container_trailer(size_t file_size);
 // An error about a file as a whole: E02xx, status bad_input.
 Diagnostic damaged(int code, const std::string& file_name, std::string message);
 
-std::string digest_bytes(std::string_view hex);   // 32 hex digits to 16 bytes
+std::string digest_bytes(std::string_view hex);  // 32 hex digits to 16 bytes
 std::string digest_hex(std::string_view bytes);
 
 }  // namespace atenon::program

@@ -1,5 +1,6 @@
-// Reads an ExportedProgram from the message. The message is untrusted: positions are checked against their tables, names and
-// expressions against the rules of the text form, counts and depths against caps, before anything is built from them.
+// Reads an ExportedProgram from the message. The message is untrusted: positions are checked against their tables,
+// names and expressions against the rules of the text form, counts and depths against caps, before anything is built
+// from them.
 //
 // The first problem ends the reading: fail() records it, after which every look-up gives a harmless value.
 #include "program/encode.h"
@@ -14,7 +15,10 @@ class Decoder {
  public:
   Decoder(const wire::Program& message, const std::string& file_name,
           const std::function<std::shared_ptr<Storage>(const wire::Segment&)>& storage)
-      : message_(message), file_name_(file_name), storage_(storage), scalars_(static_cast<size_t>(message.strings_size())) {}
+      : message_(message),
+        file_name_(file_name),
+        storage_(storage),
+        scalars_(static_cast<size_t>(message.strings_size())) {}
 
   Result<ir::ExportedProgram> decode() {
     for (const wire::Opset& opset : message_.opsets()) {
@@ -27,8 +31,10 @@ class Decoder {
     for (const wire::Code& code : message_.code()) {
       check(code.segment() < segments(), "code is stored nowhere");
       if (failed_) break;
-      for (const ir::CodeSegment& other : program_.code) check(other.name != code.name(), "code " + code.name() + " is there twice");
-      program_.code.push_back({code.name(), code.target(), storage_(message_.segments(static_cast<int>(code.segment())))});
+      for (const ir::CodeSegment& other : program_.code)
+        check(other.name != code.name(), "code " + code.name() + " is there twice");
+      program_.code.push_back(
+          {code.name(), code.target(), storage_(message_.segments(static_cast<int>(code.segment())))});
     }
     for (const wire::Entry& entry : message_.entries()) decode(entry);
     for (const wire::History& entry : message_.history()) {
@@ -101,7 +107,8 @@ class Decoder {
         if (failed_) return;
         const wire::Frame& frame = message_.frames(static_cast<int>(position));
         check(frame.line() <= 1u << 30, "a line number is out of range");
-        to.frames.push_back({string(frame.file()), static_cast<int>(frame.line()), string(frame.function()), string(frame.code())});
+        to.frames.push_back(
+            {string(frame.file()), static_cast<int>(frame.line()), string(frame.function()), string(frame.code())});
       }
       to.module_path = string(stack.module_path());
       to.module_class = string(stack.module_class());
@@ -141,7 +148,8 @@ class Decoder {
   std::vector<int64_t> checked_strides(const Tensor& tensor) {
     int64_t count = 1;
     for (const int64_t size : tensor.sizes) {
-      check(!__builtin_mul_overflow(count, std::max<int64_t>(size, 1), &count) && count <= text::max_bytes, "a weight is too large");
+      check(!__builtin_mul_overflow(count, std::max<int64_t>(size, 1), &count) && count <= text::max_bytes,
+            "a weight is too large");
     }
     return failed_ ? std::vector<int64_t>{} : contiguous_strides(tensor.sizes);
   }
@@ -169,7 +177,8 @@ class Decoder {
     check(!to.name.empty() && !program_.entry(to.name), "entry points need different names");
     for (const wire::Symbol& symbol : from.symbols()) {
       ir::Symbol out{name(symbol.name(), text::is_symbol_name, "a symbol"), {symbol.lower(), symbol.upper()}};
-      check(out.range.lower <= out.range.upper && !to.symbol(out.name), "symbol " + out.name + " is there twice or has an empty range");
+      check(out.range.lower <= out.range.upper && !to.symbol(out.name),
+            "symbol " + out.name + " is there twice or has an empty range");
       if (symbol.has_hint()) out.hint = symbol.hint();
       out.source = string(symbol.source());
       to.symbols.push_back(std::move(out));
@@ -178,8 +187,10 @@ class Decoder {
     for (const wire::InputSpec& spec : from.inputs()) {
       check(spec.kind() <= static_cast<uint32_t>(ir::InputKind::token), "a kind of input is unknown");
       if (failed_) return;
-      ir::InputSpec out{static_cast<ir::InputKind>(spec.kind()), string(spec.value()), string(spec.target()), !spec.transient()};
-      check(out.value.empty() || (text::is_name(out.value) && !signature.input(out.value)), "an input has no name of its own");
+      ir::InputSpec out{static_cast<ir::InputKind>(spec.kind()), string(spec.value()), string(spec.target()),
+                        !spec.transient()};
+      check(out.value.empty() || (text::is_name(out.value) && !signature.input(out.value)),
+            "an input has no name of its own");
       if (spec.has_constant()) out.constant = argument(spec.constant(), nullptr, 0);
       signature.inputs.push_back(std::move(out));
     }
@@ -191,7 +202,8 @@ class Decoder {
     signature.input_tree = tree(from.input_tree(), 0);
     signature.output_tree = tree(from.output_tree(), 0);
     for (const wire::Variant& variant : from.variants()) {
-      for (const ir::Variant& other : to.variants) check(other.name != variant.name(), "two variants have the same name");
+      for (const ir::Variant& other : to.variants)
+        check(other.name != variant.name(), "two variants have the same name");
       to.variants.push_back(decode(variant));
       if (failed_) return;
     }
@@ -307,24 +319,38 @@ class Decoder {
 
   // Annotations say things about a node; they do not use values.
   template <class Repeated>
-  std::vector<ir::Named> annotations(const Repeated& from) { return named(from, nullptr); }
+  std::vector<ir::Named> annotations(const Repeated& from) {
+    return named(from, nullptr);
+  }
 
   ir::Argument argument(const wire::Argument& from, const Values* values, int depth) {
     check(depth <= text::max_depth, "lists are nested too deeply");
     if (failed_) return ir::None{};
     switch (from.kind_case()) {
-      case wire::Argument::kNone: return ir::None{};
-      case wire::Argument::kInteger: return int64_t{from.integer()};
-      case wire::Argument::kFloating: return from.floating();
-      case wire::Argument::kBoolean: return from.boolean();
-      case wire::Argument::kIntExpression: return expression_as<ir::SymInt>(from.int_expression());
-      case wire::Argument::kFloatExpression: return expression_as<ir::SymFloat>(from.float_expression());
-      case wire::Argument::kBoolExpression: return expression_as<ir::SymBool>(from.bool_expression());
-      case wire::Argument::kComplex: return std::complex<double>(from.complex().real(), from.complex().imaginary());
-      case wire::Argument::kText: return string(from.text());
-      case wire::Argument::kDtype: return dtype(from.dtype());
-      case wire::Argument::kWord: return ir::Word{string(from.word())};
-      case wire::Argument::kSubgraph: return ir::SubgraphRef{name(from.subgraph(), text::is_name, "a subgraph")};
+      case wire::Argument::kNone:
+        return ir::None{};
+      case wire::Argument::kInteger:
+        return int64_t{from.integer()};
+      case wire::Argument::kFloating:
+        return from.floating();
+      case wire::Argument::kBoolean:
+        return from.boolean();
+      case wire::Argument::kIntExpression:
+        return expression_as<ir::SymInt>(from.int_expression());
+      case wire::Argument::kFloatExpression:
+        return expression_as<ir::SymFloat>(from.float_expression());
+      case wire::Argument::kBoolExpression:
+        return expression_as<ir::SymBool>(from.bool_expression());
+      case wire::Argument::kComplex:
+        return std::complex<double>(from.complex().real(), from.complex().imaginary());
+      case wire::Argument::kText:
+        return string(from.text());
+      case wire::Argument::kDtype:
+        return dtype(from.dtype());
+      case wire::Argument::kWord:
+        return ir::Word{string(from.word())};
+      case wire::Argument::kSubgraph:
+        return ir::SubgraphRef{name(from.subgraph(), text::is_name, "a subgraph")};
       case wire::Argument::kValue: {
         const bool is_there = values && from.value() < values->size();
         check(is_there, "a node uses a value that is not defined before it");
@@ -336,7 +362,8 @@ class Decoder {
         for (const wire::Argument& item : from.list().items()) items.push_back(argument(item, values, depth + 1));
         return items;
       }
-      case wire::Argument::KIND_NOT_SET: break;
+      case wire::Argument::KIND_NOT_SET:
+        break;
     }
     check(false, "it has a kind of argument that this version does not know");
     return ir::None{};

@@ -1,4 +1,5 @@
-// Writes an ExportedProgram into the message. Tables are filled in the order of first use, so equal programs give equal bytes.
+// Writes an ExportedProgram into the message. Tables are filled in the order of first use, so equal programs give equal
+// bytes.
 #include "program/encode.h"
 
 #include <cassert>
@@ -21,7 +22,8 @@ class Encoder {
       to.set_version(static_cast<uint32_t>(opset.version));
     }
     for (const std::string& block : program_.custom_blocks) out_.add_custom_blocks(block);
-    for (ir::ProvenanceId id = 1; id < program_.provenance.size(); ++id) encode(program_.provenance.at(id), *out_.add_stacks());
+    for (ir::ProvenanceId id = 1; id < program_.provenance.size(); ++id)
+      encode(program_.provenance.at(id), *out_.add_stacks());
     for (const ir::Weight& weight : program_.weights) encode(weight, *out_.add_weights());
     for (const ir::CodeSegment& code : program_.code) {
       wire::Code& to = *out_.add_code();
@@ -48,8 +50,9 @@ class Encoder {
   }
 
   uint32_t frame(const ir::Frame& frame) {
-    const auto [found, is_new] = frames_.try_emplace(
-        std::tuple(string(frame.file), frame.line, string(frame.function), string(frame.code)), static_cast<uint32_t>(frames_.size()));
+    const auto [found, is_new] =
+        frames_.try_emplace(std::tuple(string(frame.file), frame.line, string(frame.function), string(frame.code)),
+                            static_cast<uint32_t>(frames_.size()));
     if (is_new) {
       wire::Frame& to = *out_.add_frames();
       to.set_file(string(frame.file));
@@ -63,7 +66,8 @@ class Encoder {
   // Equal content is stored once.
   uint32_t segment(const std::shared_ptr<Storage>& storage) {
     const std::string digest = text::digest_of(*storage);
-    const auto [found, is_new] = segment_index_.try_emplace(std::pair(digest, storage->size()), static_cast<uint32_t>(segments_.size()));
+    const auto [found, is_new] =
+        segment_index_.try_emplace(std::pair(digest, storage->size()), static_cast<uint32_t>(segments_.size()));
     if (is_new) {
       wire::Segment& to = *out_.add_segments();
       to.set_digest(digest_bytes(digest));

@@ -1,10 +1,11 @@
 // Reading and writing programs: the binary file, told from text by its magic.
 //
-// File: magic and version; the protobuf message, length-prefixed and deterministic; aligned segments (weights, code) with the
-// XXH3-128 of their decoded bytes, raw or zstd; a trailer (container.h, program.proto). Written and read in one pass, so pipes
-// work; a regular file is mapped, not read. Hostile input is an error, never a crash: every size, offset, count, nesting, name
-// and type is checked before use, against caps. The message and code are compared with their digests on every read; weights by
-// verify_digests, so that a stage which leaves them alone passes them through untouched.
+// File: magic and version; the protobuf message, length-prefixed and deterministic; aligned segments (weights, code)
+// with the XXH3-128 of their decoded bytes, raw or zstd; a trailer (container.h, program.proto). Written and read in
+// one pass, so pipes work; a regular file is mapped, not read. Hostile input is an error, never a crash: every size,
+// offset, count, nesting, name and type is checked before use, against caps. The message and code are compared with
+// their digests on every read; weights by verify_digests, so that a stage which leaves them alone passes them through
+// untouched.
 #pragma once
 
 #include <memory>
@@ -21,21 +22,22 @@ struct ReadOptions {
 
 struct WriteOptions {
   bool text = false;
-  bool compress = false;     // zstd for segments that it makes smaller
+  bool compress = false;  // zstd for segments that it makes smaller
 };
 
-// "-" is standard input. Text or binary is recognised. E0230: not a program; E0231: cut off; E0232: damaged; E0233: from a newer
-// major version; E0234: contradicts itself; E021x: errors in the text.
+// "-" is standard input. Text or binary is recognised. E0230: not a program; E0231: cut off; E0232: damaged; E0233:
+// from a newer major version; E0234: contradicts itself; E021x: errors in the text.
 Result<ir::ExportedProgram> read(const std::string& path, const ReadOptions& options = {});
-Result<ir::ExportedProgram> parse(std::shared_ptr<Storage> bytes, const std::string& file_name, const ReadOptions& options = {});
+Result<ir::ExportedProgram> parse(std::shared_ptr<Storage> bytes, const std::string& file_name,
+                                  const ReadOptions& options = {});
 
-// Writes whole or not at all: to a temporary file beside `path`, then renamed. "-" is standard output; a closed pipe is no error
-// (the result is then ok), a full disk is one.
+// Writes whole or not at all: to a temporary file beside `path`, then renamed. "-" is standard output; a closed pipe is
+// no error (the result is then ok), a full disk is one.
 Result<void> write(const ir::ExportedProgram& program, const std::string& path, const WriteOptions& options = {});
 Result<std::string> serialize(const ir::ExportedProgram& program, const WriteOptions& options = {});
 
-// What a stage calls before it computes with weights: compares bytes that came from a file and were not checked since with
-// their digests (E0232). Bytes that are absent are left alone. Cheap when called again.
+// What a stage calls before it computes with weights: compares bytes that came from a file and were not checked since
+// with their digests (E0232). Bytes that are absent are left alone. Cheap when called again.
 Result<void> verify_digests(const ir::ExportedProgram& program);
 // The same where all bytes are needed: E0235 if some are absent.
 Result<void> require_weights(const ir::ExportedProgram& program);

@@ -137,7 +137,8 @@ TEST_CASE("a damaged message with a right digest is an error, never a crash") {
 }
 
 TEST_CASE("what is no program is said to be none") {
-  CHECK(outcome("\x89""ATN") == "E0231");
+  CHECK(outcome("\x89"
+                "ATN") == "E0231");
   CHECK(outcome("") == "E0231");
   CHECK(outcome(std::string("\0\1\2", 3)) == "E0230");
   CHECK(outcome("# a comment\nimport torch\n") == "E0230");

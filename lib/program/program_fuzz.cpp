@@ -1,5 +1,5 @@
-// Programs from hostile bytes: as a file, as a message whose digest fits, and as text. What is read must print, and what is printed
-// must read again as the same. (ATENON_FUZZ; `fuzz/program_fuzz testdata/format`)
+// Programs from hostile bytes: as a file, as a message whose digest fits, and as text. What is read must print, and
+// what is printed must read again as the same. (ATENON_FUZZ; `fuzz/program_fuzz testdata/format`)
 #include <cstdlib>
 
 #include "program/container.h"

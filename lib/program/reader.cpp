@@ -33,15 +33,19 @@ std::optional<std::string> segment_problem(const wire::Segment& segment, std::st
   if (segment.digest().size() != 16) return "a segment has no digest";
   if (size > static_cast<uint64_t>(text::max_bytes)) return "a segment is too large";
   if (segment.encoding() == wire::Segment::ABSENT) return std::nullopt;
-  if (segment.offset() > segments.size() || stored > segments.size() - segment.offset()) return "a segment lies outside of the file";
-  if (segment.encoding() == wire::Segment::RAW) return stored == size ? std::nullopt : std::optional("a segment has two sizes");
+  if (segment.offset() > segments.size() || stored > segments.size() - segment.offset())
+    return "a segment lies outside of the file";
+  if (segment.encoding() == wire::Segment::RAW)
+    return stored == size ? std::nullopt : std::optional("a segment has two sizes");
   if (segment.encoding() != wire::Segment::ZSTD) return "a segment is stored in a way that this version does not know";
   const std::string_view bytes = segments.substr(segment.offset(), stored);
-  if (size > stored * zstd_expansion || ZSTD_getFrameContentSize(bytes.data(), bytes.size()) != size) return "a segment has two sizes";
+  if (size > stored * zstd_expansion || ZSTD_getFrameContentSize(bytes.data(), bytes.size()) != size)
+    return "a segment has two sizes";
   return std::nullopt;
 }
 
-std::shared_ptr<Storage> storage_of(const wire::Segment& segment, std::string_view segments, const std::shared_ptr<Storage>& file) {
+std::shared_ptr<Storage> storage_of(const wire::Segment& segment, std::string_view segments,
+                                    const std::shared_ptr<Storage>& file) {
   const std::string digest = digest_hex(segment.digest());
   if (segment.encoding() == wire::Segment::ABSENT) return Storage::absent(segment.size(), digest);
   const std::string_view bytes = segments.substr(segment.offset(), segment.stored_size());
@@ -80,9 +84,8 @@ Result<ir::ExportedProgram> parse_binary(const std::shared_ptr<Storage>& file, c
       return damaged(234, file_name, "this is no valid program: " + *problem);
     }
   }
-  Result<ir::ExportedProgram> program = decode(message, file_name, [&](const wire::Segment& segment) {
-    return storage_of(segment, container->segments, file);
-  });
+  Result<ir::ExportedProgram> program = decode(
+      message, file_name, [&](const wire::Segment& segment) { return storage_of(segment, container->segments, file); });
   if (!program) return program;
   for (const ir::CodeSegment& code : program->code) {
     if (!code.bytes->is_absent() && !is_intact(*code.bytes)) {
@@ -97,9 +100,12 @@ Result<void> supply_segments(ir::ExportedProgram& program, const std::string& pa
   Result<ir::ExportedProgram> source = read(path);
   if (!source) return source.error();
   std::map<std::pair<std::string, size_t>, std::shared_ptr<Storage>> known;
-  for (const ir::Weight& weight : source->weights) known[{text::digest_of(*weight.tensor.storage), weight.tensor.storage->size()}] = weight.tensor.storage;
-  for (const ir::CodeSegment& code : source->code) known[{text::digest_of(*code.bytes), code.bytes->size()}] = code.bytes;
-  // Weights that were tied stay tied, and others apart: one storage of ours becomes one storage over the source's bytes.
+  for (const ir::Weight& weight : source->weights)
+    known[{text::digest_of(*weight.tensor.storage), weight.tensor.storage->size()}] = weight.tensor.storage;
+  for (const ir::CodeSegment& code : source->code)
+    known[{text::digest_of(*code.bytes), code.bytes->size()}] = code.bytes;
+  // Weights that were tied stay tied, and others apart: one storage of ours becomes one storage over the source's
+  // bytes.
   std::map<const Storage*, std::shared_ptr<Storage>> supplied;
   const auto supply = [&](std::shared_ptr<Storage>& storage) {
     const auto found = storage->is_absent() ? known.find({storage->digest(), storage->size()}) : known.end();
@@ -133,13 +139,16 @@ std::vector<std::pair<Storage*, std::string>> storages_of(const ir::ExportedProg
 // What a file is that is neither a binary program nor a text one, as far as its first bytes tell.
 Diagnostic not_a_program(std::string_view bytes, const std::string& file_name) {
   if (bytes.find_first_not_of(" \t\r\n") == bytes.npos) {
-    return damaged(231, file_name, "there is no program: the input is empty").note("the tool that should have written it may have failed");
+    return damaged(231, file_name, "there is no program: the input is empty")
+        .note("the tool that should have written it may have failed");
   }
   Diagnostic diagnostic = damaged(230, file_name, "this is not a program");
   const bool is_archive = bytes.starts_with("PK\x03\x04");
   const bool is_python = file_name.ends_with(".py");
   if (is_python || is_archive) {
-    return std::move(diagnostic).note("`atenon capture` makes a program of " + std::string(is_python ? "a Python file" : "an archive by torch.export"));
+    return std::move(diagnostic)
+        .note("`atenon capture` makes a program of " +
+              std::string(is_python ? "a Python file" : "an archive by torch.export"));
   }
   return diagnostic;
 }
@@ -154,7 +163,8 @@ bool looks_like_text(std::string_view bytes) {
 
 }  // namespace
 
-Result<ir::ExportedProgram> parse(std::shared_ptr<Storage> bytes, const std::string& file_name, const ReadOptions& options) {
+Result<ir::ExportedProgram> parse(std::shared_ptr<Storage> bytes, const std::string& file_name,
+                                  const ReadOptions& options) {
   const std::string_view content = view_of(*bytes);
   const bool is_binary = has_magic(content);
   if (!is_binary && !looks_like_text(content)) return not_a_program(content, file_name);
@@ -172,7 +182,8 @@ Result<ir::ExportedProgram> parse(std::shared_ptr<Storage> bytes, const std::str
 Result<ir::ExportedProgram> read(const std::string& path, const ReadOptions& options) {
   Result<Contents> contents = read_contents(path);
   if (!contents) return contents.error();
-  return parse(Storage::view(contents->bytes, contents->size, contents->keep_alive, /*writable=*/false), shown(path), options);
+  return parse(Storage::view(contents->bytes, contents->size, contents->keep_alive, /*writable=*/false), shown(path),
+               options);
 }
 
 Result<void> verify_digests(const ir::ExportedProgram& program) {
@@ -190,7 +201,8 @@ Result<void> verify_digests(const ir::ExportedProgram& program) {
     for (size_t i = 0; i < storages.size(); ++i) check(static_cast<int64_t>(i));
   }
   for (size_t i = 0; i < storages.size(); ++i) {
-    if (!intact[i]) return error(Status::bad_input, 232, storages[i].second + " is damaged: its digest does not match its bytes");
+    if (!intact[i])
+      return error(Status::bad_input, 232, storages[i].second + " is damaged: its digest does not match its bytes");
   }
   return {};
 }

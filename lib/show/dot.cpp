@@ -1,4 +1,5 @@
-// The graphs for Graphviz: `atenon show --dot net.atn | dot -Tsvg`. One cluster a graph; state is grey, outputs are bold.
+// The graphs for Graphviz: `atenon show --dot net.atn | dot -Tsvg`. One cluster a graph; state is grey, outputs are
+// bold.
 #include "show/forms.h"
 #include "text/text.h"
 
@@ -46,10 +47,12 @@ std::string to_dot(const ir::ExportedProgram& program, const Options& options) {
   for (const NamedGraph& named : graphs_of(program, options)) {
     const std::string prefix = "g" + std::to_string(number++) + ".";
     const auto id = [&prefix](const ir::Value& value) {
-      return quoted(prefix + (value.producer && !value.producer->results().empty() ? value.producer->result()->name : value.name));
+      return quoted(prefix + (value.producer && !value.producer->results().empty() ? value.producer->result()->name
+                                                                                   : value.name));
     };
     out += "  subgraph " + quoted("cluster " + named.name) + " {\n    label=" + quoted(named.name) + "\n";
-    const ir::EntryPoint* entry = named.is_subgraph ? nullptr : program.entry(named.name.substr(0, named.name.find('/')));
+    const ir::EntryPoint* entry =
+        named.is_subgraph ? nullptr : program.entry(named.name.substr(0, named.name.find('/')));
     for (const auto& input : named.graph->inputs()) {
       const ir::InputSpec* spec = entry ? entry->signature.input(input->name) : nullptr;
       const bool is_state = spec && spec->kind != ir::InputKind::user_input;
@@ -59,7 +62,8 @@ std::string to_dot(const ir::ExportedProgram& program, const Options& options) {
     int effects = 0;
     for (const ir::Node& node : named.graph->forward()) {
       const bool has_results = !node.results().empty();
-      const std::string self = has_results ? id(*node.result()) : quoted(prefix + "effect " + std::to_string(effects++));
+      const std::string self =
+          has_results ? id(*node.result()) : quoted(prefix + "effect " + std::to_string(effects++));
       std::string label = (has_results ? node.result()->name + " = " : "") + node.target();
       if (const std::string constants = constants_of(node); !constants.empty()) label += "\n" + constants;
       for (const auto& result : node.results()) label += "\n" + ir::to_string(result->type);
@@ -69,7 +73,8 @@ std::string to_dot(const ir::ExportedProgram& program, const Options& options) {
              (is_output ? ", style=\"rounded,bold\"" : "") + "]\n";
       for (const ir::Value* operand : node.operands()) {
         out += "    " + id(*operand) + " -> " + self;
-        if (operand->producer && operand->producer->results().size() > 1) out += " [label=" + quoted(operand->name) + "]";
+        if (operand->producer && operand->producer->results().size() > 1)
+          out += " [label=" + quoted(operand->name) + "]";
         out += "\n";
       }
     }

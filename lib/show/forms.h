@@ -26,7 +26,7 @@ std::string code_table(const ir::ExportedProgram& program);
 
 // "net.py:12", or "" where it is not known.
 std::string place_of(const ir::ExportedProgram& program, const ir::Node& node);
-std::string human_bytes(size_t bytes);  // 1.2 MB
+std::string human_bytes(size_t bytes);                      // 1.2 MB
 size_t distinct_bytes(const ir::ExportedProgram& program);  // of the weights, each storage once
 
 }  // namespace atenon::show

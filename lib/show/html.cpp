@@ -1,5 +1,5 @@
-// One HTML page without anything from elsewhere: signature, nodes with links from uses to definitions and the Python line of
-// each, weights, code and history. A box filters the nodes.
+// One HTML page without anything from elsewhere: signature, nodes with links from uses to definitions and the Python
+// line of each, weights, code and history. A box filters the nodes.
 #include "show/forms.h"
 #include "text/text.h"
 
@@ -9,7 +9,8 @@ namespace {
 constexpr const char* style =
     "body{font:14px/1.45 system-ui,sans-serif;margin:2em auto;max-width:80em;padding:0 1em;color:#222;background:#fff}"
     "pre,td,input{font:12px/1.5 ui-monospace,monospace}pre{overflow-x:auto;background:#f6f6f4;padding:.8em}"
-    "table{border-collapse:collapse}td{padding:.1em .8em .1em 0;vertical-align:top}tr:target,span:target{background:#fe9}"
+    "table{border-collapse:collapse}td{padding:.1em .8em .1em "
+    "0;vertical-align:top}tr:target,span:target{background:#fe9}"
     "a{color:#05a;text-decoration:none}a:hover{text-decoration:underline}.at{color:#786;white-space:pre}"
     "h2{margin-top:2em}input{width:100%;padding:.4em;box-sizing:border-box}"
     "@media(prefers-color-scheme:dark){body{background:#181818;color:#ddd}pre{background:#222}a{color:#8bf}"
@@ -23,11 +24,20 @@ std::string escaped(const std::string& text) {
   std::string out;
   for (const char c : text) {
     switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&quot;"; break;
-      default: out += c;
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      default:
+        out += c;
     }
   }
   return out;
@@ -53,19 +63,23 @@ std::string linked(const std::string& line, const std::string& prefix) {
 std::string to_html(const ir::ExportedProgram& program, const Options& options) {
   std::string title = "program";
   if (!program.entries.empty()) title = program.entries[0].name;
-  std::string out = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">"
-                    "<title>" + escaped(title) + "</title><style>" + style + "</style>\n<h1>" + escaped(title) + "</h1>\n<p>" +
-                    escaped(summary(program)) + "</p>\n<input placeholder=\"filter nodes: an operator, a name, a Python line\">\n";
+  std::string out =
+      "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">"
+      "<title>" +
+      escaped(title) + "</title><style>" + style + "</style>\n<h1>" + escaped(title) + "</h1>\n<p>" +
+      escaped(summary(program)) + "</p>\n<input placeholder=\"filter nodes: an operator, a name, a Python line\">\n";
   for (const ir::EntryPoint& entry : program.entries) {
     if (!options.entry.empty() && options.entry != entry.name) continue;
-    out += "<h2>Signature of " + escaped(entry.name) + "</h2>\n<pre>" + escaped(text::print_signature(entry)) + "</pre>\n";
+    out +=
+        "<h2>Signature of " + escaped(entry.name) + "</h2>\n<pre>" + escaped(text::print_signature(entry)) + "</pre>\n";
   }
   int number = 0;
   for (const NamedGraph& named : graphs_of(program, options)) {
     const std::string prefix = "g" + std::to_string(number++) + ".";
     out += "<h2>" + escaped(named.name) + "</h2>\n<p>";
     for (const auto& input : named.graph->inputs()) {
-      out += "<span id=\"" + prefix + input->name + "\">%" + input->name + ": " + escaped(ir::to_string(input->type)) + "</span> ";
+      out += "<span id=\"" + prefix + input->name + "\">%" + input->name + ": " + escaped(ir::to_string(input->type)) +
+             "</span> ";
     }
     out += "</p>\n<table>\n";
     for (const ir::Node& node : named.graph->forward()) {
@@ -73,7 +87,8 @@ std::string to_html(const ir::ExportedProgram& program, const Options& options) 
       out += "<tr class=\"n\"><td>";
       for (const auto& result : node.results()) out += "<span id=\"" + prefix + result->name + "\"></span>";
       out += linked(text::print(node), prefix) + "</td><td class=\"at\" title=\"" + escaped(stack.module_path) + "\">" +
-             escaped(place_of(program, node)) + (stack.frames.empty() ? "" : "  " + escaped(stack.frames.back().code)) + "</td></tr>\n";
+             escaped(place_of(program, node)) + (stack.frames.empty() ? "" : "  " + escaped(stack.frames.back().code)) +
+             "</td></tr>\n";
     }
     out += "</table>\n<p>return ";
     for (const ir::Argument& output : named.graph->outputs()) out += linked(text::print(output), prefix) + " ";

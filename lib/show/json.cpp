@@ -1,5 +1,5 @@
-// The program as JSON, schema 1. Numbers, texts, None and lists are JSON's own; every other argument is an object with one key:
-// value, expression, float (inf, -inf, nan), complex, dtype, word, subgraph.
+// The program as JSON, schema 1. Numbers, texts, None and lists are JSON's own; every other argument is an object with
+// one key: value, expression, float (inf, -inf, nan), complex, dtype, word, subgraph.
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -16,7 +16,9 @@ using Json = nlohmann::ordered_json;
 Json floating(double value) { return std::isfinite(value) ? Json(value) : Json{{"float", text::spell(value)}}; }
 
 template <class Symbolic>
-Json symbolic(const Symbolic& value) { return {{"expression", value.to_string()}}; }
+Json symbolic(const Symbolic& value) {
+  return {{"expression", value.to_string()}};
+}
 
 Json to_json(const ir::Argument& argument) {
   struct Visitor {
@@ -24,7 +26,9 @@ Json to_json(const ir::Argument& argument) {
     Json operator()(const ir::SymInt& x) const { return x.constant() ? Json(*x.constant()) : symbolic(x); }
     Json operator()(const ir::SymFloat& x) const { return x.constant() ? floating(*x.constant()) : symbolic(x); }
     Json operator()(const ir::SymBool& x) const { return x.constant() ? Json(*x.constant()) : symbolic(x); }
-    Json operator()(const std::complex<double>& x) const { return {{"complex", {floating(x.real()), floating(x.imag())}}}; }
+    Json operator()(const std::complex<double>& x) const {
+      return {{"complex", {floating(x.real()), floating(x.imag())}}};
+    }
     Json operator()(const std::string& x) const { return x; }
     Json operator()(ScalarType x) const { return {{"dtype", name_of(x)}}; }
     Json operator()(const ir::Word& x) const { return {{"word", x.text}}; }
@@ -68,7 +72,10 @@ Json to_json(const ir::Graph& graph) {
     Json arguments = Json::array(), results = Json::array();
     for (const ir::Argument& argument : node.arguments()) arguments.push_back(to_json(argument));
     for (const auto& result : node.results()) results.push_back(to_json(*result));
-    Json out = {{"target", node.target()}, {"arguments", arguments}, {"keywords", to_json(node.keywords())}, {"results", results}};
+    Json out = {{"target", node.target()},
+                {"arguments", arguments},
+                {"keywords", to_json(node.keywords())},
+                {"results", results}};
     if (!node.annotations.empty()) out["annotations"] = to_json(node.annotations);
     if (node.provenance != 0) out["stack"] = node.provenance;
     nodes.push_back(std::move(out));
@@ -80,7 +87,8 @@ Json to_json(const ir::Graph& graph) {
 Json to_json(const std::vector<ir::Constraint>& constraints) {
   Json out = Json::array();
   for (const ir::Constraint& constraint : constraints) {
-    out.push_back({{"truth", constraint.truth.to_string()}, {"reason", constraint.reason}, {"stack", constraint.provenance}});
+    out.push_back(
+        {{"truth", constraint.truth.to_string()}, {"reason", constraint.reason}, {"stack", constraint.provenance}});
   }
   return out;
 }
@@ -108,13 +116,20 @@ Json to_json(const ir::EntryPoint& entry) {
   for (const ir::Variant& variant : entry.variants) {
     Json subgraphs = Json::object();
     for (const auto& [name, graph] : variant.subgraphs) subgraphs[name] = to_json(graph);
-    variants.push_back({{"name", variant.name}, {"assumptions", to_json(variant.assumptions)},
-                        {"guarantees", to_json(variant.guarantees)}, {"annotations", to_json(variant.annotations)},
-                        {"graph", to_json(variant.graph)}, {"subgraphs", subgraphs}});
+    variants.push_back({{"name", variant.name},
+                        {"assumptions", to_json(variant.assumptions)},
+                        {"guarantees", to_json(variant.guarantees)},
+                        {"annotations", to_json(variant.annotations)},
+                        {"graph", to_json(variant.graph)},
+                        {"subgraphs", subgraphs}});
   }
-  return {{"name", entry.name}, {"symbols", symbols}, {"inputs", inputs}, {"outputs", outputs},
+  return {{"name", entry.name},
+          {"symbols", symbols},
+          {"inputs", inputs},
+          {"outputs", outputs},
           {"input_tree", text::print_tree(entry.signature.input_tree)},
-          {"output_tree", text::print_tree(entry.signature.output_tree)}, {"variants", variants}};
+          {"output_tree", text::print_tree(entry.signature.output_tree)},
+          {"variants", variants}};
 }
 
 Json weights(const ir::ExportedProgram& program) {
@@ -122,7 +137,10 @@ Json weights(const ir::ExportedProgram& program) {
   Json out = Json::array();
   for (const ir::Weight& weight : program.weights) {
     const Tensor& tensor = weight.tensor;
-    Json item = {{"name", weight.name}, {"dtype", name_of(tensor.dtype)}, {"sizes", tensor.sizes}, {"strides", tensor.strides},
+    Json item = {{"name", weight.name},
+                 {"dtype", name_of(tensor.dtype)},
+                 {"sizes", tensor.sizes},
+                 {"strides", tensor.strides},
                  {"offset", tensor.offset}};
     if (weight.layout) item["layout"] = weight.layout->to_string();
     item["storage"] = storages.try_emplace(tensor.storage.get(), storages.size()).first->second;
@@ -140,9 +158,13 @@ Json stacks(const ir::Provenance& provenance) {
     const ir::CallStack& stack = provenance.at(id);
     Json frames = Json::array();
     for (const ir::Frame& frame : stack.frames) {
-      frames.push_back({{"file", frame.file}, {"line", frame.line}, {"function", frame.function}, {"code", frame.code}});
+      frames.push_back(
+          {{"file", frame.file}, {"line", frame.line}, {"function", frame.function}, {"code", frame.code}});
     }
-    out.push_back({{"frames", frames}, {"module", stack.module_path}, {"class", stack.module_class}, {"made_from", stack.made_from}});
+    out.push_back({{"frames", frames},
+                   {"module", stack.module_path},
+                   {"class", stack.module_class},
+                   {"made_from", stack.made_from}});
   }
   return out;
 }
@@ -156,13 +178,22 @@ std::string to_json(const ir::ExportedProgram& program, const Options& options) 
     if (options.entry.empty() || options.entry == entry.name) entries.push_back(to_json(entry));
   }
   for (const ir::CodeSegment& each : program.code) {
-    code.push_back({{"name", each.name}, {"target", each.target}, {"bytes", each.bytes->size()}, {"xxh3", text::digest_of(*each.bytes)}});
+    code.push_back({{"name", each.name},
+                    {"target", each.target},
+                    {"bytes", each.bytes->size()},
+                    {"xxh3", text::digest_of(*each.bytes)}});
   }
   for (const ir::HistoryEntry& entry : program.history) {
     history.push_back({{"tool", entry.tool}, {"version", entry.version}, {"options", entry.options}});
   }
-  const Json out = {{"schema", 1}, {"opsets", opsets}, {"operators", program.custom_blocks}, {"entries", entries},
-                    {"weights", weights(program)}, {"stacks", stacks(program.provenance)}, {"code", code}, {"history", history}};
+  const Json out = {{"schema", 1},
+                    {"opsets", opsets},
+                    {"operators", program.custom_blocks},
+                    {"entries", entries},
+                    {"weights", weights(program)},
+                    {"stacks", stacks(program.provenance)},
+                    {"code", code},
+                    {"history", history}};
   // Bytes that are no UTF-8 (a Python line may hold any) become U+FFFD instead of an exception.
   return out.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }

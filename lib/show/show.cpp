@@ -83,8 +83,9 @@ Result<std::string> print(const ir::ExportedProgram& program, const Options& opt
   const int forms = options.json + options.dot + options.html + options.binary;
   const int parts = options.signature + options.weights + options.code + options.verify + !options.nodes.empty();
   if (forms + parts > 1) {
-    return error(Status::usage, 712, "one form or one part at a time: --json, --dot, --html and --binary give all of a program, "
-                                     "--nodes, --signature, --weights and --code are text, and --verify is yes or no");
+    return error(Status::usage, 712,
+                 "one form or one part at a time: --json, --dot, --html and --binary give all of a program, "
+                 "--nodes, --signature, --weights and --code are text, and --verify is yes or no");
   }
   if (options.verify) {
     if (Result<void> verified = program::require_weights(program); !verified) return verified.error();

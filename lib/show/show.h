@@ -1,7 +1,7 @@
 // Prints a program, or a part of it: as text, binary, JSON, a Graphviz graph or a self-contained HTML page.
 //
-// The text is the text form (man/atenon-program.5), which every tool reads again. All forms are for any program, runnable or
-// not: nothing in it is executed, and weights are read only where they are printed.
+// The text is the text form (man/atenon-program.5), which every tool reads again. All forms are for any program,
+// runnable or not: nothing in it is executed, and weights are read only where they are printed.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace atenon::show {
 
 // At most one form or part; none is the text of all.
 struct Options {
-  bool json = false, dot = false, html = false, binary = false;              // forms
+  bool json = false, dot = false, html = false, binary = false;           // forms
   bool signature = false, weights = false, code = false, verify = false;  // parts; verify checks all digests
   std::string nodes;  // an extended regular expression: the nodes whose line of text, or Python line, matches
   std::string entry;  // only this entry point; "" is all

@@ -30,12 +30,16 @@ std::string align(const std::vector<Row>& rows) {
 
 std::string plural(size_t count, const std::string& noun) {
   const bool ends_in_y = noun.ends_with('y');
-  return std::to_string(count) + " " + (count == 1 ? noun : ends_in_y ? noun.substr(0, noun.size() - 1) + "ies" : noun + "s");
+  return std::to_string(count) + " " +
+         (count == 1  ? noun
+          : ends_in_y ? noun.substr(0, noun.size() - 1) + "ies"
+                      : noun + "s");
 }
 
 std::string type_of(const Tensor& tensor) {
   ir::TensorMeta meta{tensor.dtype, {tensor.sizes.begin(), tensor.sizes.end()}};
-  if (tensor.strides != contiguous_strides(tensor.sizes)) meta.strides.emplace(tensor.strides.begin(), tensor.strides.end());
+  if (tensor.strides != contiguous_strides(tensor.sizes))
+    meta.strides.emplace(tensor.strides.begin(), tensor.strides.end());
   meta.offset = tensor.offset;
   return ir::to_string(meta);
 }
@@ -48,7 +52,11 @@ std::string human_bytes(size_t bytes) {
   size_t unit = 0;
   for (; value >= 999.5 && unit + 1 < std::size(units); ++unit) value /= 1000;
   char text[32];
-  std::snprintf(text, sizeof text, unit == 0 || value >= 99.5 ? "%.0f %s" : value >= 9.95 ? "%.1f %s" : "%.2f %s", value, units[unit]);
+  std::snprintf(text, sizeof text,
+                unit == 0 || value >= 99.5 ? "%.0f %s"
+                : value >= 9.95            ? "%.1f %s"
+                                           : "%.2f %s",
+                value, units[unit]);
   return text;
 }
 
@@ -67,8 +75,8 @@ std::string weight_table(const ir::ExportedProgram& program) {
   for (const ir::Weight& weight : program.weights) {
     Storage& storage = *weight.tensor.storage;
     const auto [found, is_new] = first_user.try_emplace(&storage, weight.name);
-    rows.push_back({weight.name, type_of(weight.tensor), std::to_string(storage.size()), text::digest_of(storage).substr(0, 16),
-                    weight.layout ? weight.layout->to_string() : "row-major"});
+    rows.push_back({weight.name, type_of(weight.tensor), std::to_string(storage.size()),
+                    text::digest_of(storage).substr(0, 16), weight.layout ? weight.layout->to_string() : "row-major"});
     if (!is_new) rows.back().push_back("tied to " + found->second);
     if (storage.is_absent()) rows.back().push_back("bytes absent");
   }
@@ -86,8 +94,8 @@ std::string code_table(const ir::ExportedProgram& program) {
   }
   std::vector<Row> rows = {{"code", "target", "bytes", "xxh3", "calls"}};
   for (const ir::CodeSegment& code : program.code) {
-    rows.push_back({code.name, code.target, std::to_string(code.bytes->size()), text::digest_of(*code.bytes).substr(0, 16),
-                    std::to_string(uses[code.name])});
+    rows.push_back({code.name, code.target, std::to_string(code.bytes->size()),
+                    text::digest_of(*code.bytes).substr(0, 16), std::to_string(uses[code.name])});
   }
   return align(rows);
 }

@@ -20,8 +20,8 @@ bool is_word(std::string_view text) {
 
 bool is_symbol_name(std::string_view text) {
   static constexpr std::array<std::string_view, 25> words = {
-      "None", "true", "false", "True", "False", "inf", "nan", "and", "or", "not", "if", "else", "int",
-      "float", "complex", "min", "max", "floor", "ceil", "trunc", "round", "sqrt", "exp", "log", "abs"};
+      "None",  "true",    "false", "True", "False", "inf",  "nan",   "and",   "or",   "not", "if",  "else", "int",
+      "float", "complex", "min",   "max",  "floor", "ceil", "trunc", "round", "sqrt", "exp", "log", "abs"};
   if (!is_word(text) || text.find('.') != text.npos) return false;
   return std::find(words.begin(), words.end(), text) == words.end() && !scalar_type_named(std::string(text));
 }
@@ -32,9 +32,8 @@ bool is_target(std::string_view text) {
 }
 
 bool is_digest(std::string_view text) {
-  return text.size() == 32 && std::all_of(text.begin(), text.end(), [](char c) {
-           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
-         });
+  return text.size() == 32 &&
+         std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
 }
 
 namespace {
@@ -42,7 +41,8 @@ namespace {
 // a * b + c, or nullopt where it leaves the cap; all are at least 0.
 std::optional<int64_t> multiply_add(int64_t a, int64_t b, int64_t c) {
   int64_t out = 0;
-  if (__builtin_mul_overflow(a, b, &out) || __builtin_add_overflow(out, c, &out) || out > max_bytes) return std::nullopt;
+  if (__builtin_mul_overflow(a, b, &out) || __builtin_add_overflow(out, c, &out) || out > max_bytes)
+    return std::nullopt;
   return out;
 }
 
@@ -72,7 +72,8 @@ std::optional<int64_t> extent_of(const ir::BlockedLayout& layout, const std::vec
 std::optional<std::string> weight_problem(const ir::Weight& weight) {
   const Tensor& tensor = weight.tensor;
   const int64_t element = static_cast<int64_t>(size_of(tensor.dtype));
-  if (tensor.sizes.size() > max_rank || tensor.strides.size() != tensor.sizes.size()) return "its sizes and strides do not fit";
+  if (tensor.sizes.size() > max_rank || tensor.strides.size() != tensor.sizes.size())
+    return "its sizes and strides do not fit";
   std::optional<int64_t> count = 1, extent = multiply_add(tensor.offset, 1, 1);
   if (tensor.offset < 0 || !extent) return "its offset is not inside its storage";
   for (size_t axis = 0; axis < tensor.sizes.size(); ++axis) {

@@ -113,7 +113,11 @@ bool read_complex(std::string_view text, void* bytes) {
 size_t utf8_length(std::string_view text, size_t i) {
   const auto byte = [&](size_t k) { return static_cast<unsigned char>(text[k]); };
   const unsigned char first = byte(i);
-  const size_t length = first < 0x80 ? 1 : first >= 0xc2 && first < 0xe0 ? 2 : (first & 0xf0) == 0xe0 ? 3 : first >= 0xf0 && first < 0xf5 ? 4 : 0;
+  const size_t length = first < 0x80                    ? 1
+                        : first >= 0xc2 && first < 0xe0 ? 2
+                        : (first & 0xf0) == 0xe0        ? 3
+                        : first >= 0xf0 && first < 0xf5 ? 4
+                                                        : 0;
   if (length == 0 || i + length > text.size()) return 0;
   for (size_t k = i + 1; k < i + length; ++k) {
     if ((byte(k) & 0xc0) != 0x80) return 0;
@@ -156,19 +160,31 @@ std::optional<std::string> unquote(std::string_view text) {
       continue;
     }
     switch (text[++i]) {
-      case 'n': out += '\n'; break;
-      case 't': out += '\t'; break;
-      case 'r': out += '\r'; break;
-      case '"': case '\'': case '\\': out += text[i]; break;
+      case 'n':
+        out += '\n';
+        break;
+      case 't':
+        out += '\t';
+        break;
+      case 'r':
+        out += '\r';
+        break;
+      case '"':
+      case '\'':
+      case '\\':
+        out += text[i];
+        break;
       case 'x': {
         uint8_t byte = 0;
         const char* digits = text.data() + i + 1;
-        if (i + 3 >= text.size() || std::from_chars(digits, digits + 2, byte, 16).ptr != digits + 2) return std::nullopt;
+        if (i + 3 >= text.size() || std::from_chars(digits, digits + 2, byte, 16).ptr != digits + 2)
+          return std::nullopt;
         out += static_cast<char>(byte);
         i += 2;
         break;
       }
-      default: return std::nullopt;
+      default:
+        return std::nullopt;
     }
   }
   return out;
@@ -176,41 +192,63 @@ std::optional<std::string> unquote(std::string_view text) {
 
 std::string spell_element(ScalarType dtype, const void* bytes) {
   switch (dtype) {
-    case ScalarType::f16: return spell_half(load<uint16_t>(bytes), 0x7e00, half_to_float(load<uint16_t>(bytes)));
-    case ScalarType::bf16: return spell_half(load<uint16_t>(bytes), 0x7fc0, bfloat16_to_float(load<uint16_t>(bytes)));
-    case ScalarType::f32: return spell_float<float, uint32_t>(load<float>(bytes));
-    case ScalarType::f64: return spell(load<double>(bytes));
-    case ScalarType::u8: return std::to_string(load<uint8_t>(bytes));
-    case ScalarType::i8: return std::to_string(load<int8_t>(bytes));
-    case ScalarType::i16: return std::to_string(load<int16_t>(bytes));
-    case ScalarType::i32: return std::to_string(load<int32_t>(bytes));
-    case ScalarType::i64: return std::to_string(load<int64_t>(bytes));
+    case ScalarType::f16:
+      return spell_half(load<uint16_t>(bytes), 0x7e00, half_to_float(load<uint16_t>(bytes)));
+    case ScalarType::bf16:
+      return spell_half(load<uint16_t>(bytes), 0x7fc0, bfloat16_to_float(load<uint16_t>(bytes)));
+    case ScalarType::f32:
+      return spell_float<float, uint32_t>(load<float>(bytes));
+    case ScalarType::f64:
+      return spell(load<double>(bytes));
+    case ScalarType::u8:
+      return std::to_string(load<uint8_t>(bytes));
+    case ScalarType::i8:
+      return std::to_string(load<int8_t>(bytes));
+    case ScalarType::i16:
+      return std::to_string(load<int16_t>(bytes));
+    case ScalarType::i32:
+      return std::to_string(load<int32_t>(bytes));
+    case ScalarType::i64:
+      return std::to_string(load<int64_t>(bytes));
     case ScalarType::boolean: {
       const uint8_t byte = load<uint8_t>(bytes);
       return byte == 0 ? "false" : byte == 1 ? "true" : std::to_string(byte);
     }
-    case ScalarType::c64: return spell_complex<float, uint32_t>(bytes);
-    case ScalarType::c128: return spell_complex<double, uint64_t>(bytes);
+    case ScalarType::c64:
+      return spell_complex<float, uint32_t>(bytes);
+    case ScalarType::c128:
+      return spell_complex<double, uint64_t>(bytes);
   }
   return {};
 }
 
 bool read_element(ScalarType dtype, std::string_view text, void* bytes) {
   switch (dtype) {
-    case ScalarType::f16: return read_half(text, 0x7e00, &float_to_half, bytes);
-    case ScalarType::bf16: return read_half(text, 0x7fc0, &float_to_bfloat16, bytes);
-    case ScalarType::f32: return store(bytes, read_float<float, uint32_t>(text));
-    case ScalarType::f64: return store(bytes, read_double(text));
-    case ScalarType::u8: return read_integer<uint8_t>(text, bytes);
-    case ScalarType::i8: return read_integer<int8_t>(text, bytes);
-    case ScalarType::i16: return read_integer<int16_t>(text, bytes);
-    case ScalarType::i32: return read_integer<int32_t>(text, bytes);
-    case ScalarType::i64: return read_integer<int64_t>(text, bytes);
+    case ScalarType::f16:
+      return read_half(text, 0x7e00, &float_to_half, bytes);
+    case ScalarType::bf16:
+      return read_half(text, 0x7fc0, &float_to_bfloat16, bytes);
+    case ScalarType::f32:
+      return store(bytes, read_float<float, uint32_t>(text));
+    case ScalarType::f64:
+      return store(bytes, read_double(text));
+    case ScalarType::u8:
+      return read_integer<uint8_t>(text, bytes);
+    case ScalarType::i8:
+      return read_integer<int8_t>(text, bytes);
+    case ScalarType::i16:
+      return read_integer<int16_t>(text, bytes);
+    case ScalarType::i32:
+      return read_integer<int32_t>(text, bytes);
+    case ScalarType::i64:
+      return read_integer<int64_t>(text, bytes);
     case ScalarType::boolean:
       if (text == "false" || text == "true") return store<uint8_t>(bytes, text == "true");
       return read_integer<uint8_t>(text, bytes);
-    case ScalarType::c64: return read_complex<float, uint32_t>(text, bytes);
-    case ScalarType::c128: return read_complex<double, uint64_t>(text, bytes);
+    case ScalarType::c64:
+      return read_complex<float, uint32_t>(text, bytes);
+    case ScalarType::c128:
+      return read_complex<double, uint64_t>(text, bytes);
   }
   return false;
 }

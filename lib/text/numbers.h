@@ -10,8 +10,8 @@
 
 namespace atenon::text {
 
-// The shortest decimal that reads back as the same number, with a `.` or an `e` in it; inf, -inf, nan, and nan:0x7ff8000000000001 for
-// a NaN that is not the usual one.
+// The shortest decimal that reads back as the same number, with a `.` or an `e` in it; inf, -inf, nan, and
+// nan:0x7ff8000000000001 for a NaN that is not the usual one.
 std::string spell(double value);
 std::optional<double> read_double(std::string_view text);
 

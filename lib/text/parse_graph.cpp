@@ -11,7 +11,8 @@ namespace atenon::text {
 ir::Graph Parser::parse_graph() {
   ir::Graph graph;
   lexer_.expect("(", "before the inputs of the graph");
-  for (ir::Graph::Result& input : parse_typed_values(graph, ")")) graph.add_input(std::move(input.name), std::move(input.type));
+  for (ir::Graph::Result& input : parse_typed_values(graph, ")"))
+    graph.add_input(std::move(input.name), std::move(input.type));
   lexer_.expect(")", "after the inputs of the graph");
   while (!lexer_.at_end() && !lexer_.is("return")) parse_node(graph);
   lexer_.expect("return", "at the end of the graph");
@@ -30,7 +31,8 @@ void Parser::parse_node(ir::Graph& graph) {
   const Token target = lexer_.token();
   lexer_.expect(TokenKind::word, "an operator, `return`, or the name of a result such as %y");
   if (!lexer_.failed() && !is_target(target.text)) {
-    lexer_.fail(213, "'" + std::string(target.text) + "' is no operator: they are spelled namespace::name.overload", target);
+    lexer_.fail(213, "'" + std::string(target.text) + "' is no operator: they are spelled namespace::name.overload",
+                target);
   }
   lexer_.expect("(", "before the arguments");
   std::vector<ir::Named> keywords;
@@ -138,15 +140,19 @@ ir::Argument Parser::parse_argument(const ir::Graph* graph, int depth) {
                   near.empty() ? std::vector<Note>{} : std::vector<Note>{{"did you mean %" + near + "?"}});
       return ir::None{};
     }
-    case TokenKind::string: return lexer_.expect_string("a text");
+    case TokenKind::string:
+      return lexer_.expect_string("a text");
     case TokenKind::quoted: {
       lexer_.advance();
       const std::optional<std::string> text = unquote(token.text);
       if (!text) lexer_.fail(210, "this text has an escape that is none of \\' \\\\ \\n \\t \\r \\xNN", token);
       return ir::Word{text.value_or("")};
     }
-    case TokenKind::reference: lexer_.advance(); return ir::SubgraphRef{std::string(token.text)};
-    default: break;
+    case TokenKind::reference:
+      lexer_.advance();
+      return ir::SubgraphRef{std::string(token.text)};
+    default:
+      break;
   }
   if (lexer_.take("[")) {
     ir::ArgumentList items;
@@ -200,7 +206,8 @@ ir::Argument Parser::parse_expression() {
   if (!scalar) {
     const Diagnostic cause = scalar.error();
     const size_t start = token.start + static_cast<size_t>(std::max(cause.where.column - 1, 0));
-    lexer_.fail(210, cause.message, {token.kind, token.text, start, start + static_cast<size_t>(std::max(cause.where.width, 1))});
+    lexer_.fail(210, cause.message,
+                {token.kind, token.text, start, start + static_cast<size_t>(std::max(cause.where.width, 1))});
     return ir::None{};
   }
   return std::visit([](auto& value) { return ir::Argument(std::move(value)); }, *scalar);

@@ -9,9 +9,10 @@ namespace atenon::text {
 namespace {
 
 // What may stand at the start of a line outside of graphs; for suggestions.
-const std::vector<std::string> section_words = {
-    "opset", "operators", "entry",    "symbol",   "input",  "output",  "input_tree", "output_tree", "variant", "assume",
-    "guarantee", "annotate", "graph", "subgraph", "weight", "storage", "stack",      "code",        "ran"};
+const std::vector<std::string> section_words = {"opset",     "operators",  "entry",       "symbol",   "input",
+                                                "output",    "input_tree", "output_tree", "variant",  "assume",
+                                                "guarantee", "annotate",   "graph",       "subgraph", "weight",
+                                                "storage",   "stack",      "code",        "ran"};
 
 template <class Kind>
 std::vector<std::string> names_of_kinds(int count) {
@@ -51,7 +52,8 @@ Result<ir::ExportedProgram> Parser::parse_program() {
       parse_history();
     } else {
       const std::string text(word.text);
-      lexer_.fail(210, "'" + text.substr(0, 40) + "' starts no part of a program", word, suggestion(text, section_words));
+      lexer_.fail(210, "'" + text.substr(0, 40) + "' starts no part of a program", word,
+                  suggestion(text, section_words));
     }
   }
   check_provenance();
@@ -73,8 +75,10 @@ void Parser::parse_header() {
   const int major = std::atoi(text.c_str());  // digits, by the lexer
   if (text.find('.') == text.npos || major < 1) return lexer_.fail(210, "expected a version such as 1.0", version);
   if (major > format_major) {
-    lexer_.fail(216, "this program is of version " + text + ", and this tool reads up to " +
-                         std::to_string(format_major) + ".x: a newer atenon wrote it", version);
+    lexer_.fail(216,
+                "this program is of version " + text + ", and this tool reads up to " + std::to_string(format_major) +
+                    ".x: a newer atenon wrote it",
+                version);
   }
 }
 
@@ -92,7 +96,8 @@ void Parser::parse_entry() {
   const Token where = lexer_.token();
   ir::EntryPoint entry;
   entry.name = lexer_.expect_string("the name of the entry point");
-  check_unique(lexer_.failed() || entry.name.empty() || !program_.entry(entry.name), "entry point " + quote(entry.name), where);
+  check_unique(lexer_.failed() || entry.name.empty() || !program_.entry(entry.name), "entry point " + quote(entry.name),
+               where);
   if (!lexer_.failed() && entry.name.empty()) lexer_.fail(213, "an entry point needs a name", where);
   while (!lexer_.at_end()) {
     if (lexer_.take("symbol")) {
@@ -123,7 +128,8 @@ void Parser::parse_entry() {
       variant.annotations = parse_annotations();
     } else if (lexer_.take("graph")) {
       ir::Variant& variant = open_variant(entry);
-      if (!variant.graph.inputs().empty() || !variant.graph.empty()) lexer_.unexpected("`variant` before a further graph");
+      if (!variant.graph.inputs().empty() || !variant.graph.empty())
+        lexer_.unexpected("`variant` before a further graph");
       variant.graph = parse_graph();
     } else if (lexer_.take("subgraph")) {
       parse_subgraph(open_variant(entry));
@@ -153,7 +159,8 @@ void Parser::parse_symbol(ir::EntryPoint& entry) {
   const Token range = lexer_.token();
   if (!lexer_.is("..")) symbol.range.lower = lexer_.expect_integer("the lowest value", lowest, highest);
   lexer_.expect("..", "between the ends of a range");
-  if (lexer_.is("-") || lexer_.at(TokenKind::number)) symbol.range.upper = lexer_.expect_integer("the highest value", lowest, highest);
+  if (lexer_.is("-") || lexer_.at(TokenKind::number))
+    symbol.range.upper = lexer_.expect_integer("the highest value", lowest, highest);
   if (symbol.range.lower > symbol.range.upper) lexer_.fail(214, "this range is empty", range);
   if (lexer_.take("hint")) symbol.hint = lexer_.expect_integer("a hint", lowest, highest);
   if (lexer_.take("from")) symbol.source = lexer_.expect_string("the dimension that the symbol is read from");
@@ -173,7 +180,9 @@ void Parser::parse_input_spec(ir::GraphSignature& signature) {
   const Token token = lexer_.token();
   const std::string name(lexer_.expect(TokenKind::word, "a kind of input such as user_input"));
   const std::optional<ir::InputKind> kind = input_kind_named(name);
-  if (!kind) lexer_.fail(210, "there is no kind of input '" + name + "'", token, suggestion(name, names_of_kinds<ir::InputKind>(6)));
+  if (!kind)
+    lexer_.fail(210, "there is no kind of input '" + name + "'", token,
+                suggestion(name, names_of_kinds<ir::InputKind>(6)));
   spec.kind = kind.value_or(ir::InputKind::user_input);
   spec.target = lexer_.expect_string("what the input stands for");
   spec.persistent = !lexer_.take("transient");
@@ -186,7 +195,9 @@ void Parser::parse_output_spec(ir::GraphSignature& signature) {
   const Token token = lexer_.token();
   const std::string name(lexer_.expect(TokenKind::word, "a kind of output such as user_output"));
   const std::optional<ir::OutputKind> kind = output_kind_named(name);
-  if (!kind) lexer_.fail(210, "there is no kind of output '" + name + "'", token, suggestion(name, names_of_kinds<ir::OutputKind>(7)));
+  if (!kind)
+    lexer_.fail(210, "there is no kind of output '" + name + "'", token,
+                suggestion(name, names_of_kinds<ir::OutputKind>(7)));
   signature.outputs.push_back({kind.value_or(ir::OutputKind::user_output), lexer_.expect_string("what the output is")});
 }
 
@@ -195,7 +206,8 @@ ir::TreeSpec Parser::parse_tree(int depth) {
   using Kind = ir::TreeSpec::Kind;
   ir::TreeSpec tree;
   const Token token = lexer_.token();
-  if (depth > max_depth) lexer_.fail(215, "containers are nested more than " + std::to_string(max_depth) + " deep", token);
+  if (depth > max_depth)
+    lexer_.fail(215, "containers are nested more than " + std::to_string(max_depth) + " deep", token);
   if (lexer_.take("*")) return tree;
   if (lexer_.take("None")) return {Kind::none, "", {}, {}};
   if (lexer_.take("namedtuple") || lexer_.take("custom")) {
@@ -293,7 +305,8 @@ void Parser::parse_code() {
   const Token where = lexer_.token();
   ir::CodeSegment code;
   code.name = lexer_.expect_string("the name of the code");
-  for (const ir::CodeSegment& other : program_.code) check_unique(other.name != code.name, "code " + quote(code.name), where);
+  for (const ir::CodeSegment& other : program_.code)
+    check_unique(other.name != code.name, "code " + quote(code.name), where);
   lexer_.expect("for", "after the name of the code");
   code.target = lexer_.expect_string("the target of the code");
   lexer_.expect("=", "before the digest of the code");

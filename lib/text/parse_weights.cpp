@@ -57,15 +57,18 @@ void Parser::parse_weight() {
     lexer_.expect("storage", "after `in`");
     const Token number = lexer_.token();
     const auto found = storages_.find(lexer_.expect(TokenKind::number, "the number of a storage"));
-    if (!lexer_.failed() && found == storages_.end()) lexer_.fail(211, "no storage of this number stands above", number);
+    if (!lexer_.failed() && found == storages_.end())
+      lexer_.fail(211, "no storage of this number stands above", number);
     if (!lexer_.failed()) tensor.storage = found->second;
   } else {
     lexer_.expect("=", "or `in storage` after the type of a weight");
     tensor.storage = parse_bytes(&tensor.dtype, where);
     const int64_t needed = weight.layout ? weight.layout->padded_bytes : *bytes;
     if (!lexer_.failed() && tensor.storage->size() != static_cast<size_t>(needed)) {
-      lexer_.fail(214, "this weight has " + std::to_string(needed) + " bytes, and " + std::to_string(tensor.storage->size()) +
-                           " are given", where);
+      lexer_.fail(214,
+                  "this weight has " + std::to_string(needed) + " bytes, and " +
+                      std::to_string(tensor.storage->size()) + " are given",
+                  where);
     }
   }
   if (lexer_.failed()) return;
@@ -97,7 +100,8 @@ std::shared_ptr<Storage> Parser::parse_elements(ScalarType dtype) {
   int depth = 0;
   do {
     if (lexer_.take("[")) {
-      if (++depth > max_depth) lexer_.fail(215, "lists are nested more than " + std::to_string(max_depth) + " deep", lexer_.token());
+      if (++depth > max_depth)
+        lexer_.fail(215, "lists are nested more than " + std::to_string(max_depth) + " deep", lexer_.token());
     } else if (lexer_.is("]")) {
       if (--depth < 0) lexer_.unexpected("a number");
       lexer_.take("]");
@@ -127,7 +131,8 @@ std::shared_ptr<Storage> Parser::parse_digest() {
   Token digest = lexer_.take_lexeme();
   digest.text.remove_prefix(std::min<size_t>(digest.text.size(), 1));
   if (!lexer_.failed() && !is_digest(digest.text)) {
-    lexer_.fail(214, "a digest is 32 hexadecimal digits in lower case", {digest.kind, digest.text, colon.stop, digest.stop});
+    lexer_.fail(214, "a digest is 32 hexadecimal digits in lower case",
+                {digest.kind, digest.text, colon.stop, digest.stop});
   }
   const int64_t size = lexer_.expect_integer("the number of bytes behind the digest", 0, max_bytes);
   return Storage::absent(static_cast<size_t>(size), std::string(digest.text));
@@ -153,7 +158,8 @@ std::optional<ir::BlockedLayout> Parser::parse_layout() {
     const char* end = text.data() + text.size();
     if (lexer_.failed()) break;
     const auto read = std::from_chars(text.data() + 1, end, size);
-    if (text[0] != 'b' || read.ec != std::errc() || read.ptr != end) lexer_.fail(210, "a block is spelled as in 0b16", block);
+    if (text[0] != 'b' || read.ec != std::errc() || read.ptr != end)
+      lexer_.fail(210, "a block is spelled as in 0b16", block);
     layout.inner_blocks.emplace_back(static_cast<int>(axis), size);
   }
   lexer_.expect("padded", "after the blocks of a layout");

@@ -61,7 +61,7 @@ class Parser {
   Lexer lexer_;
   ir::ExportedProgram program_;
   std::map<std::string, std::shared_ptr<Storage>, std::less<>> storages_;  // by number
-  std::map<ir::ProvenanceId, Token> provenance_uses_;                       // the first use of each
+  std::map<ir::ProvenanceId, Token> provenance_uses_;                      // the first use of each
 };
 
 }  // namespace atenon::text

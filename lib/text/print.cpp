@@ -155,7 +155,8 @@ std::string print_elements(ScalarType dtype, const std::vector<int64_t>& sizes, 
 }
 
 std::string print_bytes(Storage& storage, ScalarType dtype, const std::vector<int64_t>& sizes, bool may_inline) {
-  const bool fits = storage.size() <= static_cast<size_t>(inline_elements) * size_of(dtype) && sizes.size() <= max_depth;
+  const bool fits =
+      storage.size() <= static_cast<size_t>(inline_elements) * size_of(dtype) && sizes.size() <= max_depth;
   if (!may_inline || storage.is_absent() || !fits) return print_digest(storage);
   return print_elements(dtype, sizes, static_cast<const char*>(storage.data()));
 }
@@ -181,7 +182,8 @@ void print_weights(std::string& out, const std::vector<ir::Weight>& weights, boo
     } else if (is_new) {
       out += "storage " + std::to_string(number->second);
       if (is_divisible) out += std::string(": ") + name_of(tensor.dtype);
-      out += " = " + (is_divisible ? print_bytes(storage, tensor.dtype, flat, may_inline) : print_digest(storage)) + "\n";
+      out +=
+          " = " + (is_divisible ? print_bytes(storage, tensor.dtype, flat, may_inline) : print_digest(storage)) + "\n";
     }
     ir::TensorMeta meta{tensor.dtype, {tensor.sizes.begin(), tensor.sizes.end()}};
     if (!is_row_major) meta.strides.emplace(tensor.strides.begin(), tensor.strides.end());
@@ -207,7 +209,8 @@ void print_stacks(std::string& out, const ir::Provenance& provenance) {
     out += "\nstack @" + std::to_string(id);
     if (!stack.module_path.empty()) out += " module " + quote(stack.module_path);
     if (!stack.module_class.empty()) out += " class " + quote(stack.module_class);
-    for (const std::string& target : stack.made_from) out += (&target == stack.made_from.data() ? " from " : " ") + quote(target);
+    for (const std::string& target : stack.made_from)
+      out += (&target == stack.made_from.data() ? " from " : " ") + quote(target);
     for (const ir::Frame& frame : stack.frames) {
       out += "\n  at " + quote(frame.file) + ":" + std::to_string(frame.line) + " in " + quote(frame.function) + ": " +
              quote(frame.code);

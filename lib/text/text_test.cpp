@@ -58,11 +58,14 @@ TEST_CASE("a cut or damaged text is an error, never a crash") {
 TEST_CASE("errors point at the place and suggest what was meant") {
   const auto in_graph = [](const std::string& line) { return outcome(graph_with(line)); };
   CHECK(outcome("") == "1:1: E0210: expected a program, which starts with `program 1.0`, the text ends");
-  CHECK(outcome("program 2.0") == "1:9: E0216: this program is of version 2.0, and this tool reads up to 1.x: a newer atenon wrote it");
-  CHECK(outcome("program 1.7\nwieght \"a\"") == "2:1: E0210: 'wieght' starts no part of a program; did you mean 'weight'?");
+  CHECK(outcome("program 2.0") ==
+        "1:9: E0216: this program is of version 2.0, and this tool reads up to 1.x: a newer atenon wrote it");
+  CHECK(outcome("program 1.7\nwieght \"a\"") ==
+        "2:1: E0210: 'wieght' starts no part of a program; did you mean 'weight'?");
   CHECK(in_graph("%y: f32[b] = aten::relu(%z)") == "4:25: E0211: %z is not defined before this line");
   CHECK(in_graph("%x: f32[b] = aten::relu(%x)") == "4:1: E0212: value %x is defined twice");
-  CHECK(in_graph("%y: f32[b] = relu(%x)") == "4:14: E0213: 'relu' is no operator: they are spelled namespace::name.overload");
+  CHECK(in_graph("%y: f32[b] = relu(%x)") ==
+        "4:14: E0213: 'relu' is no operator: they are spelled namespace::name.overload");
   CHECK(in_graph("%y: f23[b] = aten::relu(%x)") == "4:5: E0210: there is no element type 'f23'; did you mean 'f32'?");
   CHECK(in_graph("%y: f32[b = aten::relu(%x)").starts_with("4:11: E0210: "));
   CHECK(in_graph("%y: f32[2.5] = aten::relu(%x)") == "4:9: E0210: a size must be an integer");
@@ -70,9 +73,11 @@ TEST_CASE("errors point at the place and suggest what was meant") {
   CHECK(in_graph("%y: f32[b] = aten::relu(%x) @9") == "4:29: E0211: there is no call stack @9");
   CHECK(in_graph("%y: f32[b] = aten::relu(\"x)").starts_with("4:25: E0210: this text has no closing mark"));
   CHECK(in_graph("%y: f32[b] = aten::f(" + std::string(100, '[')).starts_with("4:55: E0215: "));
-  CHECK(outcome("program 1.0\nweight \"a\": f32[3] = [1, 2]") == "2:13: E0214: this weight has 12 bytes, and 8 are given");
+  CHECK(outcome("program 1.0\nweight \"a\": f32[3] = [1, 2]") ==
+        "2:13: E0214: this weight has 12 bytes, and 8 are given");
   CHECK(outcome("program 1.0\nweight \"a\": i8[1] = [300]") == "2:22: E0214: '300' is no i8");
-  CHECK(outcome("program 1.0\nstorage 0: i8 = [1]\nweight \"a\": i8[2]{strides=[9]} in storage 0").starts_with("3:13: E0214: it needs 10 bytes"));
+  CHECK(outcome("program 1.0\nstorage 0: i8 = [1]\nweight \"a\": i8[2]{strides=[9]} in storage 0")
+            .starts_with("3:13: E0214: it needs 10 bytes"));
   CHECK(outcome("program 1.0\nweight \"a\": f32[99999999999, 99999999999] = xxh3:00").starts_with("2:13: E0214: "));
   CHECK(outcome("program 1.0\nentry \"f\"\nsymbol f32: 1..2") == "3:8: E0213: 'f32' cannot be the name of a symbol");
 }

@@ -153,7 +153,8 @@ int64_t Lexer::expect_integer(std::string_view what, int64_t lowest, int64_t hig
   int64_t value = 0;
   const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
   if (read.ec != std::errc() || read.ptr != text.data() + text.size() || value < lowest || value > highest) {
-    fail(210, std::string(what) + " must be an integer from " + std::to_string(lowest) + " to " + std::to_string(highest),
+    fail(210,
+         std::string(what) + " must be an integer from " + std::to_string(lowest) + " to " + std::to_string(highest),
          {TokenKind::number, token_.text, first.start, token_.stop});
     return lowest;
   }

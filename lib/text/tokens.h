@@ -1,7 +1,7 @@
 // The tokens of the text form, and the first error: private to lib/text.
 //
-// Errors are sticky: after the first one every token is `end`, so that parsing code reads straight on and its loops stop. All
-// recursion in the parser is bounded by limits.h.
+// Errors are sticky: after the first one every token is `end`, so that parsing code reads straight on and its loops
+// stop. All recursion in the parser is bounded by limits.h.
 #pragma once
 
 #include <optional>

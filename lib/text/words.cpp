@@ -9,16 +9,17 @@ namespace {
 constexpr std::array<std::string_view, 6> input_kinds = {"user_input",      "parameter",     "buffer",
                                                          "constant_tensor", "custom_object", "token"};
 constexpr std::array<std::string_view, 7> output_kinds = {
-    "user_output",           "buffer_mutation",        "user_input_mutation", "loss_output",
-    "gradient_to_parameter", "gradient_to_user_input", "token"};
+    "user_output", "buffer_mutation",       "user_input_mutation",
+    "loss_output", "gradient_to_parameter", "gradient_to_user_input",
+    "token"};
 constexpr std::array<TreeWords, 7> tree_kinds = {{
-    {"*", "", ""},            // leaf
-    {"None", "", ""},         // none
-    {"", "(", ")"},           // tuple
-    {"", "[", "]"},           // list
-    {"", "{", "}"},           // dict
-    {"namedtuple", "(", ")"}, // named_tuple
-    {"custom", "(", ")"},     // custom
+    {"*", "", ""},             // leaf
+    {"None", "", ""},          // none
+    {"", "(", ")"},            // tuple
+    {"", "[", "]"},            // list
+    {"", "{", "}"},            // dict
+    {"namedtuple", "(", ")"},  // named_tuple
+    {"custom", "(", ")"},      // custom
 }};
 
 template <class Kind, size_t count>
@@ -33,8 +34,12 @@ std::optional<Kind> position(const std::array<std::string_view, count>& names, s
 
 std::string_view name_of(ir::InputKind kind) { return input_kinds[static_cast<size_t>(kind)]; }
 std::string_view name_of(ir::OutputKind kind) { return output_kinds[static_cast<size_t>(kind)]; }
-std::optional<ir::InputKind> input_kind_named(std::string_view name) { return position<ir::InputKind>(input_kinds, name); }
-std::optional<ir::OutputKind> output_kind_named(std::string_view name) { return position<ir::OutputKind>(output_kinds, name); }
+std::optional<ir::InputKind> input_kind_named(std::string_view name) {
+  return position<ir::InputKind>(input_kinds, name);
+}
+std::optional<ir::OutputKind> output_kind_named(std::string_view name) {
+  return position<ir::OutputKind>(output_kinds, name);
+}
 const TreeWords& words_of(ir::TreeSpec::Kind kind) { return tree_kinds[static_cast<size_t>(kind)]; }
 
 }  // namespace atenon::text

@@ -1,4 +1,5 @@
-// The words of the text form for kinds of inputs, outputs and containers, and its version: shared by printer and parser.
+// The words of the text form for kinds of inputs, outputs and containers, and its version: shared by printer and
+// parser.
 #pragma once
 
 #include <optional>
