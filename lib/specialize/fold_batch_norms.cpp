@@ -66,7 +66,8 @@ std::vector<ir::Node*> affine_chain(const Scope& scope, const ir::Node& node, in
 Result<Changed> fold_batch_norms(Scope& scope) {
   Changed changed = Changed::no;
   shape::Facts facts = scope.entry.facts(scope.variant);
-  for (ir::Node& node : scope.variant.graph.forward()) {
+  // Backward, because a product takes away nodes that come after it.
+  for (ir::Node& node : scope.variant.graph.backward()) {
     if (node.results().size() != 1 || !node.result()->is_tensor()) continue;
     ScalarType dtype = node.result()->meta().dtype;
     if (dtype != ScalarType::f32 && dtype != ScalarType::f64) continue;
