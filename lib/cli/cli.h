@@ -25,9 +25,13 @@
 
 namespace atenon::cli {
 
+class Progress;
+
 // What a running tool has at hand.
 class Context {
  public:
+  Context();
+  ~Context();
   // The operator sets, loaded on first use. They are part of the installation: a failure ends the tool with its
   // message.
   opset::Opset& opset();
@@ -36,9 +40,9 @@ class Context {
   bool quiet = false;
   bool json = false;
   // A message on standard error, unless -q.
-  void warn(const Diagnostic& diagnostic) const;
+  void warn(const Diagnostic& diagnostic);
   // A line on standard error, with -v only.
-  void say(const std::string& text) const;
+  void say(const std::string& text);
   // `<executable>/../share/atenon`, where operator sets, the Python of `torch` and the texts of errors lie.
   static std::string share_folder();
 
@@ -46,6 +50,7 @@ class Context {
   friend class Tool;
   std::string tool_;
   std::unique_ptr<opset::Opset> opset_;
+  std::unique_ptr<Progress> progress_;
 };
 
 // Whether an option changes what the tool writes (then the program's history records it) or only what it reports.

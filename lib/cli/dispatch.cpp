@@ -98,6 +98,19 @@ Result<std::string> dispatch_completions(const std::string& shell) {
   return error(Status::usage, 6, "no completions for the shell '" + shell + "'").note("there are: bash, zsh, fish");
 }
 
+std::string dispatch_man_page() {
+  std::string tools;
+  for (const auto& [name, path] : find_tools())
+    tools += ".TP\n.BR atenon\\-" + name + " (1)\n" + purpose_of(path) + "\n";
+  return ".TH atenon 1 \"\" \"atenon " ATENON_VERSION
+         "\" \"Atenon\"\n.SH NAME\natenon \\- from a PyTorch model file to a small native CPU program, without "
+         "PyTorch\n"
+         ".SH SYNOPSIS\natenon TOOL [OPTIONS] ...\n.SH DESCRIPTION\nExecutes the program atenon\\-TOOL, from beside "
+         "itself or "
+         "from PATH. Each tool reads and writes one program file, so that they can be joined by pipes.\n.SH TOOLS\n" +
+         tools + ".SH SEE ALSO\n.BR atenon\\-program (5),\n.BR atenon\\-opset (5)\n";
+}
+
 // For commands that print a text.
 int print(const Result<std::string>& text) {
   if (text) {
@@ -113,6 +126,7 @@ int print(const Result<std::string>& text) {
 int dispatch(int argc, char** argv) {
   std::string name = argc > 1 ? argv[1] : "";
   if (name == "--completions") return print(dispatch_completions(argc > 2 ? argv[2] : ""));
+  if (name == "--man") return print(dispatch_man_page());
   if (name == "--explain") return print(explanation(argc > 2 ? argv[2] : "", Context::share_folder() + "/errors"));
   if (name == "--version") {
     std::cout << "atenon " << ATENON_VERSION << "\n";

@@ -11,6 +11,7 @@
 #include "cli/cli.h"
 #include "cli/message.h"
 #include "cli/option_table.h"
+#include "cli/progress.h"
 #include "program/program_file.h"
 #include "support/streams.h"
 #include "verify/verify.h"
@@ -76,12 +77,18 @@ opset::Opset& Context::opset() {
   return *opset_;
 }
 
-void Context::warn(const Diagnostic& diagnostic) const {
+Context::Context() = default;
+Context::~Context() = default;
+
+void Context::warn(const Diagnostic& diagnostic) {
+  progress_.reset();
   if (!quiet) print_message(diagnostic, tool_, "warning");
 }
 
-void Context::say(const std::string& text) const {
-  if (verbose) std::cerr << tool_ << ": " << text << "\n";
+void Context::say(const std::string& text) {
+  if (!verbose) return;
+  progress_.reset();
+  std::cerr << tool_ << ": " << text << "\n";
 }
 
 std::string Context::share_folder() {
@@ -293,7 +300,11 @@ int Tool::transform(int argc, char** argv,
   return produce(argc, argv, [&](Context& context) -> Result<ir::ExportedProgram> {
     Result<ir::ExportedProgram> program = read_program(state.path, context, state.segments);
     if (!program) return program.error();
-    return stage(std::move(*program), context);
+    // Not before: in a pipe, all tools but one are waiting for their input.
+    if (!context.quiet) context.progress_ = std::make_unique<Progress>(context.tool());
+    Result<ir::ExportedProgram> changed = stage(std::move(*program), context);
+    context.progress_.reset();
+    return changed;
   });
 }
 
