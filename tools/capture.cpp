@@ -17,6 +17,7 @@ int main(int argc, char** argv) {
   tool.option("--weights", options.weights, "FILE", "state to load into the model: .pt, .safetensors or .npz");
   tool.option("--depfile", options.depfile, "FILE", "write a Make rule that lists the Python files read", cli::Effect::report);
   return tool.produce(argc, argv, [&](cli::Context& context) -> Result<ir::ExportedProgram> {
+    options.depfile_target = context.output;
     options.complete(context.share_folder(), std::getenv("VIRTUAL_ENV"));
     capture::Report report;
     Result<ir::ExportedProgram> program = capture::run(options, context.opset(), report);

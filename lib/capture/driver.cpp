@@ -237,15 +237,26 @@ void Run::minimise_assumptions() {
 ir::ExportedProgram Run::finish(const Inputs& inputs) {
   session_.graph.set_outputs(std::move(outputs_));
   eliminate_unread_nodes();
-  keep_used_state(session_);
+  std::set<std::string> updated;
+  for (const ir::OutputSpec& output : signature_.outputs)
+    if (output.kind == ir::OutputKind::buffer_mutation) updated.insert(output.target);
+  keep_used_state(session_, updated);
   minimise_assumptions();
 
   std::map<std::string, ir::InputSpec> specs;  // by graph input
   for (const Lifted& entry : session_.lifted) specs[entry.spec.value] = entry.spec;
-  for (const auto& input : session_.graph.inputs())
-    if (const auto found = specs.find(input->name); found != specs.end()) signature_.inputs.push_back(found->second);
-  // User inputs last, in the order of the call; those without a Value are among them.
-  signature_.inputs.insert(signature_.inputs.end(), inputs.specs.begin(), inputs.specs.end());
+  // In the graph's order: parameters and buffers, user inputs, then constants, which forward made. A user input without a
+  // Value (a number, None) keeps its place in the call.
+  auto next = inputs.specs.begin();
+  for (const auto& input : session_.graph.inputs()) {
+    if (const auto found = specs.find(input->name); found != specs.end()) {
+      signature_.inputs.push_back(found->second);
+      continue;
+    }
+    while (next->value != input->name) signature_.inputs.push_back(*next++);
+    signature_.inputs.push_back(*next++);
+  }
+  signature_.inputs.insert(signature_.inputs.end(), next, inputs.specs.end());
   signature_.input_tree = inputs.tree;
 
   std::set<std::string> namespaces{"aten"};
@@ -280,14 +291,19 @@ Result<ir::ExportedProgram> Run::operator()(const std::string& text) {
   note_time("construct");
 
   if (!collect_state(session_, model->get())) return failure();
+  if (!options_.weights.empty())
+    if (Result<void> loaded = load_weights(session_, options_.weights, report_.warnings); !loaded) return loaded.error();
   lift_state(session_);
   const Ref forward = attribute(model->get(), "forward");
   const std::optional<Inputs> inputs = make_inputs(session_, file.get(), forward ? forward.get() : model->get(), options_);
   if (!inputs) return failure();
+  const PythonState python_state(model->get());
   session_.is_tracing = true;
   const Ref result(PyObject_Call(model->get(), inputs->args.get(), inputs->keywords.get()));
   if (!result || !write_outputs(result.get(), model->get(), *inputs)) return failure();
   session_.is_tracing = false;
+  std::vector<Diagnostic> changes = python_state.changes();
+  for (Diagnostic& change : changes) report_.warnings.push_back(std::move(change));
   ir::ExportedProgram program = finish(*inputs);
   note_time("trace");
 

@@ -2,8 +2,7 @@
 
 #include <algorithm>
 
-#include "capture/callstack.h"
-#include "capture/lazy_fill.h"
+#include "arrays/arrays.h"
 #include "capture/pytree.h"
 #include "capture/symbols.h"
 
@@ -38,6 +37,7 @@ struct Given {
   std::string path;
   ScalarType dtype = ScalarType::f32;
   std::vector<SymInt> sizes;
+  bool is_file = false;  // sizes are those of an array: an example, not a demand
   bool used = false;
 };
 
@@ -49,6 +49,15 @@ Result<Given> parse_given(const std::string& text) {
   if (equals == std::string::npos || equals == 0) return wrong("there is no '='");
   Given given{.path = text.substr(0, equals)};
   const std::string rest = text.substr(equals + 1);
+  if (rest.starts_with('@')) {
+    Result<std::vector<arrays::Array>> read = arrays::read(rest.substr(1));
+    if (!read) return read.error();
+    if (read->size() != 1) return wrong("the file has " + std::to_string(read->size()) + " arrays, not one");
+    given.dtype = read->front().tensor.dtype;
+    given.sizes = {read->front().tensor.sizes.begin(), read->front().tensor.sizes.end()};
+    given.is_file = true;
+    return given;
+  }
   const size_t open = rest.find('[');
   const std::optional<ScalarType> dtype = scalar_type_named(rest.substr(0, open));
   if (!dtype) return wrong("'" + rest.substr(0, open) + "' is no element type");
@@ -92,6 +101,7 @@ class InputMaker {
   bool sizes_from(PyObject* spec, std::vector<SymInt>& sizes, const std::vector<int64_t>& example, const std::string& path);
   bool match(const SymInt& size, int64_t example, const std::string& source);
   PyObject* spec_for(const std::string& path);
+  std::optional<int64_t> example_of(const SymInt& size);
   bool fail(std::string message, std::string fix) { return session_.raise(305, std::move(message), std::move(fix)), false; }
 
   Session& session_;
@@ -284,6 +294,14 @@ bool InputMaker::sizes_from(PyObject* spec, std::vector<SymInt>& sizes, const st
   return true;
 }
 
+// A value for a size of --input that no example gives: 2 for a new symbol, where its range allows.
+std::optional<int64_t> InputMaker::example_of(const SymInt& size) {
+  const auto symbol = size.as_symbol();
+  if (!symbol || session_.hints.contains(*symbol)) return shape::evaluate(size, session_.hints).value_or(0);
+  const auto range = ranges_.find(*symbol);
+  return range == ranges_.end() ? 2 : std::clamp<int64_t>(2, range->second.lower, range->second.upper);
+}
+
 // An argument as a graph input's name: "cache.0.1" is %cache_0_1.
 std::string value_name(const std::string& path) {
   std::string name;
@@ -311,33 +329,28 @@ Ref InputMaker::trace_leaf(Inputs& inputs, const std::string& path, PyObject* ob
     return Ref::borrow(object);
   }
   ir::TensorMeta meta;
-  if (tensor) {
-    meta = session_.meta(*tensor);
-    const std::vector<int64_t> example = tensor->state->real.sizes;
-    if (given != given_.end()) {
-      if (given->sizes.size() != example.size() && !given->sizes.empty()) {
-        session_.raise(305, "--input " + path + " has " + std::to_string(given->sizes.size()) + " sizes, the example " + std::to_string(example.size()), "the same rank");
-        return {};
-      }
-      meta.dtype = given->dtype;
-      for (size_t axis = 0; axis < given->sizes.size(); ++axis) {
-        const SymInt& size = given->sizes[axis];
-        const std::string source = path + "[" + std::to_string(axis) + "]";
-        if (!match(size, size.constant().value_or(example[axis]), source)) return {};
-        meta.sizes[axis] = size;
-      }
-    } else if (!sizes_from(spec_for(path), meta.sizes, example, path)) {
+  const bool is_demanded = given != given_.end() && !given->is_file;
+  if (tensor) meta = session_.meta(*tensor);
+  if (given != given_.end()) {
+    if (tensor && given->sizes.size() != meta.sizes.size()) {
+      session_.raise(305, "--input " + path + " has " + std::to_string(given->sizes.size()) + " sizes, the example " + std::to_string(meta.sizes.size()), "the same rank");
       return {};
     }
-  } else {
     meta.dtype = given->dtype;
+  }
+  if (is_demanded) {
+    for (size_t axis = 0; axis < given->sizes.size(); ++axis) {
+      const SymInt& size = given->sizes[axis];
+      const std::string source = path + "[" + std::to_string(axis) + "]";
+      const std::optional<int64_t> example = size.is_constant() ? size.constant() : tensor ? meta.sizes[axis].constant() : example_of(size);
+      if (!example || !match(size, *example, source)) return {};
+    }
     meta.sizes = given->sizes;
-    for (size_t axis = 0; axis < meta.sizes.size(); ++axis)
-      if (const auto symbol = meta.sizes[axis].as_symbol(); symbol && !session_.hints.contains(*symbol)) {
-        const auto range = ranges_.find(*symbol);
-        const int64_t hint = range == ranges_.end() ? 2 : std::clamp<int64_t>(2, range->second.lower, range->second.upper);
-        if (!declare(*symbol, {1, shape::Range::highest}, hint, path + "[" + std::to_string(axis) + "]")) return {};
-      }
+  } else {
+    if (given != given_.end()) meta.sizes = given->sizes;
+    std::vector<int64_t> example;
+    for (const SymInt& size : meta.sizes) example.push_back(*size.constant());
+    if (!sizes_from(spec_for(path), meta.sizes, example, path)) return {};
   }
   if (given != given_.end()) given->used = true;
   ir::Value* input = session_.graph.add_input(value_name(path), std::move(meta));

@@ -125,7 +125,8 @@ struct StateEntry {  // a parameter or buffer of the model, by name, in PyTorch'
   std::string name;
   ir::InputKind kind = ir::InputKind::parameter;
   bool persistent = true;
-  Tensor tensor;
+  Tensor tensor = {};
+  TensorObject* object = nullptr;  // the model's; alive as long as the model
 };
 
 // Something real that became an input of the graph.

@@ -1,7 +1,9 @@
 #include "capture/state.h"
 
 #include <algorithm>
+#include <set>
 
+#include "arrays/arrays.h"
 #include "capture/callstack.h"
 #include "support/parallel.h"
 
@@ -33,7 +35,37 @@ void for_each_tensor(PyObject* module, const char* attribute_name, const std::st
     if (TensorObject* tensor = as_tensor(value)) visit(path.empty() ? text_of(key) : path + "." + text_of(key), key, *tensor);
 }
 
+// Is this a number or a text of Python's own, which is compared by value?
+bool is_plain(PyObject* object) { return PyLong_Check(object) || PyFloat_Check(object) || PyUnicode_Check(object) || object == Py_None; }
+
 }  // namespace
+
+PythonState::PythonState(PyObject* model) {
+  for_each_module(model, [&](const std::string& path, PyObject* module) {
+    const Ref names = attribute(module, "__dict__");
+    if (names && PyDict_Check(names.get())) modules_.push_back({path, Ref::borrow(module), Ref(PyDict_Copy(names.get()))});
+    return true;
+  });
+  PyErr_Clear();
+}
+
+std::vector<Diagnostic> PythonState::changes() const {
+  std::vector<Diagnostic> changes;
+  for (const Module& module : modules_) {
+    const Ref names = attribute(module.object.get(), "__dict__");
+    PyObject *key = nullptr, *before = nullptr;
+    for (Py_ssize_t position = 0; names && PyDict_Next(module.before.get(), &position, &key, &before);) {
+      PyObject* after = PyDict_GetItemWithError(names.get(), key);
+      if (!after || after == before || !is_plain(before) || !is_plain(after) || PyObject_RichCompareBool(before, after, Py_EQ) != 0) continue;
+      const std::string name = (module.path.empty() ? "" : module.path + ".") + text_of(key);
+      changes.push_back(error(Status::unsupported, 316, "forward changes `" + name + "` from " + str_of(before) + " to " + str_of(after) +
+                                                            ", which the program does not: it computes what the first call computes")
+                            .note("fix: a registered buffer is state that a program keeps"));
+    }
+  }
+  PyErr_Clear();
+  return changes;
+}
 
 bool collect_state(Session& session, PyObject* model) {
   std::vector<StateEntry> buffers, constants;
@@ -41,14 +73,14 @@ bool collect_state(Session& session, PyObject* model) {
     session.call_stacks->name_module(module, path);
     const Ref temporary = attribute(module, "_non_persistent_buffers_set");
     for_each_tensor(module, "_parameters", path, [&](std::string name, PyObject*, TensorObject& tensor) {
-      session.state.push_back({.name = std::move(name), .kind = ir::InputKind::parameter, .tensor = tensor.state->real});
+      session.state.push_back({.name = std::move(name), .kind = ir::InputKind::parameter, .tensor = tensor.state->real, .object = &tensor});
     });
     for_each_tensor(module, "_buffers", path, [&](std::string name, PyObject* key, TensorObject& tensor) {
       const bool persistent = !temporary || PySequence_Contains(temporary.get(), key) != 1;
-      buffers.push_back({.name = std::move(name), .kind = ir::InputKind::buffer, .persistent = persistent, .tensor = tensor.state->real});
+      buffers.push_back({.name = std::move(name), .kind = ir::InputKind::buffer, .persistent = persistent, .tensor = tensor.state->real, .object = &tensor});
     });
     for_each_tensor(module, "__dict__", path, [&](std::string name, PyObject*, TensorObject& tensor) {
-      constants.push_back({.name = std::move(name), .kind = ir::InputKind::constant_tensor, .tensor = tensor.state->real});
+      constants.push_back({.name = std::move(name), .kind = ir::InputKind::constant_tensor, .tensor = tensor.state->real, .object = &tensor});
     });
     return true;
   });
@@ -58,15 +90,52 @@ bool collect_state(Session& session, PyObject* model) {
   return walked;
 }
 
+Result<void> load_weights(Session& session, const std::string& file, std::vector<Diagnostic>& warnings) {
+  Result<std::vector<arrays::Array>> read = arrays::read(file);
+  if (!read) return read.error();
+  std::map<std::string, Tensor> given;
+  for (arrays::Array& array : *read) given.emplace(std::move(array.name), std::move(array.tensor));
+  std::vector<std::string> names;
+  std::map<const Storage*, Tensor> replaced;  // what tied names of the model share now
+  for (StateEntry& entry : session.state) {
+    if (entry.kind == ir::InputKind::constant_tensor || !entry.persistent) continue;
+    names.push_back(entry.name);
+    const auto found = given.find(entry.name);
+    const Storage* before = entry.tensor.storage.get();
+    if (found == given.end()) {
+      if (const auto tied = replaced.find(before); tied != replaced.end()) entry.tensor = entry.object->state->real = tied->second;
+      else if (!entry.name.ends_with("num_batches_tracked"))
+        return error(Status::usage, 307, file + " has nothing for '" + entry.name + "'").note("the model's names are those of its state_dict()");
+      continue;
+    }
+    if (found->second.sizes != entry.tensor.sizes)
+      return error(Status::usage, 307, "'" + entry.name + "' has another shape in " + file + " than in the model");
+    const ScalarType dtype = entry.tensor.dtype;
+    const auto tied = replaced.find(before);
+    entry.tensor = entry.object->state->real = tied != replaced.end()             ? tied->second
+                                               : found->second.dtype == dtype ? found->second
+                                                                              : cast(found->second.contiguous(), dtype);
+    replaced.emplace(before, entry.tensor);
+  }
+  for (const auto& [name, tensor] : given)
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      Diagnostic unused = error(Status::usage, 307, file + " has '" + name + "', which the model has not");
+      const std::string near = nearest(name, names);
+      if (!near.empty()) unused.notes.push_back({"the nearest of the model's names is '" + near + "'"});
+      warnings.push_back(std::move(unused));
+    }
+  return {};
+}
+
 void lift_state(Session& session) {
   for (const StateEntry& entry : session.state)
     if (entry.tensor.storage) session.lift(entry.tensor);
 }
 
-void keep_used_state(Session& session) {
+void keep_used_state(Session& session, const std::set<std::string>& updated) {
   std::vector<Lifted> used;
   for (Lifted& entry : session.lifted) {
-    if (!entry.base->input->has_users()) {
+    if (!entry.base->input->has_users() && !updated.contains(entry.spec.target)) {
       session.graph.erase_input(entry.base->input);
       continue;
     }

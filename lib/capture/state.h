@@ -1,6 +1,8 @@
 // Parameters, buffers and constant tensors of a model: by name before tracing, as weights of the program after it.
 #pragma once
 
+#include <set>
+
 #include "capture/session.h"
 
 namespace atenon::capture {
@@ -8,11 +10,30 @@ namespace atenon::capture {
 // Notes every tensor that the model holds, and the names of its modules for call stacks; false with a Python exception.
 bool collect_state(Session& session, PyObject* module);
 
+// Puts the tensors of a file (.pt, .safetensors, .npz) in place of the model's. E0307: a name is missing, or a shape differs; a
+// name that the model lacks is a warning.
+Result<void> load_weights(Session& session, const std::string& file, std::vector<Diagnostic>& warnings);
+
 // Makes the state that forward may read inputs of the graph, parameters first, as torch.export orders them.
 void lift_state(Session& session);
 
-// After forward: inputs that nobody reads are dropped, the rest become weights and input specs.
-void keep_used_state(Session& session);
+// After forward: inputs that nobody reads are dropped, unless they are `updated`; the rest become weights.
+void keep_used_state(Session& session, const std::set<std::string>& updated);
+
+// Numbers and texts that modules hold (`self.calls`), to see whether forward changes them: a program cannot.
+class PythonState {
+ public:
+  explicit PythonState(PyObject* model);  // as they are now
+  std::vector<Diagnostic> changes() const;  // warnings
+
+ private:
+  struct Module {
+    std::string path;
+    Ref object;
+    Ref before;  // a copy of its __dict__
+  };
+  std::vector<Module> modules_;
+};
 
 // A buffer that forward has assigned anew (`self.cache = ...`): name and new content.
 struct Assigned {

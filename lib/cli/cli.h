@@ -39,6 +39,7 @@ class Context {
   bool verbose = false;
   bool quiet = false;
   bool json = false;
+  std::string output = "-";  // where a stage's program goes
   // A message on standard error, unless -q.
   void warn(const Diagnostic& diagnostic);
   // A line on standard error, with -v only.

@@ -312,6 +312,7 @@ int Tool::produce(int argc, char** argv, const std::function<Result<ir::Exported
   State& state = *state_;
   state.add_output_options(*this);
   return run(argc, argv, [&](Context& context) -> Result<Status> {
+    context.output = state.output;
     Result<ir::ExportedProgram> program = stage(context);
     if (!program) return program.error();
     if (Result<void> valid = verify::check(*program, context.opset()); !valid) {
