@@ -163,14 +163,6 @@ bool Run::add_mutations(PyObject* model, const Inputs& inputs) {
   if (!assigned) return false;
   for (Lifted& entry : session_.lifted) {
     if (!entry.base->is_written()) continue;
-    if (entry.spec.kind == ir::InputKind::parameter) {
-      session_.raise(312, "forward updates the parameter " + entry.spec.target, "a buffer, or no update in forward");
-      return false;
-    }
-    if (entry.spec.target.starts_with("lifted_tensor_")) {
-      session_.raise(312, "forward updates a tensor that the model does not own", "register it as a buffer of the model");
-      return false;
-    }
     // A plain attribute that forward updates is state: it becomes a buffer that no state dict has.
     if (entry.spec.kind == ir::InputKind::constant_tensor) {
       entry.spec.kind = ir::InputKind::buffer;
@@ -282,6 +274,7 @@ Result<ir::ExportedProgram> Run::operator()(const std::string& text) {
   const Ref torch(PyImport_ImportModule("torch"));
   PySys_SetObject("dont_write_bytecode", Py_True);
   if (!torch) return failure();
+  const std::set<std::string> ours = imported_modules();
   const Ref file = run_file(path_, text);
   if (!file) return failure();
   note_time("import");
@@ -308,7 +301,7 @@ Result<ir::ExportedProgram> Run::operator()(const std::string& text) {
   note_time("trace");
 
   if (!options_.depfile.empty())
-    if (Result<void> written = write_depfile(options_.depfile, options_.depfile_target, options_.file, path_, imported_files(options_.python_folder)); !written)
+    if (Result<void> written = write_depfile(options_.depfile, options_.depfile_target, options_.file, path_, imported_files(options_.python_folder, ours)); !written)
       return written.error();
   materialise(program);
   note_time("initialise");

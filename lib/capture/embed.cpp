@@ -41,6 +41,8 @@ Result<void> start(const Interpreter& options) {
   PyConfig_Clear(&config);
   if (PyStatus_Exception(status)) return failed(status.err_msg ? status.err_msg : "no reason was given");
 
+  // Standard output is the program's: what the model prints is a message.
+  if (PySys_SetObject("stdout", PySys_GetObject("stderr")) < 0) return failed("no standard error");
   PyObject* path = PySys_GetObject("path");
   if (!append_path(path, options.python_folder, 0) || !append_path(path, options.model_folder, 1)) return failed("sys.path");
   if (!options.virtual_environment.empty()) {
@@ -68,7 +70,14 @@ Ref run_file(const std::string& path, const std::string& text) {
   return Ref(PyEval_EvalCode(code.get(), names, names)) ? module : Ref();
 }
 
-std::vector<std::string> imported_files(const std::string& python_folder) {
+std::set<std::string> imported_modules() {
+  std::set<std::string> names;
+  PyObject *key = nullptr, *module = nullptr;
+  for (Py_ssize_t position = 0; PyDict_Next(PyImport_GetModuleDict(), &position, &key, &module);) names.insert(text_of(key));
+  return names;
+}
+
+std::vector<std::string> imported_files(const std::string& python_folder, const std::set<std::string>& before) {
   const Ref sysconfig(PyImport_ImportModule("sysconfig"));
   const Ref standard(sysconfig ? PyObject_CallMethod(sysconfig.get(), "get_path", "s", "stdlib") : nullptr);
   PyErr_Clear();
@@ -77,8 +86,9 @@ std::vector<std::string> imported_files(const std::string& python_folder) {
   PyObject *key = nullptr, *module = nullptr;
   for (Py_ssize_t position = 0; PyDict_Next(PyImport_GetModuleDict(), &position, &key, &module);) {
     const std::string file = text_of(attribute(module, "__file__").get());
+    if (before.contains(text_of(key)) || !file.starts_with('/') || !file.ends_with(".py")) continue;
     const bool is_standard = !library.empty() && file.starts_with(library + "/") && file.find("-packages/") == std::string::npos;
-    if (file.empty() || is_standard || file.starts_with(python_folder + "/")) continue;
+    if (is_standard || file.starts_with(python_folder + "/")) continue;
     files.insert(file);
   }
   return {files.begin(), files.end()};

@@ -1,6 +1,7 @@
 // A Python interpreter that behaves the same everywhere, and the files it reads.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,7 +22,9 @@ Result<void> start(const Interpreter& options);
 // Runs a file as a module named after it, which is returned; null with a Python exception.
 Ref run_file(const std::string& path, const std::string& text);
 
-// Python files of all imported modules but ours and the standard library, sorted.
-std::vector<std::string> imported_files(const std::string& python_folder);
+// Names of all modules that are imported now.
+std::set<std::string> imported_modules();
+// Python files of the modules imported since `before`, sorted, without ours and the standard library's.
+std::vector<std::string> imported_files(const std::string& python_folder, const std::set<std::string>& before);
 
 }  // namespace atenon::capture

@@ -228,6 +228,20 @@ ir::Value* Session::read(TensorObject& tensor) {
   return value;
 }
 
+bool Session::may_update(const Base& base) {
+  const auto entry = std::find_if(lifted.begin(), lifted.end(), [&](const Lifted& e) { return e.base.get() == &base; });
+  if (entry == lifted.end()) return true;
+  if (entry->spec.kind == ir::InputKind::parameter) {
+    raise(312, "forward updates the parameter `" + entry->spec.target + "`", "make it a buffer, or compute a new tensor");
+    return false;
+  }
+  if (entry->spec.target.starts_with("lifted_tensor_")) {
+    raise(312, "forward updates a tensor that the model does not own", "register it as a buffer of the model");
+    return false;
+  }
+  return true;
+}
+
 bool Session::write(TensorObject& tensor, ir::Value* value) {
   TensorState& state = *tensor.state;
   const ir::TensorMeta before = meta(tensor);
@@ -252,6 +266,7 @@ bool Session::write(TensorObject& tensor, ir::Value* value) {
     return false;
   }
   const std::shared_ptr<Base> base = state.is_traced() ? state.base : lift(state.real);
+  if (!may_update(*base)) return false;
   std::vector<ir::Value*> viewed{base->value};  // what each step views
   for (size_t i = 0; i + 1 < state.chain.size(); ++i) {
     viewed.push_back(repeat(*this, state.chain[i], viewed.back()));

@@ -9,8 +9,8 @@
 namespace atenon::capture {
 namespace {
 
-// Names of forward's positional parameters, without self.
-std::vector<std::string> parameter_names(PyObject* forward) {
+// Names of forward's positional parameters, without self; `takes_any` is true where it has **keywords, or is not Python's.
+std::vector<std::string> parameter_names(PyObject* forward, bool& takes_any) {
   Ref function = Ref::borrow(forward);
   bool is_bound = false;
   while (function) {
@@ -25,8 +25,10 @@ std::vector<std::string> parameter_names(PyObject* forward) {
   }
   const Ref code = attribute(function.get(), "__code__");
   std::vector<std::string> names;
+  takes_any = true;
   if (!code || !PyCode_Check(code.get())) return names;
-  const int count = reinterpret_cast<PyCodeObject*>(code.get())->co_argcount;
+  takes_any = (reinterpret_cast<PyCodeObject*>(code.get())->co_flags & CO_VARKEYWORDS) != 0;
+  const int count = reinterpret_cast<PyCodeObject*>(code.get())->co_argcount + reinterpret_cast<PyCodeObject*>(code.get())->co_kwonlyargcount;
   const Ref variables(PyObject_GetAttrString(code.get(), "co_varnames"));
   for (int i = is_bound ? 1 : 0; i < count; ++i) names.push_back(text_of(PyTuple_GetItem(variables.get(), i)));
   return names;
@@ -102,13 +104,17 @@ class InputMaker {
   bool match(const SymInt& size, int64_t example, const std::string& source);
   PyObject* spec_for(const std::string& path);
   std::optional<int64_t> example_of(const SymInt& size);
-  bool fail(std::string message, std::string fix) { return session_.raise(305, std::move(message), std::move(fix)), false; }
+  // E0305, about what the user typed or forgot.
+  std::nullptr_t fail(std::string message, std::string fix) {
+    return session_.raise(error(Status::usage, 305, std::move(message)).note("fix: " + std::move(fix)));
+  }
 
   Session& session_;
   const Options& options_;
   std::vector<Given> given_;
   std::map<std::string, shape::Range> ranges_;  // from --dynamic
   std::vector<std::string> names_;
+  bool takes_any_keyword_ = true;
   Ref args_, keywords_, dynamic_;
 };
 
@@ -130,7 +136,7 @@ bool InputMaker::parse_options() {
 
 // The file's inputs(), or tensors made for --input.
 bool InputMaker::take_example(PyObject* file, PyObject* forward) {
-  names_ = parameter_names(forward);
+  names_ = parameter_names(forward, takes_any_keyword_);
   keywords_ = Ref(PyDict_New());
   if (const Ref function = attribute(file, "inputs"); function && PyCallable_Check(function.get())) {
     const Ref made(PyObject_CallNoArgs(function.get()));
@@ -145,12 +151,22 @@ bool InputMaker::take_example(PyObject* file, PyObject* forward) {
     }
     return static_cast<bool>(args_);
   }
-  if (given_.empty())
-    return fail("there are no example inputs: the file has no inputs(), and no --input was given",
-                "--input " + (names_.empty() ? std::string("x") : names_[0]) + "='f32[batch,3,224,224]'");
+  if (given_.empty()) {
+    fail("there are no example inputs: the file has no inputs(), and no --input was given",
+         "--input " + (names_.empty() ? std::string("x") : names_[0]) + "='f32[batch,3,224,224]'");
+    return false;
+  }
   args_ = Ref(PyTuple_New(0));
   for (Given& given : given_) {
-    if (given.path.find('.') != std::string::npos) return fail("--input " + given.path + " names a part of an input that nobody made", "an inputs() in the file");
+    if (given.path.find('.') != std::string::npos) {
+      fail("--input " + given.path + " names a part of an input that nobody made", "an inputs() in the file");
+      return false;
+    }
+    if (!takes_any_keyword_ && std::find(names_.begin(), names_.end(), given.path) == names_.end()) {
+      const std::string near = nearest(given.path, names_);
+      fail("forward has no argument '" + given.path + "'", near.empty() ? "an --input for each argument of forward" : "--input " + near + "=...");
+      return false;
+    }
     if (PyDict_SetItemString(keywords_.get(), given.path.c_str(), Py_True) < 0) return false;
   }
   // In forward's order, whatever the order of the options.

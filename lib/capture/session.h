@@ -197,6 +197,7 @@ class Session {
   bool write_real(TensorObject& tensor, const Tensor& value);
   TensorState fresh(ir::Value* value);
   std::shared_ptr<Base> lift(const Tensor& tensor);
+  bool may_update(const Base& base);  // not a parameter, nor what the model does not own; else false with an exception
   ir::TensorMeta meta(const TensorObject& tensor);
 
   // Raises a Diagnostic as Python exception; returns null, to be returned.
