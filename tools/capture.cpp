@@ -9,13 +9,17 @@ using namespace atenon;
 
 int main(int argc, char** argv) {
   cli::Tool tool("atenon-capture", "runs a model's own Python file, without PyTorch, and writes down what it computes",
-                 "atenon capture resnet50.py | atenon decompose | atenon specialize batch=1 | atenon lower | atenon pack -o resnet50.atn");
+                 "atenon capture resnet50.py | atenon decompose | atenon specialize batch=1 | atenon lower | atenon "
+                 "pack -o resnet50.atn");
   capture::Options options;
-  tool.positional(options.file, "FILE.py[:NAME]", "the model's file; NAME gives the model or is it: `model` by default", true);
-  tool.option("--input", options.inputs, "NAME=TYPE", "an input such as x=f32[batch,3,224,224]: a name among the sizes is a dynamic dimension");
+  tool.positional(options.file, "FILE.py[:NAME]", "the model's file; NAME gives the model or is it: `model` by default",
+                  true);
+  tool.option("--input", options.inputs, "NAME=TYPE",
+              "an input such as x=f32[batch,3,224,224]: a name among the sizes is a dynamic dimension");
   tool.option("--dynamic", options.dynamic, "NAME=A..B", "the range of a dynamic dimension");
   tool.option("--weights", options.weights, "FILE", "state to load into the model: .pt, .safetensors or .npz");
-  tool.option("--depfile", options.depfile, "FILE", "write a Make rule that lists the Python files read", cli::Effect::report);
+  tool.option("--depfile", options.depfile, "FILE", "write a Make rule that lists the Python files read",
+              cli::Effect::report);
   return tool.produce(argc, argv, [&](cli::Context& context) -> Result<ir::ExportedProgram> {
     options.depfile_target = context.output;
     options.complete(context.share_folder(), std::getenv("VIRTUAL_ENV"));

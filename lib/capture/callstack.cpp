@@ -6,7 +6,8 @@ namespace atenon::capture {
 namespace {
 
 bool is_below(const std::string& path, const std::string& folder) {
-  return !folder.empty() && path.size() > folder.size() && path.compare(0, folder.size(), folder) == 0 && path[folder.size()] == '/';
+  return !folder.empty() && path.size() > folder.size() && path.compare(0, folder.size(), folder) == 0 &&
+         path[folder.size()] == '/';
 }
 
 std::string trimmed(const std::string& line) {
@@ -89,7 +90,9 @@ ir::ProvenanceId CallStacks::current(ir::Provenance& provenance) {
   }
   const Module* module = running_.empty() ? nullptr : running_.back();
   const size_t depth = key.size();
-  key.push_back(module ? module_numbers_.emplace(module->path + "|" + module->type, module_numbers_.size() + 1).first->second : 0);
+  key.push_back(
+      module ? module_numbers_.emplace(module->path + "|" + module->type, module_numbers_.size() + 1).first->second
+             : 0);
   const auto found = stacks_.find(key);
   if (found != stacks_.end()) return found->second;
 
@@ -151,7 +154,8 @@ std::vector<Note> CallStacks::user_frames(PyObject* traceback) {
     Py_DECREF(object);
     if (!code.is_user) continue;
     const SourceSpan span = span_at(code, entry->tb_lasti);
-    notes.push_back({"in " + code.function + " at " + span.file + ":" + std::to_string(span.line) + ": " + trimmed(span.text)});
+    notes.push_back(
+        {"in " + code.function + " at " + span.file + ":" + std::to_string(span.line) + ": " + trimmed(span.text)});
   }
   return notes;
 }

@@ -1,7 +1,8 @@
 // Where in the user's Python a node comes from.
 //
-// Walks the interpreter's frames, drops our own, and interns what is left: a code object is looked at once, a position in
-// it once, and a whole stack is a short list of numbers that is looked up in a table. A walk costs about a microsecond.
+// Walks the interpreter's frames, drops our own, and interns what is left: a code object is looked at once, a position
+// in it once, and a whole stack is a short list of numbers that is looked up in a table. A walk costs about a
+// microsecond.
 #pragma once
 
 #include <map>
@@ -38,8 +39,8 @@ class CallStacks {
   struct Code {
     Ref object;
     bool is_user = false;
-    std::string path;      // as Python knows it
-    std::string file;      // as programs name it
+    std::string path;  // as Python knows it
+    std::string file;  // as programs name it
     std::string function;
     std::unordered_map<int, uint32_t> positions;  // offset of the instruction -> frames_
   };

@@ -1,21 +1,19 @@
 // capture: from a Python file with a model in it to a program.
 //
-// Embeds CPython, runs the user's own file with our `torch` package in place of PyTorch, and records what the model does
-// with tensors that depend on its inputs. What is promised is soundness: the program computes what the Python would have
-// computed for every input that satisfies the program's assumptions, or capture fails and says why.
+// Embeds CPython, runs the user's own file with our `torch` package in place of PyTorch, and records what the model
+// does with tensors that depend on its inputs. What is promised is soundness: the program computes what the Python
+// would have computed for every input that satisfies the program's assumptions, or capture fails and says why.
 //
 // How the files of this folder share the work:
 //   embed        an interpreter that behaves the same everywhere
 //   session      what is known during one capture; the native objects below all point to it
 //   native       the Python module `_atenon`: what the Python of lib/capture/torch stands on
-//   tensor_object, symbols, scalar_objects   the Python types Tensor; SymInt, SymFloat, SymBool; dtype, device, Generator
-//   convert      Python values to arguments of operators and back
-//   operator_call one call of an operator: real tensors are computed, traced ones append a node
-//   functionalize  views, aliases and updates in place become functions of values
-//   indexing     x[...] and x[...] = y in terms of operators
-//   random_fill  random numbers that are not drawn before somebody reads them
-//   callstack    where in the user's Python a node comes from
-//   inputs, state, driver   example inputs and dynamic dimensions; parameters and buffers; the whole run
+//   tensor_object, symbols, scalar_objects   the Python types Tensor; SymInt, SymFloat, SymBool; dtype, device,
+//   Generator convert      Python values to arguments of operators and back operator_call one call of an operator: real
+//   tensors are computed, traced ones append a node functionalize  views, aliases and updates in place become functions
+//   of values indexing     x[...] and x[...] = y in terms of operators random_fill  random numbers that are not drawn
+//   before somebody reads them callstack    where in the user's Python a node comes from inputs, state, driver example
+//   inputs and dynamic dimensions; parameters and buffers; the whole run
 #pragma once
 
 #include <string>
@@ -37,7 +35,8 @@ struct Options {
   std::string python_folder;         // share/atenon/python: where our torch lies
   std::string virtual_environment;   // whose packages the file may import; "" for the system's
 
-  // Takes `FILE.py:NAME` apart, and fills in what follows from where we are installed; `virtual_environment` may be null.
+  // Takes `FILE.py:NAME` apart, and fills in what follows from where we are installed; `virtual_environment` may be
+  // null.
   void complete(const std::string& share_folder, const char* virtual_environment);
 };
 
@@ -47,8 +46,8 @@ struct Report {
   std::vector<Diagnostic> warnings;
 };
 
-// E03xx; the user's line is in the Diagnostic. An exception of the user's own Python is E0301, with its traceback as notes.
-// One call a process: CPython cannot be started twice.
+// E03xx; the user's line is in the Diagnostic. An exception of the user's own Python is E0301, with its traceback as
+// notes. One call a process: CPython cannot be started twice.
 Result<ir::ExportedProgram> run(const Options& options, const opset::Opset& opset, Report& report);
 
 }  // namespace atenon::capture

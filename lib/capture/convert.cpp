@@ -15,7 +15,8 @@ bool is_word(PyObject* object) {  // a layout or memory format of our torch pack
 
 Argument Arguments::real(const Tensor& tensor) {
   ir::TensorMeta meta{.dtype = tensor.dtype, .sizes = {tensor.sizes.begin(), tensor.sizes.end()}};
-  ir::Value& value = made_up_.emplace_back(ir::Value{.name = "a" + std::to_string(made_up_.size()), .type = std::move(meta)});
+  ir::Value& value =
+      made_up_.emplace_back(ir::Value{.name = "a" + std::to_string(made_up_.size()), .type = std::move(meta)});
   environment.values.emplace(&value, tensor);
   return &value;
 }

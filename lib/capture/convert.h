@@ -8,8 +8,8 @@
 
 namespace atenon::capture {
 
-// Arguments of one call. While tracing, tensors become Values of the graph; otherwise Values made up for this call, whose data
-// is in `environment`.
+// Arguments of one call. While tracing, tensors become Values of the graph; otherwise Values made up for this call,
+// whose data is in `environment`.
 class Arguments {
  public:
   explicit Arguments(Session& session) : session_(session) {}

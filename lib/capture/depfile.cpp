@@ -18,8 +18,8 @@ std::string escaped(const std::string& name) {
 
 }  // namespace
 
-Result<void> write_depfile(const std::string& file, const std::string& target, const std::string& model_file, const std::string& model_path,
-                           const std::vector<std::string>& imports) {
+Result<void> write_depfile(const std::string& file, const std::string& target, const std::string& model_file,
+                           const std::string& model_path, const std::vector<std::string>& imports) {
   std::string text = escaped(target) + ": " + escaped(model_file);
   std::string rules;
   for (const std::string& path : imports) {

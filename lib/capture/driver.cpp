@@ -18,13 +18,16 @@
 namespace atenon::capture {
 namespace {
 
-// --- Python's exceptions as diagnostics -----------------------------------------------------------------------------------
+// --- Python's exceptions as diagnostics
+// -----------------------------------------------------------------------------------
 
 // A file that does not parse has its place in the exception, not in a traceback.
 SourceSpan syntax_error_place(Session& session, PyObject* exception) {
   SourceSpan span{.file = session.call_stacks->relative(text_of(attribute(exception, "filename").get()))};
-  if (const Ref line = attribute(exception, "lineno"); line && PyLong_Check(line.get())) span.line = static_cast<int>(PyLong_AsLong(line.get()));
-  if (const Ref column = attribute(exception, "offset"); column && PyLong_Check(column.get())) span.column = static_cast<int>(PyLong_AsLong(column.get()));
+  if (const Ref line = attribute(exception, "lineno"); line && PyLong_Check(line.get()))
+    span.line = static_cast<int>(PyLong_AsLong(line.get()));
+  if (const Ref column = attribute(exception, "offset"); column && PyLong_Check(column.get()))
+    span.column = static_cast<int>(PyLong_AsLong(column.get()));
   span.text = text_of(attribute(exception, "text").get());
   while (!span.text.empty() && span.text.back() == '\n') span.text.pop_back();
   return span;
@@ -38,12 +41,16 @@ Diagnostic diagnostic_of_exception(Session& session) {
   const Ref owned_type(type), exception(value), frames(traceback);
   if (!exception) return error(Status::bug, 0, "Python failed without an exception");
   if (PyErr_GivenExceptionMatches(exception.get(), session.capture_error.get())) {
-    const Ref code = attribute(exception.get(), "code"), status = attribute(exception.get(), "status"), notes = attribute(exception.get(), "notes");
+    const Ref code = attribute(exception.get(), "code"), status = attribute(exception.get(), "status"),
+              notes = attribute(exception.get(), "notes");
     if (code && status && notes) {
-      Diagnostic diagnostic = error(static_cast<Status>(PyLong_AsLong(status.get())), static_cast<int>(PyLong_AsLong(code.get())), str_of(exception.get()));
+      Diagnostic diagnostic = error(static_cast<Status>(PyLong_AsLong(status.get())),
+                                    static_cast<int>(PyLong_AsLong(code.get())), str_of(exception.get()));
       if (diagnostic.status != Status::usage) diagnostic.where = session.call_stacks->user_line(frames.get());
-      if (diagnostic.status == Status::bad_input) diagnostic.status = Status::unsupported;  // the model's doing, not a file's
-      for (Py_ssize_t i = 0; i < PyList_GET_SIZE(notes.get()); ++i) diagnostic.notes.push_back({text_of(PyList_GET_ITEM(notes.get(), i))});
+      if (diagnostic.status == Status::bad_input)
+        diagnostic.status = Status::unsupported;  // the model's doing, not a file's
+      for (Py_ssize_t i = 0; i < PyList_GET_SIZE(notes.get()); ++i)
+        diagnostic.notes.push_back({text_of(PyList_GET_ITEM(notes.get(), i))});
       return diagnostic;
     }
   }
@@ -61,7 +68,8 @@ Diagnostic diagnostic_of_exception(Session& session) {
   return diagnostic;
 }
 
-// --- The stages of a run --------------------------------------------------------------------------------------------------
+// --- The stages of a run
+// --------------------------------------------------------------------------------------------------
 
 class Run {
  public:
@@ -115,11 +123,14 @@ Result<Ref> Run::build_model(PyObject* file) {
   if (!module_class) return failure();
   if (PyObject_IsInstance(found.get(), module_class.get()) == 1) return found;
   if (!PyCallable_Check(found.get()))
-    return error(Status::usage, 303, "'" + options_.name + "' is a " + Py_TYPE(found.get())->tp_name + ", not a model nor a function that gives one");
+    return error(Status::usage, 303,
+                 "'" + options_.name + "' is a " + Py_TYPE(found.get())->tp_name +
+                     ", not a model nor a function that gives one");
   const Ref model(PyObject_CallNoArgs(found.get()));
   if (!model) return failure();
   if (!PyCallable_Check(model.get()))
-    return error(Status::usage, 303, options_.name + "() gives a " + Py_TYPE(model.get())->tp_name + ", not a model nor a function");
+    return error(Status::usage, 303,
+                 options_.name + "() gives a " + Py_TYPE(model.get())->tp_name + ", not a model nor a function");
   return model;
 }
 
@@ -147,8 +158,11 @@ bool Run::add_result(PyObject* result) {
     } else if (PyUnicode_Check(leaf)) {
       output = text_of(leaf);
     } else {
-      session_.raise(315, std::string("forward returns a ") + Py_TYPE(leaf)->tp_name + (leaves[i].path.empty() ? "" : " at " + leaves[i].path) + ", which no program can give",
-                     "return tensors, numbers, and tuples, lists and dicts of them; or register the class with torch.utils._pytree.register_pytree_node");
+      session_.raise(315,
+                     std::string("forward returns a ") + Py_TYPE(leaf)->tp_name +
+                         (leaves[i].path.empty() ? "" : " at " + leaves[i].path) + ", which no program can give",
+                     "return tensors, numbers, and tuples, lists and dicts of them; or register the class with "
+                     "torch.utils._pytree.register_pytree_node");
       return false;
     }
     outputs_.push_back(std::move(output));
@@ -186,7 +200,9 @@ bool Run::add_mutations(PyObject* model, const Inputs& inputs) {
 bool Run::check_buffers_read() {
   for (const std::shared_ptr<Base>& base : session_.buffers_read)
     if (base->is_written()) {
-      session_.raise(311, "a number was read from a buffer that forward updates: it would be another one at the next call", "compute with tensors instead");
+      session_.raise(311,
+                     "a number was read from a buffer that forward updates: it would be another one at the next call",
+                     "compute with tensors instead");
       return false;
     }
   return true;
@@ -237,8 +253,8 @@ ir::ExportedProgram Run::finish(const Inputs& inputs) {
 
   std::map<std::string, ir::InputSpec> specs;  // by graph input
   for (const Lifted& entry : session_.lifted) specs[entry.spec.value] = entry.spec;
-  // In the graph's order: parameters and buffers, user inputs, then constants, which forward made. A user input without a
-  // Value (a number, None) keeps its place in the call.
+  // In the graph's order: parameters and buffers, user inputs, then constants, which forward made. A user input without
+  // a Value (a number, None) keeps its place in the call.
   auto next = inputs.specs.begin();
   for (const auto& input : session_.graph.inputs()) {
     if (const auto found = specs.find(input->name); found != specs.end()) {
@@ -252,7 +268,8 @@ ir::ExportedProgram Run::finish(const Inputs& inputs) {
   signature_.input_tree = inputs.tree;
 
   std::set<std::string> namespaces{"aten"};
-  for (const ir::Node& node : session_.graph.forward()) namespaces.insert(node.target().substr(0, node.target().find("::")));
+  for (const ir::Node& node : session_.graph.forward())
+    namespaces.insert(node.target().substr(0, node.target().find("::")));
 
   ir::ExportedProgram program = std::move(session_.program);
   for (const std::string& name : namespaces) program.opsets.push_back({name, 1});
@@ -263,7 +280,9 @@ ir::ExportedProgram Run::finish(const Inputs& inputs) {
 }
 
 Result<ir::ExportedProgram> Run::operator()(const std::string& text) {
-  if (Result<void> started = start({options_.python_folder, path_.substr(0, path_.rfind('/')), options_.virtual_environment}); !started)
+  if (Result<void> started =
+          start({options_.python_folder, path_.substr(0, path_.rfind('/')), options_.virtual_environment});
+      !started)
     return started.error();
   const Ref native(PyImport_ImportModule("_atenon"));
   if (!native || !fill_native_module(native.get(), session_)) return failure();
@@ -285,10 +304,12 @@ Result<ir::ExportedProgram> Run::operator()(const std::string& text) {
 
   if (!collect_state(session_, model->get())) return failure();
   if (!options_.weights.empty())
-    if (Result<void> loaded = load_weights(session_, options_.weights, report_.warnings); !loaded) return loaded.error();
+    if (Result<void> loaded = load_weights(session_, options_.weights, report_.warnings); !loaded)
+      return loaded.error();
   lift_state(session_);
   const Ref forward = attribute(model->get(), "forward");
-  const std::optional<Inputs> inputs = make_inputs(session_, file.get(), forward ? forward.get() : model->get(), options_);
+  const std::optional<Inputs> inputs =
+      make_inputs(session_, file.get(), forward ? forward.get() : model->get(), options_);
   if (!inputs) return failure();
   const PythonState python_state(model->get());
   session_.is_tracing = true;
@@ -301,7 +322,9 @@ Result<ir::ExportedProgram> Run::operator()(const std::string& text) {
   note_time("trace");
 
   if (!options_.depfile.empty())
-    if (Result<void> written = write_depfile(options_.depfile, options_.depfile_target, options_.file, path_, imported_files(options_.python_folder, ours)); !written)
+    if (Result<void> written = write_depfile(options_.depfile, options_.depfile_target, options_.file, path_,
+                                             imported_files(options_.python_folder, ours));
+        !written)
       return written.error();
   materialise(program);
   note_time("initialise");

@@ -13,7 +13,9 @@ bool append_path(PyObject* path, const std::string& folder, Py_ssize_t position)
   return text && PyList_Insert(path, position, text.get()) == 0;
 }
 
-std::string version_folder() { return "python" + std::to_string(PY_MAJOR_VERSION) + "." + std::to_string(PY_MINOR_VERSION); }
+std::string version_folder() {
+  return "python" + std::to_string(PY_MAJOR_VERSION) + "." + std::to_string(PY_MINOR_VERSION);
+}
 
 std::string stem(const std::string& path) {
   const size_t slash = path.rfind('/');
@@ -44,11 +46,13 @@ Result<void> start(const Interpreter& options) {
   // Standard output is the program's: what the model prints is a message.
   if (PySys_SetObject("stdout", PySys_GetObject("stderr")) < 0) return failed("no standard error");
   PyObject* path = PySys_GetObject("path");
-  if (!append_path(path, options.python_folder, 0) || !append_path(path, options.model_folder, 1)) return failed("sys.path");
+  if (!append_path(path, options.python_folder, 0) || !append_path(path, options.model_folder, 1))
+    return failed("sys.path");
   if (!options.virtual_environment.empty()) {
     const Ref site(PyImport_ImportModule("site"));
     const std::string folder = options.virtual_environment + "/lib/" + version_folder() + "/site-packages";
-    if (!site || !Ref(PyObject_CallMethod(site.get(), "addsitedir", "s", folder.c_str()))) return failed("the virtual environment " + folder);
+    if (!site || !Ref(PyObject_CallMethod(site.get(), "addsitedir", "s", folder.c_str())))
+      return failed("the virtual environment " + folder);
   }
   return {};
 }
@@ -73,7 +77,8 @@ Ref run_file(const std::string& path, const std::string& text) {
 std::set<std::string> imported_modules() {
   std::set<std::string> names;
   PyObject *key = nullptr, *module = nullptr;
-  for (Py_ssize_t position = 0; PyDict_Next(PyImport_GetModuleDict(), &position, &key, &module);) names.insert(text_of(key));
+  for (Py_ssize_t position = 0; PyDict_Next(PyImport_GetModuleDict(), &position, &key, &module);)
+    names.insert(text_of(key));
   return names;
 }
 
@@ -87,7 +92,8 @@ std::vector<std::string> imported_files(const std::string& python_folder, const 
   for (Py_ssize_t position = 0; PyDict_Next(PyImport_GetModuleDict(), &position, &key, &module);) {
     const std::string file = text_of(attribute(module, "__file__").get());
     if (before.contains(text_of(key)) || !file.starts_with('/') || !file.ends_with(".py")) continue;
-    const bool is_standard = !library.empty() && file.starts_with(library + "/") && file.find("-packages/") == std::string::npos;
+    const bool is_standard =
+        !library.empty() && file.starts_with(library + "/") && file.find("-packages/") == std::string::npos;
     if (is_standard || file.starts_with(python_folder + "/")) continue;
     files.insert(file);
   }

@@ -19,12 +19,14 @@ bool is_one_of(const std::string& name, std::initializer_list<const char*> names
 }
 
 // Calls whose result is the tensor itself, seen from another name.
-bool keeps_content(const std::string& name) { return is_one_of(name, {"aten::detach", "aten::alias", "aten::lift_fresh", "aten::dropout"}); }
+bool keeps_content(const std::string& name) {
+  return is_one_of(name, {"aten::detach", "aten::alias", "aten::lift_fresh", "aten::dropout"});
+}
 
 // Calls that only arrange the same elements under other sizes, in row-major order.
 bool keeps_order(const std::string& name) {
-  return is_one_of(name, {"aten::view", "aten::reshape", "aten::flatten", "aten::unflatten", "aten::view_as", "aten::reshape_as",
-                          "aten::ravel", "aten::squeeze", "aten::unsqueeze"});
+  return is_one_of(name, {"aten::view", "aten::reshape", "aten::flatten", "aten::unflatten", "aten::view_as",
+                          "aten::reshape_as", "aten::ravel", "aten::squeeze", "aten::unsqueeze"});
 }
 
 int64_t axis_of(const Argument& argument, size_t rank) {
@@ -69,7 +71,8 @@ ir::Value* write_part_back(Session& session, const Step& step, ir::Value* viewed
   ir::Node* parts = session.record(step.target, with_first(viewed, step.arguments), step.keywords);
   if (!parts) return nullptr;
   SymInt start = 0;
-  for (int i = 0; i < step.result; ++i) start = start + parts->result(static_cast<size_t>(i))->meta().sizes[static_cast<size_t>(axis)];
+  for (int i = 0; i < step.result; ++i)
+    start = start + parts->result(static_cast<size_t>(i))->meta().sizes[static_cast<size_t>(axis)];
   const SymInt stop = start + content->meta().sizes[static_cast<size_t>(axis)];
   session.graph.erase(*parts);
   return only_result(session.record("aten::slice_scatter", {viewed, content, axis, start, stop}));
@@ -80,7 +83,8 @@ ir::Value* write_back(Session& session, const Step& step, ir::Value* viewed, ir:
   const std::string name = base_name(step.target);
   if (keeps_content(name)) return content;
   if (keeps_order(name)) return only_result(session.record("aten::view", {content, as_list(step.viewed_sizes)}));
-  if (is_one_of(name, {"aten::transpose", "aten::swapaxes", "aten::swapdims", "aten::t", "aten::mT", "aten::numpy_T", "aten::adjoint"}))
+  if (is_one_of(name, {"aten::transpose", "aten::swapaxes", "aten::swapdims", "aten::t", "aten::mT", "aten::numpy_T",
+                       "aten::adjoint"}))
     return repeat(session, {.target = step.target, .arguments = step.arguments, .keywords = step.keywords}, content);
   if (name == "aten::permute") {
     const Argument* dims = argument_of(step, 0, "dims");
@@ -93,17 +97,19 @@ ir::Value* write_back(Session& session, const Step& step, ir::Value* viewed, ir:
   if (is_one_of(name, {"aten::unbind", "aten::split", "aten::split_with_sizes", "aten::chunk", "aten::tensor_split"}))
     return write_part_back(session, step, viewed, content);
   if (is_one_of(name, {"aten::expand", "aten::expand_as", "aten::broadcast_to", "aten::broadcast_tensors"})) {
-    session.raise(312, "an update through an expanded view would write one element several times", "clone() the view first");
+    session.raise(312, "an update through an expanded view would write one element several times",
+                  "clone() the view first");
     return nullptr;
   }
   if (name == "aten::narrow") {
     const SymInt start = step.arguments[1].get<SymInt>();
-    return only_result(session.record("aten::slice_scatter",
-                                      {viewed, content, step.arguments[0], start, start + step.arguments[2].get<SymInt>()}));
+    return only_result(session.record(
+        "aten::slice_scatter", {viewed, content, step.arguments[0], start, start + step.arguments[2].get<SymInt>()}));
   }
   const std::string scatter = name + "_scatter";
   if (session.opset.overloads(scatter).empty()) {
-    session.raise(312, "an update through a view by " + name + " is not supported", "clone() the view first, or write to what it views");
+    session.raise(312, "an update through a view by " + name + " is not supported",
+                  "clone() the view first, or write to what it views");
     return nullptr;
   }
   std::vector<Argument> arguments{viewed, content};
@@ -112,13 +118,29 @@ ir::Value* write_back(Session& session, const Step& step, ir::Value* viewed, ir:
 }
 
 bool same_geometry(const Tensor& a, const Tensor& b) {
-  return a.storage == b.storage && a.offset == b.offset && a.sizes == b.sizes && a.strides == b.strides && a.dtype == b.dtype;
+  return a.storage == b.storage && a.offset == b.offset && a.sizes == b.sizes && a.strides == b.strides &&
+         a.dtype == b.dtype;
 }
 
 std::string placeholder_name(const ir::InputSpec& spec) {
   std::string name = spec.kind == ir::InputKind::parameter ? "p_" : spec.kind == ir::InputKind::buffer ? "b_" : "c_";
   for (const char c : spec.target) name += c == '.' ? '_' : c;
   return name;
+}
+
+// Does the result, of `sizes`, share memory with the first argument?
+bool views_first_argument(const opset::Call& call, const TensorState& viewed, const std::vector<SymInt>& viewed_sizes,
+                          const std::vector<SymInt>& sizes) {
+  const opset::Schema& schema = call.op->schema();
+  const std::string name = base_name(schema.target());
+  if (name == "aten::dropout") return call.arguments.size() > 2 && call.arguments[2] == Argument(SymBool(false));
+  if (schema.parameters.empty() || schema.returns.empty()) return false;
+  if (schema.parameters[0].type.alias.empty() || schema.returns[0].type.alias.empty()) return false;
+  if (name == "aten::contiguous" || name == "aten::to") return false;  // a copy, or it was `unchanged`
+  // reshape copies where no strides can say the same.
+  if (viewed.strides && is_one_of(name, {"aten::reshape", "aten::flatten", "aten::ravel", "aten::reshape_as"}))
+    return strides_of_reshape(viewed_sizes, *viewed.strides, sizes).has_value();
+  return true;
 }
 
 }  // namespace
@@ -139,31 +161,18 @@ std::optional<Ref> unchanged(Session& session, const opset::Call& call, PyObject
       const Argument& argument = call.arguments[i];
       if (parameter == "copy" && argument == Argument(SymBool(true))) return std::nullopt;
       if (argument.is<ScalarType>() && argument.get<ScalarType>() != session.meta(*tensor).dtype) return std::nullopt;
-      if (parameter == "other" && argument.value() && argument.value()->meta().dtype != session.meta(*tensor).dtype) return std::nullopt;
+      if (parameter == "other" && argument.value() && argument.value()->meta().dtype != session.meta(*tensor).dtype)
+        return std::nullopt;
     }
     return Ref::borrow(first);
   }
   return std::nullopt;
 }
 
-bool views_first_argument(const opset::Call& call, const std::optional<std::vector<SymInt>>& viewed_strides,
-                          const std::vector<SymInt>& viewed_sizes) {
-  const opset::Schema& schema = call.op->schema();
-  const std::string name = base_name(schema.target());
-  if (name == "aten::dropout") return call.arguments.size() > 2 && call.arguments[2] == Argument(SymBool(false));
-  if (schema.parameters.empty() || schema.returns.empty()) return false;
-  if (schema.parameters[0].type.alias.empty() || schema.returns[0].type.alias.empty()) return false;
-  if (name == "aten::contiguous" || name == "aten::to") return false;  // a copy, or it was `unchanged`
-  // reshape copies where no strides can say the same.
-  if (is_one_of(name, {"aten::reshape", "aten::flatten", "aten::ravel", "aten::reshape_as"}) && viewed_strides)
-    return is_mergeable(viewed_sizes, *viewed_strides);
-  return true;
-}
-
 TensorState view_of(Session& session, TensorObject& viewed, const opset::Call& call, const ir::Node& node, int index) {
   ir::Value* value = node.result(static_cast<size_t>(index));
   const std::vector<SymInt> sizes = session.meta(viewed).sizes;
-  if (!views_first_argument(call, viewed.state->strides, sizes)) return session.fresh(value);
+  if (!views_first_argument(call, *viewed.state, sizes, value->meta().sizes)) return session.fresh(value);
   TensorState state;
   state.base = viewed.state->is_traced() ? viewed.state->base : session.lift(viewed.state->real);
   state.chain = viewed.state->chain;
@@ -232,7 +241,8 @@ bool Session::may_update(const Base& base) {
   const auto entry = std::find_if(lifted.begin(), lifted.end(), [&](const Lifted& e) { return e.base.get() == &base; });
   if (entry == lifted.end()) return true;
   if (entry->spec.kind == ir::InputKind::parameter) {
-    raise(312, "forward updates the parameter `" + entry->spec.target + "`", "make it a buffer, or compute a new tensor");
+    raise(312, "forward updates the parameter `" + entry->spec.target + "`",
+          "make it a buffer, or compute a new tensor");
     return false;
   }
   if (entry->spec.target.starts_with("lifted_tensor_")) {
@@ -246,7 +256,8 @@ bool Session::write(TensorObject& tensor, ir::Value* value) {
   TensorState& state = *tensor.state;
   const ir::TensorMeta before = meta(tensor);
   if (value->meta().sizes.size() != before.sizes.size()) {
-    raise(312, "an update in place cannot change the shape from " + ir::to_string(before) + " to " + ir::to_string(value->meta()));
+    raise(312, "an update in place cannot change the shape from " + ir::to_string(before) + " to " +
+                   ir::to_string(value->meta()));
     return false;
   }
   for (size_t axis = 0; axis < before.sizes.size(); ++axis) {
@@ -254,7 +265,8 @@ bool Session::write(TensorObject& tensor, ir::Value* value) {
     const bool is_same = decide(same, "an update in place keeps the shape");
     if (PyErr_Occurred()) return false;
     if (is_same) continue;
-    raise(312, "an update in place cannot change the shape from " + ir::to_string(before) + " to " + ir::to_string(value->meta()));
+    raise(312, "an update in place cannot change the shape from " + ir::to_string(before) + " to " +
+                   ir::to_string(value->meta()));
     return false;
   }
   if (value->meta().dtype != before.dtype) {
@@ -262,7 +274,8 @@ bool Session::write(TensorObject& tensor, ir::Value* value) {
     if (!value) return false;
   }
   if (!state.is_traced() && lifted_by_storage[state.real.storage.get()].size() > 1) {
-    raise(312, "an update in place of state that is also read through another view made before forward", "make the view inside forward");
+    raise(312, "an update in place of state that is also read through another view made before forward",
+          "make the view inside forward");
     return false;
   }
   const std::shared_ptr<Base> base = state.is_traced() ? state.base : lift(state.real);
@@ -292,10 +305,10 @@ bool Session::write_real(TensorObject& tensor, const Tensor& value) {
     PyErr_SetString(PyExc_RuntimeError, "an update in place cannot change the shape of a tensor");
     return false;
   }
-  if (!is_integral(value.dtype) && value.dtype != ScalarType::boolean && (is_integral(target.dtype) || target.dtype == ScalarType::boolean) &&
-      is_floating(value.dtype)) {
-    PyErr_Format(PyExc_RuntimeError, "result type %s can't be cast to the desired output type %s", torch_name_of(value.dtype),
-                 torch_name_of(target.dtype));
+  if (!is_integral(value.dtype) && value.dtype != ScalarType::boolean &&
+      (is_integral(target.dtype) || target.dtype == ScalarType::boolean) && is_floating(value.dtype)) {
+    PyErr_Format(PyExc_RuntimeError, "result type %s can't be cast to the desired output type %s",
+                 torch_name_of(value.dtype), torch_name_of(target.dtype));
     return false;
   }
   assign(target, value);
@@ -312,7 +325,8 @@ std::optional<reference::Datum> Session::constant_value(ir::Value* value, const 
     open.pop_back();
     if (constants_known.values.contains(next)) continue;
     if (!next->producer) {
-      const auto found = std::find_if(lifted.begin(), lifted.end(), [&](const Lifted& entry) { return entry.base->input == next; });
+      const auto found =
+          std::find_if(lifted.begin(), lifted.end(), [&](const Lifted& entry) { return entry.base->input == next; });
       if (found == lifted.end()) {
         raise(311, purpose + " needs the value of a tensor that depends on the model's inputs",
               "compute with tensors instead (torch.where for a choice), or take the number as an argument of its own");

@@ -5,13 +5,9 @@
 
 namespace atenon::capture {
 
-// The result of a call that PyTorch answers with the tensor itself (contiguous() of what is contiguous, to(its own type),
-// detach): an alias, without a node. Nullopt for all other calls.
+// The result of a call that PyTorch answers with the tensor itself (contiguous() of what is contiguous, to(its own
+// type), detach): an alias, without a node. Nullopt for all other calls.
 std::optional<Ref> unchanged(Session& session, const opset::Call& call, PyObject* first);
-
-// Does the result share memory with the first argument?
-bool views_first_argument(const opset::Call& call, const std::optional<std::vector<SymInt>>& viewed_strides,
-                          const std::vector<SymInt>& viewed_sizes);
 
 // The state of result `index` of `node`, a view of `viewed`.
 TensorState view_of(Session& session, TensorObject& viewed, const opset::Call& call, const ir::Node& node, int index);

@@ -1,8 +1,8 @@
 // Indexing in terms of operators, as PyTorch does it: ints select, slices slice, None unsqueezes, and what is left of
 // tensors (integers or masks) is one `index`, or one `index_put` when written to. A slice of everything is nothing.
 //
-// Departures, where PyTorch would need the value of a tensor: an index tensor of rank 0 gathers instead of selecting, and a
-// mask that is written with one number is a masked_fill.
+// Departures, where PyTorch would need the value of a tensor: an index tensor of rank 0 gathers instead of selecting,
+// and a mask that is written with one number is a masked_fill.
 #include "capture/indexing.h"
 
 #include "capture/literal.h"
@@ -18,7 +18,8 @@ bool is_mask(TensorObject& tensor) {
 
 class Indexing {
  public:
-  explicit Indexing(TensorObject& tensor) : session_(*tensor.session), current_(Ref::borrow(reinterpret_cast<PyObject*>(&tensor))) {}
+  explicit Indexing(TensorObject& tensor)
+      : session_(*tensor.session), current_(Ref::borrow(reinterpret_cast<PyObject*>(&tensor))) {}
 
   // Applies everything that is a view; index tensors are left in indices().
   bool apply(PyObject* index);
@@ -38,9 +39,9 @@ class Indexing {
 
   Session& session_;
   Ref current_;
-  size_t axis_ = 0;          // of current_: what the next item indexes
-  size_t slot_ = 0;          // in the list for aten::index, where a mask of several axes counts once
-  std::vector<Ref> indices_; // null: kept
+  size_t axis_ = 0;           // of current_: what the next item indexes
+  size_t slot_ = 0;           // in the list for aten::index, where a mask of several axes counts once
+  std::vector<Ref> indices_;  // null: kept
 };
 
 bool Indexing::view(const char* name, std::initializer_list<PyObject*> args) {
@@ -75,10 +76,12 @@ bool Indexing::apply_item(PyObject* item, size_t specified) {
   }
   if (PySlice_Check(item)) {
     auto* slice = reinterpret_cast<PySliceObject*>(item);
-    const bool is_whole = (slice->start == Py_None || (PyLong_CheckExact(slice->start) && PyLong_AsLong(slice->start) == 0)) &&
-                          slice->stop == Py_None && (slice->step == Py_None || integer_of(slice->step) == SymInt(1));
+    const bool is_whole =
+        (slice->start == Py_None || (PyLong_CheckExact(slice->start) && PyLong_AsLong(slice->start) == 0)) &&
+        slice->stop == Py_None && (slice->step == Py_None || integer_of(slice->step) == SymInt(1));
     const Ref one(PyLong_FromLong(1));
-    if (!is_whole && !view("aten::slice", {current(), axis.get(), slice->start, slice->stop, slice->step == Py_None ? one.get() : slice->step}))
+    if (!is_whole && !view("aten::slice", {current(), axis.get(), slice->start, slice->stop,
+                                           slice->step == Py_None ? one.get() : slice->step}))
       return false;
     ++axis_;
     ++slot_;
@@ -90,8 +93,10 @@ bool Indexing::apply_item(PyObject* item, size_t specified) {
   }
   if (as_tensor(item)) return add_tensor(Ref::borrow(item));
   if (integer_of(item)) return view("aten::select", {current(), axis.get(), item});
-  if (PySequence_Check(item) || PyObject_CheckBuffer(item)) return add_tensor(Ref(tensor_from(session_, item, std::nullopt)));
-  PyErr_Format(PyExc_TypeError, "a tensor is indexed by integers, slices, None, Ellipsis and tensors, not %s", Py_TYPE(item)->tp_name);
+  if (PySequence_Check(item) || PyObject_CheckBuffer(item))
+    return add_tensor(Ref(tensor_from(session_, item, std::nullopt)));
+  PyErr_Format(PyExc_TypeError, "a tensor is indexed by integers, slices, None, Ellipsis and tensors, not %s",
+               Py_TYPE(item)->tp_name);
   return false;
 }
 
@@ -180,7 +185,8 @@ bool set_item(TensorObject& tensor, PyObject* index, PyObject* value) {
   const size_t rank = session.meta(target).sizes.size();
   Ref content = Ref::borrow(value);
   const bool is_number = integer_of(value) || float_of(value) || PyBool_Check(value) || PyComplex_Check(value);
-  if (!as_tensor(value) && !is_number) content = Ref(tensor_from(session, value, std::nullopt));  // lists, NumPy's arrays
+  if (!as_tensor(value) && !is_number)
+    content = Ref(tensor_from(session, value, std::nullopt));  // lists, NumPy's arrays
   if (!content) return false;
 
   if (!indexing.has_tensors()) {

@@ -9,7 +9,8 @@
 namespace atenon::capture {
 namespace {
 
-// Names of forward's positional parameters, without self; `takes_any` is true where it has **keywords, or is not Python's.
+// Names of forward's positional parameters, without self; `takes_any` is true where it has **keywords, or is not
+// Python's.
 std::vector<std::string> parameter_names(PyObject* forward, bool& takes_any) {
   Ref function = Ref::borrow(forward);
   bool is_bound = false;
@@ -28,7 +29,8 @@ std::vector<std::string> parameter_names(PyObject* forward, bool& takes_any) {
   takes_any = true;
   if (!code || !PyCode_Check(code.get())) return names;
   takes_any = (reinterpret_cast<PyCodeObject*>(code.get())->co_flags & CO_VARKEYWORDS) != 0;
-  const int count = reinterpret_cast<PyCodeObject*>(code.get())->co_argcount + reinterpret_cast<PyCodeObject*>(code.get())->co_kwonlyargcount;
+  const int count = reinterpret_cast<PyCodeObject*>(code.get())->co_argcount +
+                    reinterpret_cast<PyCodeObject*>(code.get())->co_kwonlyargcount;
   const Ref variables(PyObject_GetAttrString(code.get(), "co_varnames"));
   for (int i = is_bound ? 1 : 0; i < count; ++i) names.push_back(text_of(PyTuple_GetItem(variables.get(), i)));
   return names;
@@ -45,7 +47,8 @@ struct Given {
 
 Result<Given> parse_given(const std::string& text) {
   const auto wrong = [&](const std::string& why) {
-    return error(Status::usage, 305, "--input '" + text + "': " + why).note("an input is written x=f32[batch,3,224,224]");
+    return error(Status::usage, 305, "--input '" + text + "': " + why)
+        .note("an input is written x=f32[batch,3,224,224]");
   };
   const size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0) return wrong("there is no '='");
@@ -100,7 +103,8 @@ class InputMaker {
   Ref trace_leaf(Inputs& inputs, const std::string& path, PyObject* object);
   bool declare(const std::string& name, shape::Range range, int64_t hint, const std::string& source);
   std::optional<SymInt> size_from(PyObject* dim, int64_t example, const std::string& source);
-  bool sizes_from(PyObject* spec, std::vector<SymInt>& sizes, const std::vector<int64_t>& example, const std::string& path);
+  bool sizes_from(PyObject* spec, std::vector<SymInt>& sizes, const std::vector<int64_t>& example,
+                  const std::string& path);
   bool match(const SymInt& size, int64_t example, const std::string& source);
   PyObject* spec_for(const std::string& path);
   std::optional<int64_t> example_of(const SymInt& size);
@@ -127,9 +131,11 @@ bool InputMaker::parse_options() {
   for (const std::string& text : options_.dynamic) {
     const size_t equals = text.find('='), dots = text.find("..");
     if (equals == std::string::npos || dots == std::string::npos)
-      return session_.raise(error(Status::usage, 305, "--dynamic '" + text + "' is not of the form batch=1..64")), false;
-    ranges_[text.substr(0, equals)] = {std::stoll(text.substr(equals + 1)),
-                                       dots + 2 < text.size() ? std::stoll(text.substr(dots + 2)) : shape::Range::highest};
+      return session_.raise(error(Status::usage, 305, "--dynamic '" + text + "' is not of the form batch=1..64")),
+             false;
+    ranges_[text.substr(0, equals)] = {std::stoll(text.substr(equals + 1)), dots + 2 < text.size()
+                                                                                ? std::stoll(text.substr(dots + 2))
+                                                                                : shape::Range::highest};
   }
   return true;
 }
@@ -164,7 +170,8 @@ bool InputMaker::take_example(PyObject* file, PyObject* forward) {
     }
     if (!takes_any_keyword_ && std::find(names_.begin(), names_.end(), given.path) == names_.end()) {
       const std::string near = nearest(given.path, names_);
-      fail("forward has no argument '" + given.path + "'", near.empty() ? "an --input for each argument of forward" : "--input " + near + "=...");
+      fail("forward has no argument '" + given.path + "'",
+           near.empty() ? "an --input for each argument of forward" : "--input " + near + "=...");
       return false;
     }
     if (PyDict_SetItemString(keywords_.get(), given.path.c_str(), Py_True) < 0) return false;
@@ -198,12 +205,17 @@ PyObject* InputMaker::spec_for(const std::string& path) {
       next = PyDict_GetItemString(spec, key.c_str());
       if (!next && is_top && PyDict_GET_SIZE(spec) == 1) {  // torch.export: {"args": (...)} for *args
         next = PyDict_GetItemString(spec, "args");
-        if (next) { spec = next; is_top = false; continue; }
+        if (next) {
+          spec = next;
+          is_top = false;
+          continue;
+        }
       }
     } else if (PyTuple_Check(spec) || PyList_Check(spec)) {
       size_t position = is_top ? static_cast<size_t>(std::find(names_.begin(), names_.end(), key) - names_.begin())
                                : static_cast<size_t>(std::atoll(key.c_str()));
-      if (position < static_cast<size_t>(PySequence_Fast_GET_SIZE(spec))) next = PySequence_Fast_GET_ITEM(spec, static_cast<Py_ssize_t>(position));
+      if (position < static_cast<size_t>(PySequence_Fast_GET_SIZE(spec)))
+        next = PySequence_Fast_GET_ITEM(spec, static_cast<Py_ssize_t>(position));
     }
     spec = next;
     rest = dot == std::string::npos ? "" : rest.substr(dot + 1);
@@ -213,18 +225,22 @@ PyObject* InputMaker::spec_for(const std::string& path) {
 }
 
 bool InputMaker::declare(const std::string& name, shape::Range range, int64_t hint, const std::string& source) {
-  const auto known = std::find_if(session_.symbols.begin(), session_.symbols.end(), [&](const ir::Symbol& s) { return s.name == name; });
+  const auto known = std::find_if(session_.symbols.begin(), session_.symbols.end(),
+                                  [&](const ir::Symbol& s) { return s.name == name; });
   if (known != session_.symbols.end()) {
     if (known->hint == hint) return true;
-    session_.raise(306, "dimension `" + name + "` is " + std::to_string(*known->hint) + " in " + known->source + " but " +
-                            std::to_string(hint) + " in " + source,
+    session_.raise(306,
+                   "dimension `" + name + "` is " + std::to_string(*known->hint) + " in " + known->source + " but " +
+                       std::to_string(hint) + " in " + source,
                    "example inputs in which both are equal, or two dimensions of different names");
     return false;
   }
   if (const auto given = ranges_.find(name); given != ranges_.end()) range = given->second;
   if (!range.contains(hint)) {
-    session_.raise(306, "dimension `" + name + "` is " + std::to_string(hint) + " in the example, outside of " + std::to_string(range.lower) +
-                            ".." + (range.upper == shape::Range::highest ? "" : std::to_string(range.upper)),
+    session_.raise(306,
+                   "dimension `" + name + "` is " + std::to_string(hint) + " in the example, outside of " +
+                       std::to_string(range.lower) + ".." +
+                       (range.upper == shape::Range::highest ? "" : std::to_string(range.upper)),
                    "an example inside the range, or a wider range");
     return false;
   }
@@ -239,11 +255,13 @@ bool InputMaker::match(const SymInt& size, int64_t example, const std::string& s
   if (const auto symbol = size.as_symbol()) return declare(*symbol, {1, shape::Range::highest}, example, source);
   for (const std::string& symbol : size.symbols())
     if (!session_.hints.contains(symbol)) {
-      session_.raise(306, "dimension `" + symbol + "` appears only inside `" + size.to_string() + "`", "an input one of whose sizes is `" + symbol + "` itself, before it");
+      session_.raise(306, "dimension `" + symbol + "` appears only inside `" + size.to_string() + "`",
+                     "an input one of whose sizes is `" + symbol + "` itself, before it");
       return false;
     }
   if (shape::evaluate(size, session_.hints) == example) return true;
-  session_.raise(306, source + " is " + std::to_string(example) + " in the example, not " + size.to_string(), "an example of that size");
+  session_.raise(306, source + " is " + std::to_string(example) + " in the example, not " + size.to_string(),
+                 "an example of that size");
   return false;
 }
 
@@ -251,7 +269,8 @@ std::optional<SymInt> InputMaker::size_from(PyObject* dim, int64_t example, cons
   if (dim == Py_None) return SymInt(example);
   if (const auto number = integer_of(dim)) {
     if (*number == SymInt(example)) return *number;
-    session_.raise(306, source + " is " + std::to_string(example) + " in the example, not " + number->to_string(), "an example of that size");
+    session_.raise(306, source + " is " + std::to_string(example) + " in the example, not " + number->to_string(),
+                   "an example of that size");
     return std::nullopt;
   }
   const Ref name = attribute(dim, "__name__");
@@ -263,7 +282,8 @@ std::optional<SymInt> InputMaker::size_from(PyObject* dim, int64_t example, cons
     const Ref derived(function && symbol ? PyObject_CallOneArg(function.get(), symbol.get()) : nullptr);
     const std::optional<SymInt> size = derived ? integer_of(derived.get()) : std::nullopt;
     if (!size || !match(*size, example, source)) {
-      if (!PyErr_Occurred()) session_.raise(306, "the derived dimension of " + source + " is not understood", "a plain torch.export.Dim");
+      if (!PyErr_Occurred())
+        session_.raise(306, "the derived dimension of " + source + " is not understood", "a plain torch.export.Dim");
       return std::nullopt;
     }
     return size;
@@ -279,7 +299,8 @@ std::optional<SymInt> InputMaker::size_from(PyObject* dim, int64_t example, cons
   return SymInt::symbol(text);
 }
 
-bool InputMaker::sizes_from(PyObject* spec, std::vector<SymInt>& sizes, const std::vector<int64_t>& example, const std::string& path) {
+bool InputMaker::sizes_from(PyObject* spec, std::vector<SymInt>& sizes, const std::vector<int64_t>& example,
+                            const std::string& path) {
   if (!spec || spec == Py_None) return true;
   const auto source = [&](size_t axis) { return path + "[" + std::to_string(axis) + "]"; };
   if (PyDict_Check(spec)) {
@@ -288,7 +309,10 @@ bool InputMaker::sizes_from(PyObject* spec, std::vector<SymInt>& sizes, const st
       const long axis = PyLong_AsLong(key);
       if (axis < 0 || static_cast<size_t>(axis) >= sizes.size()) {
         PyErr_Clear();
-        session_.raise(306, "dynamic_shapes() names axis " + str_of(key) + " of " + path + ", which has " + std::to_string(sizes.size()), "an axis that is there");
+        session_.raise(306,
+                       "dynamic_shapes() names axis " + str_of(key) + " of " + path + ", which has " +
+                           std::to_string(sizes.size()),
+                       "an axis that is there");
         return false;
       }
       const auto at = static_cast<size_t>(axis);
@@ -299,11 +323,13 @@ bool InputMaker::sizes_from(PyObject* spec, std::vector<SymInt>& sizes, const st
     return true;
   }
   if (!PyTuple_Check(spec) && !PyList_Check(spec)) {
-    session_.raise(306, "dynamic_shapes() gives " + str_of(spec) + " for " + path, "a dict from axes to dimensions, such as {0: batch}");
+    session_.raise(306, "dynamic_shapes() gives " + str_of(spec) + " for " + path,
+                   "a dict from axes to dimensions, such as {0: batch}");
     return false;
   }
   for (size_t axis = 0; axis < sizes.size() && axis < static_cast<size_t>(PySequence_Fast_GET_SIZE(spec)); ++axis) {
-    const std::optional<SymInt> size = size_from(PySequence_Fast_GET_ITEM(spec, static_cast<Py_ssize_t>(axis)), example[axis], source(axis));
+    const std::optional<SymInt> size =
+        size_from(PySequence_Fast_GET_ITEM(spec, static_cast<Py_ssize_t>(axis)), example[axis], source(axis));
     if (!size) return false;
     sizes[axis] = *size;
   }
@@ -331,13 +357,19 @@ Ref InputMaker::trace_leaf(Inputs& inputs, const std::string& path, PyObject* ob
   if (!tensor && given == given_.end()) {
     // Not a tensor: what forward does with it is fixed, and a caller must pass the same.
     ir::InputSpec spec{.target = path};
-    if (object == Py_None) spec.constant = Argument(ir::None{});
-    else if (PyBool_Check(object)) spec.constant = Argument(object == Py_True);
-    else if (const auto integer = integer_of(object)) spec.constant = Argument(*integer);
-    else if (PyFloat_Check(object)) spec.constant = Argument(PyFloat_AS_DOUBLE(object));
-    else if (PyUnicode_Check(object)) spec.constant = Argument(text_of(object));
+    if (object == Py_None)
+      spec.constant = Argument(ir::None{});
+    else if (PyBool_Check(object))
+      spec.constant = Argument(object == Py_True);
+    else if (const auto integer = integer_of(object))
+      spec.constant = Argument(*integer);
+    else if (PyFloat_Check(object))
+      spec.constant = Argument(PyFloat_AS_DOUBLE(object));
+    else if (PyUnicode_Check(object))
+      spec.constant = Argument(text_of(object));
     else {
-      session_.raise(305, "input " + path + " is a " + Py_TYPE(object)->tp_name + ", which no program can take", "tensors, numbers, texts, and containers of them");
+      session_.raise(305, "input " + path + " is a " + Py_TYPE(object)->tp_name + ", which no program can take",
+                     "tensors, numbers, texts, and containers of them");
       return {};
     }
     inputs.specs.push_back(std::move(spec));
@@ -349,7 +381,10 @@ Ref InputMaker::trace_leaf(Inputs& inputs, const std::string& path, PyObject* ob
   if (tensor) meta = session_.meta(*tensor);
   if (given != given_.end()) {
     if (tensor && given->sizes.size() != meta.sizes.size()) {
-      session_.raise(305, "--input " + path + " has " + std::to_string(given->sizes.size()) + " sizes, the example " + std::to_string(meta.sizes.size()), "the same rank");
+      session_.raise(305,
+                     "--input " + path + " has " + std::to_string(given->sizes.size()) + " sizes, the example " +
+                         std::to_string(meta.sizes.size()),
+                     "the same rank");
       return {};
     }
     meta.dtype = given->dtype;
@@ -358,7 +393,9 @@ Ref InputMaker::trace_leaf(Inputs& inputs, const std::string& path, PyObject* ob
     for (size_t axis = 0; axis < given->sizes.size(); ++axis) {
       const SymInt& size = given->sizes[axis];
       const std::string source = path + "[" + std::to_string(axis) + "]";
-      const std::optional<int64_t> example = size.is_constant() ? size.constant() : tensor ? meta.sizes[axis].constant() : example_of(size);
+      const std::optional<int64_t> example = size.is_constant() ? size.constant()
+                                             : tensor           ? meta.sizes[axis].constant()
+                                                                : example_of(size);
       if (!example || !match(size, *example, source)) return {};
     }
     meta.sizes = given->sizes;
@@ -413,7 +450,8 @@ bool InputMaker::trace(Inputs& inputs) {
 
 std::optional<Inputs> InputMaker::make(PyObject* file, PyObject* forward) {
   Inputs inputs;
-  if (!parse_options() || !take_example(file, forward) || !take_dynamic_shapes(file) || !trace(inputs)) return std::nullopt;
+  if (!parse_options() || !take_example(file, forward) || !take_dynamic_shapes(file) || !trace(inputs))
+    return std::nullopt;
   return inputs;
 }
 

@@ -11,7 +11,7 @@ struct Inputs {
   Ref args;      // tuple
   Ref keywords;  // dict
   ir::TreeSpec tree;
-  std::vector<ir::InputSpec> specs;  // in the order of the tree's leaves
+  std::vector<ir::InputSpec> specs;          // in the order of the tree's leaves
   std::vector<std::shared_ptr<Base>> bases;  // one a spec; null for constants
 };
 

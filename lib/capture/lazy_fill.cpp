@@ -12,7 +12,8 @@ namespace {
 
 using Kind = Distribution::Kind;
 
-// --- Generator ----------------------------------------------------------------------------------------------------------
+// --- Generator
+// ----------------------------------------------------------------------------------------------------------
 
 Generator& generator_of(PyObject* self) { return *reinterpret_cast<GeneratorObject*>(self)->generator; }
 
@@ -37,7 +38,9 @@ PyObject* manual_seed(PyObject* self, PyObject* seed) {
   generator_of(self).manual_seed(value);
   return Py_NewRef(self);
 }
-PyObject* initial_seed(PyObject* self, PyObject*) { return PyLong_FromUnsignedLongLong(generator_of(self).initial_seed()); }
+PyObject* initial_seed(PyObject* self, PyObject*) {
+  return PyLong_FromUnsignedLongLong(generator_of(self).initial_seed());
+}
 // A fresh seed would make two captures of one file differ: it is always the default one.
 PyObject* seed(PyObject* self, PyObject*) {
   generator_of(self).manual_seed(Generator::default_seed);
@@ -60,11 +63,15 @@ PyObject* set_state(PyObject* self, PyObject* state) {
 }
 PyObject* device(PyObject*, void*) { return PyUnicode_FromString("cpu"); }
 
-PyMethodDef methods[] = {{"manual_seed", manual_seed, METH_O, nullptr},   {"initial_seed", initial_seed, METH_NOARGS, nullptr},
-                         {"seed", seed, METH_NOARGS, nullptr},            {"get_state", get_state, METH_NOARGS, nullptr},
-                         {"set_state", set_state, METH_O, nullptr},       {"clone_state", get_state, METH_NOARGS, nullptr},
+PyMethodDef methods[] = {{"manual_seed", manual_seed, METH_O, nullptr},
+                         {"initial_seed", initial_seed, METH_NOARGS, nullptr},
+                         {"seed", seed, METH_NOARGS, nullptr},
+                         {"get_state", get_state, METH_NOARGS, nullptr},
+                         {"set_state", set_state, METH_O, nullptr},
+                         {"clone_state", get_state, METH_NOARGS, nullptr},
                          {nullptr, nullptr, 0, nullptr}};
-PyGetSetDef attributes[] = {{"device", device, nullptr, nullptr, nullptr}, {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyGetSetDef attributes[] = {{"device", device, nullptr, nullptr, nullptr},
+                            {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(destroy)},
                        {Py_tp_new, reinterpret_cast<void*>(new_generator)},
                        {Py_tp_methods, methods},
@@ -72,12 +79,14 @@ PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(destroy)},
                        {0, nullptr}};
 
 Generator* chosen(Session& session, PyObject* generator) {
-  GeneratorObject* object = as_generator(generator && generator != Py_None ? generator : session.default_generator.get());
+  GeneratorObject* object =
+      as_generator(generator && generator != Py_None ? generator : session.default_generator.get());
   if (!object) PyErr_SetString(PyExc_TypeError, "generator must be a torch.Generator");
   return object ? object->generator : nullptr;
 }
 
-// --- Arguments of a call --------------------------------------------------------------------------------------------------
+// --- Arguments of a call
+// --------------------------------------------------------------------------------------------------
 
 const Argument* argument(const opset::Call& call, const std::string& name) {
   const auto& parameters = call.op->schema().parameters;
@@ -106,7 +115,9 @@ std::string base_name(const opset::Call& call) {
 }
 
 // Covers every element of its storage, once and in order.
-bool is_whole(const Tensor& tensor) { return tensor.offset == 0 && tensor.is_contiguous() && tensor.nbytes() == tensor.storage->size(); }
+bool is_whole(const Tensor& tensor) {
+  return tensor.offset == 0 && tensor.is_contiguous() && tensor.nbytes() == tensor.storage->size();
+}
 
 // Writes the same bytes `count` times.
 void repeat_bytes(void* data, const std::vector<std::byte>& element, int64_t count) {
@@ -115,7 +126,8 @@ void repeat_bytes(void* data, const std::vector<std::byte>& element, int64_t cou
     std::memset(to, 0, element.size() * static_cast<size_t>(count));
     return;
   }
-  for (int64_t i = 0; i < count; ++i) std::memcpy(to + static_cast<size_t>(i) * element.size(), element.data(), element.size());
+  for (int64_t i = 0; i < count; ++i)
+    std::memcpy(to + static_cast<size_t>(i) * element.size(), element.data(), element.size());
 }
 
 std::vector<std::byte> bytes_of(const Tensor& scalar) {
@@ -161,12 +173,14 @@ std::optional<Distribution> distribution_of(const opset::Call& call) {
     return with(Kind::uniform, number(argument(call, "from")).value_or(0), number(argument(call, "to")).value_or(1));
   if (name == "normal" || name == "normal_" || name == "normal_functional")
     return with(Kind::normal, number(argument(call, "mean")).value_or(0), number(argument(call, "std")).value_or(1));
-  if (name == "exponential" || name == "exponential_") return with(Kind::exponential, number(argument(call, "lambd")).value_or(1), 0);
+  if (name == "exponential" || name == "exponential_")
+    return with(Kind::exponential, number(argument(call, "lambd")).value_or(1), 0);
   if ((name == "bernoulli" || name == "bernoulli_") && number(argument(call, "p")))
     return with(Kind::bernoulli, *number(argument(call, "p")), 0);
   if (name == "randint" || name == "randint_like") {
     const int64_t low = integer(argument(call, "low")).value_or(0), high = integer(argument(call, "high")).value_or(0);
-    return Distribution{.kind = Kind::integers, .low = low, .range = static_cast<uint64_t>(high) - static_cast<uint64_t>(low)};
+    return Distribution{
+        .kind = Kind::integers, .low = low, .range = static_cast<uint64_t>(high) - static_cast<uint64_t>(low)};
   }
   return std::nullopt;
 }
@@ -204,9 +218,9 @@ Tensor lazy_tensor(ScalarType dtype, std::vector<int64_t> sizes, double value) {
   Tensor tensor{.dtype = dtype, .sizes = std::move(sizes)};
   tensor.strides = contiguous_strides(tensor.sizes);
   const int64_t count = tensor.numel();
-  tensor.storage = Storage::lazy(bytes_for(dtype, tensor.sizes), [element = bytes_of(Tensor::scalar(value, dtype)), count](void* data) {
-    repeat_bytes(data, element, count);
-  });
+  tensor.storage = Storage::lazy(
+      bytes_for(dtype, tensor.sizes),
+      [element = bytes_of(Tensor::scalar(value, dtype)), count](void* data) { repeat_bytes(data, element, count); });
   return tensor;
 }
 
@@ -233,11 +247,13 @@ std::optional<Tensor> draw(Session& session, const opset::Call& call, const std:
     Tensor drawn = lazy_tensor(meta.dtype, *sizes, 0);
     if (draw_into(*source, *distribution, drawn)) return drawn;
   }
-  session.raise(314, "random numbers by " + call.op->target() + " are not supported", "torch.rand, randn, randint, randperm and bernoulli are");
+  session.raise(314, "random numbers by " + call.op->target() + " are not supported",
+                "torch.rand, randn, randint, randperm and bernoulli are");
   return std::nullopt;
 }
 
-bool draw_distribution(Session& session, PyObject* target, const std::string& distribution, double a, double b, PyObject* generator) {
+bool draw_distribution(Session& session, PyObject* target, const std::string& distribution, double a, double b,
+                       PyObject* generator) {
   TensorObject* tensor = as_tensor(target);
   Generator* source = chosen(session, generator);
   if (!tensor || !source) {
@@ -245,11 +261,12 @@ bool draw_distribution(Session& session, PyObject* target, const std::string& di
     return false;
   }
   if (session.is_tracing || tensor->state->is_traced()) {
-    session.raise(314, "random numbers inside forward are not supported", "draw them outside and pass them as an input");
+    session.raise(314, "random numbers inside forward are not supported",
+                  "draw them outside and pass them as an input");
     return false;
   }
-  const Kind kind = distribution == "uniform"  ? Kind::uniform
-                    : distribution == "normal" ? Kind::normal
+  const Kind kind = distribution == "uniform"     ? Kind::uniform
+                    : distribution == "normal"    ? Kind::normal
                     : distribution == "bernoulli" ? Kind::bernoulli
                                                   : Kind::exponential;
   return draw_into(*source, {.kind = kind, .a = a, .b = b}, tensor->state->real);
@@ -258,8 +275,10 @@ bool draw_distribution(Session& session, PyObject* target, const std::string& di
 bool draw_over(Session& session, const opset::Call& call, TensorObject& target, PyObject* generator) {
   Generator* source = chosen(session, generator);
   if (!source) return false;
-  if (const std::optional<Distribution> distribution = distribution_of(call)) return draw_into(*source, *distribution, target.state->real);
-  session.raise(314, "random numbers by " + call.op->target() + " are not supported", "uniform_, normal_, bernoulli_ and exponential_ are");
+  if (const std::optional<Distribution> distribution = distribution_of(call))
+    return draw_into(*source, *distribution, target.state->real);
+  session.raise(314, "random numbers by " + call.op->target() + " are not supported",
+                "uniform_, normal_, bernoulli_ and exponential_ are");
   return false;
 }
 
@@ -267,14 +286,17 @@ bool draw_integers(Session& session, PyObject* target, PyObject* low, PyObject* 
   TensorObject* tensor = as_tensor(target);
   Generator* source = chosen(session, generator);
   if (!tensor || !source || session.is_tracing) {
-    if (!PyErr_Occurred()) session.raise(314, "random numbers inside forward are not supported", "draw them outside and pass them as an input");
+    if (!PyErr_Occurred())
+      session.raise(314, "random numbers inside forward are not supported",
+                    "draw them outside and pass them as an input");
     return false;
   }
   Distribution distribution{.kind = Kind::all_integers};
   if (high && high != Py_None) {
     const long long from = low && low != Py_None ? PyLong_AsLongLong(low) : 0, to = PyLong_AsLongLong(high);
     if (PyErr_Occurred()) return false;
-    distribution = {.kind = Kind::integers, .low = from, .range = static_cast<uint64_t>(to) - static_cast<uint64_t>(from)};
+    distribution = {
+        .kind = Kind::integers, .low = from, .range = static_cast<uint64_t>(to) - static_cast<uint64_t>(from)};
   }
   return draw_into(*source, distribution, tensor->state->real);
 }
@@ -321,7 +343,8 @@ bool fill_over(TensorObject& target, const opset::Call& call, const reference::E
     real.storage->fill_later([element, count](void* data) { repeat_bytes(data, element, count); });
   } else if (real.is_contiguous()) {
     const size_t start = static_cast<size_t>(real.offset) * element.size();
-    real.storage->change([element, count, start](void* data) { repeat_bytes(static_cast<std::byte*>(data) + start, element, count); });
+    real.storage->change(
+        [element, count, start](void* data) { repeat_bytes(static_cast<std::byte*>(data) + start, element, count); });
   } else {
     assign(real, scalar_of(value, real.dtype));
   }

@@ -1,7 +1,8 @@
 // Contents that are not made before somebody reads them: random draws, zeros, ones.
 //
 // A draw takes a snapshot of its generator and moves the generator on as far as the draw will go; the numbers are made
-// when the storage is read, on whatever thread reads it. Initialisation that is overwritten unread costs nearly nothing.
+// when the storage is read, on whatever thread reads it. Initialisation that is overwritten unread costs nearly
+// nothing.
 #pragma once
 
 #include "capture/session.h"
@@ -19,13 +20,15 @@ std::optional<Tensor> draw(Session& session, const opset::Call& call, const std:
 // A random operator that draws over a real tensor (uniform_, normal_, ...).
 bool draw_over(Session& session, const opset::Call& call, TensorObject& target, PyObject* generator);
 // uniform_, normal_, bernoulli_, exponential_ with their two numbers, over all of a tensor.
-bool draw_distribution(Session& session, PyObject* target, const std::string& distribution, double a, double b, PyObject* generator);
+bool draw_distribution(Session& session, PyObject* target, const std::string& distribution, double a, double b,
+                       PyObject* generator);
 // random_(low, high); high may be None.
 bool draw_integers(Session& session, PyObject* target, PyObject* low, PyObject* high, PyObject* generator);
 
 // A constant content for zeros, ones, full and their like; nullopt for all other operators.
 std::optional<Tensor> filled(const opset::Call& call, const std::vector<ir::Type>& types);
-// fill_, zero_ and copy_ over a real tensor; false for all other operators, and where the reference must explain why not.
+// fill_, zero_ and copy_ over a real tensor; false for all other operators, and where the reference must explain why
+// not.
 bool fill_over(TensorObject& target, const opset::Call& call, const reference::Environment& environment);
 
 }  // namespace atenon::capture

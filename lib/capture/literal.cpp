@@ -13,18 +13,28 @@ std::optional<ScalarType> type_of_format(const char* format, Py_ssize_t width) {
   if (!format) return ScalarType::u8;
   if (*format == '<' || *format == '=' || *format == '@') ++format;
   switch (*format) {
-    case '?': return ScalarType::boolean;
-    case 'e': return ScalarType::f16;
-    case 'f': return ScalarType::f32;
-    case 'd': return ScalarType::f64;
-    case 'B': return ScalarType::u8;
-    case 'b': return ScalarType::i8;
-    case 'h': return ScalarType::i16;
+    case '?':
+      return ScalarType::boolean;
+    case 'e':
+      return ScalarType::f16;
+    case 'f':
+      return ScalarType::f32;
+    case 'd':
+      return ScalarType::f64;
+    case 'B':
+      return ScalarType::u8;
+    case 'b':
+      return ScalarType::i8;
+    case 'h':
+      return ScalarType::i16;
     case 'i':
     case 'l':
-    case 'q': return width == 4 ? ScalarType::i32 : ScalarType::i64;
-    case 'Z': return format[1] == 'f' ? ScalarType::c64 : ScalarType::c128;
-    default: return std::nullopt;
+    case 'q':
+      return width == 4 ? ScalarType::i32 : ScalarType::i64;
+    case 'Z':
+      return format[1] == 'f' ? ScalarType::c64 : ScalarType::c128;
+    default:
+      return std::nullopt;
   }
 }
 
@@ -33,7 +43,8 @@ std::optional<Tensor> from_buffer(PyObject* object) {
   Py_buffer view;
   if (PyObject_GetBuffer(object, &view, PyBUF_FULL_RO) < 0) return std::nullopt;
   std::optional<Tensor> copy;
-  if (const auto type = type_of_format(view.format, view.itemsize); type && size_of(*type) == static_cast<size_t>(view.itemsize)) {
+  if (const auto type = type_of_format(view.format, view.itemsize);
+      type && size_of(*type) == static_cast<size_t>(view.itemsize)) {
     copy = Tensor::empty(*type, {view.shape, view.shape + view.ndim});
     if (PyBuffer_ToContiguous(copy->mutable_data(), &view, view.len, 'C') < 0) copy = std::nullopt;
   } else {
@@ -127,7 +138,8 @@ PyObject* stacked(Session& session, const Elements& elements, ScalarType type) {
   Ref parts(PyList_New(0));
   for (PyObject* number : elements.numbers) {
     PyObject* const args[] = {number, dtype};
-    const Ref part(as_tensor(number) ? session.call("aten::to", {number, dtype}) : session.call("aten::scalar_tensor", args, 1, words.get()));
+    const Ref part(as_tensor(number) ? session.call("aten::to", {number, dtype})
+                                     : session.call("aten::scalar_tensor", args, 1, words.get()));
     if (!part || PyList_Append(parts.get(), part.get()) < 0) return nullptr;
     if (elements.sizes.empty()) return Py_NewRef(part.get());
   }
@@ -157,9 +169,10 @@ PyObject* tensor_from(Session& session, PyObject* data, std::optional<ScalarType
   }
   Elements elements;
   if (!collect(data, 0, elements)) return nullptr;
-  const ScalarType found = elements.has_complex  ? (session.default_dtype == ScalarType::f64 ? ScalarType::c128 : ScalarType::c64)
-                           : elements.has_float  ? session.default_dtype
-                           : elements.has_integer ? ScalarType::i64
+  const ScalarType found = elements.has_complex
+                               ? (session.default_dtype == ScalarType::f64 ? ScalarType::c128 : ScalarType::c64)
+                           : elements.has_float       ? session.default_dtype
+                           : elements.has_integer     ? ScalarType::i64
                            : elements.numbers.empty() ? session.default_dtype
                                                       : ScalarType::boolean;
   const ScalarType type = dtype.value_or(found);

@@ -5,7 +5,8 @@
 
 namespace atenon::capture {
 
-// torch.tensor(data, dtype): numbers, nested lists of them, buffers (NumPy's arrays), symbolic numbers and tensors among them.
+// torch.tensor(data, dtype): numbers, nested lists of them, buffers (NumPy's arrays), symbolic numbers and tensors
+// among them.
 PyObject* tensor_from(Session& session, PyObject* data, std::optional<ScalarType> dtype);
 
 }  // namespace atenon::capture

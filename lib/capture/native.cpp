@@ -14,7 +14,8 @@ namespace {
 // The module keeps the session in its state: native functions find it there.
 Session& session_of(PyObject* module) { return **static_cast<Session**>(PyModule_GetState(module)); }
 
-// --- Operators as callables -------------------------------------------------------------------------------------------
+// --- Operators as callables
+// -------------------------------------------------------------------------------------------
 
 FunctionObject& function_of(PyObject* self) { return *reinterpret_cast<FunctionObject*>(self); }
 
@@ -35,11 +36,16 @@ PyObject* bind_method(PyObject* self, PyObject* object, PyObject*) {
 }
 
 std::string short_name(const std::string& name) { return name.substr(name.find("::") + 2); }
-PyObject* function_name(PyObject* self, void*) { return PyUnicode_FromString(short_name(*function_of(self).name).c_str()); }
-PyObject* function_repr(PyObject* self) { return PyUnicode_FromFormat("<operator %s>", function_of(self).name->c_str()); }
+PyObject* function_name(PyObject* self, void*) {
+  return PyUnicode_FromString(short_name(*function_of(self).name).c_str());
+}
+PyObject* function_repr(PyObject* self) {
+  return PyUnicode_FromFormat("<operator %s>", function_of(self).name->c_str());
+}
 
-PyMemberDef function_members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(FunctionObject, vectorcall), READONLY, nullptr},
-                                  {nullptr, 0, 0, 0, nullptr}};
+PyMemberDef function_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(FunctionObject, vectorcall), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr}};
 PyGetSetDef function_attributes[] = {{"__name__", function_name, nullptr, nullptr, nullptr},
                                      {"__qualname__", function_name, nullptr, nullptr, nullptr},
                                      {nullptr, nullptr, nullptr, nullptr, nullptr}};
@@ -60,7 +66,8 @@ PyType_Slot method_slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(destroy_fu
 bool add_function_types(Session& session) {
   const auto flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION;
   PyType_Spec function = {"_atenon.function_type", sizeof(FunctionObject), 0, flags, function_slots};
-  PyType_Spec method = {"_atenon.method_type", sizeof(FunctionObject), 0, flags | Py_TPFLAGS_METHOD_DESCRIPTOR, method_slots};
+  PyType_Spec method = {"_atenon.method_type", sizeof(FunctionObject), 0, flags | Py_TPFLAGS_METHOD_DESCRIPTOR,
+                        method_slots};
   session.function_type = Ref(PyType_FromSpec(&function));
   session.method_type = Ref(PyType_FromSpec(&method));
   return session.function_type && session.method_type;
@@ -80,13 +87,18 @@ PyObject* make_function(Session& session, PyObject* argument, const Ref& type) {
   return reinterpret_cast<PyObject*>(object);
 }
 
-PyObject* function(PyObject* module, PyObject* name) { return make_function(session_of(module), name, session_of(module).function_type); }
-PyObject* method(PyObject* module, PyObject* name) { return make_function(session_of(module), name, session_of(module).method_type); }
+PyObject* function(PyObject* module, PyObject* name) {
+  return make_function(session_of(module), name, session_of(module).function_type);
+}
+PyObject* method(PyObject* module, PyObject* name) {
+  return make_function(session_of(module), name, session_of(module).method_type);
+}
 
 PyObject* has(PyObject* module, PyObject* argument) {
   const std::string name = text_of(argument);
   const opset::Opset& opset = session_of(module).opset;
-  return PyBool_FromLong(name.find('.') == std::string::npos ? !opset.overloads(name).empty() : opset.find(name) != nullptr);
+  return PyBool_FromLong(name.find('.') == std::string::npos ? !opset.overloads(name).empty()
+                                                             : opset.find(name) != nullptr);
 }
 
 PyObject* names(PyObject* module, PyObject*) {
@@ -106,12 +118,15 @@ PyObject* call(PyObject* module, PyObject* const* args, Py_ssize_t count, PyObje
   return session_of(module).call(text_of(args[0]), args + 1, static_cast<size_t>(count) - 1, keyword_names);
 }
 
-// --- Classes and tensors ----------------------------------------------------------------------------------------------
+// --- Classes and tensors
+// ----------------------------------------------------------------------------------------------
 
 PyObject* register_classes(PyObject* module, PyObject*, PyObject* keywords) {
   Session& session = session_of(module);
-  const std::pair<const char*, Ref*> places[] = {
-      {"Tensor", &session.tensor_class}, {"Parameter", &session.parameter_class}, {"Size", &session.size_class}, {"pytree", &session.pytree}};
+  const std::pair<const char*, Ref*> places[] = {{"Tensor", &session.tensor_class},
+                                                 {"Parameter", &session.parameter_class},
+                                                 {"Size", &session.size_class},
+                                                 {"pytree", &session.pytree}};
   for (const auto& [name, place] : places)
     if (PyObject* value = keywords ? PyDict_GetItemString(keywords, name) : nullptr) *place = Ref::borrow(value);
   return new_none();
@@ -124,7 +139,8 @@ PyObject* make_subclass(PyObject* module, PyObject* args) {
   if (!PyArg_ParseTuple(args, "OO|p:make_subclass", &type, &data, &requires_grad)) return nullptr;
   TensorObject* tensor = as_tensor(data);
   if (!tensor || !PyType_Check(type) ||
-      !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(type), reinterpret_cast<PyTypeObject*>(session_of(module).tensor_type.get()))) {
+      !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(type),
+                        reinterpret_cast<PyTypeObject*>(session_of(module).tensor_type.get()))) {
     PyErr_SetString(PyExc_TypeError, "make_subclass(class, tensor) needs a class of tensors and a tensor");
     return nullptr;
   }
@@ -145,7 +161,8 @@ PyObject* tensor(PyObject* module, PyObject* args, PyObject* keywords) {
   static const char* words[] = {"data", "dtype", "device", "requires_grad", "pin_memory", nullptr};
   PyObject *data = nullptr, *dtype = nullptr, *device = nullptr;
   int requires_grad = 0, pin_memory = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|OOpp:tensor", const_cast<char**>(words), &data, &dtype, &device, &requires_grad, &pin_memory))
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|OOpp:tensor", const_cast<char**>(words), &data, &dtype, &device,
+                                   &requires_grad, &pin_memory))
     return nullptr;
   std::optional<ScalarType> type;
   if (!take_dtype(dtype, type)) return nullptr;
@@ -158,7 +175,8 @@ PyObject* tensor(PyObject* module, PyObject* args, PyObject* keywords) {
 PyObject* empty(PyObject* module, PyObject* args, PyObject* keywords) {
   static const char* words[] = {"sizes", "dtype", nullptr};
   PyObject *sizes = nullptr, *dtype = nullptr;
-  if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|O:empty", const_cast<char**>(words), &sizes, &dtype)) return nullptr;
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|O:empty", const_cast<char**>(words), &sizes, &dtype))
+    return nullptr;
   Session& session = session_of(module);
   std::optional<ScalarType> type;
   if (!take_dtype(dtype, type)) return nullptr;
@@ -180,19 +198,26 @@ PyObject* empty(PyObject* module, PyObject* args, PyObject* keywords) {
     }
     shape.push_back(size);
   }
-  return session.wrap(TensorState{.real = lazy_tensor(type.value_or(session.default_dtype), std::move(shape), 0)}).release();
+  return session.wrap(TensorState{.real = lazy_tensor(type.value_or(session.default_dtype), std::move(shape), 0)})
+      .release();
 }
 
-// --- Random draws in place --------------------------------------------------------------------------------------------
+// --- Random draws in place
+// --------------------------------------------------------------------------------------------
 
-PyObject* draw_in_place(PyObject* module, PyObject* args, const char* format, const char* distribution, double a, double b) {
+PyObject* draw_in_place(PyObject* module, PyObject* args, const char* format, const char* distribution, double a,
+                        double b) {
   PyObject* target = nullptr;
   PyObject* generator = Py_None;
   if (!PyArg_ParseTuple(args, format, &target, &a, &b, &generator)) return nullptr;
   return draw_distribution(session_of(module), target, distribution, a, b, generator) ? Py_NewRef(target) : nullptr;
 }
-PyObject* uniform(PyObject* module, PyObject* args) { return draw_in_place(module, args, "O|ddO:uniform_", "uniform", 0, 1); }
-PyObject* normal(PyObject* module, PyObject* args) { return draw_in_place(module, args, "O|ddO:normal_", "normal", 0, 1); }
+PyObject* uniform(PyObject* module, PyObject* args) {
+  return draw_in_place(module, args, "O|ddO:uniform_", "uniform", 0, 1);
+}
+PyObject* normal(PyObject* module, PyObject* args) {
+  return draw_in_place(module, args, "O|ddO:normal_", "normal", 0, 1);
+}
 PyObject* random(PyObject* module, PyObject* args) {
   PyObject *target = nullptr, *low = nullptr, *high = Py_None, *generator = Py_None;
   if (!PyArg_ParseTuple(args, "O|OOO:random_", &target, &low, &high, &generator)) return nullptr;
@@ -204,10 +229,15 @@ PyObject* draw_with_one(PyObject* module, PyObject* args, const char* format, co
   if (!PyArg_ParseTuple(args, format, &target, &a, &generator)) return nullptr;
   return draw_distribution(session_of(module), target, distribution, a, 0, generator) ? Py_NewRef(target) : nullptr;
 }
-PyObject* bernoulli(PyObject* module, PyObject* args) { return draw_with_one(module, args, "O|dO:bernoulli_", "bernoulli", 0.5); }
-PyObject* exponential(PyObject* module, PyObject* args) { return draw_with_one(module, args, "O|dO:exponential_", "exponential", 1); }
+PyObject* bernoulli(PyObject* module, PyObject* args) {
+  return draw_with_one(module, args, "O|dO:bernoulli_", "bernoulli", 0.5);
+}
+PyObject* exponential(PyObject* module, PyObject* args) {
+  return draw_with_one(module, args, "O|dO:exponential_", "exponential", 1);
+}
 
-// --- Modes and modules ------------------------------------------------------------------------------------------------
+// --- Modes and modules
+// ------------------------------------------------------------------------------------------------
 
 PyObject* is_grad_enabled(PyObject* module, PyObject*) { return PyBool_FromLong(session_of(module).grad_enabled); }
 PyObject* set_grad_enabled(PyObject* module, PyObject* value) {
@@ -222,7 +252,9 @@ PyObject* set_default_dtype(PyObject* module, PyObject* value) {
   session_of(module).default_dtype = type.value_or(ScalarType::f32);
   return new_none();
 }
-PyObject* check(PyObject* module, PyObject* device) { return check_device(session_of(module), device) ? new_none() : nullptr; }
+PyObject* check(PyObject* module, PyObject* device) {
+  return check_device(session_of(module), device) ? new_none() : nullptr;
+}
 PyObject* promote_types(PyObject* module, PyObject* args) {
   PyObject *a = nullptr, *b = nullptr;
   std::optional<ScalarType> x, y;
@@ -284,7 +316,8 @@ PyMethodDef functions[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 
-PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_atenon", nullptr, sizeof(Session*), functions, nullptr, nullptr, nullptr, nullptr};
+PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "_atenon", nullptr, sizeof(Session*), functions, nullptr, nullptr, nullptr, nullptr};
 
 }  // namespace
 

@@ -32,7 +32,8 @@ bool is_in_place(const Operator& op) {
 
 // PyTorch accepts NumPy's names for some keywords, and `input` for the first argument.
 std::string schema_name(const std::vector<const Operator*>& overloads, const std::string& keyword) {
-  static constexpr std::pair<const char*, const char*> others[] = {{"input", "self"}, {"axis", "dim"}, {"keepdims", "keepdim"}};
+  static constexpr std::pair<const char*, const char*> others[] = {
+      {"input", "self"}, {"axis", "dim"}, {"keepdims", "keepdim"}};
   for (const auto& [name, meant] : others) {
     if (keyword != name) continue;
     for (const Operator* op : overloads)
@@ -80,7 +81,8 @@ bool equals_default(const Argument& argument, const Parameter& parameter) {
   if (argument == *parameter.fallback) return true;
   if (!argument.is<ArgumentList>() || parameter.fallback->is<ArgumentList>()) return false;
   const ArgumentList& list = argument.get<ArgumentList>();  // int[2]=0 is bound as [0, 0]
-  return !list.empty() && std::all_of(list.begin(), list.end(), [&](const Argument& item) { return item == *parameter.fallback; });
+  return !list.empty() &&
+         std::all_of(list.begin(), list.end(), [&](const Argument& item) { return item == *parameter.fallback; });
 }
 
 Ref number_of(const reference::Datum& datum) {
@@ -97,7 +99,8 @@ Spelling spell(const Call& call) {
   size_t count = 0;
   std::vector<Argument> arguments = call.arguments;
   for (size_t i = 0; i < parameters.size(); ++i) {
-    if (parameters[i].type.kind == Kind::word || parameters[i].type.kind == Kind::generator || parameters[i].name == "pin_memory")
+    if (parameters[i].type.kind == Kind::word || parameters[i].type.kind == Kind::generator ||
+        parameters[i].name == "pin_memory")
       arguments[i] = parameters[i].fallback.value_or(Argument(ir::None{}));
     const bool is_default = equals_default(arguments[i], parameters[i]);
     if (parameters[i].keyword_only && !is_default) spelling.keywords.push_back({parameters[i].name, arguments[i]});
@@ -119,6 +122,7 @@ class Dispatch {
  private:
   bool take(PyObject* const* args, size_t count, PyObject* keyword_names);
   std::optional<Call> resolved();
+  Argument as_number(const Argument& argument) const;
   std::optional<std::vector<Ref>> evaluate(const Call& call);
   std::optional<std::vector<Ref>> trace(const Call& call);
   PyObject* update(const Call& call);
@@ -161,16 +165,26 @@ bool Dispatch::take(PyObject* const* args, size_t count, PyObject* keyword_names
 }
 
 std::optional<Call> Dispatch::resolved() {
-  const std::optional<std::vector<Argument>> sizes = packed(arguments_.positional, packed_position(overloads_));
   Result<Call> call = choose(session_.opset, name_, arguments_.positional, arguments_.keywords);
-  if (!call && sizes) {
+  if (call) return std::move(*call);
+  const std::optional<std::vector<Argument>> sizes = packed(arguments_.positional, packed_position(overloads_));
+  if (sizes)
     if (Result<Call> other = choose(session_.opset, name_, *sizes, arguments_.keywords)) return std::move(*other);
-  }
-  if (!call) {
-    session_.raise(call.error());
-    return std::nullopt;
-  }
-  return std::move(*call);
+  // A real tensor of rank 0 stands for its number: x.view(n, -1) with n = torch.tensor(3).
+  std::vector<Argument> numbers = arguments_.positional;
+  for (size_t i = 1; i < numbers.size(); ++i) numbers[i] = as_number(numbers[i]);
+  const std::optional<std::vector<Argument>> both = packed(numbers, packed_position(overloads_));
+  if (Result<Call> other = choose(session_.opset, name_, both.value_or(numbers), arguments_.keywords))
+    return std::move(*other);
+  session_.raise(call.error());
+  return std::nullopt;
+}
+
+Argument Dispatch::as_number(const Argument& argument) const {
+  const auto found = arguments_.environment.values.find(argument.value());
+  const Tensor* tensor = found == arguments_.environment.values.end() ? nullptr : std::get_if<Tensor>(&found->second);
+  if (!tensor || !tensor->sizes.empty() || !is_integral(tensor->dtype)) return argument;
+  return SymInt(tensor->int_at(0));
 }
 
 std::optional<std::vector<Ref>> Dispatch::evaluate(const Call& call) {
@@ -214,7 +228,8 @@ std::optional<std::vector<Ref>> Dispatch::trace(const Call& call) {
       if (!datum) return std::nullopt;
       results.push_back(number_of(*datum));
     } else {
-      results.push_back(session_.wrap(viewed ? view_of(session_, *viewed, call, *node, static_cast<int>(i)) : session_.fresh(value)));
+      results.push_back(
+          session_.wrap(viewed ? view_of(session_, *viewed, call, *node, static_cast<int>(i)) : session_.fresh(value)));
     }
     if (!results.back()) return std::nullopt;
   }
@@ -245,7 +260,8 @@ PyObject* Dispatch::update(const Call& call) {
   return Py_NewRef(first_);
 }
 
-PyObject* Dispatch::give(const Operator& op, const std::vector<std::pair<bool, size_t>>& returns, std::vector<Ref> results) {
+PyObject* Dispatch::give(const Operator& op, const std::vector<std::pair<bool, size_t>>& returns,
+                         std::vector<Ref> results) {
   if (requires_grad_)
     for (Ref& result : results)
       if (TensorObject* tensor = as_tensor(result.get())) tensor->requires_grad = true;
@@ -258,14 +274,16 @@ PyObject* Dispatch::give(const Operator& op, const std::vector<std::pair<bool, s
     }
     Ref tuple(PyTuple_New(static_cast<Py_ssize_t>(count)));
     if (!tuple) return nullptr;
-    for (size_t i = 0; i < count; ++i) PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), results[next++].release());
+    for (size_t i = 0; i < count; ++i)
+      PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), results[next++].release());
     given.push_back(std::move(tuple));
   }
   if (given.empty()) return new_none();
   if (given.size() == 1) return given.front().release();
   Ref tuple(PyTuple_New(static_cast<Py_ssize_t>(given.size())));
   if (!tuple) return nullptr;
-  for (size_t i = 0; i < given.size(); ++i) PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), given[i].release());
+  for (size_t i = 0; i < given.size(); ++i)
+    PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), given[i].release());
   const Ref type = named_results(session_, op);
   if (!type) return PyErr_Occurred() ? nullptr : tuple.release();
   return PyObject_CallOneArg(type.get(), tuple.get());
@@ -322,7 +340,8 @@ ir::Node* append(Session& session, const Call& call, std::vector<std::pair<bool,
   Spelling spelling = spell(call);
   std::vector<ir::Graph::Result> results;
   for (ir::Type& type : inference->types) results.push_back({"", std::move(type)});
-  ir::Node* node = session.graph.add(call.op->target(), std::move(spelling.positional), std::move(spelling.keywords), std::move(results));
+  ir::Node* node = session.graph.add(call.op->target(), std::move(spelling.positional), std::move(spelling.keywords),
+                                     std::move(results));
   node->provenance = provenance;
   if (returns) *returns = std::move(inference->returns);
   return node;

@@ -5,7 +5,8 @@
 
 namespace atenon::capture {
 
-// A call as it stands in a node: no trailing defaults, no words that have no meaning here (device, layout, memory format).
+// A call as it stands in a node: no trailing defaults, no words that have no meaning here (device, layout, memory
+// format).
 struct Spelling {
   std::vector<Argument> positional;
   std::vector<Named> keywords;

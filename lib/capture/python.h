@@ -1,8 +1,9 @@
 // What this folder adds to CPython's C interface: owned references, and failures that cross the border both ways.
 //
-// Functions that Python calls return a new reference, or null with a Python exception set. C++ in between passes failures
-// on as null too (Ref, bool), so that an exception of the user's own Python code goes through us unharmed. A Diagnostic
-// becomes a Python exception by raise(), of class _atenon.CaptureError, and is taken out again by the driver.
+// Functions that Python calls return a new reference, or null with a Python exception set. C++ in between passes
+// failures on as null too (Ref, bool), so that an exception of the user's own Python code goes through us unharmed. A
+// Diagnostic becomes a Python exception by raise(), of class _atenon.CaptureError, and is taken out again by the
+// driver.
 #pragma once
 
 #define PY_SSIZE_T_CLEAN

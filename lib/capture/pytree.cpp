@@ -3,14 +3,17 @@
 namespace atenon::capture {
 namespace {
 
-std::string child_path(const std::string& path, const std::string& key) { return path.empty() ? key : path + "." + key; }
+std::string child_path(const std::string& path, const std::string& key) {
+  return path.empty() ? key : path + "." + key;
+}
 
 bool is_named_tuple(PyObject* object) { return PyTuple_Check(object) && PyObject_HasAttrString(object, "_fields"); }
 
 // torch.Size is a leaf's business, not a container.
 bool is_plain_tuple(PyObject* object) { return PyTuple_CheckExact(object); }
 
-// How a registered class is taken apart: torch.utils._pytree.SUPPORTED_NODES[type]; null, without an exception, if it is not.
+// How a registered class is taken apart: torch.utils._pytree.SUPPORTED_NODES[type]; null, without an exception, if it
+// is not.
 Ref registered(Session& session, PyObject* object) {
   if (!session.pytree) return {};
   const Ref nodes = attribute(session.pytree.get(), "SUPPORTED_NODES");
@@ -76,7 +79,8 @@ bool take_apart(Session& session, PyObject* object, Parts& parts) {
     parts.keys.push_back(std::to_string(i));
   }
   // Names from the class itself where it can give them: an ordered dict's keys, or (key, child) pairs.
-  if (const Ref with_keys = attribute(parts.node.get(), "flatten_with_keys_fn"); with_keys && with_keys.get() != Py_None) {
+  if (const Ref with_keys = attribute(parts.node.get(), "flatten_with_keys_fn");
+      with_keys && with_keys.get() != Py_None) {
     const Ref named(PyObject_CallOneArg(with_keys.get(), object));
     const Ref pairs(named ? PySequence_Fast(PyTuple_GetItem(named.get(), 0), "pairs") : nullptr);
     if (!pairs) return false;
@@ -98,7 +102,8 @@ bool take_apart(Session& session, PyObject* object, Parts& parts) {
 
 }  // namespace
 
-bool flatten(Session& session, PyObject* object, const std::string& path, ir::TreeSpec& tree, std::vector<Leaf>& leaves) {
+bool flatten(Session& session, PyObject* object, const std::string& path, ir::TreeSpec& tree,
+             std::vector<Leaf>& leaves) {
   using Kind = ir::TreeSpec::Kind;
   tree = {};
   if (object == Py_None) {
@@ -117,11 +122,14 @@ bool flatten(Session& session, PyObject* object, const std::string& path, ir::Tr
   tree.type = parts.type;
   if (parts.kind == Kind::dict || parts.kind == Kind::named_tuple || parts.kind == Kind::custom) tree.keys = parts.keys;
   for (size_t i = 0; i < parts.children.size(); ++i)
-    if (!flatten(session, parts.children[i].get(), child_path(path, parts.keys[i]), tree.children.emplace_back(), leaves)) return false;
+    if (!flatten(session, parts.children[i].get(), child_path(path, parts.keys[i]), tree.children.emplace_back(),
+                 leaves))
+      return false;
   return true;
 }
 
-Ref rebuild(Session& session, PyObject* object, const std::string& path, const std::function<Ref(const std::string&, PyObject*)>& replace) {
+Ref rebuild(Session& session, PyObject* object, const std::string& path,
+            const std::function<Ref(const std::string&, PyObject*)>& replace) {
   if (object == Py_None) return replace(path, object);
   Parts parts;
   if (!take_apart(session, object, parts)) return {};
@@ -133,9 +141,12 @@ Ref rebuild(Session& session, PyObject* object, const std::string& path, const s
   }
   PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(object));
   switch (parts.kind) {
-    case ir::TreeSpec::Kind::list: return list;
-    case ir::TreeSpec::Kind::tuple: return Ref(PyList_AsTuple(list.get()));
-    case ir::TreeSpec::Kind::named_tuple: return Ref(PyObject_CallMethod(type, "_make", "O", list.get()));
+    case ir::TreeSpec::Kind::list:
+      return list;
+    case ir::TreeSpec::Kind::tuple:
+      return Ref(PyList_AsTuple(list.get()));
+    case ir::TreeSpec::Kind::named_tuple:
+      return Ref(PyObject_CallMethod(type, "_make", "O", list.get()));
     case ir::TreeSpec::Kind::dict: {
       Ref copy(PyObject_CallMethod(object, "copy", nullptr));
       PyObject *key = nullptr, *value = nullptr;
@@ -146,7 +157,8 @@ Ref rebuild(Session& session, PyObject* object, const std::string& path, const s
     }
     default: {
       const Ref function(PyObject_GetAttrString(parts.node.get(), "unflatten_fn"));
-      return Ref(function ? PyObject_CallFunctionObjArgs(function.get(), list.get(), parts.context.get(), nullptr) : nullptr);
+      return Ref(function ? PyObject_CallFunctionObjArgs(function.get(), list.get(), parts.context.get(), nullptr)
+                          : nullptr);
     }
   }
 }

@@ -13,9 +13,11 @@ struct Leaf {
 };
 
 // Appends the leaves of `object` in order; false with a Python exception. None is a leaf of kind none.
-bool flatten(Session& session, PyObject* object, const std::string& path, ir::TreeSpec& tree, std::vector<Leaf>& leaves);
+bool flatten(Session& session, PyObject* object, const std::string& path, ir::TreeSpec& tree,
+             std::vector<Leaf>& leaves);
 
 // The same containers with each leaf replaced by what `replace` gives; null with a Python exception.
-Ref rebuild(Session& session, PyObject* object, const std::string& path, const std::function<Ref(const std::string&, PyObject*)>& replace);
+Ref rebuild(Session& session, PyObject* object, const std::string& path,
+            const std::function<Ref(const std::string&, PyObject*)>& replace);
 
 }  // namespace atenon::capture

@@ -3,7 +3,8 @@
 namespace atenon::capture {
 namespace {
 
-// --- dtype: one object a type, so that `is` works as in PyTorch -------------------------------------------------------
+// --- dtype: one object a type, so that `is` works as in PyTorch
+// -------------------------------------------------------
 
 void destroy_dtype(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);
@@ -40,7 +41,8 @@ PyType_Slot dtype_slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(destroy_dty
                              {Py_tp_getset, dtype_attributes},
                              {0, nullptr}};
 
-// --- device -----------------------------------------------------------------------------------------------------------
+// --- device
+// -----------------------------------------------------------------------------------------------------------
 
 void destroy_device(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);
@@ -55,7 +57,8 @@ PyObject* new_device(PyTypeObject* type, PyObject* args, PyObject* keywords) {
   static const char* names[] = {"type", "index", nullptr};
   PyObject* name = nullptr;
   PyObject* index = Py_None;
-  if (!PyArg_ParseTupleAndKeywords(args, keywords, "|OO:device", const_cast<char**>(names), &name, &index)) return nullptr;
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "|OO:device", const_cast<char**>(names), &name, &index))
+    return nullptr;
   if (name && as_device(name)) return Py_NewRef(name);
   std::string text = name && PyUnicode_Check(name) ? text_of(name) : name && PyLong_Check(name) ? "cuda" : "cpu";
   Ref number = Ref::borrow(name && PyLong_Check(name) ? name : index);
@@ -75,7 +78,8 @@ PyObject* device_type(PyObject* self, void*) { return Py_NewRef(reinterpret_cast
 PyObject* device_index(PyObject* self, void*) { return Py_NewRef(reinterpret_cast<DeviceObject*>(self)->index); }
 PyObject* device_text(PyObject* self) {
   auto* device = reinterpret_cast<DeviceObject*>(self);
-  return device->index == Py_None ? Py_NewRef(device->type) : PyUnicode_FromFormat("%S:%S", device->type, device->index);
+  return device->index == Py_None ? Py_NewRef(device->type)
+                                  : PyUnicode_FromFormat("%S:%S", device->type, device->index);
 }
 PyObject* device_repr(PyObject* self) {
   auto* device = reinterpret_cast<DeviceObject*>(self);
@@ -86,7 +90,8 @@ Py_hash_t device_hash(PyObject* self) { return PyObject_Hash(reinterpret_cast<De
 PyObject* device_compare(PyObject* a, PyObject* b, int op) {
   DeviceObject *x = as_device(a), *y = as_device(b);
   if (!x || !y || (op != Py_EQ && op != Py_NE)) Py_RETURN_NOTIMPLEMENTED;
-  const bool same = PyObject_RichCompareBool(x->type, y->type, Py_EQ) == 1 && PyObject_RichCompareBool(x->index, y->index, Py_EQ) == 1;
+  const bool same = PyObject_RichCompareBool(x->type, y->type, Py_EQ) == 1 &&
+                    PyObject_RichCompareBool(x->index, y->index, Py_EQ) == 1;
   return PyBool_FromLong(same == (op == Py_EQ));
 }
 PyObject* device_enter(PyObject* self, PyObject*) { return Py_NewRef(self); }
@@ -112,7 +117,8 @@ PyType_Slot device_slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(destroy_de
 }  // namespace
 
 bool add_scalar_types(Session& session) {
-  PyType_Spec dtype_spec = {"torch.dtype", sizeof(DtypeObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, dtype_slots};
+  PyType_Spec dtype_spec = {"torch.dtype", sizeof(DtypeObject), 0,
+                            Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, dtype_slots};
   session.dtype_type = Ref(PyType_FromSpec(&dtype_spec));
   PyType_Spec device_spec = {"torch.device", sizeof(DeviceObject), 0, Py_TPFLAGS_DEFAULT, device_slots};
   session.device_type = Ref(PyType_FromSpec(&device_spec));
@@ -140,7 +146,8 @@ bool check_device(Session& session, PyObject* object) {
   if (!device) return false;
   const std::string type = text_of(as_device(device.get())->type);
   if (type == "cpu" || type == "meta") return true;
-  session.raise(304, "there is no device '" + str_of(device.get()) + "': programs run on the CPU", "device=\"cpu\", or no device at all");
+  session.raise(304, "there is no device '" + str_of(device.get()) + "': programs run on the CPU",
+                "device=\"cpu\", or no device at all");
   return false;
 }
 

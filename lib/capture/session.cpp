@@ -15,7 +15,8 @@ bool Session::decide(const SymBool& truth, const std::string& reason) {
   if (known != shape::Truth::open) return known == shape::Truth::proven;
   const std::optional<bool> example = shape::evaluate(truth, hints);
   if (!example) {
-    raise(310, "`" + truth.to_string() + "` depends on a size that only data decides", "use min, max or // instead of a comparison");
+    raise(310, "`" + truth.to_string() + "` depends on a size that only data decides",
+          "use min, max or // instead of a comparison");
     return false;
   }
   ir::Constraint constraint{.truth = *example ? truth : shape::negate(truth), .reason = reason};

@@ -4,9 +4,10 @@
 // real and computed at once. While forward runs, every operator is recorded: a real tensor that one meets becomes an
 // input of the graph (`lift`), and its data stays as it was, so that state is captured as it is before the first call.
 //
-// Aliases: all traced tensors that share memory point to one Base, which holds the value of the whole memory now. A view
-// is a Base and the chain of view calls that lead to it; an update through a view makes a new value of the view, writes
-// it back along the chain, and bumps the Base's version, by which every other view sees that it must be made again.
+// Aliases: all traced tensors that share memory point to one Base, which holds the value of the whole memory now. A
+// view is a Base and the chain of view calls that lead to it; an update through a view makes a new value of the view,
+// writes it back along the chain, and bumps the Base's version, by which every other view sees that it must be made
+// again.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +39,8 @@ using shape::SymBool;
 using shape::SymFloat;
 using shape::SymInt;
 
-// --- Tensors ----------------------------------------------------------------------------------------------------------
+// --- Tensors
+// ----------------------------------------------------------------------------------------------------------
 
 // The memory that some traced tensors share.
 struct Base {
@@ -50,11 +52,11 @@ struct Base {
 
 // One view call: how a view is made from what it views, and how a new content of it is written back.
 struct Step {
-  std::string target;                // "aten::slice.Tensor"
-  std::vector<Argument> arguments;   // without the viewed tensor
+  std::string target;               // "aten::slice.Tensor"
+  std::vector<Argument> arguments;  // without the viewed tensor
   std::vector<Named> keywords;
   std::vector<SymInt> viewed_sizes;
-  int result = 0;                    // of several results (split, unbind): which
+  int result = 0;  // of several results (split, unbind): which
 };
 
 // What a Python tensor stands for. Exactly one of `real.storage` and `base` is set.
@@ -70,43 +72,38 @@ struct TensorState {
 };
 
 struct TensorObject {
-  PyObject_HEAD
-  Session* session;
+  PyObject_HEAD Session* session;
   TensorState* state;
   bool requires_grad;
 };
 
-// --- Other Python objects ---------------------------------------------------------------------------------------------
+// --- Other Python objects
+// ---------------------------------------------------------------------------------------------
 
 // SymInt, SymFloat and SymBool of Python. Constants never stay in one: they become Python's own numbers.
 struct SymbolObject {
-  PyObject_HEAD
-  Session* session;
+  PyObject_HEAD Session* session;
   std::variant<SymInt, SymFloat, SymBool>* value;
 };
 
 struct DtypeObject {
-  PyObject_HEAD
-  ScalarType type;
+  PyObject_HEAD ScalarType type;
 };
 
 // torch.device. Any may be named; only the CPU has data.
 struct DeviceObject {
-  PyObject_HEAD
-  PyObject* type;   // str
-  PyObject* index;  // int or None
+  PyObject_HEAD PyObject* type;  // str
+  PyObject* index;               // int or None
 };
 
 struct GeneratorObject {
-  PyObject_HEAD
-  Session* session;
+  PyObject_HEAD Session* session;
   Generator* generator;
 };
 
 // A callable bound to the name of an operator; `is_method` binds the tensor on the left as first argument.
 struct FunctionObject {
-  PyObject_HEAD
-  vectorcallfunc vectorcall;
+  PyObject_HEAD vectorcallfunc vectorcall;
   Session* session;
   std::string* name;  // "aten::add", "aten::add.Tensor"
   bool is_method;
@@ -119,7 +116,8 @@ DtypeObject* as_dtype(PyObject* object);
 DeviceObject* as_device(PyObject* object);
 GeneratorObject* as_generator(PyObject* object);
 
-// --- The session ------------------------------------------------------------------------------------------------------
+// --- The session
+// ------------------------------------------------------------------------------------------------------
 
 struct StateEntry {  // a parameter or buffer of the model, by name, in PyTorch's order
   std::string name;
@@ -164,9 +162,9 @@ class Session {
   std::vector<StateEntry> state;
   std::vector<Lifted> lifted;
   std::unordered_map<const Storage*, std::vector<size_t>> lifted_by_storage;  // looked up only
-  int constants = 0;                                 // numbers the constants without a name
-  reference::Environment constants_known;            // what constant_value has evaluated
-  std::vector<std::shared_ptr<Base>> buffers_read;   // by constant_value: they must not change
+  int constants = 0;                                                          // numbers the constants without a name
+  reference::Environment constants_known;                                     // what constant_value has evaluated
+  std::vector<std::shared_ptr<Base>> buffers_read;                            // by constant_value: they must not change
   std::vector<std::pair<std::shared_ptr<Base>, ir::InputSpec>> user_inputs;
   std::unique_ptr<CallStacks> call_stacks;
   int unbacked = 0;
@@ -177,10 +175,12 @@ class Session {
   PyObject* call(const std::string& name, std::initializer_list<PyObject*> args);
   // Appends a node while tracing; null with a Python exception on failure.
   ir::Node* record(const std::string& target, std::vector<Argument> arguments, std::vector<Named> keywords = {});
-  // Data of a value that does not depend on inputs: evaluates the nodes behind it. Null with a Python exception otherwise.
+  // Data of a value that does not depend on inputs: evaluates the nodes behind it. Null with a Python exception
+  // otherwise.
   std::optional<reference::Datum> constant_value(ir::Value* value, const std::string& purpose);
 
-  // Decides a truth about sizes: by what is known, else by the example, which is then an assumption with the user's line.
+  // Decides a truth about sizes: by what is known, else by the example, which is then an assumption with the user's
+  // line.
   bool decide(const SymBool& truth, const std::string& reason);
   void assume(ir::Constraint constraint);
 
@@ -191,7 +191,8 @@ class Session {
   Ref wrap(const SymBool& value);
   Ref wrap_sizes(const std::vector<SymInt>& sizes);
 
-  // functionalize.cpp. read(): the Value that a tensor is now (lifting and regenerating as needed); write(): an update in place.
+  // functionalize.cpp. read(): the Value that a tensor is now (lifting and regenerating as needed); write(): an update
+  // in place.
   ir::Value* read(TensorObject& tensor);
   bool write(TensorObject& tensor, ir::Value* value);
   bool write_real(TensorObject& tensor, const Tensor& value);

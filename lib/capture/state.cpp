@@ -32,18 +32,22 @@ void for_each_tensor(PyObject* module, const char* attribute_name, const std::st
   if (!tensors || !PyDict_Check(tensors.get())) return;
   PyObject *key = nullptr, *value = nullptr;
   for (Py_ssize_t position = 0; PyDict_Next(tensors.get(), &position, &key, &value);)
-    if (TensorObject* tensor = as_tensor(value)) visit(path.empty() ? text_of(key) : path + "." + text_of(key), key, *tensor);
+    if (TensorObject* tensor = as_tensor(value))
+      visit(path.empty() ? text_of(key) : path + "." + text_of(key), key, *tensor);
 }
 
 // Is this a number or a text of Python's own, which is compared by value?
-bool is_plain(PyObject* object) { return PyLong_Check(object) || PyFloat_Check(object) || PyUnicode_Check(object) || object == Py_None; }
+bool is_plain(PyObject* object) {
+  return PyLong_Check(object) || PyFloat_Check(object) || PyUnicode_Check(object) || object == Py_None;
+}
 
 }  // namespace
 
 PythonState::PythonState(PyObject* model) {
   for_each_module(model, [&](const std::string& path, PyObject* module) {
     const Ref names = attribute(module, "__dict__");
-    if (names && PyDict_Check(names.get())) modules_.push_back({path, Ref::borrow(module), Ref(PyDict_Copy(names.get()))});
+    if (names && PyDict_Check(names.get()))
+      modules_.push_back({path, Ref::borrow(module), Ref(PyDict_Copy(names.get()))});
     return true;
   });
   PyErr_Clear();
@@ -56,10 +60,13 @@ std::vector<Diagnostic> PythonState::changes() const {
     PyObject *key = nullptr, *before = nullptr;
     for (Py_ssize_t position = 0; names && PyDict_Next(module.before.get(), &position, &key, &before);) {
       PyObject* after = PyDict_GetItemWithError(names.get(), key);
-      if (!after || after == before || !is_plain(before) || !is_plain(after) || PyObject_RichCompareBool(before, after, Py_EQ) != 0) continue;
+      if (!after || after == before || !is_plain(before) || !is_plain(after) ||
+          PyObject_RichCompareBool(before, after, Py_EQ) != 0)
+        continue;
       const std::string name = (module.path.empty() ? "" : module.path + ".") + text_of(key);
-      changes.push_back(error(Status::unsupported, 316, "forward changes `" + name + "` from " + str_of(before) + " to " + str_of(after) +
-                                                            ", which the program does not: it computes what the first call computes")
+      changes.push_back(error(Status::unsupported, 316,
+                              "forward changes `" + name + "` from " + str_of(before) + " to " + str_of(after) +
+                                  ", which the program does not: it computes what the first call computes")
                             .note("fix: a registered buffer is state that a program keeps"));
     }
   }
@@ -73,14 +80,22 @@ bool collect_state(Session& session, PyObject* model) {
     session.call_stacks->name_module(module, path);
     const Ref temporary = attribute(module, "_non_persistent_buffers_set");
     for_each_tensor(module, "_parameters", path, [&](std::string name, PyObject*, TensorObject& tensor) {
-      session.state.push_back({.name = std::move(name), .kind = ir::InputKind::parameter, .tensor = tensor.state->real, .object = &tensor});
+      session.state.push_back(
+          {.name = std::move(name), .kind = ir::InputKind::parameter, .tensor = tensor.state->real, .object = &tensor});
     });
     for_each_tensor(module, "_buffers", path, [&](std::string name, PyObject* key, TensorObject& tensor) {
       const bool persistent = !temporary || PySequence_Contains(temporary.get(), key) != 1;
-      buffers.push_back({.name = std::move(name), .kind = ir::InputKind::buffer, .persistent = persistent, .tensor = tensor.state->real, .object = &tensor});
+      buffers.push_back({.name = std::move(name),
+                         .kind = ir::InputKind::buffer,
+                         .persistent = persistent,
+                         .tensor = tensor.state->real,
+                         .object = &tensor});
     });
     for_each_tensor(module, "__dict__", path, [&](std::string name, PyObject*, TensorObject& tensor) {
-      constants.push_back({.name = std::move(name), .kind = ir::InputKind::constant_tensor, .tensor = tensor.state->real, .object = &tensor});
+      constants.push_back({.name = std::move(name),
+                           .kind = ir::InputKind::constant_tensor,
+                           .tensor = tensor.state->real,
+                           .object = &tensor});
     });
     return true;
   });
@@ -103,16 +118,18 @@ Result<void> load_weights(Session& session, const std::string& file, std::vector
     const auto found = given.find(entry.name);
     const Storage* before = entry.tensor.storage.get();
     if (found == given.end()) {
-      if (const auto tied = replaced.find(before); tied != replaced.end()) entry.tensor = entry.object->state->real = tied->second;
+      if (const auto tied = replaced.find(before); tied != replaced.end())
+        entry.tensor = entry.object->state->real = tied->second;
       else if (!entry.name.ends_with("num_batches_tracked"))
-        return error(Status::usage, 307, file + " has nothing for '" + entry.name + "'").note("the model's names are those of its state_dict()");
+        return error(Status::usage, 307, file + " has nothing for '" + entry.name + "'")
+            .note("the model's names are those of its state_dict()");
       continue;
     }
     if (found->second.sizes != entry.tensor.sizes)
       return error(Status::usage, 307, "'" + entry.name + "' has another shape in " + file + " than in the model");
     const ScalarType dtype = entry.tensor.dtype;
     const auto tied = replaced.find(before);
-    entry.tensor = entry.object->state->real = tied != replaced.end()             ? tied->second
+    entry.tensor = entry.object->state->real = tied != replaced.end()         ? tied->second
                                                : found->second.dtype == dtype ? found->second
                                                                               : cast(found->second.contiguous(), dtype);
     replaced.emplace(before, entry.tensor);
@@ -150,7 +167,8 @@ std::optional<std::vector<Assigned>> assigned_buffers(Session& session, PyObject
   const bool walked = for_each_module(model, [&](const std::string& path, PyObject* module) {
     bool is_well = true;
     for_each_tensor(module, "_buffers", path, [&](const std::string& name, PyObject*, TensorObject& tensor) {
-      const auto entry = std::find_if(session.state.begin(), session.state.end(), [&](const StateEntry& e) { return e.name == name; });
+      const auto entry =
+          std::find_if(session.state.begin(), session.state.end(), [&](const StateEntry& e) { return e.name == name; });
       if (!is_well || entry == session.state.end()) return;
       const bool is_same = !tensor.state->is_traced() && tensor.state->real.storage == entry->tensor.storage;
       if (is_same) return;
@@ -168,10 +186,12 @@ void materialise(const ir::ExportedProgram& program) {
   std::vector<Storage*> pending;
   for (const ir::Weight& weight : program.weights) {
     Storage* storage = weight.tensor.storage.get();
-    if (storage->is_lazy() && std::find(pending.begin(), pending.end(), storage) == pending.end()) pending.push_back(storage);
+    if (storage->is_lazy() && std::find(pending.begin(), pending.end(), storage) == pending.end())
+      pending.push_back(storage);
   }
   // The largest first, so that the threads end together.
-  std::stable_sort(pending.begin(), pending.end(), [](const Storage* a, const Storage* b) { return a->size() > b->size(); });
+  std::stable_sort(pending.begin(), pending.end(),
+                   [](const Storage* a, const Storage* b) { return a->size() > b->size(); });
   parallel_for(static_cast<int64_t>(pending.size()), [&](int64_t i) { pending[static_cast<size_t>(i)]->data(); });
 }
 

@@ -10,8 +10,8 @@ namespace atenon::capture {
 // Notes every tensor that the model holds, and the names of its modules for call stacks; false with a Python exception.
 bool collect_state(Session& session, PyObject* module);
 
-// Puts the tensors of a file (.pt, .safetensors, .npz) in place of the model's. E0307: a name is missing, or a shape differs; a
-// name that the model lacks is a warning.
+// Puts the tensors of a file (.pt, .safetensors, .npz) in place of the model's. E0307: a name is missing, or a shape
+// differs; a name that the model lacks is a warning.
 Result<void> load_weights(Session& session, const std::string& file, std::vector<Diagnostic>& warnings);
 
 // Makes the state that forward may read inputs of the graph, parameters first, as torch.export orders them.
@@ -23,7 +23,7 @@ void keep_used_state(Session& session, const std::set<std::string>& updated);
 // Numbers and texts that modules hold (`self.calls`), to see whether forward changes them: a program cannot.
 class PythonState {
  public:
-  explicit PythonState(PyObject* model);  // as they are now
+  explicit PythonState(PyObject* model);    // as they are now
   std::vector<Diagnostic> changes() const;  // warnings
 
  private:

@@ -64,25 +64,43 @@ std::vector<SymInt> follow(const Step& step, const std::vector<SymInt>& viewed, 
   if (sizes.size() == rank && (name == "aten::split" || name == "aten::split_with_sizes" || name == "aten::chunk" ||
                                name == "aten::narrow" || name == "aten::tensor_split" || name == "aten::dropout"))
     return strides;
-  // view and its like of something mergeable keep its innermost stride; anything else counts as row-major.
-  std::vector<SymInt> dense = row_major(sizes);
-  if (rank > 0 && is_mergeable(step.viewed_sizes, viewed))
-    for (SymInt& stride : dense) stride = stride * viewed[rank - 1];
-  return dense;
+  // view and its like; anything else counts as row-major.
+  if (const auto reshaped = strides_of_reshape(step.viewed_sizes, viewed, sizes)) return *reshaped;
+  return row_major(sizes);
 }
 
 }  // namespace
 
-std::optional<std::vector<SymInt>> strides_of_view(const Step& step, const std::vector<SymInt>& viewed, const std::vector<SymInt>& sizes) {
+std::optional<std::vector<SymInt>> strides_of_view(const Step& step, const std::vector<SymInt>& viewed,
+                                                   const std::vector<SymInt>& sizes) {
   std::vector<SymInt> strides = follow(step, viewed, sizes);
   if (strides.size() != sizes.size() || strides == row_major(sizes)) return std::nullopt;
   return strides;
 }
 
-bool is_mergeable(const std::vector<SymInt>& sizes, const std::vector<SymInt>& strides) {
-  for (size_t axis = 0; axis + 1 < sizes.size(); ++axis)
-    if (!(strides[axis] == strides[axis + 1] * sizes[axis + 1])) return false;
-  return true;
+std::optional<std::vector<SymInt>> strides_of_reshape(const std::vector<SymInt>& sizes,
+                                                      const std::vector<SymInt>& strides,
+                                                      const std::vector<SymInt>& reshaped) {
+  // As at::detail::computeStride: axes that one stride can walk form a chunk, and each chunk must be cut into whole new
+  // axes.
+  std::vector<SymInt> result(reshaped.size(), 1);
+  size_t next = reshaped.size();  // new axes from here on are placed
+  SymInt chunk = 1, placed = 1;
+  SymInt innermost = strides.empty() ? SymInt(1) : strides.back();  // of the chunk
+  for (size_t axis = sizes.size(); axis-- > 0;) {
+    chunk = chunk * sizes[axis];
+    if (axis > 0 && (sizes[axis - 1] == SymInt(1) || strides[axis - 1] == chunk * innermost)) continue;
+    while (next > 0 && (!(placed == chunk) || reshaped[next - 1] == SymInt(1))) {
+      --next;
+      result[next] = placed * innermost;
+      placed = placed * reshaped[next];
+    }
+    if (!(placed == chunk)) return std::nullopt;
+    if (axis > 0) innermost = strides[axis - 1];
+    chunk = placed = 1;
+  }
+  if (next != 0) return std::nullopt;
+  return result;
 }
 
 }  // namespace atenon::capture

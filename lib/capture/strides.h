@@ -9,9 +9,12 @@
 namespace atenon::capture {
 
 // Strides after `step` on something with strides `viewed`; nullopt where they come out row-major for `sizes`.
-std::optional<std::vector<SymInt>> strides_of_view(const Step& step, const std::vector<SymInt>& viewed, const std::vector<SymInt>& sizes);
+std::optional<std::vector<SymInt>> strides_of_view(const Step& step, const std::vector<SymInt>& viewed,
+                                                   const std::vector<SymInt>& sizes);
 
-// Can all axes be walked with one stride? Then any reshape is a view.
-bool is_mergeable(const std::vector<SymInt>& sizes, const std::vector<SymInt>& strides);
+// Strides that show the same elements under other sizes; nullopt where only a copy can (PyTorch's reshape then copies).
+std::optional<std::vector<SymInt>> strides_of_reshape(const std::vector<SymInt>& sizes,
+                                                      const std::vector<SymInt>& strides,
+                                                      const std::vector<SymInt>& reshaped);
 
 }  // namespace atenon::capture

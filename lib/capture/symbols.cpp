@@ -1,9 +1,9 @@
 // SymInt, SymFloat and SymBool of Python: sizes that stay symbolic while the user's code computes with them.
 //
-// Arithmetic makes expressions; a result that has become constant is a number of Python's own. A comparison is decided at
-// once, so that what Python stores is a real bool: by what is known of the symbols, else by the example input, and then
-// the truth is an assumption of the program. Where CPython insists on a number of its own (range(n), int(n), an index of a
-// list) the value cannot stay symbolic, which is an error that names the line.
+// Arithmetic makes expressions; a result that has become constant is a number of Python's own. A comparison is decided
+// at once, so that what Python stores is a real bool: by what is known of the symbols, else by the example input, and
+// then the truth is an assumption of the program. Where CPython insists on a number of its own (range(n), int(n), an
+// index of a list) the value cannot stay symbolic, which is an error that names the line.
 #include "capture/symbols.h"
 
 #include <cmath>
@@ -63,13 +63,19 @@ PyObject* combine(PyObject* a, PyObject* b, Integers integers, Floats floats) {
 SymFloat apply(const char* op, const SymFloat& a, const SymFloat& b) { return SymFloat::apply(op, {a, b}); }
 
 PyObject* add(PyObject* a, PyObject* b) {
-  return combine(a, b, [](const auto& x, const auto& y) { return x + y; }, [](const auto& x, const auto& y) { return apply("+", x, y); });
+  return combine(
+      a, b, [](const auto& x, const auto& y) { return x + y; },
+      [](const auto& x, const auto& y) { return apply("+", x, y); });
 }
 PyObject* subtract(PyObject* a, PyObject* b) {
-  return combine(a, b, [](const auto& x, const auto& y) { return x - y; }, [](const auto& x, const auto& y) { return apply("-", x, y); });
+  return combine(
+      a, b, [](const auto& x, const auto& y) { return x - y; },
+      [](const auto& x, const auto& y) { return apply("-", x, y); });
 }
 PyObject* multiply(PyObject* a, PyObject* b) {
-  return combine(a, b, [](const auto& x, const auto& y) { return x * y; }, [](const auto& x, const auto& y) { return apply("*", x, y); });
+  return combine(
+      a, b, [](const auto& x, const auto& y) { return x * y; },
+      [](const auto& x, const auto& y) { return apply("*", x, y); });
 }
 PyObject* true_divide(PyObject* a, PyObject* b) {
   return combine(
@@ -81,7 +87,8 @@ PyObject* true_divide(PyObject* a, PyObject* b) {
 bool refuse_zero(Session& session, PyObject* divisor) {
   const std::optional<Number> number = number_of(divisor);
   if (!number || !std::holds_alternative<SymInt>(*number)) return false;
-  if (!session.decide(shape::equal(std::get<SymInt>(*number), 0), "division by a size")) return PyErr_Occurred() != nullptr;
+  if (!session.decide(shape::equal(std::get<SymInt>(*number), 0), "division by a size"))
+    return PyErr_Occurred() != nullptr;
   PyErr_SetString(PyExc_ZeroDivisionError, "division of a size by zero");
   return true;
 }
@@ -96,7 +103,9 @@ PyObject* remainder(PyObject* a, PyObject* b) {
   if (refuse_zero(session_of(a, b), b)) return nullptr;
   return combine(
       a, b, [](const auto& x, const auto& y) { return shape::mod(x, y); },
-      [](const auto& x, const auto& y) { return apply("-", x, apply("*", y, SymFloat::from(shape::floor(apply("/", x, y))))); });
+      [](const auto& x, const auto& y) {
+        return apply("-", x, apply("*", y, SymFloat::from(shape::floor(apply("/", x, y)))));
+      });
 }
 
 PyObject* power(PyObject* a, PyObject* b, PyObject* modulus) {
@@ -120,7 +129,8 @@ PyObject* negative(PyObject* self) {
 PyObject* positive(PyObject* self) { return Py_NewRef(self); }
 PyObject* absolute(PyObject* self) {
   const Number number = *number_of(self);
-  if (auto* integer = std::get_if<SymInt>(&number)) return session_of(self).wrap(shape::max(*integer, -*integer)).release();
+  if (auto* integer = std::get_if<SymInt>(&number))
+    return session_of(self).wrap(shape::max(*integer, -*integer)).release();
   return session_of(self).wrap(SymFloat::apply("abs", {to_float(number)})).release();
 }
 
@@ -128,12 +138,18 @@ SymBool relation(int op, const Number& a, const Number& b) {
   if (std::holds_alternative<SymInt>(a) && std::holds_alternative<SymInt>(b)) {
     const SymInt &x = std::get<SymInt>(a), &y = std::get<SymInt>(b);
     switch (op) {
-      case Py_EQ: return shape::equal(x, y);
-      case Py_NE: return shape::not_equal(x, y);
-      case Py_LT: return shape::less(x, y);
-      case Py_LE: return shape::less_equal(x, y);
-      case Py_GT: return shape::less(y, x);
-      default: return shape::less_equal(y, x);
+      case Py_EQ:
+        return shape::equal(x, y);
+      case Py_NE:
+        return shape::not_equal(x, y);
+      case Py_LT:
+        return shape::less(x, y);
+      case Py_LE:
+        return shape::less_equal(x, y);
+      case Py_GT:
+        return shape::less(y, x);
+      default:
+        return shape::less_equal(y, x);
     }
   }
   static constexpr const char* names[] = {"<", "<=", "==", "!=", ">", ">="};  // Py_LT is 0
@@ -172,7 +188,8 @@ Py_hash_t hash(PyObject* self) {
 PyObject* refuse_number(PyObject* self, const char* python_type) {
   return session_of(self).raise(
       310, "the size `" + spelling(as_symbol(self)) + "` is dynamic and cannot become Python's own " + python_type,
-      "keep it symbolic: write the size where it is used, without int(), float(), range() or a list index; math.floor, math.ceil, "
+      "keep it symbolic: write the size where it is used, without int(), float(), range() or a list index; math.floor, "
+      "math.ceil, "
       "//, min and max stay symbolic. Or make the dimension static");
 }
 PyObject* as_index(PyObject* self) { return refuse_number(self, "int"); }
@@ -188,7 +205,8 @@ PyObject* rounded(PyObject* self, PyObject* args) {
 
 PyObject* is_integer(PyObject* self, PyObject*) {
   const SymFloat value = to_float(*number_of(self));
-  const bool truth = session_of(self).decide(shape::compare("==", value, SymFloat::from(shape::floor(value))), "is_integer()");
+  const bool truth =
+      session_of(self).decide(shape::compare("==", value, SymFloat::from(shape::floor(value))), "is_integer()");
   if (PyErr_Occurred()) return nullptr;
   return PyBool_FromLong(truth);
 }

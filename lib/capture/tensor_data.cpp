@@ -8,25 +8,38 @@ namespace {
 
 const char* format_of(ScalarType type) {  // of Python's struct module; null where it has none
   switch (type) {
-    case ScalarType::f16: return "e";
-    case ScalarType::f32: return "f";
-    case ScalarType::f64: return "d";
-    case ScalarType::u8: return "B";
-    case ScalarType::i8: return "b";
-    case ScalarType::i16: return "h";
-    case ScalarType::i32: return "i";
-    case ScalarType::i64: return "q";
-    case ScalarType::boolean: return "?";
-    case ScalarType::c64: return "Zf";
-    case ScalarType::c128: return "Zd";
-    case ScalarType::bf16: return nullptr;
+    case ScalarType::f16:
+      return "e";
+    case ScalarType::f32:
+      return "f";
+    case ScalarType::f64:
+      return "d";
+    case ScalarType::u8:
+      return "B";
+    case ScalarType::i8:
+      return "b";
+    case ScalarType::i16:
+      return "h";
+    case ScalarType::i32:
+      return "i";
+    case ScalarType::i64:
+      return "q";
+    case ScalarType::boolean:
+      return "?";
+    case ScalarType::c64:
+      return "Zf";
+    case ScalarType::c128:
+      return "Zd";
+    case ScalarType::bf16:
+      return nullptr;
   }
   return nullptr;
 }
 
 // Walks the elements in row-major order with the place of each in two tensors of strides `a` and `b`.
 template <class Visit>
-void walk(const std::vector<int64_t>& sizes, const std::vector<int64_t>& a, const std::vector<int64_t>& b, Visit visit) {
+void walk(const std::vector<int64_t>& sizes, const std::vector<int64_t>& a, const std::vector<int64_t>& b,
+          Visit visit) {
   const size_t rank = sizes.size();
   for (const int64_t size : sizes)
     if (size == 0) return;
@@ -94,7 +107,8 @@ PyObject* nested_list(const Tensor& contiguous) {
     }
     const Ref number(element(contiguous, position));
     if (!number || PyList_Append(open.back().get(), number.get()) < 0) return nullptr;
-    for (size_t axis = rank; axis-- > 1 && PyList_GET_SIZE(open.back().get()) == contiguous.sizes[axis];) open.pop_back();
+    for (size_t axis = rank; axis-- > 1 && PyList_GET_SIZE(open.back().get()) == contiguous.sizes[axis];)
+      open.pop_back();
   }
   return top.release();
 }
@@ -152,9 +166,11 @@ void assign(Tensor& target, const Tensor& source) {
     Tensor copy = Tensor::empty(values.dtype, values.sizes);
     assign(copy, values);
     return copy;
-  }() : values;
+  }()
+                                                        : values;
   if (values.storage == target.storage)
-    for (size_t axis = missing; axis < target.sizes.size(); ++axis) strides[axis] = strides[axis] == 0 ? 0 : apart.strides[axis - missing];
+    for (size_t axis = missing; axis < target.sizes.size(); ++axis)
+      strides[axis] = strides[axis] == 0 ? 0 : apart.strides[axis - missing];
   auto* to = static_cast<std::byte*>(target.mutable_data());
   const auto* from = static_cast<const std::byte*>(apart.data());
   walk(target.sizes, target.strides, strides, [&](int64_t at, int64_t of) {

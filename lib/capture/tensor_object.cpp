@@ -1,4 +1,5 @@
-// _atenon.Tensor: attributes and Python's protocols. Everything that computes goes to the operators (operator_call.cpp).
+// _atenon.Tensor: attributes and Python's protocols. Everything that computes goes to the operators
+// (operator_call.cpp).
 #include "capture/tensor_object.h"
 
 #include "capture/indexing.h"
@@ -26,7 +27,8 @@ PyObject* new_instance(PyTypeObject* type, PyObject* args, PyObject*) {
   return nullptr;
 }
 
-// --- Attributes -------------------------------------------------------------------------------------------------------
+// --- Attributes
+// -------------------------------------------------------------------------------------------------------
 
 std::vector<SymInt> sizes_of(TensorObject& tensor) { return tensor.session->meta(tensor).sizes; }
 
@@ -39,7 +41,8 @@ std::vector<SymInt> strides_of(TensorObject& tensor) {
 PyObject* shape(PyObject* self, void*) { return self_of(self).session->wrap_sizes(sizes_of(self_of(self))).release(); }
 PyObject* dimensions(PyObject* self, void*) {
   TensorObject& tensor = self_of(self);
-  return PyLong_FromSize_t(tensor.state->is_traced() ? tensor.session->meta(tensor).sizes.size() : tensor.state->real.sizes.size());
+  return PyLong_FromSize_t(tensor.state->is_traced() ? tensor.session->meta(tensor).sizes.size()
+                                                     : tensor.state->real.sizes.size());
 }
 PyObject* dim(PyObject* self, PyObject*) { return dimensions(self, nullptr); }
 
@@ -49,7 +52,8 @@ int axis_of(TensorObject& tensor, PyObject* object) {
   if (axis == -1 && PyErr_Occurred()) return -1;
   const long rank = static_cast<long>(sizes_of(tensor).size());
   if (axis >= -rank && axis < rank) return static_cast<int>(axis < 0 ? axis + rank : axis);
-  PyErr_Format(PyExc_IndexError, "Dimension out of range (expected to be in range of [%ld, %ld], but got %ld)", -rank, rank - 1, axis);
+  PyErr_Format(PyExc_IndexError, "Dimension out of range (expected to be in range of [%ld, %ld], but got %ld)", -rank,
+               rank - 1, axis);
   return -1;
 }
 
@@ -127,16 +131,19 @@ int set_data(PyObject* self, PyObject* value, void*) {
 // The same number for tensors that share memory, another one otherwise.
 PyObject* data_ptr(PyObject* self, PyObject*) {
   const TensorState& state = *self_of(self).state;
-  return PyLong_FromVoidPtr(state.is_traced() ? static_cast<void*>(state.base.get()) : static_cast<void*>(state.real.storage.get()));
+  return PyLong_FromVoidPtr(state.is_traced() ? static_cast<void*>(state.base.get())
+                                              : static_cast<void*>(state.real.storage.get()));
 }
 
-// --- Values as Python's own -------------------------------------------------------------------------------------------
+// --- Values as Python's own
+// -------------------------------------------------------------------------------------------
 
 PyObject* item(PyObject* self, PyObject*) {
   const std::optional<Tensor> value = data_of(self_of(self), "item()");
   if (!value) return nullptr;
   if (value->numel() == 1) return element(*value, 0);
-  PyErr_Format(PyExc_RuntimeError, "a Tensor with %lld elements cannot be converted to Scalar", static_cast<long long>(value->numel()));
+  PyErr_Format(PyExc_RuntimeError, "a Tensor with %lld elements cannot be converted to Scalar",
+               static_cast<long long>(value->numel()));
   return nullptr;
 }
 
@@ -148,7 +155,8 @@ PyObject* tolist(PyObject* self, PyObject*) {
 std::optional<Tensor> single(PyObject* self, const char* purpose) {
   std::optional<Tensor> value = data_of(self_of(self), purpose);
   if (value && value->numel() != 1) {
-    PyErr_Format(PyExc_RuntimeError, "%s of a tensor with %lld elements", purpose, static_cast<long long>(value->numel()));
+    PyErr_Format(PyExc_RuntimeError, "%s of a tensor with %lld elements", purpose,
+                 static_cast<long long>(value->numel()));
     return std::nullopt;
   }
   return value;
@@ -192,7 +200,8 @@ PyObject* numpy(PyObject* self, PyObject*, PyObject*) {
   return memory ? PyObject_CallOneArg(function.get(), memory.get()) : nullptr;
 }
 
-// --- As a sequence ----------------------------------------------------------------------------------------------------
+// --- As a sequence
+// ----------------------------------------------------------------------------------------------------
 
 Py_ssize_t length(PyObject* self) {
   TensorObject& tensor = self_of(self);
@@ -202,7 +211,8 @@ Py_ssize_t length(PyObject* self) {
     return -1;
   }
   if (const auto count = sizes[0].constant()) return static_cast<Py_ssize_t>(*count);
-  tensor.session->raise(310, "len() must be a number, but dimension 0 has the dynamic size `" + sizes[0].to_string() + "`",
+  tensor.session->raise(310,
+                        "len() must be a number, but dimension 0 has the dynamic size `" + sizes[0].to_string() + "`",
                         "x.shape[0] stays symbolic");
   return -1;
 }
@@ -220,11 +230,13 @@ int store(PyObject* self, PyObject* index, PyObject* value) {
   return set_item(self_of(self), index, value) ? 0 : -1;
 }
 
-// --- Operators ---------------------------------------------------------------------------------------------------------
+// --- Operators
+// ---------------------------------------------------------------------------------------------------------
 
 bool is_operand(PyObject* object) {
-  return as_tensor(object) || as_symbol(object) || PyLong_Check(object) || PyFloat_Check(object) || PyComplex_Check(object) ||
-         (PyIndex_Check(object) && !PyType_Check(object)) || PyObject_HasAttrString(object, "__float__");
+  return as_tensor(object) || as_symbol(object) || PyLong_Check(object) || PyFloat_Check(object) ||
+         PyComplex_Check(object) || (PyIndex_Check(object) && !PyType_Check(object)) ||
+         PyObject_HasAttrString(object, "__float__");
 }
 
 Session& session_of(PyObject* a, PyObject* b) {
@@ -244,7 +256,8 @@ PyObject* unary(PyObject* self) {
   return self_of(self).session->call(name.text, {self});
 }
 
-// `self op other`, where either may be the tensor. `reflected` is the operator of `number op tensor`; "" swaps the operands.
+// `self op other`, where either may be the tensor. `reflected` is the operator of `number op tensor`; "" swaps the
+// operands.
 template <Name name, Name reflected>
 PyObject* binary(PyObject* a, PyObject* b) {
   if (!is_operand(a) || !is_operand(b)) Py_RETURN_NOTIMPLEMENTED;
@@ -282,7 +295,9 @@ PyObject* power(PyObject* a, PyObject* b, PyObject*) {
   if (!is_operand(a) || !is_operand(b)) Py_RETURN_NOTIMPLEMENTED;
   return session_of(a, b).call("aten::pow", {a, b});
 }
-PyObject* power_in_place(PyObject* self, PyObject* other, PyObject*) { return self_of(self).session->call("aten::pow_", {self, other}); }
+PyObject* power_in_place(PyObject* self, PyObject* other, PyObject*) {
+  return self_of(self).session->call("aten::pow_", {self, other});
+}
 
 PyObject* matmul(PyObject* a, PyObject* b) {
   if (!as_tensor(a) || !as_tensor(b)) Py_RETURN_NOTIMPLEMENTED;
@@ -290,7 +305,8 @@ PyObject* matmul(PyObject* a, PyObject* b) {
 }
 
 PyObject* compare(PyObject* a, PyObject* b, int op) {
-  static constexpr const char* names[] = {"aten::lt", "aten::le", "aten::eq", "aten::ne", "aten::gt", "aten::ge"};  // Py_LT is 0
+  static constexpr const char* names[] = {"aten::lt", "aten::le", "aten::eq",
+                                          "aten::ne", "aten::gt", "aten::ge"};  // Py_LT is 0
   if (!is_operand(b)) Py_RETURN_NOTIMPLEMENTED;
   return self_of(a).session->call(names[op], {a, b});
 }
@@ -298,7 +314,8 @@ PyObject* compare(PyObject* a, PyObject* b, int op) {
 Py_hash_t hash(PyObject* self) { return _Py_HashPointer(self); }
 PyObject* itself(PyObject* self) { return Py_NewRef(self); }
 
-// --- The type -----------------------------------------------------------------------------------------------------------
+// --- The type
+// -----------------------------------------------------------------------------------------------------------
 
 template <class Function>
 PyCFunction method(Function function) {
@@ -421,7 +438,8 @@ std::optional<Tensor> data_of(TensorObject& tensor, const char* purpose) {
   Session& session = *tensor.session;
   if (!session.is_tracing) {
     if (!tensor.state->is_traced()) return tensor.state->real;
-    session.raise(311, std::string(purpose) + " of a tensor that depends on the model's inputs", "keep such tensors inside forward");
+    session.raise(311, std::string(purpose) + " of a tensor that depends on the model's inputs",
+                  "keep such tensors inside forward");
     return std::nullopt;
   }
   ir::Value* value = session.read(tensor);

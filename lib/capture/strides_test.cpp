@@ -1,0 +1,28 @@
+#include "capture/strides.h"
+
+#include <doctest/doctest.h>
+
+#include "capture/tensor_data.h"
+
+using namespace atenon;
+using capture::row_major;
+using capture::strides_of_reshape;
+using shape::SymInt;
+
+TEST_CASE("a reshape is a view exactly where strides can say it") {
+  const SymInt b = SymInt::symbol("b");
+  const std::vector<SymInt> sizes{b, 6, 4};
+  // Row-major: any reshape.
+  CHECK(strides_of_reshape(sizes, row_major(sizes), {b * 24}) == std::vector<SymInt>{1});
+  CHECK(strides_of_reshape(sizes, row_major(sizes), {b, 2, 3, 4}) == std::vector<SymInt>{24, 12, 4, 1});
+  // A slice of the last axis: the axes before it may merge, the last may be cut.
+  const std::vector<SymInt> half{b, 6, 2};
+  const std::vector<SymInt> strides{24, 4, 1};
+  CHECK(strides_of_reshape(half, strides, {b * 6, 2}) == std::vector<SymInt>{4, 1});
+  CHECK(strides_of_reshape(half, strides, {b, 6, 2, 1}) == std::vector<SymInt>{24, 4, 1, 2});
+  CHECK(!strides_of_reshape(half, strides, {b, 12}));
+  // A transposed tensor: axes may be cut, not merged.
+  const std::vector<SymInt> transposed{4, b};
+  CHECK(strides_of_reshape(transposed, {1, 4}, {2, 2, b}) == std::vector<SymInt>{2, 1, 4});
+  CHECK(!strides_of_reshape(transposed, {1, 4}, {4 * b}));
+}
