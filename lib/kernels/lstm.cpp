@@ -22,6 +22,7 @@ struct Lstm {
   std::vector<int> parameters;  // per layer and direction: input weight, recurrent weight, and two biases if any
   bool has_biases = true, bidirectional = false, batch_first = false;
   int64_t layers = 1;
+  int results[3] = {-1, -1, -1};  // where the call wants y, h and c; -1: nobody reads it
 
   int64_t directions() const { return bidirectional ? 2 : 1; }
   int64_t per_cell() const { return has_biases ? 4 : 2; }
@@ -59,7 +60,11 @@ std::string read_lstm(const ir::Graph& body, const shape::Bindings& symbols, Lst
   for (int parameter : found.parameters)
     if (parameter < 0) return "an operand is not an f32 input";
   if (body.inputs()[found.x]->meta().rank() != 3) return "needs a batch axis";
-  if (body.outputs().size() != 3) return "needs all three results";
+  for (size_t i = 0; i < body.outputs().size(); ++i) {
+    const ir::Value* value = body.outputs()[i].value();
+    if (!value || value->producer != &node) return "an output is not the lstm's";
+    found.results[value->index] = static_cast<int>(i);
+  }
   return "";
 }
 
@@ -79,8 +84,11 @@ class LstmCall : public PreparedCall {
     for (const auto& product : products) most = std::max(most, product->scratch_bytes());
     return (most + 63) / 64 * 64;
   }
-  // Gates of all steps, two layers' outputs, bias, two hidden states, then what the products need.
-  int64_t own_floats() const { return rows() * 4 * hidden + 2 * rows() * lstm.directions() * hidden + 4 * hidden + 2 * batch * hidden; }
+  // Gates of all steps, two layers' outputs, bias, two hidden states and the results that nobody reads, then what the products need.
+  int64_t own_floats() const {
+    const int64_t output = rows() * lstm.directions() * hidden, states = lstm.layers * lstm.directions() * batch * hidden;
+    return rows() * 4 * hidden + 2 * output + 4 * hidden + 2 * batch * hidden + output + 2 * states;
+  }
   size_t scratch_bytes() const override { return (static_cast<size_t>(own_floats()) * 4 + 63) / 64 * 64 + product_bytes(); }
 
   Result<void> run(std::span<void* const> buffers, void* scratch) override {
@@ -90,7 +98,10 @@ class LstmCall : public PreparedCall {
     float* bias = between[1] + rows() * width;
     float* states[2] = {bias + 4 * hidden, bias + 4 * hidden + batch * hidden};
     char* product_scratch = static_cast<char*>(scratch) + scratch_bytes() - product_bytes();
-    auto result = [&](size_t i) { return static_cast<float*>(buffers[operands + i]); };
+    float* unread[3] = {states[1] + batch * hidden, nullptr, nullptr};
+    unread[1] = unread[0] + rows() * width;
+    unread[2] = unread[1] + lstm.layers * lstm.directions() * batch * hidden;
+    auto result = [&](size_t i) { return lstm.results[i] < 0 ? unread[i] : static_cast<float*>(buffers[operands + lstm.results[i]]); };
     auto operand = [&](int i) { return static_cast<const float*>(buffers[i]); };
 
     for (int64_t layer = 0; layer < lstm.layers; ++layer) {

@@ -39,16 +39,20 @@ TEST_CASE("lstm equals plain loops") {
     auto meta = [](std::vector<int64_t> s) { return ir::TensorMeta{ScalarType::f32, {s.begin(), s.end()}}; };
     ir::Node* node = call.body.add("aten::lstm.input", {px, ir::ArgumentList{ph, pc}, parameters, c.biases, c.layers, 0.0, false, c.bidirectional, c.batch_first}, {},
                                    {{"y", meta(y_sizes)}, {"h", meta(h0.sizes)}, {"c", meta(c0.sizes)}});
-    call.body.set_outputs({node->result(0), node->result(1), node->result(2)});
+    // What nobody reads is not computed into a result.
+    if (c.batch == 6) call.body.set_outputs({node->result(0)});
+    else call.body.set_outputs({node->result(0), node->result(1), node->result(2)});
     REQUIRE(lstm().refusal(call.body) == "");
     call.site.body = &call.body;
     Tensor y = Tensor::zeros(ScalarType::f32, y_sizes), h = Tensor::zeros(ScalarType::f32, h0.sizes), state = Tensor::zeros(ScalarType::f32, c0.sizes);
-    for (Tensor* result : {&y, &h, &state}) call.site.results.push_back({result->dtype, result->sizes, result->strides});
+    std::vector<Tensor*> results{&y, &h, &state};
+    results.resize(call.body.outputs().size());
+    for (Tensor* result : results) call.site.results.push_back({result->dtype, result->sizes, result->strides});
     auto prepared = lstm().prepare(call.site);
     REQUIRE(prepared);
     std::vector<void*> buffers;
     for (Tensor& tensor : call.operands) buffers.push_back(tensor.mutable_data());
-    for (Tensor* result : {&y, &h, &state}) buffers.push_back(result->mutable_data());
+    for (Tensor* result : results) buffers.push_back(result->mutable_data());
     Tensor scratch = Tensor::empty(ScalarType::u8, {static_cast<int64_t>((*prepared)->scratch_bytes())});
     for (int i = 0; i < 2; ++i) REQUIRE((*prepared)->run(buffers, scratch.mutable_data()));
 
@@ -79,7 +83,7 @@ TEST_CASE("lstm equals plain loops") {
               next[row(t, b) * directions * c.hidden + d * c.hidden + u] = hs[u];
             }
           }
-          for (int64_t u = 0; u < c.hidden; ++u)
+          for (int64_t u = 0; results.size() == 3 && u < c.hidden; ++u)
             apart = std::max({apart, std::abs(h.float_at(place + u) - hs[u]), std::abs(state.float_at(place + u) - cs[u])});
         }
       layer = next;
