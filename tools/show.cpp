@@ -7,7 +7,7 @@ int main(int argc, char** argv) {
   using namespace atenon;
   cli::Tool tool(
       "atenon-show", "prints a program, or a part of it",
-      "atenon show net.atn; atenon show --nodes softmax net.atn; atenon show --dot net.atn | dot -Tsvg -o net.svg");
+      "atenon show net.atn; atenon show --nodes softmax net.atn; atenon show --dot net.atn > net.dot");
   show::Options options;
   std::string path = "-", segments;
   bool unchecked = false;
