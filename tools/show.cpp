@@ -1,13 +1,12 @@
 // atenon-show: prints a program, or a part of it.
-#include "show/show.h"
 #include "cli/cli.h"
 #include "program/program_file.h"
+#include "show/show.h"
 
 int main(int argc, char** argv) {
   using namespace atenon;
-  cli::Tool tool(
-      "atenon-show", "prints a program, or a part of it",
-      "atenon show net.atn; atenon show --nodes softmax net.atn; atenon show --dot net.atn > net.dot");
+  cli::Tool tool("atenon-show", "prints a program, or a part of it",
+                 "atenon show net.atn; atenon show --nodes softmax net.atn; atenon show --dot net.atn > net.dot");
   show::Options options;
   std::string path = "-", segments;
   bool unchecked = false;

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "opset/evaluate.h"
+#include "opset/evaluator.h"
 
 namespace atenon::opset {
 namespace {

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "opset/evaluate.h"
+#include "opset/evaluator.h"
 
 namespace atenon::opset {
 namespace {

@@ -1,7 +1,7 @@
 // The types of a call's results, and what must hold for it.
 #include <deque>
 
-#include "opset/evaluate.h"
+#include "opset/evaluator.h"
 
 namespace atenon::opset {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <deque>
 
-#include "opset/loops.h"
+#include "opset/loop_builder.h"
 #include "opset/rules.h"
 #include "text/text.h"
 

@@ -5,7 +5,7 @@
 #include <array>
 #include <cmath>
 
-#include "opset/loops.h"
+#include "opset/loop_builder.h"
 
 namespace atenon::opset {
 namespace {

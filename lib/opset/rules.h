@@ -6,7 +6,7 @@
 #include <map>
 #include <string_view>
 
-#include "opset/evaluate.h"
+#include "opset/evaluator.h"
 
 namespace atenon::opset {
 

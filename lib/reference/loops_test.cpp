@@ -1,5 +1,5 @@
 // Meanings put together by hand: what the blocks of opsets/ lead to is tested by their examples (examples_test.cpp).
-#include "reference/loops.h"
+#include "reference/loop_runner.h"
 
 #include <doctest/doctest.h>
 

@@ -7,7 +7,7 @@
 #include <map>
 
 #include "reference/extern_kernels.h"
-#include "reference/loops.h"
+#include "reference/loop_runner.h"
 #include "tensor/elements.h"
 #include "text/text.h"
 

@@ -1,4 +1,4 @@
-#include "reference/loops.h"
+#include "reference/loop_runner.h"
 
 #include <algorithm>
 #include <mutex>

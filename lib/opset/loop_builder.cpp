@@ -1,4 +1,4 @@
-#include "opset/loops.h"
+#include "opset/loop_builder.h"
 
 #include <algorithm>
 #include <bit>

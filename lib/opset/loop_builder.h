@@ -4,7 +4,7 @@
 // 16 bits are widened to f32 when they are computed with (not when they are only moved).
 #pragma once
 
-#include "opset/evaluate.h"
+#include "opset/evaluator.h"
 
 namespace atenon::opset {
 

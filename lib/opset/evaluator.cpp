@@ -1,9 +1,9 @@
-#include "opset/evaluate.h"
+#include "opset/evaluator.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "opset/loops.h"
+#include "opset/loop_builder.h"
 
 namespace atenon::opset {
 namespace {
