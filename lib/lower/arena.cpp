@@ -34,7 +34,8 @@ bool Planner::fits(const SymInt& bytes, const SymInt& slot) const {
   return lowering_.facts.decide(shape::less_equal(bytes, slot)) == shape::Truth::proven;
 }
 
-// The free slot that wastes least at the hints; one that must grow is better than a new one if the sizes can be compared.
+// The free slot that wastes least at the hints; one that must grow is better than a new one if the sizes can be
+// compared.
 int Planner::take_slot(const SymInt& bytes) {
   int best = -1;
   int64_t least = 0;
@@ -117,7 +118,8 @@ void Planner::run() {
   ir::ArgumentList sizes;
   for (const SymInt& bytes : slots_) {
     sizes.push_back(bytes);
-    const SymInt aligned = bytes.constant() ? SymInt((*bytes.constant() + 63) / 64 * 64) : shape::floor_div(bytes + 63, 64) * 64;
+    const SymInt aligned =
+        bytes.constant() ? SymInt((*bytes.constant() + 63) / 64 * 64) : shape::floor_div(bytes + 63, 64) * 64;
     total = total + aligned;
   }
   auto annotate = [&](const std::string& name, ir::Argument value) {

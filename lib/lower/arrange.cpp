@@ -113,7 +113,8 @@ void Arranger::order() {
         if (expr.op == ScalarOp::read && expr.loops & bit(loop)) widest = std::max(widest, stride(expr.index, loop));
       return widest;
     };
-    std::stable_sort(reduction.loops.begin(), reduction.loops.end(), [&](int a, int b) { return widest(a) > widest(b); });
+    std::stable_sort(reduction.loops.begin(), reduction.loops.end(),
+                     [&](int a, int b) { return widest(a) > widest(b); });
   }
 }
 
@@ -193,7 +194,7 @@ void Arranger::refresh() {
         if (reduction.guard != no_expr) reduction.outer |= loops_.exprs[reduction.guard].loops;
         reduction.outer &= ~own;
       }
-      expr.loops = reduction.outer;
+      expr.loops = reduction.outer | (reduction.is_prefix ? bit(reduction.loops[0]) : 0);
       continue;
     }
     expr.loops = loops_of(expr.index) | (expr.placeholder >= 0 ? placeholder_loop : 0);
@@ -233,7 +234,10 @@ void Arranger::run() {
   const size_t count = loops_.domain.size();
   size_t needed = 0;
   while (needed < count && needed_ & bit(loops_.domain[needed])) ++needed;
-  if (loops_.scatter || needed > 0) {
+  const bool is_ordered =
+      loops_.scatter || std::any_of(loops_.reductions.begin(), loops_.reductions.end(),
+                                    [](const BoundReduction& reduction) { return reduction.is_prefix; });
+  if (is_ordered || needed > 0) {
     loops_.rows = needed;
     return;
   }

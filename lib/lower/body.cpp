@@ -36,7 +36,8 @@ void find_boundary(const std::vector<ir::Node*>& nodes, std::vector<Value*>& ope
   }
 }
 
-ir::Graph make_body(const std::vector<ir::Node*>& nodes, const std::vector<Value*>& operands, const std::vector<Value*>& results) {
+ir::Graph make_body(const std::vector<ir::Node*>& nodes, const std::vector<Value*>& operands,
+                    const std::vector<Value*>& results) {
   ir::Graph body;
   std::map<const Value*, Value*> inner;
   for (Value* operand : operands) inner[operand] = body.add_input(operand->name, operand->type);
@@ -45,7 +46,8 @@ ir::Graph make_body(const std::vector<ir::Node*>& nodes, const std::vector<Value
     std::vector<ir::Argument> arguments;
     std::vector<ir::Named> keywords;
     for (const ir::Argument& argument : node->arguments()) arguments.push_back(ir::map_values(argument, replace));
-    for (const ir::Named& keyword : node->keywords()) keywords.push_back({keyword.name, ir::map_values(keyword.argument, replace)});
+    for (const ir::Named& keyword : node->keywords())
+      keywords.push_back({keyword.name, ir::map_values(keyword.argument, replace)});
     std::vector<ir::Graph::Result> types;
     for (const auto& result : node->results()) types.push_back({result->name, result->type});
     ir::Node* copy = body.add(node->target(), std::move(arguments), std::move(keywords), std::move(types));
@@ -63,7 +65,8 @@ void order_groups(Lowering& lowering) {
   for (const ir::Node& node : lowering.graph().forward()) position.emplace(&node, position.size());
   std::map<const Group*, size_t> rank;  // of the last node: where the group would stand
   for (auto& group : lowering.groups) {
-    std::sort(group->nodes.begin(), group->nodes.end(), [&](const ir::Node* a, const ir::Node* b) { return position[a] < position[b]; });
+    std::sort(group->nodes.begin(), group->nodes.end(),
+              [&](const ir::Node* a, const ir::Node* b) { return position[a] < position[b]; });
     find_boundary(group->nodes, group->operands, group->results);
     rank[group.get()] = position[group->nodes.back()];
   }
@@ -91,7 +94,8 @@ void order_groups(Lowering& lowering) {
   assert(order.size() == lowering.groups.size() && "groups depend on each other in a circle");
   std::map<const Group*, size_t> place;
   for (size_t i = 0; i < order.size(); ++i) place[order[i]] = i;
-  std::sort(lowering.groups.begin(), lowering.groups.end(), [&](const auto& a, const auto& b) { return place[a.get()] < place[b.get()]; });
+  std::sort(lowering.groups.begin(), lowering.groups.end(),
+            [&](const auto& a, const auto& b) { return place[a.get()] < place[b.get()]; });
 }
 
 }  // namespace atenon::lower

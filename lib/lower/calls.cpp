@@ -13,7 +13,8 @@ using ir::Value;
 using Role = Group::Role;
 
 constexpr const char* code_name = "code";
-constexpr int64_t elements_a_tile = 16384;  // about what a core does in the time that it takes to hand out a tile, times ten
+constexpr int64_t elements_a_tile =
+    16384;  // about what a core does in the time that it takes to hand out a tile, times ten
 
 // Where a value lies, seen from its first element: that is where a kernel's buffer starts.
 Layout own_layout(const Lowering& lowering, const Value& value) { return {lowering.layout(value).strides, 0}; }
@@ -43,7 +44,8 @@ std::string key_of(const Lowering& lowering, const Group& group, ir::Graph& body
 int64_t grain_of(const Lowering& lowering, const Loops& loops) {
   // What one row costs: the domain inside it, or the longest reduction.
   int64_t inside = 1;
-  for (size_t i = loops.rows; i < loops.domain.size(); ++i) inside *= std::max<int64_t>(1, lowering.typical(loops.loops[loops.domain[i]].extent));
+  for (size_t i = loops.rows; i < loops.domain.size(); ++i)
+    inside *= std::max<int64_t>(1, lowering.typical(loops.loops[loops.domain[i]].extent));
   for (const BoundReduction& reduction : loops.reductions) {
     int64_t extent = 1;
     for (int loop : reduction.loops) {
@@ -122,7 +124,8 @@ Result<void> compile_library(KernelLibrary& library, ir::ExportedProgram& progra
   Result<Compiled> compiled = compile(sources, target);
   if (!compiled) return compiled.error();
   for (size_t i = 0; i < kernels.size(); ++i) {
-    if (!compiled->refusals[i].empty()) return error(Status::bug, 503, "a kernel has no code: " + compiled->refusals[i]);
+    if (!compiled->refusals[i].empty())
+      return error(Status::bug, 503, "a kernel has no code: " + compiled->refusals[i]);
     kernels[i]->scratch = compiled->scratch[i];
   }
   program.code.push_back({code_name, target.name, compiled->code});
@@ -149,8 +152,9 @@ void make_calls(Lowering& lowering) {
   for (const auto& input : lowering.graph().inputs()) mapped[input.get()] = lowered.add_input(input->name, input->type);
   for (const auto& group : lowering.groups) {
     // Bodies are named after what they compute.
-    std::string name = group->results.empty() ? "body" : group->results[0]->name;
-    for (int number = 1; lowering.variant.subgraphs.count(name); ++number) name = group->results[0]->name + "_" + std::to_string(number);
+    const std::string wish = group->results.empty() ? "body" : group->results[0]->name;
+    std::string name = wish;
+    for (int number = 1; lowering.variant.subgraphs.count(name); ++number) name = wish + "_" + std::to_string(number);
     std::vector<ir::Argument> arguments = {ir::SubgraphRef{name}};
     for (const Value* operand : group->operands) arguments.push_back(mapped.at(operand));
     std::vector<ir::Graph::Result> results;

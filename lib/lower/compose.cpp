@@ -100,7 +100,8 @@ class Composer {
   std::string failure_;
 };
 
-// --- Expressions ------------------------------------------------------------------------------------------------------
+// --- Expressions
+// ------------------------------------------------------------------------------------------------------
 
 LoopSet Composer::loops_of(const SymInt& x) const {
   LoopSet set = 0;
@@ -117,8 +118,9 @@ ExprId Composer::intern(Expr expr) {
   for (ExprId operand : expr.operands) key += "," + std::to_string(operand);
   char number[40];
   snprintf(number, sizeof number, "|%a|", expr.number);
-  key += number + std::to_string(expr.integer) + "|" + expr.index.to_string() + "|" + std::to_string(expr.buffer) + "|" +
-         std::to_string(expr.reduction) + "." + std::to_string(expr.component) + "." + std::to_string(expr.placeholder);
+  key += number + std::to_string(expr.integer) + "|" + expr.index.to_string() + "|" + std::to_string(expr.buffer) +
+         "|" + std::to_string(expr.reduction) + "." + std::to_string(expr.component) + "." +
+         std::to_string(expr.placeholder);
   if (expr.op == ScalarOp::size_float) key += expr.size_float.to_string();
   auto [found, is_new] = interned_.emplace(key, static_cast<ExprId>(loops_.exprs.size()));
   if (!is_new) return found->second;
@@ -132,8 +134,9 @@ ExprId Composer::intern(Expr expr) {
     for (const std::string& symbol : expr.index.symbols())
       if (symbol.front() == '%') expr.is_partial |= loops_.exprs[std::stoi(symbol.substr(1))].is_partial;
   if (expr.op == ScalarOp::reduce) {
-    expr.loops = loops_.reductions[expr.reduction].outer;
     const BoundReduction& reduction = loops_.reductions[expr.reduction];
+    expr.loops = reduction.outer;
+    if (reduction.is_prefix) expr.loops |= LoopSet(1) << reduction.loops[0];
     if (reduction.guard == no_expr)
       for (ExprId part : reduction.element) expr.is_partial |= loops_.exprs[part].is_partial;
   }
@@ -166,7 +169,8 @@ int Composer::add_loop(const SymInt& extent) {
   return number;
 }
 
-// --- Reads ------------------------------------------------------------------------------------------------------------
+// --- Reads
+// ------------------------------------------------------------------------------------------------------------
 
 ExprId Composer::clamped(ExprId index, const SymInt& size) {
   const ExprId low = intern({.op = ScalarOp::maximum, .dtype = ScalarType::i64, .operands = {index, integer(0)}});
@@ -192,7 +196,8 @@ ExprId Composer::read(const Value* value, const std::vector<SymInt>& index) {
     }
     address = address + at * layout.strides[axis];
   }
-  return intern({.op = ScalarOp::read, .dtype = meta.dtype, .index = address, .buffer = value->index, .is_partial = partial});
+  return intern(
+      {.op = ScalarOp::read, .dtype = meta.dtype, .index = address, .buffer = value->index, .is_partial = partial});
 }
 
 ExprId Composer::element(const Value* value, const std::vector<SymInt>& index) {
@@ -217,7 +222,8 @@ ExprId Composer::element(const Value* value, const std::vector<SymInt>& index) {
   return result;
 }
 
-// --- Scalars ----------------------------------------------------------------------------------------------------------
+// --- Scalars
+// ----------------------------------------------------------------------------------------------------------
 
 ExprId Composer::scalar(Instance& instance, ScalarId id) {
   if (auto found = instance.done.find(id); found != instance.done.end()) return found->second;
@@ -228,17 +234,20 @@ ExprId Composer::scalar(Instance& instance, ScalarId id) {
   ExprId result = no_expr;
   switch (scalar_.op) {
     case ScalarOp::constant:
-      result = scalar_.dtype == ScalarType::i64
-                   ? integer(scalar_.integer)
-                   : intern({.op = ScalarOp::constant, .dtype = scalar_.dtype, .number = scalar_.number, .integer = scalar_.integer});
+      result = scalar_.dtype == ScalarType::i64 ? integer(scalar_.integer)
+                                                : intern({.op = ScalarOp::constant,
+                                                          .dtype = scalar_.dtype,
+                                                          .number = scalar_.number,
+                                                          .integer = scalar_.integer});
       break;
     case ScalarOp::size:
       result = integer(scalar_.size);
       break;
     case ScalarOp::size_float:
-      result = scalar_.size_float.constant()
-                   ? intern({.op = ScalarOp::constant, .dtype = scalar_.dtype, .number = *scalar_.size_float.constant()})
-                   : intern({.op = ScalarOp::size_float, .dtype = scalar_.dtype, .size_float = scalar_.size_float});
+      result =
+          scalar_.size_float.constant()
+              ? intern({.op = ScalarOp::constant, .dtype = scalar_.dtype, .number = *scalar_.size_float.constant()})
+              : intern({.op = ScalarOp::size_float, .dtype = scalar_.dtype, .size_float = scalar_.size_float});
       break;
     case ScalarOp::index: {
       auto variable = instance.variables.find(scalar_.variable);
@@ -259,7 +268,8 @@ ExprId Composer::scalar(Instance& instance, ScalarId id) {
       }
       const int number = reduction(instance, scalar_.reduction);
       if (number < 0) return integer(0);
-      result = intern({.op = ScalarOp::reduce, .dtype = scalar_.dtype, .reduction = number, .component = scalar_.component});
+      result =
+          intern({.op = ScalarOp::reduce, .dtype = scalar_.dtype, .reduction = number, .component = scalar_.component});
       break;
     }
     default: {
@@ -277,12 +287,18 @@ ExprId Composer::fold_integers(ScalarOp op, const std::vector<ExprId>& operands)
   for (ExprId operand : operands)
     if (loops_.exprs[operand].op != ScalarOp::size) return no_expr;
   auto value = [&](size_t i) -> const SymInt& { return loops_.exprs[operands[i]].index; };
-  auto truth = [&](bool is_true) { return intern({.op = ScalarOp::constant, .dtype = ScalarType::boolean, .integer = is_true}); };
+  auto truth = [&](bool is_true) {
+    return intern({.op = ScalarOp::constant, .dtype = ScalarType::boolean, .integer = is_true});
+  };
   switch (op) {
-    case ScalarOp::add: return integer(value(0) + value(1));
-    case ScalarOp::sub: return integer(value(0) - value(1));
-    case ScalarOp::mul: return integer(value(0) * value(1));
-    case ScalarOp::neg: return integer(-value(0));
+    case ScalarOp::add:
+      return integer(value(0) + value(1));
+    case ScalarOp::sub:
+      return integer(value(0) - value(1));
+    case ScalarOp::mul:
+      return integer(value(0) * value(1));
+    case ScalarOp::neg:
+      return integer(-value(0));
     case ScalarOp::floor_div:
     case ScalarOp::trunc_div:
     case ScalarOp::mod: {
@@ -303,7 +319,8 @@ ExprId Composer::fold_integers(ScalarOp op, const std::vector<ExprId>& operands)
     case ScalarOp::eq:
     case ScalarOp::ne:
       if (value(0) == value(1)) return truth(op == ScalarOp::eq);
-      if (space_.decide_less(value(0), value(1), false) == true || space_.decide_less(value(1), value(0), false) == true)
+      if (space_.decide_less(value(0), value(1), false) == true ||
+          space_.decide_less(value(1), value(0), false) == true)
         return truth(op == ScalarOp::ne);
       return no_expr;
     default:
@@ -314,7 +331,8 @@ ExprId Composer::fold_integers(ScalarOp op, const std::vector<ExprId>& operands)
 ExprId Composer::apply(const Scalar& scalar, std::vector<ExprId> operands) {
   auto known = [&](ExprId id) -> std::optional<bool> {
     const Expr& expr = loops_.exprs[id];
-    if (expr.op != ScalarOp::constant || expr.placeholder >= 0 || expr.dtype != ScalarType::boolean) return std::nullopt;
+    if (expr.op != ScalarOp::constant || expr.placeholder >= 0 || expr.dtype != ScalarType::boolean)
+      return std::nullopt;
     return expr.integer != 0;
   };
   if (scalar.op == ScalarOp::select) {
@@ -324,7 +342,8 @@ ExprId Composer::apply(const Scalar& scalar, std::vector<ExprId> operands) {
   if (scalar.op == ScalarOp::logical_and || scalar.op == ScalarOp::logical_or) {
     const bool decisive = scalar.op == ScalarOp::logical_or;
     for (size_t i : {size_t{0}, size_t{1}})
-      if (std::optional<bool> condition = known(operands[i])) return *condition == decisive ? operands[i] : operands[1 - i];
+      if (std::optional<bool> condition = known(operands[i]))
+        return *condition == decisive ? operands[i] : operands[1 - i];
   }
   if (scalar.op == ScalarOp::logical_not)
     if (std::optional<bool> condition = known(operands[0]))
@@ -336,14 +355,16 @@ ExprId Composer::apply(const Scalar& scalar, std::vector<ExprId> operands) {
     const std::optional<int64_t> whole = from.op == ScalarOp::size ? from.index.constant() : std::nullopt;
     if (is_floating(scalar.dtype) && whole)
       return intern({.op = ScalarOp::constant, .dtype = scalar.dtype, .number = static_cast<double>(*whole)});
-    if (scalar.dtype == ScalarType::f32 && from.op == ScalarOp::constant && from.dtype == ScalarType::f64 && from.placeholder < 0)
+    if (scalar.dtype == ScalarType::f32 && from.op == ScalarOp::constant && from.dtype == ScalarType::f64 &&
+        from.placeholder < 0)
       return intern({.op = ScalarOp::constant, .dtype = scalar.dtype, .number = static_cast<float>(from.number)});
   }
   if (ExprId folded = fold_integers(scalar.op, operands); folded != no_expr) return folded;
   return intern({.op = scalar.op, .dtype = scalar.dtype, .operands = std::move(operands)});
 }
 
-// --- Reductions -------------------------------------------------------------------------------------------------------
+// --- Reductions
+// -------------------------------------------------------------------------------------------------------
 
 int Composer::reduction(Instance& instance, int number) {
   if (auto found = instance.reductions.find(number); found != instance.reductions.end()) return found->second;
@@ -352,7 +373,6 @@ int Composer::reduction(Instance& instance, int number) {
     fail(why);
     return -1;
   };
-  if (reduction.prefix) return give_up("it keeps the prefixes of a reduction");
 
   // A loop that is free where we stand and has the right extent is shared, the innermost first.
   LoopSet taken = 0;
@@ -364,8 +384,18 @@ int Composer::reduction(Instance& instance, int number) {
       return give_up("the extent of a reduction depends on data");
     taken |= loops_of(extent.index);
     int loop = -1;
+    if (reduction.prefix) {
+      // It runs along an axis of the result, whose loop it shares.
+      const int axis_variable = instance.meaning->results[0].variables[reduction.prefix_axis];
+      std::optional<std::string> symbol = instance.variables.at(axis_variable).as_symbol();
+      if (reduction.variables.size() != 1 || !symbol || !loop_numbers_.count(*symbol))
+        return give_up("it keeps the prefixes of a reduction over several axes");
+      loop = loop_numbers_.at(*symbol);
+      bound.is_prefix = true;
+    }
     for (size_t candidate = loops_.loops.size(); candidate-- > 0 && loop < 0;)
-      if (!(taken >> candidate & 1) && loops_.loops[candidate].extent == extent.index) loop = static_cast<int>(candidate);
+      if (!(taken >> candidate & 1) && loops_.loops[candidate].extent == extent.index)
+        loop = static_cast<int>(candidate);
     if (loop < 0) loop = add_loop(extent.index);
     taken |= LoopSet(1) << loop;
     bound.loops.push_back(loop);
@@ -408,14 +438,15 @@ int Composer::reduction(Instance& instance, int number) {
     key += "?" + std::to_string(bound.guard);
   }
   bound.outer &= ~own;
+  if (bound.is_prefix) key += "prefix";
   auto [found, is_new] = interned_reductions_.emplace(key, static_cast<int>(loops_.reductions.size()));
   if (is_new) loops_.reductions.push_back(std::move(bound));
   instance.reductions[number] = found->second;
   return found->second;
 }
 
-// A reduction over a small window that slides (pooling) is written out, so that the loop over the result can be wide. no_expr
-// where it is none.
+// A reduction over a small window that slides (pooling) is written out, so that the loop over the result can be wide.
+// no_expr where it is none.
 ExprId Composer::window(const Instance& instance, const Scalar& reduce) {
   constexpr int64_t most_terms = 64;
   const opset::Reduction& reduction = instance.meaning->reductions[reduce.reduction];
@@ -433,7 +464,8 @@ ExprId Composer::window(const Instance& instance, const Scalar& reduce) {
   if (reduction.guard == opset::no_scalar && terms > 1 && !slides(instance, reduction, extents)) return no_expr;
 
   // The value of an argmax alone is a maximum, which needs no positions.
-  const bool is_extreme = reduce.component == 0 && (reduction.monoid.name == "argmax" || reduction.monoid.name == "argmin");
+  const bool is_extreme =
+      reduce.component == 0 && (reduction.monoid.name == "argmax" || reduction.monoid.name == "argmin");
   std::vector<ExprId> sum;
   for (ScalarId part : reduction.monoid.identity) sum.push_back(scalar(at, part));
   for (int64_t term = 0; term < terms; ++term) {
@@ -457,12 +489,12 @@ ExprId Composer::window(const Instance& instance, const Scalar& reduce) {
       const ScalarType dtype = loops_.exprs[sum[c]].dtype;
       if (is_extreme) {
         const ScalarOp op = reduction.monoid.name == "argmax" ? ScalarOp::maximum : ScalarOp::minimum;
-        joined.push_back(intern({.op = op, .dtype = dtype, .operands = {sum[c], here.placeholders[reduction.monoid.right[c]]}}));
+        joined.push_back(
+            intern({.op = op, .dtype = dtype, .operands = {sum[c], here.placeholders[reduction.monoid.right[c]]}}));
       } else {
         joined.push_back(scalar(here, reduction.monoid.joined[c]));
       }
-      if (guard != no_expr)
-        joined[c] = apply({.op = ScalarOp::select, .dtype = dtype}, {guard, joined[c], sum[c]});
+      if (guard != no_expr) joined[c] = apply({.op = ScalarOp::select, .dtype = dtype}, {guard, joined[c], sum[c]});
     }
     for (size_t c = 0; c < components; ++c) sum[c] = joined[c];
     if (!failure_.empty()) return integer(0);
@@ -470,8 +502,10 @@ ExprId Composer::window(const Instance& instance, const Scalar& reduce) {
   return sum[reduce.component];
 }
 
-// Does the window stand across the way that memory runs? Then each of its places is a row that the result's loop follows.
-bool Composer::slides(const Instance& instance, const opset::Reduction& reduction, const std::vector<int64_t>& extents) {
+// Does the window stand across the way that memory runs? Then each of its places is a row that the result's loop
+// follows.
+bool Composer::slides(const Instance& instance, const opset::Reduction& reduction,
+                      const std::vector<int64_t>& extents) {
   Instance at = instance;
   at.done.clear();
   at.reductions.clear();
@@ -494,7 +528,8 @@ bool Composer::slides(const Instance& instance, const opset::Reduction& reductio
   });
 }
 
-// --- Results ----------------------------------------------------------------------------------------------------------
+// --- Results
+// ----------------------------------------------------------------------------------------------------------
 
 std::vector<SymInt> without_ones(const std::vector<SymInt>& sizes) {
   std::vector<SymInt> kept;
@@ -503,7 +538,8 @@ std::vector<SymInt> without_ones(const std::vector<SymInt>& sizes) {
   return kept;
 }
 
-// result := base, then one store after the other. Axes along which every value stays where it is are rows: they do not meet.
+// result := base, then one store after the other. Axes along which every value stays where it is are rows: they do not
+// meet.
 Result<void> Composer::run_scatter(const ir::Graph& body, const Meaning& meaning) {
   const opset::Scatter& scatter = *meaning.scatter;
   const Value* result = body.outputs()[0].value();
@@ -525,7 +561,8 @@ Result<void> Composer::run_scatter(const ir::Graph& body, const Meaning& meaning
   ScatterLoops loops;
   for (size_t i = 0; i < scatter.variables.size(); ++i) {
     const SymInt extent = index_of(scalar(instance, scatter.extents[i]));
-    if (extent.to_string().find_first_of("%$") != std::string::npos) return refuse("the extent of a scatter depends on data");
+    if (extent.to_string().find_first_of("%$") != std::string::npos)
+      return refuse("the extent of a scatter depends on data");
     size_t row = meta.sizes.size();
     for (size_t axis = 0; axis < scatter.at.size(); ++axis) {
       const opset::Scalar& at = meaning.scalars[scatter.at[axis]];
@@ -571,8 +608,10 @@ Accesses Composer::record(const Meaning& meaning) {
   }
   accesses.loops = loops_.loops;
   accesses.refusal = failure_;
+  for (const opset::Reduction& reduction : meaning.reductions) accesses.stands_alone |= reduction.prefix;
   for (const Expr& expr : loops_.exprs)
-    if (accesses.refusal.empty() && !has_code(expr)) accesses.refusal = "a function has no code for " + std::string(name_of(expr.dtype));
+    if (accesses.refusal.empty() && !has_code(expr))
+      accesses.refusal = "a function has no code for " + std::string(name_of(expr.dtype));
   return accesses;
 }
 
@@ -584,7 +623,8 @@ Result<void> Composer::run(const ir::Graph& body) {
   }
   if (!body.empty()) {
     const ir::Node& only = *body.forward().begin();
-    if (const Meaning* meaning = meaning_of_(only); body.size() == 1 && meaning && meaning->scatter) return run_scatter(body, *meaning);
+    if (const Meaning* meaning = meaning_of_(only); body.size() == 1 && meaning && meaning->scatter)
+      return run_scatter(body, *meaning);
   }
   // The largest result spans the domain.
   std::vector<const Value*> results;
@@ -659,13 +699,13 @@ Accesses accesses_of(const opset::Meaning& meaning, const shape::Facts& facts) {
   Loops loops;
   const MeaningOf no_meaning;
   const LayoutOf rows = [](const Value& value) { return row_major(value.meta().sizes); };
-  if (meaning.scatter) return {.is_scatter = true};
+  if (meaning.scatter) return {.stands_alone = true};
   if (!meaning.extern_kernel.empty()) return {.refusal = "it is the C++ kernel '" + meaning.extern_kernel + "'"};
   return Composer(no_meaning, rows, facts, loops).record(meaning);
 }
 
-Result<Loops> compose(const ir::Graph& body, const MeaningOf& meaning_of, const LayoutOf& layout_of, const shape::Facts& facts,
-                      const shape::Bindings& hints) {
+Result<Loops> compose(const ir::Graph& body, const MeaningOf& meaning_of, const LayoutOf& layout_of,
+                      const shape::Facts& facts, const shape::Bindings& hints) {
   Loops loops;
   if (Result<void> done = Composer(meaning_of, layout_of, facts, loops).run(body); !done) return done.error();
   arrange(loops, facts, hints);

@@ -51,7 +51,8 @@ Result<void> expand_composites(Lowering& lowering) {
     for (ir::Node& node : graph.forward()) {
       if (settled.count(&node)) continue;
       for (const auto& result : node.results())
-        if (!result->is_tensor()) return no_kernel(lowering, node, "it yields a number, which only the interpreter computes so far");
+        if (!result->is_tensor())
+          return no_kernel(lowering, node, "it yields a number, which only the interpreter computes so far");
       if (!node.has_users() && !node.results().empty()) {
         graph.erase(node);
         changed = true;
@@ -67,11 +68,13 @@ Result<void> expand_composites(Lowering& lowering) {
       }
       if (*kind == opset::MeaningKind::decomposition) {
         Result<opset::Expansion> expansion =
-            opset::expand(lowering.opset, *call, lowering.facts, graph, &node, lowering.program.provenance.derive(node.provenance, node.target()));
+            opset::expand(lowering.opset, *call, lowering.facts, graph, &node,
+                          lowering.program.provenance.derive(node.provenance, node.target()));
         if (!expansion) return expansion.error();
         for (size_t i = 0; i < node.results().size(); ++i) graph.replace_uses(node.result(i), expansion->results[i]);
         for (ir::Constraint& assumption : expansion->assumptions)
-          if (lowering.facts.decide(assumption.truth) != shape::Truth::proven) lowering.variant.assumptions.push_back(assumption);
+          if (lowering.facts.decide(assumption.truth) != shape::Truth::proven)
+            lowering.variant.assumptions.push_back(assumption);
         graph.erase(node);
         changed = true;
         continue;

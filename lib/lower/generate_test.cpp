@@ -1,14 +1,8 @@
 // Generated code against plain C++, from meanings written by hand.
-#include <doctest/doctest.h>
-#include <dlfcn.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <cmath>
 #include <random>
 
-#include "kernels/kernel.h"
-#include "lower/link.h"
+#include "lower/testing.h"
 
 namespace atenon::lower {
 namespace {
@@ -35,13 +29,16 @@ struct Writer {
   ScalarId read(ir::Value* tensor, std::vector<ScalarId> index) {
     auto found = std::find(meaning.tensors.begin(), meaning.tensors.end(), tensor);
     if (found == meaning.tensors.end()) found = meaning.tensors.insert(found, tensor);
-    return add({.op = ScalarOp::read, .dtype = tensor->meta().dtype, .operands = std::move(index),
+    return add({.op = ScalarOp::read,
+                .dtype = tensor->meta().dtype,
+                .operands = std::move(index),
                 .tensor = static_cast<int>(found - meaning.tensors.begin())});
   }
   ScalarId apply(ScalarOp op, std::vector<ScalarId> operands, ScalarType type = ScalarType::f32) {
     return add({.op = op, .dtype = type, .operands = std::move(operands)});
   }
-  ScalarId reduce(const std::string& name, double identity, ScalarOp join, int variable, SymInt extent, ScalarId element) {
+  ScalarId reduce(const std::string& name, double identity, ScalarOp join, int variable, SymInt extent,
+                  ScalarId element) {
     opset::Reduction reduction;
     reduction.monoid.name = name;
     reduction.monoid.identity = {number(identity)};
@@ -52,7 +49,9 @@ struct Writer {
     reduction.extents = {size(extent)};
     reduction.element = {element};
     meaning.reductions.push_back(reduction);
-    return add({.op = ScalarOp::reduce, .dtype = ScalarType::f32, .reduction = static_cast<int>(meaning.reductions.size()) - 1});
+    return add({.op = ScalarOp::reduce,
+                .dtype = ScalarType::f32,
+                .reduction = static_cast<int>(meaning.reductions.size()) - 1});
   }
   void result(ir::TensorMeta type, ScalarId value) {
     opset::LoopNest nest{.type = type, .value = value};
@@ -78,25 +77,11 @@ struct Program {
 
   // Composes, compiles, runs all rows in several pieces.
   void run(std::vector<void*> buffers, const shape::Bindings& symbols) {
-    Result<Loops> loops = compose(graph, [&](const ir::Node& node) { return &meanings.at(&node); },
-                                  [](const ir::Value& value) { return row_major(value.meta().sizes); }, facts, symbols);
+    Result<Loops> loops = compose(
+        graph, [&](const ir::Node& node) { return &meanings.at(&node); },
+        [](const ir::Value& value) { return row_major(value.meta().sizes); }, facts, symbols);
     REQUIRE_MESSAGE(bool(loops), (loops ? "" : loops.failure().message));
-    Result<Target> target = resolve_target("host");
-    REQUIRE(bool(target));
-    Result<Compiled> compiled = compile({{"k0", &*loops}}, *target);
-    REQUIRE_MESSAGE(bool(compiled), (compiled ? "" : compiled.failure().message));
-    REQUIRE_MESSAGE(compiled->code, compiled->refusals[0]);
-    Result<std::shared_ptr<const kernels::Code>> code = kernels::Code::open({{"code", target->name, compiled->code}});
-    REQUIRE(bool(code));
-    atenon_kernel_v1* kernel = (*code)->find("code", "k0");
-    REQUIRE(bool(kernel));
-    std::vector<int64_t> sizes;
-    for (const std::string& symbol : loops->symbols) sizes.push_back(symbols.at(symbol));
-    std::vector<char> scratch(*shape::evaluate(compiled->scratch[0], symbols) + 64);
-    const int64_t rows = *shape::evaluate(loops->row_count(), symbols);
-    void* aligned = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(scratch.data()) + 63) / 64 * 64);
-    for (int64_t begin = 0; begin < rows; begin += 3)
-      kernel(buffers.data(), sizes.data(), begin, std::min(begin + 3, rows), aligned);
+    testing::run_kernel(*loops, buffers, symbols);
   }
 };
 
@@ -139,14 +124,16 @@ TEST_CASE("softmax of scaled and masked scores is one kernel, sizes symbolic") {
   program.graph.set_outputs({softmax});
 
   for (auto [nb, ns] : {std::pair<int64_t, int64_t>{1, 1}, {2, 5}, {1, 128}, {3, 37}}) {
-    std::vector<float> input = random_numbers(nb * 2 * ns * ns, 1), bias = random_numbers(nb * ns, 2), output(input.size(), -1);
+    std::vector<float> input = random_numbers(nb * 2 * ns * ns, 1), bias = random_numbers(nb * ns, 2),
+                       output(input.size(), -1);
     program.run({input.data(), bias.data(), output.data()}, {{"b", nb}, {"s", ns}});
     double worst = 0;
     for (int64_t r = 0; r < nb * 2 * ns; ++r) {
       double sum = 0;
       auto term = [&](int64_t i) { return std::exp(double(input[r * ns + i] * 0.125f + bias[r / (2 * ns) * ns + i])); };
       for (int64_t i = 0; i < ns; ++i) sum += term(i);
-      for (int64_t i = 0; i < ns; ++i) worst = std::max(worst, std::abs(output[r * ns + i] - term(i) / sum) / (term(i) / sum));
+      for (int64_t i = 0; i < ns; ++i)
+        worst = std::max(worst, std::abs(output[r * ns + i] - term(i) / sum) / (term(i) / sum));
     }
     CHECK(worst < 1e-6);
   }
@@ -158,8 +145,9 @@ TEST_CASE("a transposing copy and a padded read") {
   ir::Value* x = program.graph.add_input("x", in);
   ir::Value* y = program.node("pad", {x}, out, [&](Writer& w) {
     ScalarId column = w.apply(ScalarOp::sub, {w.variable(0), w.size(1)}, ScalarType::i64);
-    ScalarId inside = w.apply(ScalarOp::logical_and, {w.apply(ScalarOp::le, {w.size(0), column}, ScalarType::boolean),
-                                                      w.apply(ScalarOp::lt, {column, w.size(6)}, ScalarType::boolean)},
+    ScalarId inside = w.apply(ScalarOp::logical_and,
+                              {w.apply(ScalarOp::le, {w.size(0), column}, ScalarType::boolean),
+                               w.apply(ScalarOp::lt, {column, w.size(6)}, ScalarType::boolean)},
                               ScalarType::boolean);
     return w.apply(ScalarOp::select, {inside, w.read(x, {w.variable(1), column}), w.number(9)});
   });
@@ -168,6 +156,62 @@ TEST_CASE("a transposing copy and a padded read") {
   program.run({input.data(), output.data()}, {});
   for (int i = 0; i < 9; ++i)
     for (int j = 0; j < 4; ++j) CHECK(output[i * 4 + j] == (i >= 1 && i < 7 ? input[j * 6 + i - 1] : 9.0f));
+}
+
+// The distance in units of the last place of an f32.
+double ulps(float x, double exact) {
+  if (std::isnan(exact) || std::isnan(x)) return std::isnan(exact) && std::isnan(x) ? 0 : INFINITY;
+  const float rounded = static_cast<float>(exact);
+  if (std::isinf(rounded) || std::isinf(x)) return rounded == x ? 0 : INFINITY;
+  int exponent;
+  std::frexp(rounded, &exponent);
+  return std::abs(x - exact) / std::ldexp(1.0, std::max(exponent, -125) - 24);
+}
+
+TEST_CASE("functions of f32 are within 4 units in the last place") {
+  struct Function {
+    ScalarOp op;
+    double (*exact)(double);
+    double low, high;  // where it is tested, besides special values
+  };
+  auto sigmoid = [](double x) { return 1 / (1 + std::exp(-x)); };
+  auto rsqrt = [](double x) { return 1 / std::sqrt(x); };
+  auto exp10 = [](double x) { return std::exp2(x); };
+  const Function functions[] = {
+      {ScalarOp::exp, std::exp, -104, 89},    {ScalarOp::exp2, exp10, -149, 128},
+      {ScalarOp::expm1, std::expm1, -20, 80}, {ScalarOp::log, std::log, 0, 1e30},
+      {ScalarOp::log2, std::log2, 0, 100},    {ScalarOp::log10, std::log10, 0, 100},
+      {ScalarOp::log1p, std::log1p, -1, 10},  {ScalarOp::sqrt, std::sqrt, 0, 1e30},
+      {ScalarOp::rsqrt, rsqrt, 1e-30, 1e30},  {ScalarOp::sin, std::sin, -100, 100},
+      {ScalarOp::cos, std::cos, -100, 100},   {ScalarOp::tan, std::tan, -10, 10},
+      {ScalarOp::asin, std::asin, -1, 1},     {ScalarOp::acos, std::acos, -1, 1},
+      {ScalarOp::atan, std::atan, -20, 20},   {ScalarOp::sinh, std::sinh, -80, 80},
+      {ScalarOp::cosh, std::cosh, -80, 80},   {ScalarOp::tanh, std::tanh, -12, 12},
+      {ScalarOp::asinh, std::asinh, -90, 90}, {ScalarOp::acosh, std::acosh, 1, 100},
+      {ScalarOp::atanh, std::atanh, -1, 1},   {ScalarOp::erf, std::erf, -5, 5},
+      {ScalarOp::sigmoid, sigmoid, -80, 80},
+  };
+  for (const Function& function : functions) {
+    std::vector<float> input = {0.0f, -0.0f, 1.0f, -1.0f, INFINITY, -INFINITY, NAN, 1e-40f, 1e-6f, -1e-6f};
+    for (int i = 0; i <= 20000; ++i)
+      input.push_back(static_cast<float>(function.low + (function.high - function.low) * i / 20000));
+    std::vector<float> output(input.size());
+    Program program;
+    const ir::TensorMeta meta{ScalarType::f32, {static_cast<int64_t>(input.size())}};
+    ir::Value* x = program.graph.add_input("x", meta);
+    ir::Value* y =
+        program.node("f", {x}, meta, [&](Writer& w) { return w.apply(function.op, {w.read(x, {w.variable(0)})}); });
+    program.graph.set_outputs({y});
+    program.run({input.data(), output.data()}, {});
+    double worst = 0;
+    size_t where = 0;
+    for (size_t i = 0; i < input.size(); ++i) {
+      const double distance = ulps(output[i], function.exact(input[i]));
+      if (distance > worst) worst = distance, where = i;
+    }
+    CHECK_MESSAGE(worst <= 4, "function ", static_cast<int>(function.op), " is ", worst, " units off at ", input[where],
+                  ": ", output[where]);
+  }
 }
 
 }  // namespace

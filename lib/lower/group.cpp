@@ -1,9 +1,9 @@
 // Which nodes become one call.
 //
-// First the operators that a library kernel wants, each with the chain of cheap operators behind it that the kernel can apply
-// while its result is in registers. Then loops: a node joins the group of a producer that it reads element by element, where both run
-// over the same axes and reduce the same of them, so that a softmax, a layer norm or a chain of activations is one kernel. Views
-// stay apart; they become aliases.
+// First the operators that a library kernel wants, each with the chain of cheap operators behind it that the kernel can
+// apply while its result is in registers. Then loops: a node joins the group of a producer that it reads element by
+// element, where both run over the same axes and reduce the same of them, so that a softmax, a layer norm or a chain of
+// activations is one kernel. Views stay apart; they become aliases.
 #include <algorithm>
 
 #include "lower/lowering.h"
@@ -16,7 +16,8 @@ using ir::Node;
 using ir::Value;
 using Role = Group::Role;
 
-// How a node runs over its axes. `full` are the sizes other than 1 of what it iterates over; `reduced` which of them it joins.
+// How a node runs over its axes. `full` are the sizes other than 1 of what it iterates over; `reduced` which of them it
+// joins.
 struct Shape {
   std::vector<SymInt> full;
   std::vector<bool> reduced;
@@ -41,6 +42,7 @@ class Grouper {
   bool is_loops_reader(const Node* node, const Value* value) const;
   std::vector<Node*> epilogue(Node* anchor, const kernels::Kernel& kernel);
   bool joins_rows(const Node& node) const;
+  void take_weight_views(Group& group);
   void form_loops();
   bool can_join(const Node& node, const Group& group) const;
   bool would_close_circle(const Group& a, const Group& b) const;
@@ -70,7 +72,7 @@ bool is_view(const Lowering& lowering, const Node& node) {
 // Finds the axes that the node runs over, and which operands it reads along them.
 void Grouper::classify(Node& node) {
   auto found = lowering_.accesses.find(&node);
-  if (found == lowering_.accesses.end() || !found->second.refusal.empty() || found->second.is_scatter) return;
+  if (found == lowering_.accesses.end() || !found->second.refusal.empty() || found->second.stands_alone) return;
   const Accesses& accesses = found->second;
   const std::vector<SymInt>& sizes = node.result()->meta().sizes;
   auto loop_of = [&](const SymInt& index) {
@@ -102,7 +104,8 @@ void Grouper::classify(Node& node) {
     }
     for (size_t loop = 0; loop < accesses.loops.size(); ++loop) {
       const bool is_one = accesses.loops[loop].extent == SymInt(1);
-      if (!is_one && std::find(order.begin(), order.end(), static_cast<int>(loop)) == order.end()) return;  // a product, a window
+      if (!is_one && std::find(order.begin(), order.end(), static_cast<int>(loop)) == order.end())
+        return;  // a product, a window
     }
   } else {
     for (size_t axis = 0; axis < rank; ++axis)
@@ -118,7 +121,8 @@ void Grouper::classify(Node& node) {
     std::optional<std::vector<int>> axes;
     if (std::optional<std::vector<int>> loops = plain_axes(access)) {
       axes.emplace();
-      for (int loop : *loops) axes->push_back(static_cast<int>(std::find(order.begin(), order.end(), loop) - order.begin()));
+      for (int loop : *loops)
+        axes->push_back(static_cast<int>(std::find(order.begin(), order.end(), loop) - order.begin()));
       if (!std::is_sorted(axes->begin(), axes->end())) axes.reset();
     }
     auto [known, is_new] = operands.emplace(access.tensor, axes);
@@ -134,14 +138,17 @@ void Grouper::add_group(Group group) {
   for (const Node* node : lowering_.groups.back()->nodes) lowering_.group_of[node] = lowering_.groups.back().get();
 }
 
-// --- Kernels of libraries ---------------------------------------------------------------------------------------------
+// --- Kernels of libraries
+// ---------------------------------------------------------------------------------------------
 
-// A node of loops, not in a kernel's epilogue, that reads `value` element by element: it can do the chain's work on the way.
+// A node of loops, not in a kernel's epilogue, that reads `value` element by element: it can do the chain's work on the
+// way.
 bool Grouper::is_loops_reader(const Node* node, const Value* value) const {
   if (lowering_.group_of.count(node)) return false;
   auto edges = edges_.find(node);
   return edges != edges_.end() && !is_view(lowering_, *node) &&
-         std::any_of(edges->second.begin(), edges->second.end(), [&](const Edge& edge) { return edge.operand == value; });
+         std::any_of(edges->second.begin(), edges->second.end(),
+                     [&](const Edge& edge) { return edge.operand == value; });
 }
 
 // The anchor and the longest chain behind it that the kernel takes.
@@ -182,7 +189,24 @@ bool Grouper::joins_rows(const Node& node) const {
   auto shape = shapes_.find(&node);
   if (shape == shapes_.end() || !shape->second.is_reduction) return false;
   const std::vector<Value*> operands = node.operands();
-  return std::none_of(operands.begin(), operands.end(), [](const Value* operand) { return operand->is_tensor() && operand->meta().rank() > 3; });
+  return std::none_of(operands.begin(), operands.end(),
+                      [](const Value* operand) { return operand->is_tensor() && operand->meta().rank() > 3; });
+}
+
+// A permuted weight is seen through by the kernel, which can then have it packed.
+void Grouper::take_weight_views(Group& group) {
+  for (Value* operand : group.nodes.front()->operands()) {
+    Node* view = operand->producer;
+    if (!view || operand->users.size() != 1 || operand->returned > 0 || !is_view(lowering_, *view) ||
+        lowering_.group_of.count(view))
+      continue;
+    if (view->operands()[0]->producer) continue;
+    std::vector<Node*> tried = group.nodes;
+    tried.insert(tried.begin(), view);
+    std::vector<Value*> operands, results;
+    find_boundary(tried, operands, results);
+    if (group.kernel->refusal(make_body(tried, operands, results)).empty()) group.nodes = tried;
+  }
 }
 
 void Grouper::take_kernels() {
@@ -197,7 +221,8 @@ void Grouper::take_kernels() {
     find_boundary(group.nodes, operands, results);
     const ir::Graph body = make_body(group.nodes, operands, results);
     for (const kernels::Kernel* kernel : library_kernels()) {
-      const std::string refusal = joins_rows(*node) ? "loops join rows on the way of what reads them" : kernel->refusal(body);
+      const std::string refusal =
+          joins_rows(*node) ? "loops join rows on the way of what reads them" : kernel->refusal(body);
       if (refusal.empty()) {
         group.kernel = kernel;
         break;
@@ -206,9 +231,11 @@ void Grouper::take_kernels() {
     }
     if (group.kernel) {
       group.nodes = epilogue(node, *group.kernel);
+      take_weight_views(group);
     } else if (!lowering_.meanings.count(node)) {
       auto accesses = lowering_.accesses.find(node);
-      group.refusals.emplace_back("llvm", accesses == lowering_.accesses.end() ? "its meaning is C++" : accesses->second.refusal);
+      group.refusals.emplace_back(
+          "llvm", accesses == lowering_.accesses.end() ? "its meaning is C++" : accesses->second.refusal);
       group.kernel = kernels::find("reference");
     } else {
       continue;  // loops; the refusals are found again where they are reported
@@ -217,10 +244,12 @@ void Grouper::take_kernels() {
   }
 }
 
-// --- Loops ------------------------------------------------------------------------------------------------------------
+// --- Loops
+// ------------------------------------------------------------------------------------------------------------
 
 // Is there a path from one of `from`'s nodes to `to` (or `also`) by way of some other group?
-bool Grouper::reaches(const Group& from, const Group& to, const Group& also, std::set<const Group*>& seen, bool direct) const {
+bool Grouper::reaches(const Group& from, const Group& to, const Group& also, std::set<const Group*>& seen,
+                      bool direct) const {
   for (const Node* node : from.nodes)
     for (const auto& result : node->results())
       for (const Node* user : result->users) {
@@ -264,7 +293,8 @@ bool Grouper::can_join(const Node& node, const Group& group) const {
     const Node* producer = access.tensor->producer;
     auto found = producer ? lowering_.group_of.find(producer) : lowering_.group_of.end();
     if (found == lowering_.group_of.end() || found->second != &group) continue;
-    auto edge = std::find_if(edges->second.begin(), edges->second.end(), [&](const Edge& e) { return e.operand == access.tensor; });
+    auto edge = std::find_if(edges->second.begin(), edges->second.end(),
+                             [&](const Edge& e) { return e.operand == access.tensor; });
     if (edge == edges->second.end()) return false;
     // A value over all axes is read along all of them, one over rows along the rows.
     std::vector<int> all(shape.full.size());
@@ -286,7 +316,8 @@ void Grouper::join(Group& into, Group& from) {
     into.nodes.push_back(node);
     lowering_.group_of[node] = &into;
   }
-  std::sort(into.nodes.begin(), into.nodes.end(), [&](const Node* a, const Node* b) { return position_[a] < position_[b]; });
+  std::sort(into.nodes.begin(), into.nodes.end(),
+            [&](const Node* a, const Node* b) { return position_[a] < position_[b]; });
   group_shapes_.erase(&from);
   std::erase_if(lowering_.groups, [&](const auto& group) { return group.get() == &from; });
 }
@@ -309,9 +340,10 @@ void Grouper::form_loops() {
       if (found == lowering_.group_of.end() || found->second == own) continue;
       Group& producer = *found->second;
       // The group so far must also agree as a whole.
-      const bool agrees = own->nodes.size() == 1 || (group_shapes_.count(&producer) && group_shapes_[&producer].full == group_shapes_[own].full &&
-                                                     (!group_shapes_[&producer].is_reduction || !group_shapes_[own].is_reduction ||
-                                                      group_shapes_[&producer].reduced == group_shapes_[own].reduced));
+      const bool agrees = own->nodes.size() == 1 ||
+                          (group_shapes_.count(&producer) && group_shapes_[&producer].full == group_shapes_[own].full &&
+                           (!group_shapes_[&producer].is_reduction || !group_shapes_[own].is_reduction ||
+                            group_shapes_[&producer].reduced == group_shapes_[own].reduced));
       if (!agrees || !can_join(node, producer) || would_close_circle(producer, *own)) continue;
       join(producer, *own);
       own = &producer;

@@ -61,9 +61,7 @@ int degree(const Term& term) {
   return sum;
 }
 
-bool same_atom(const Atom& a, const Atom& b) {
-  return a.kind == b.kind && a.spelling == b.spelling;
-}
+bool same_atom(const Atom& a, const Atom& b) { return a.kind == b.kind && a.spelling == b.spelling; }
 
 // `term / divisor` where that leaves no fraction.
 std::optional<SymInt> divide(const Term& term, const Term& divisor) {
@@ -90,8 +88,8 @@ bool IndexSpace::proves(const shape::SymBool& truth) const {
   return facts_.decide(truth) == shape::Truth::proven;
 }
 
-// A term is a constant times sizes times loop variables: it is extreme where each of its variables is. Several terms may share
-// a variable; each is then bounded on its own, which is sound.
+// A term is a constant times sizes times loop variables: it is extreme where each of its variables is. Several terms
+// may share a variable; each is then bounded on its own, which is sound.
 std::optional<SymInt> IndexSpace::bound(const SymInt& x, bool upper) const {
   if (x.is_constant()) return x;
   SymInt sum = 0;

@@ -1,8 +1,8 @@
 // Index arithmetic: polynomials over loop variables, simplified by the variables' extents.
 //
-// A view is a chain of ravel and unravel. Written with floor division alone (x % n is x - n * (x // n)), the chain telescopes
-// as soon as quotients are taken by polynomial division and what is left over is proven to lie in 0 <= rest < n. What remains
-// is usually linear in every loop variable, so the strides of a read are its coefficients.
+// A view is a chain of ravel and unravel. Written with floor division alone (x % n is x - n * (x // n)), the chain
+// telescopes as soon as quotients are taken by polynomial division and what is left over is proven to lie in 0 <= rest
+// < n. What remains is usually linear in every loop variable, so the strides of a read are its coefficients.
 #pragma once
 
 #include <map>

@@ -1,7 +1,8 @@
 // Where values lie.
 //
-// A kernel may wish an order of axes (channels last), loops keep the order of what they read, and a value that is only read
-// through a permutation is written so that the permuted view lies in rows. A view is then an alias, if strides can say it.
+// A kernel may wish an order of axes (channels last), loops keep the order of what they read, and a value that is only
+// read through a permutation is written so that the permuted view lies in rows. A view is then an alias, if strides can
+// say it.
 #include <algorithm>
 #include <numeric>
 
@@ -148,8 +149,8 @@ bool LayoutChoice::is_readable(const kernels::Kernel& kernel, const Value& value
 // A copy in rows that `group` reads instead of `value`.
 Result<Value*> LayoutChoice::copy_before(Group& group, Value* value) {
   ir::Node* first = group.nodes.front();
-  Result<ir::Node*> copy = opset::append(lowering_.opset, lowering_.graph(), "aten::clone", {value}, {}, lowering_.facts,
-                                         first->provenance, first);
+  Result<ir::Node*> copy = opset::append(lowering_.opset, lowering_.graph(), "aten::clone", {value}, {},
+                                         lowering_.facts, first->provenance, first);
   if (!copy) return copy.error();
   Result<opset::Meaning> meaning = loops_of(lowering_.opset, **copy, lowering_.facts);
   if (!meaning) return meaning.error();
@@ -190,7 +191,8 @@ Result<void> LayoutChoice::run() {
   }
   lowering_.groups = std::move(placed);
   // What lies in rows needs no mention.
-  std::erase_if(lowering_.layouts, [](const auto& entry) { return entry.second == row_major(entry.first->meta().sizes); });
+  std::erase_if(lowering_.layouts,
+                [](const auto& entry) { return entry.second == row_major(entry.first->meta().sizes); });
   return {};
 }
 

@@ -40,8 +40,8 @@ std::unique_ptr<llvm::TargetMachine> make_machine(const Target& target) {
   if (!found) return nullptr;
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Standard;  // only where an instruction says so
-  return std::unique_ptr<llvm::TargetMachine>(found->createTargetMachine(target.triple, target.cpu, "", options, llvm::Reloc::PIC_,
-                                                                         std::nullopt, llvm::CodeGenOptLevel::Default));
+  return std::unique_ptr<llvm::TargetMachine>(found->createTargetMachine(
+      target.triple, target.cpu, "", options, llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Default));
 }
 
 void prepare(llvm::Module& module, const Target& target, llvm::TargetMachine& machine) {
@@ -114,8 +114,20 @@ Diagnostic failed(std::string what) { return error(Status::bug, 503, std::move(w
 Result<std::shared_ptr<Storage>> link(const std::vector<std::string>& objects) {
   TemporaryFolder folder;
   if (folder.path().empty()) return error(Status::usage, 503, "cannot create a temporary folder for the linker");
-  std::vector<std::string> arguments = {"ld.lld", "-shared", "-s", "--build-id=none", "--no-undefined", "-z", "relro", "-z", "now",
-                                        "--hash-style=gnu", "--threads=1", "--gc-sections", "-o", folder.path() + "/code.so"};
+  std::vector<std::string> arguments = {"ld.lld",
+                                        "-shared",
+                                        "-s",
+                                        "--build-id=none",
+                                        "--no-undefined",
+                                        "-z",
+                                        "relro",
+                                        "-z",
+                                        "now",
+                                        "--hash-style=gnu",
+                                        "--threads=1",
+                                        "--gc-sections",
+                                        "-o",
+                                        folder.path() + "/code.so"};
   for (size_t i = 0; i < objects.size(); ++i) {
     const std::string path = folder.path() + "/" + std::to_string(i) + ".o";
     std::ofstream file(path, std::ios::binary);

@@ -1,7 +1,7 @@
 // From loops to a shared object: LLVM's optimiser and code generator, then lld.
 //
-// The object needs nothing (no libc, no relocations against symbols) and lies anywhere, so that the machine that runs it needs neither
-// compiler nor linker. The same kernels give the same bytes.
+// The object needs nothing (no libc, no relocations against symbols) and lies anywhere, so that the machine that runs
+// it needs neither compiler nor linker. The same kernels give the same bytes.
 #pragma once
 
 #include <memory>
@@ -21,9 +21,9 @@ struct KernelSource {
 };
 
 struct Compiled {
-  std::shared_ptr<Storage> code;            // null if no kernel could be generated
-  std::vector<SymInt> scratch;              // a kernel: bytes
-  std::vector<std::string> refusals;        // a kernel: "" or why it has no code
+  std::shared_ptr<Storage> code;      // null if no kernel could be generated
+  std::vector<SymInt> scratch;        // a kernel: bytes
+  std::vector<std::string> refusals;  // a kernel: "" or why it has no code
 };
 
 // Compiles kernels side by side. E0503: LLVM or lld failed, or temporary files could not be written.

@@ -1,9 +1,10 @@
 // The loops of one generated kernel: the meanings of a whole body, composed into scalar expressions.
 //
-// Every result of the body is an expression over loop variables. Producers inside the body are inlined at the index at which they are
-// read, so views vanish into addresses, and equal expressions are one (hash consing): the mean that layer norm takes twice is
-// computed once. A reduction binds loop variables of its own; where extents agree it binds the loops of the domain, so that
-// what is computed for the reduction and again for the result is the same expression, and can be kept.
+// Every result of the body is an expression over loop variables. Producers inside the body are inlined at the index at
+// which they are read, so views vanish into addresses, and equal expressions are one (hash consing): the mean that
+// layer norm takes twice is computed once. A reduction binds loop variables of its own; where extents agree it binds
+// the loops of the domain, so that what is computed for the reduction and again for the result is the same expression,
+// and can be kept.
 //
 //   domain     the loops over the first result: first those that reductions depend on, then the others
 //   rows       how many of the first domain loops the kernel's [begin, end) runs over
@@ -25,16 +26,17 @@ using shape::SymFloat;
 
 using ExprId = int32_t;
 inline constexpr ExprId no_expr = -1;
-using LoopSet = uint64_t;  // a bit a loop
+using LoopSet = uint64_t;                                      // a bit a loop
 inline constexpr LoopSet placeholder_loop = LoopSet(1) << 63;  // what depends on a monoid's placeholders
 
 struct Expr {
   ScalarOp op = ScalarOp::constant;
   ScalarType dtype = ScalarType::f32;
   std::vector<ExprId> operands = {};
-  double number = 0;        // constant, floating
-  int64_t integer = 0;      // constant, integral or bool
-  SymInt index = 0;         // size: the value, over sizes, loop variables and "%N", the value of expression N; read: the address
+  double number = 0;    // constant, floating
+  int64_t integer = 0;  // constant, integral or bool
+  SymInt index =
+      0;  // size: the value, over sizes, loop variables and "%N", the value of expression N; read: the address
   SymFloat size_float = {};
   int buffer = -1;          // read
   int reduction = -1;       // reduce
@@ -56,7 +58,8 @@ struct BoundReduction {
   std::vector<int> loops;                // outermost first
   std::vector<ExprId> element;
   ExprId guard = no_expr;
-  LoopSet outer = 0;                     // loops that it depends on, without its own
+  LoopSet outer = 0;       // loops that it depends on, without its own
+  bool is_prefix = false;  // keeps every partial result: its loop is the domain's last
 };
 
 struct Store {
@@ -67,12 +70,13 @@ struct Store {
   LoopSet loops = 0;
 };
 
-// After the stores of a row: for every value of `loops`, in order, buffer[address] := value, or joined with what is there.
+// After the stores of a row: for every value of `loops`, in order, buffer[address] := value, or joined with what is
+// there.
 struct ScatterLoops {
-  std::vector<int> loops;            // beyond the rows, outermost first
+  std::vector<int> loops;  // beyond the rows, outermost first
   ExprId value = no_expr;
   SymInt address = 0;
-  ExprId joined = no_expr;           // over placeholders 0 (what is there) and 1 (value)
+  ExprId joined = no_expr;  // over placeholders 0 (what is there) and 1 (value)
 };
 
 struct Loops {
@@ -83,11 +87,11 @@ struct Loops {
   size_t rows = 0;
   std::vector<Store> stores;
   std::optional<ScatterLoops> scatter;  // into the buffer of stores[0]
-  std::vector<ScalarType> buffers;   // element types: operands, then results
-  std::vector<std::string> symbols;  // program symbols that are read, sorted: the kernel's `sizes`
+  std::vector<ScalarType> buffers;      // element types: operands, then results
+  std::vector<std::string> symbols;     // program symbols that are read, sorted: the kernel's `sizes`
 
   SymInt row_count() const;
-  std::string to_string() const;     // for tests and --explain
+  std::string to_string() const;  // for tests and --explain
 };
 
 // Where the elements of an operand or a result lie.
@@ -110,7 +114,7 @@ struct Accesses {
   std::vector<Access> reads;
   std::vector<Loop> loops;    // axes of the result, then loops of reductions
   std::string refusal;        // "" or why the node has no code
-  bool is_scatter = false;    // has loops, but `reads` does not tell them
+  bool stands_alone = false;  // a scatter or a prefix: the order of its loops matters
 };
 Accesses accesses_of(const opset::Meaning& meaning, const shape::Facts& facts);
 
@@ -118,12 +122,12 @@ Accesses accesses_of(const opset::Meaning& meaning, const shape::Facts& facts);
 using LayoutOf = std::function<Layout(const ir::Value&)>;
 
 // Composes a body. Refuses (as an error without code) what loops cannot
-// say: complex numbers, prefixes, extents that depend on data, a scatter with other operators around it.
-Result<Loops> compose(const ir::Graph& body, const MeaningOf& meaning_of, const LayoutOf& layout_of, const shape::Facts& facts,
-                      const shape::Bindings& hints);
+// say: complex numbers, extents that depend on data, a scatter with other operators around it.
+Result<Loops> compose(const ir::Graph& body, const MeaningOf& meaning_of, const LayoutOf& layout_of,
+                      const shape::Facts& facts, const shape::Bindings& hints);
 
-// Orders the domain for memory, merges loops that are contiguous everywhere, and chooses the rows. Sizes that are symbols
-// are judged by their hints.
+// Orders the domain for memory, merges loops that are contiguous everywhere, and chooses the rows. Sizes that are
+// symbols are judged by their hints.
 void arrange(Loops& loops, const shape::Facts& facts, const shape::Bindings& hints);
 
 }  // namespace atenon::lower

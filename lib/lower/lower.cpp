@@ -22,7 +22,8 @@ void explain(const Lowering& lowering, Report& report) {
     decision.refusals = group->refusals;
     if (group->role == Group::Role::loops) {
       const ir::Graph body = make_body(group->nodes, group->operands, group->results);
-      for (const kernels::Kernel* kernel : library_kernels()) decision.refusals.emplace_back(kernel->name(), kernel->refusal(body));
+      for (const kernels::Kernel* kernel : library_kernels())
+        decision.refusals.emplace_back(kernel->name(), kernel->refusal(body));
     }
     const std::vector<ir::Frame>& frames = lowering.program.provenance.at(group->nodes.back()->provenance).frames;
     if (!frames.empty()) decision.line = frames.back().file + ":" + std::to_string(frames.back().line);
@@ -62,7 +63,8 @@ Result<ir::ExportedProgram> run(ir::ExportedProgram program, const opset::Opset&
     for (const ir::Variant& variant : entry.variants)
       for (const ir::Node& node : variant.graph.forward())
         if (node.target() == "atenon::call")
-          return error(Status::usage, 505, "the program is lowered already").note("lower the program that this one was made from");
+          return error(Status::usage, 505, "the program is lowered already")
+              .note("lower the program that this one was made from");
   if (Result<void> whole = program::verify_digests(program); !whole) return whole.error();
   KernelLibrary library;
   for (ir::EntryPoint& entry : program.entries)

@@ -1,7 +1,8 @@
 // Chooses kernels, layouts and memory for a program, and generates the machine code that no library has.
 //
-// Each node of the result is a call whose meaning is a named subgraph in the operators that it came from; kernel, strides, slots
-// and code are annotations on it (lib/kernels has the readers). A program that was lowered before is lowered anew.
+// Each node of the result is a call whose meaning is a named subgraph in the operators that it came from; kernel,
+// strides, slots and code are annotations on it (lib/kernels has the readers). A program that was lowered before is
+// lowered anew.
 #pragma once
 
 #include <string>
@@ -15,11 +16,11 @@ namespace atenon::lower {
 // What became of one call, for --explain.
 struct Decision {
   std::string entry, variant;
-  std::string call;                                              // name of its first result
-  std::string kernel;                                            // "onednn.matmul", "llvm", "alias"
-  std::vector<std::string> operators;                            // of the body
-  std::vector<std::pair<std::string, std::string>> refusals;     // kernel, why not
-  std::string line;                                              // "net.py:12", or "" if unknown
+  std::string call;                                           // name of its first result
+  std::string kernel;                                         // "onednn.matmul", "llvm", "alias"
+  std::vector<std::string> operators;                         // of the body
+  std::vector<std::pair<std::string, std::string>> refusals;  // kernel, why not
+  std::string line;                                           // "net.py:12", or "" if unknown
 };
 
 struct Report {
@@ -28,9 +29,9 @@ struct Report {
 
 struct Options {
   std::string target = "host";
-  bool fuse = true;            // several operators in one call
-  bool prepack = true;         // weights in the layouts that kernels want
-  Report* report = nullptr;    // filled in if given
+  bool fuse = true;          // several operators in one call
+  bool prepack = true;       // weights in the layouts that kernels want
+  Report* report = nullptr;  // filled in if given
 };
 
 // E0501: a node that no kernel runs (it yields a number, or holds control flow). E0502: the target. E0503: LLVM or lld

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "kernels/kernel.h"
-#include "lower/lower.h"
 #include "lower/loops.h"
+#include "lower/lower.h"
 #include "lower/target.h"
 #include "opset/call.h"
 
@@ -23,7 +23,7 @@ struct Group {
   std::vector<ir::Node*> nodes;             // in the order of the graph
   std::vector<std::pair<std::string, std::string>> refusals;
 
-  std::string code_key = {};         // set by compose_groups: which generated kernel, equal for equal loops
+  std::string code_key = {};  // set by compose_groups: which generated kernel, equal for equal loops
 
   std::vector<ir::Value*> operands;  // set by order_groups: what is read from outside, each once
   std::vector<ir::Value*> results;   // what is read outside
@@ -33,9 +33,9 @@ struct Group {
 struct KernelLibrary {
   struct Kernel {
     Loops loops;
-    std::string symbol;   // of its code
-    SymInt scratch = 0;   // bytes
-    int64_t grain = 1;    // rows a tile
+    std::string symbol;  // of its code
+    SymInt scratch = 0;  // bytes
+    int64_t grain = 1;   // rows a tile
   };
   std::map<std::string, Kernel> kernels;  // by a text that says body and layouts
 };
@@ -54,7 +54,7 @@ struct Lowering {
   std::map<const ir::Node*, Accesses> accesses = {};  // of nodes that have a meaning in loops
   std::vector<std::unique_ptr<Group>> groups = {};    // in an order in which they can run, once order_groups has run
   std::map<const ir::Node*, Group*> group_of = {};
-  std::map<const ir::Value*, Layout> layouts = {};    // of values that lie in memory
+  std::map<const ir::Value*, Layout> layouts = {};  // of values that lie in memory
 
   ir::Graph& graph() { return variant.graph; }
   Layout layout(const ir::Value& value) const;
@@ -65,24 +65,27 @@ struct Lowering {
 ir::Graph make_body(const std::vector<ir::Node*>& nodes, const std::vector<ir::Value*>& operands,
                     const std::vector<ir::Value*>& results);
 // The same, with operands and results found from the uses: what comes from outside, and what is used there.
-void find_boundary(const std::vector<ir::Node*>& nodes, std::vector<ir::Value*>& operands, std::vector<ir::Value*>& results);
+void find_boundary(const std::vector<ir::Node*>& nodes, std::vector<ir::Value*>& operands,
+                   std::vector<ir::Value*>& results);
 
 // The meaning of a node of any graph in loops, or an error.
 Result<opset::Meaning> loops_of(const opset::Opset& opset, const ir::Node& node, const shape::Facts& facts);
 
 // Passes, in order. After each holds what its comment says.
 
-// Every node is taken by a kernel or has a meaning in loops or in C++; the others were expanded. E0501 where that is not so.
+// Every node is taken by a kernel or has a meaning in loops or in C++; the others were expanded. E0501 where that is
+// not so.
 Result<void> expand_composites(Lowering& lowering);
-// Every node is in a group: one a node that a kernel wants, with the epilogue that it takes; loops that may share a kernel; views.
+// Every node is in a group: one a node that a kernel wants, with the epilogue that it takes; loops that may share a
+// kernel; views.
 Result<void> group_nodes(Lowering& lowering);
 // Groups can run in their order, and know their operands and results.
 void order_groups(Lowering& lowering);
-// Every value that lies in memory has a layout; views are aliases where strides can say them, else loops; a kernel is given nothing
-// that it does not take.
+// Every value that lies in memory has a layout; views are aliases where strides can say them, else loops; a kernel is
+// given nothing that it does not take.
 Result<void> choose_layouts(Lowering& lowering);
-// Every group of loops has its kernel in the library, not yet compiled; groups that cannot be one kernel were taken apart. Yes: some were,
-// so that order and layouts must be found again.
+// Every group of loops has its kernel in the library, not yet compiled; groups that cannot be one kernel were taken
+// apart. Yes: some were, so that order and layouts must be found again.
 Result<bool> compose_groups(Lowering& lowering);
 // The kernels of the library have code, which the program carries as one segment.
 Result<void> compile_library(KernelLibrary& library, ir::ExportedProgram& program, const Target& target);

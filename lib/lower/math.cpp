@@ -32,7 +32,9 @@ class Functions {
   Value* integer(Value* like, int64_t value) { return llvm::ConstantInt::get(integer_type(like), value, true); }
   Value* bits(Value* x) { return b_.CreateBitCast(x, integer_type(x)); }
   Value* from_bits(Value* x, Value* like) { return b_.CreateBitCast(x, like->getType()); }
-  Value* fma(Value* a, Value* b, Value* c) { return b_.CreateIntrinsic(llvm::Intrinsic::fma, {a->getType()}, {a, b, c}); }
+  Value* fma(Value* a, Value* b, Value* c) {
+    return b_.CreateIntrinsic(llvm::Intrinsic::fma, {a->getType()}, {a, b, c});
+  }
   Value* call(llvm::Intrinsic::ID id, Value* x) { return b_.CreateUnaryIntrinsic(id, x); }
   Value* absolute(Value* x) { return call(llvm::Intrinsic::fabs, x); }
   Value* copy_sign(Value* x, Value* sign) { return b_.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, x, sign); }
@@ -103,12 +105,13 @@ Value* Functions::exp(Value* x) {
   if (is_double(x)) {
     r = fma(n, number(x, -6.93145751953125e-1), x);
     r = fma(n, number(x, -1.42860682030941723212e-6), r);
-    e = polynomial(r, {1.0 / 6227020800, 1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320, 1.0 / 5040,
-                       1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5, 1, 1});
+    e = polynomial(r, {1.0 / 6227020800, 1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320,
+                       1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5, 1, 1});
   } else {
     r = fma(n, number(x, -0.693359375), x);
     r = fma(n, number(x, 2.12194440e-4), r);
-    e = polynomial(r, {1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1});
+    e = polynomial(
+        r, {1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1});
     e = b_.CreateFAdd(fma(e, b_.CreateFMul(r, r), r), number(x, 1));
   }
   return scale(e, exponent);
@@ -138,7 +141,8 @@ Value* Functions::log(Value* x) {
     // log m = 2 atanh(s), s = (m - 1) / (m + 1), |s| < 0.1716.
     Value* s = b_.CreateFDiv(add(m, -1), add(m, 1));
     Value* z = b_.CreateFMul(s, s);
-    Value* tail = polynomial(z, {2.0 / 23, 2.0 / 21, 2.0 / 19, 2.0 / 17, 2.0 / 15, 2.0 / 13, 2.0 / 11, 2.0 / 9, 2.0 / 7, 2.0 / 5, 2.0 / 3});
+    Value* tail = polynomial(
+        z, {2.0 / 23, 2.0 / 21, 2.0 / 19, 2.0 / 17, 2.0 / 15, 2.0 / 13, 2.0 / 11, 2.0 / 9, 2.0 / 7, 2.0 / 5, 2.0 / 3});
     result = fma(b_.CreateFMul(tail, z), s, mul(s, 2));
     result = b_.CreateFAdd(fma(n, number(x, 1.42860682030941723212e-6), result), mul(n, 6.93145751953125e-1));
   } else {
@@ -171,7 +175,8 @@ Value* Functions::tanh(Value* x) {
   }
   Value* t = absolute(x);
   Value* z = b_.CreateFMul(x, x);
-  Value* near = polynomial(z, {-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1});
+  Value* near =
+      polynomial(z, {-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1});
   near = fma(b_.CreateFMul(near, z), x, x);
   Value* far = b_.CreateFSub(number(x, 1), b_.CreateFDiv(number(x, 2), add(exp(mul(t, 2)), 1)));
   return b_.CreateSelect(less(t, 0.625), near, copy_sign(far, x));
@@ -186,7 +191,8 @@ Value* Functions::erf(Value* x) {
   for (double coefficient : {-1.06777877e-1, -6.34846687e-1, -1.28717512e-1}) far = fma(far, t, number(x, coefficient));
   far = fma(far, t, b_.CreateFNeg(t));
   far = copy_sign(b_.CreateFSub(number(x, 1), exp(far)), x);
-  Value* near = polynomial(s, {-5.96761703e-4, 4.99119423e-3, -2.67681349e-2, 1.12819925e-1, -3.76125336e-1, 1.28379166e-1});
+  Value* near =
+      polynomial(s, {-5.96761703e-4, 4.99119423e-3, -2.67681349e-2, 1.12819925e-1, -3.76125336e-1, 1.28379166e-1});
   near = fma(near, x, x);
   return b_.CreateSelect(greater(t, 0.927734375), far, near);
 }
@@ -214,8 +220,8 @@ Value* Functions::atan(Value* x) {
   Value* is_middle = greater(t, 0.41421356237309503);
   t = b_.CreateSelect(is_middle, b_.CreateFDiv(add(t, -1), add(t, 1)), t);
   Value* z = b_.CreateFMul(t, t);
-  Value* sum = polynomial(z, {1.0 / 25, -1.0 / 23, 1.0 / 21, -1.0 / 19, 1.0 / 17, -1.0 / 15, 1.0 / 13, -1.0 / 11, 1.0 / 9, -1.0 / 7,
-                              1.0 / 5, -1.0 / 3});
+  Value* sum = polynomial(z, {1.0 / 25, -1.0 / 23, 1.0 / 21, -1.0 / 19, 1.0 / 17, -1.0 / 15, 1.0 / 13, -1.0 / 11,
+                              1.0 / 9, -1.0 / 7, 1.0 / 5, -1.0 / 3});
   Value* angle = fma(b_.CreateFMul(sum, z), t, t);
   angle = b_.CreateSelect(is_middle, add(angle, std::numbers::pi / 4), angle);
   angle = b_.CreateSelect(is_large, b_.CreateFSub(number(x, std::numbers::pi / 2), angle), angle);
@@ -250,7 +256,8 @@ Value* Functions::pow(Value* x, Value* y) {
   result = b_.CreateSelect(undefined, number(x, std::numeric_limits<double>::quiet_NaN()), result);
   // 1 to any power and anything to the power 0 are 1; |x| = 1 to an infinite power too.
   Value* is_one = b_.CreateOr(b_.CreateFCmpOEQ(x, number(x, 1)), b_.CreateFCmpOEQ(y, number(y, 0)));
-  is_one = b_.CreateOr(is_one, b_.CreateAnd(b_.CreateFCmpOEQ(x, number(x, -1)), b_.CreateFCmpOEQ(absolute(y), number(y, infinity))));
+  is_one = b_.CreateOr(
+      is_one, b_.CreateAnd(b_.CreateFCmpOEQ(x, number(x, -1)), b_.CreateFCmpOEQ(absolute(y), number(y, infinity))));
   return b_.CreateSelect(is_one, number(x, 1), result);
 }
 
@@ -309,7 +316,9 @@ Value* Functions::evaluate(ScalarOp op, std::span<Value* const> operands) {
       return wide(x, [&](Value* v) {
         Value* t = absolute(v);
         Value* root = call(llvm::Intrinsic::sqrt, add(b_.CreateFMul(t, t), 1));
-        Value* y = b_.CreateFAdd(t, b_.CreateFDiv(b_.CreateFMul(t, t), add(root, 1)));
+        // sqrt(1 + t t) - 1, without cancellation where t is small.
+        Value* rest = b_.CreateFDiv(b_.CreateFMul(t, t), add(root, 1));
+        Value* y = b_.CreateFAdd(t, b_.CreateSelect(greater(t, 1), add(root, -1), rest));
         return copy_sign(log1p(y), v);
       });
     case ScalarOp::acosh:

@@ -1,8 +1,9 @@
-// Mathematical functions as straight-line LLVM IR: no calls, no branches, so that LLVM's vectoriser takes them at any width.
+// Mathematical functions as straight-line LLVM IR: no calls, no branches, so that LLVM's vectoriser takes them at any
+// width.
 //
 // f32 functions are within 4 units in the last place of the exact value over their whole range, special values included
-// (math_test.cpp measures). The rarer ones are computed in f64, where a simple formula is exact enough. f64 has exp, log and
-// what needs no polynomial.
+// (math_test.cpp measures). The rarer ones are computed in f64, where a simple formula is exact enough. f64 has exp,
+// log and what needs no polynomial.
 #pragma once
 
 #include <span>

@@ -37,7 +37,8 @@ Result<void> prepack_weights(Lowering& lowering) {
     const kernels::Kernel* kernel = kernels::find(kernel_of(call));
     if (!kernel || kernel_of(call) == "llvm" || kernel_of(call) == "reference") continue;
     const ir::Graph& body = lowering.variant.subgraphs.at(call.arguments()[0].get<ir::SubgraphRef>().name);
-    kernels::CallSite site{.body = &body, .annotations = &call.annotations, .symbols = lowering.hints, .threads = threads()};
+    kernels::CallSite site{
+        .body = &body, .annotations = &call.annotations, .symbols = lowering.hints, .threads = threads()};
     const std::vector<Value*> operands = call.operands();
     for (const Value* operand : operands) {
       site.operands.push_back(operand_of(lowering, *operand));
@@ -51,7 +52,8 @@ Result<void> prepack_weights(Lowering& lowering) {
       std::optional<ir::BlockedLayout> layout = kernel->weight_layout(site, i);
       if (!layout) continue;
       if (weight->tensor.storage->is_absent())
-        return error(Status::usage, 504, "the bytes of weight '" + weight->name + "' are absent, so it cannot be packed")
+        return error(Status::usage, 504,
+                     "the bytes of weight '" + weight->name + "' are absent, so it cannot be packed")
             .note("give them with --segments FILE, or leave packing to the run with --no-prepack");
       const std::string packed_name = weight->name + "::" + layout->to_string();
       if (!lowering.program.weight(packed_name)) {

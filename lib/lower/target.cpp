@@ -33,7 +33,8 @@ Result<Target> resolve_target(const std::string& name) {
     names.push_back(target.name);
   }
   if (name == "host")
-    return error(Status::unsupported, 502, "this CPU has neither AVX-512 nor AVX2").note("name a target with --target x86_64-avx2");
+    return error(Status::unsupported, 502, "this CPU has neither AVX-512 nor AVX2")
+        .note("name a target with --target x86_64-avx2");
   Diagnostic unknown = error(Status::usage, 502, "there is no target '" + name + "'");
   std::string list;
   for (const std::string& known : names) list += (list.empty() ? "" : ", ") + known;

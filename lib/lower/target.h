@@ -1,4 +1,5 @@
-// What machine code is made for: an instruction set by a short name, which is recorded with the code and checked before it runs.
+// What machine code is made for: an instruction set by a short name, which is recorded with the code and checked before
+// it runs.
 #pragma once
 
 #include <string>
@@ -8,9 +9,9 @@
 namespace atenon::lower {
 
 struct Target {
-  std::string name;      // "x86_64-avx512"
-  std::string triple;    // LLVM's
-  std::string cpu;       // LLVM's: a level of the x86-64 ABI, so that code depends on the name alone
+  std::string name;    // "x86_64-avx512"
+  std::string triple;  // LLVM's
+  std::string cpu;     // LLVM's: a level of the x86-64 ABI, so that code depends on the name alone
   int vector_bits = 0;
 };
 

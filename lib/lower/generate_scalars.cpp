@@ -1,0 +1,577 @@
+// Scalar expressions as instructions: where they stand, and what they are.
+#include <algorithm>
+#include <cassert>
+
+#include <llvm/IR/Intrinsics.h>
+
+#include "lower/generator.h"
+#include "lower/math.h"
+
+namespace atenon::lower {
+
+using llvm::BasicBlock;
+using llvm::Value;
+
+// --- Types
+// ------------------------------------------------------------------------------------------------------------
+
+llvm::Type* Generator::memory_type(ScalarType type) {
+  switch (type) {
+    case ScalarType::f16:
+      return b_.getHalfTy();
+    case ScalarType::bf16:
+      return b_.getInt16Ty();
+    case ScalarType::boolean:
+      return b_.getInt8Ty();
+    default:
+      return register_type(type);
+  }
+}
+
+llvm::Type* Generator::register_type(ScalarType type) {
+  switch (type) {
+    case ScalarType::f16:
+    case ScalarType::bf16:
+    case ScalarType::f32:
+      return b_.getFloatTy();
+    case ScalarType::f64:
+      return b_.getDoubleTy();
+    case ScalarType::u8:
+    case ScalarType::i8:
+      return b_.getInt8Ty();
+    case ScalarType::i16:
+      return b_.getInt16Ty();
+    case ScalarType::i32:
+      return b_.getInt32Ty();
+    case ScalarType::i64:
+      return b_.getInt64Ty();
+    case ScalarType::boolean:
+      return b_.getInt1Ty();
+    case ScalarType::c64:
+    case ScalarType::c128:
+      break;
+  }
+  fail("it computes with complex numbers");
+  return b_.getInt64Ty();
+}
+
+Value* Generator::load(Value* pointer, ScalarType type) {
+  Value* raw = b_.CreateAlignedLoad(memory_type(type), pointer, llvm::Align(size_of(type)));
+  if (type == ScalarType::boolean) return b_.CreateICmpNE(raw, b_.getInt8(0));
+  if (type == ScalarType::f16 || type == ScalarType::bf16) return widen(raw, type);
+  return raw;
+}
+
+void Generator::store(Value* value, Value* pointer, ScalarType type) {
+  if (type == ScalarType::boolean) value = b_.CreateZExt(value, b_.getInt8Ty());
+  if (type == ScalarType::f16 || type == ScalarType::bf16) value = narrow(value, type);
+  b_.CreateAlignedStore(value, pointer, llvm::Align(size_of(type)));
+}
+
+// Between f32 and 16 bits in memory. bf16 is converted by integer arithmetic, since most CPUs have no instruction for
+// it.
+Value* Generator::widen(Value* x, ScalarType type) {
+  if (type == ScalarType::f16) return b_.CreateFPExt(x, b_.getFloatTy());
+  return b_.CreateBitCast(b_.CreateShl(b_.CreateZExt(x, b_.getInt32Ty()), b_.getInt32(16)), b_.getFloatTy());
+}
+
+Value* Generator::narrow(Value* x, ScalarType type) {
+  if (type == ScalarType::f16) return b_.CreateFPTrunc(x, memory_type(type));
+  Value* bits = b_.CreateBitCast(x, b_.getInt32Ty());
+  Value* high = b_.CreateLShr(bits, b_.getInt32(16));
+  // Half to even: adds just less than half of the last place, and one more where it is odd.
+  Value* odd = b_.CreateAnd(high, b_.getInt32(1));
+  Value* rounded = b_.CreateLShr(b_.CreateAdd(bits, b_.CreateAdd(odd, b_.getInt32(0x7fff))), b_.getInt32(16));
+  Value* quiet = b_.CreateOr(high, b_.getInt32(0x40));
+  return b_.CreateTrunc(b_.CreateSelect(b_.CreateFCmpUNO(x, x), quiet, rounded), b_.getInt16Ty());
+}
+
+// --- Placement
+// --------------------------------------------------------------------------------------------------------
+
+size_t Generator::scope_of(LoopSet loops, bool is_partial) const {
+  for (size_t i = scopes_.size(); i-- > 1;)
+    if (scopes_[i].loops & loops || (is_partial && scopes_[i].is_conditional)) return i;
+  return 0;
+}
+
+void Generator::enter(size_t scope) {
+  BasicBlock* block = scopes_[scope].block;
+  if (llvm::Instruction* terminator = block->getTerminator()) {
+    b_.SetInsertPoint(terminator);
+  } else {
+    b_.SetInsertPoint(block);
+  }
+}
+
+LoopSet Generator::open_loops() const {
+  LoopSet open = 0;
+  for (const Scope& scope : scopes_) open |= scope.loops;
+  return open;
+}
+
+LoopSet Generator::loops_of(const SymInt& x) const {
+  LoopSet set = 0;
+  if (x.is_constant()) return set;
+  for (const std::string& symbol : x.symbols()) {
+    if (symbol.front() == '$') set |= bit(std::stoi(symbol.substr(1)));
+    if (symbol.front() == '%') set |= loops_.exprs[std::stoi(symbol.substr(1))].loops;
+  }
+  return set;
+}
+
+bool Generator::is_partial(const SymInt& x) const {
+  if (x.is_constant()) return false;
+  for (const std::string& symbol : x.symbols())
+    if (symbol.front() == '%' && loops_.exprs[std::stoi(symbol.substr(1))].is_partial) return true;
+  return false;
+}
+
+void Generator::open_loop(int loop) {
+  Value* extent = index(loops_.loops[loop].extent);
+  enter(scopes_.size() - 1);
+  BasicBlock* before = scopes_.back().block;
+  Scope scope{.loops = bit(loop)};
+  scope.body = BasicBlock::Create(context_, "loop", function_);
+  scope.exit = BasicBlock::Create(context_, "after", function_);
+  scope.block = scope.body;
+  scope.end = extent;
+  std::optional<int64_t> known = loops_.loops[loop].extent.constant();
+  if (known && *known > 0) {
+    b_.CreateBr(scope.body);
+  } else {
+    b_.CreateCondBr(b_.CreateICmpSGT(extent, constant(0)), scope.body, scope.exit);
+  }
+  b_.SetInsertPoint(scope.body);
+  scope.counter = b_.CreatePHI(b_.getInt64Ty(), 2);
+  scope.counter->addIncoming(constant(0), before);
+  scope.variables[loop] = scope.counter;
+  scopes_.push_back(std::move(scope));
+}
+
+void Generator::close_loop() {
+  Scope scope = std::move(scopes_.back());
+  scopes_.pop_back();
+  b_.SetInsertPoint(scope.block);
+  Value* next = b_.CreateAdd(scope.counter, constant(1), "", true, true);
+  scope.counter->addIncoming(next, scope.block);
+  b_.CreateCondBr(b_.CreateICmpSLT(next, scope.end), scope.body, scope.exit);
+  scopes_.back().block = scope.exit;
+}
+
+// --- Integers
+// ---------------------------------------------------------------------------------------------------------
+
+// A polynomial is summed from the outermost loop inwards, so that each loop adds only what changes in it.
+Value* Generator::index(const SymInt& x) {
+  if (x.is_constant()) return constant(*x.constant());
+  const size_t scope = scope_of(loops_of(x), is_partial(x));
+  const std::string spelling = x.to_string();
+  if (auto found = scopes_[scope].indices.find(spelling); found != scopes_[scope].indices.end()) return found->second;
+  struct Part {
+    size_t scope;
+    const shape::Term* term;
+  };
+  std::vector<Part> parts;
+  for (const shape::Term& term : x.polynomial()->terms) {
+    size_t depth = 0;
+    for (const shape::Factor& factor : term.factors) {
+      SymInt symbols = 0;
+      if (factor.atom->kind == shape::AtomKind::symbol) {
+        symbols = SymInt::symbol(factor.atom->spelling);
+        depth = std::max(depth, scope_of(loops_of(symbols), is_partial(symbols)));
+      } else {
+        for (const SymInt& operand : factor.atom->operands)
+          depth = std::max(depth, scope_of(loops_of(operand), is_partial(operand)));
+      }
+    }
+    parts.push_back({depth, &term});
+  }
+  std::stable_sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.scope < b.scope; });
+  Value* sum = nullptr;
+  for (const Part& part : parts) {
+    Value* product = nullptr;
+    std::vector<Value*> factors;
+    for (const shape::Factor& power : part.term->factors)
+      for (int i = 0; i < power.power; ++i) factors.push_back(factor(*power.atom));
+    enter(part.scope);
+    for (Value* one : factors) product = product ? b_.CreateMul(product, one, "", false, true) : one;
+    if (!product) {
+      product = constant(part.term->coefficient);
+    } else if (part.term->coefficient != 1) {
+      product = b_.CreateMul(product, constant(part.term->coefficient), "", false, true);
+    }
+    sum = sum ? b_.CreateAdd(sum, product, "", false, true) : product;
+  }
+  scopes_[scope].indices[spelling] = sum;
+  return sum;
+}
+
+Value* Generator::factor(const shape::Atom& atom) {
+  using shape::AtomKind;
+  if (atom.kind == AtomKind::symbol) {
+    if (atom.spelling.front() == '%') return value(std::stoi(atom.spelling.substr(1)));
+    if (atom.spelling.front() == '$') {
+      const int loop = std::stoi(atom.spelling.substr(1));
+      for (size_t i = scopes_.size(); i-- > 0;)
+        if (auto found = scopes_[i].variables.find(loop); found != scopes_[i].variables.end()) return found->second;
+      assert(false && "a loop variable outside its loop");
+    }
+    return symbols_.at(atom.spelling);
+  }
+  if (atom.operands.size() < 2) {
+    fail("a size is the integer part of a float");
+    return constant(0);
+  }
+  LoopSet loops = 0;
+  bool partial = false;
+  std::vector<Value*> operands;
+  for (const SymInt& operand : atom.operands) {
+    operands.push_back(index(operand));
+    loops |= loops_of(operand);
+    partial |= is_partial(operand);
+  }
+  enter(scope_of(loops, partial));
+  Value *a = operands[0], *n = operands[1];
+  switch (atom.kind) {
+    case AtomKind::min:
+    case AtomKind::max:
+      for (size_t i = 1; i < operands.size(); ++i)
+        a = b_.CreateBinaryIntrinsic(atom.kind == AtomKind::min ? llvm::Intrinsic::smin : llvm::Intrinsic::smax, a,
+                                     operands[i]);
+      return a;
+    case AtomKind::floor_div:
+    case AtomKind::mod: {
+      // Rounds down; the divisor is positive.
+      Value* quotient = b_.CreateSDiv(a, n);
+      Value* rest = b_.CreateSub(a, b_.CreateMul(quotient, n));
+      Value* is_below = b_.CreateICmpSLT(rest, constant(0));
+      if (atom.kind == AtomKind::mod) return b_.CreateAdd(rest, b_.CreateSelect(is_below, n, constant(0)));
+      return b_.CreateSub(quotient, b_.CreateZExt(is_below, b_.getInt64Ty()));
+    }
+    default:
+      fail("a size has no code");
+      return constant(0);
+  }
+}
+
+Value* Generator::size_float(const SymFloat& x) {
+  if (x.constant()) return llvm::ConstantFP::get(b_.getDoubleTy(), *x.constant());
+  const shape::FloatNode& node = *x.node();
+  if (node.op == "from") {
+    Value* whole = index(node.integer);
+    enter(0);
+    return b_.CreateSIToFP(whole, b_.getDoubleTy());
+  }
+  std::vector<Value*> operands;
+  for (const SymFloat& operand : node.operands) operands.push_back(size_float(operand));
+  enter(0);
+  if (node.op == "+") return b_.CreateFAdd(operands[0], operands[1]);
+  if (node.op == "-") return b_.CreateFSub(operands[0], operands[1]);
+  if (node.op == "*") return b_.CreateFMul(operands[0], operands[1]);
+  if (node.op == "/") return b_.CreateFDiv(operands[0], operands[1]);
+  if (node.op == "sqrt") return emit_function(b_, ScalarOp::sqrt, operands);
+  if (node.op == "abs") return emit_function(b_, ScalarOp::abs, operands);
+  fail("a number computed from sizes has no code: " + node.op);
+  return operands[0];
+}
+
+// --- Scalars
+// ----------------------------------------------------------------------------------------------------------
+
+Value* Generator::address(int buffer, ScalarType type, const SymInt& at) {
+  Value* offset = index(at);
+  enter(scope_of(loops_of(at), is_partial(at)));
+  return b_.CreateGEP(memory_type(type), buffers_[buffer], offset);
+}
+
+Value* Generator::kept_address(const Kept& kept, ScalarType type) {
+  SymInt position = 0;
+  for (int loop : kept.loops)
+    position = position * loops_.loops[loop].extent + SymInt::symbol(loops_.loops[loop].symbol);
+  Value* offset = index(position);
+  Value* start = index(kept.offset);
+  enter(scopes_.size() - 1);
+  return b_.CreateGEP(memory_type(type), b_.CreateGEP(b_.getInt8Ty(), scratch_, start), offset);
+}
+
+Value* Generator::value(ExprId id) {
+  const Expr& expr = loops_.exprs[id];
+  if (expr.placeholder >= 0) return placeholders_.at({expr.placeholder, expr.component});
+  if (expr.op == ScalarOp::size) return index(expr.index);
+  if (expr.op == ScalarOp::reduce) {
+    for (size_t i = scopes_.size(); i-- > 0;)
+      if (auto found = scopes_[i].reduced.find(expr.reduction); found != scopes_[i].reduced.end())
+        return found->second[expr.component];
+    assert(false && "a reduction is read before it is computed");
+  }
+  const size_t innermost = scope_of(expr.loops, false);
+  const bool is_lazy = expr.is_partial && (expr.op == ScalarOp::select || expr.op == ScalarOp::logical_and ||
+                                           expr.op == ScalarOp::logical_or);
+  const size_t scope = is_lazy ? scopes_.size() - 1 : scope_of(expr.loops, expr.is_partial);
+  for (size_t i = scope + 1; i-- > innermost;)
+    if (auto found = scopes_[i].values.find(id); found != scopes_[i].values.end()) return found->second;
+  Value* result;
+  if (auto kept = kept_.find(id); kept != kept_.end() && kept->second.is_readable) {
+    Value* pointer = kept_address(kept->second, expr.dtype);
+    result = load(pointer, expr.dtype);
+  } else {
+    result = is_lazy ? lazily(expr) : compute(expr, scope);
+  }
+  // A lazy value may have moved its scope to another block, which the scope goes on from.
+  scopes_[scope].values[id] = result;
+  return result;
+}
+
+// Evaluates an operand under its condition, with a branch that LLVM turns into a masked load.
+Value* Generator::lazily(const Expr& expr) {
+  Value* condition = value(expr.operands[0]);
+  const bool is_select = expr.op == ScalarOp::select;
+  auto under = [&](Value* truth, ExprId operand) {
+    const size_t outer = scopes_.size() - 1;
+    enter(outer);
+    BasicBlock* then = BasicBlock::Create(context_, "then", function_);
+    BasicBlock* merge = BasicBlock::Create(context_, "merge", function_);
+    BasicBlock* before = scopes_[outer].block;
+    b_.CreateCondBr(truth, then, merge);
+    scopes_.push_back({.is_conditional = true, .block = then});
+    Value* result = value(operand);
+    BasicBlock* end = scopes_.back().block;
+    scopes_.pop_back();
+    b_.SetInsertPoint(end);
+    b_.CreateBr(merge);
+    scopes_[outer].block = merge;
+    b_.SetInsertPoint(merge);
+    llvm::PHINode* phi = b_.CreatePHI(result->getType(), 2);
+    phi->addIncoming(result, end);
+    phi->addIncoming(llvm::Constant::getNullValue(result->getType()), before);
+    return static_cast<Value*>(phi);
+  };
+  auto operand = [&](size_t i, bool when) -> Value* {
+    if (!loops_.exprs[expr.operands[i]].is_partial) return value(expr.operands[i]);
+    Value* truth = condition;
+    if (!when) {
+      enter(scopes_.size() - 1);
+      truth = b_.CreateNot(condition);
+    }
+    return under(truth, expr.operands[i]);
+  };
+  if (is_select) {
+    Value* chosen = operand(1, true);
+    Value* other = operand(2, false);
+    enter(scopes_.size() - 1);
+    return b_.CreateSelect(condition, chosen, other);
+  }
+  Value* second = operand(1, expr.op == ScalarOp::logical_and);
+  enter(scopes_.size() - 1);
+  return expr.op == ScalarOp::logical_and ? b_.CreateSelect(condition, second, b_.getFalse())
+                                          : b_.CreateSelect(condition, b_.getTrue(), second);
+}
+
+Value* Generator::compute(const Expr& expr, size_t scope) {
+  switch (expr.op) {
+    case ScalarOp::constant:
+      if (expr.dtype == ScalarType::boolean) return b_.getInt1(expr.integer != 0);
+      return is_floating(expr.dtype) ? llvm::ConstantFP::get(register_type(expr.dtype), expr.number)
+                                     : llvm::ConstantInt::get(register_type(expr.dtype), expr.integer, true);
+    case ScalarOp::size_float: {
+      Value* number = size_float(expr.size_float);
+      enter(0);
+      return expr.dtype == ScalarType::f64 ? number : b_.CreateFPTrunc(number, register_type(expr.dtype));
+    }
+    case ScalarOp::read: {
+      Value* pointer = address(expr.buffer, expr.dtype, expr.index);
+      enter(scope);
+      return load(pointer, expr.dtype);
+    }
+    default:
+      break;
+  }
+  std::vector<Value*> x;
+  for (ExprId operand : expr.operands) x.push_back(value(operand));
+  enter(scope);
+  const ScalarType type = loops_.exprs[expr.operands[0]].dtype;
+  switch (expr.op) {
+    case ScalarOp::cast:
+      return cast(x[0], type, expr.dtype);
+    case ScalarOp::select:
+      return b_.CreateSelect(x[0], x[1], x[2]);
+    case ScalarOp::logical_and:
+      return b_.CreateAnd(x[0], x[1]);
+    case ScalarOp::logical_or:
+      return b_.CreateOr(x[0], x[1]);
+    case ScalarOp::logical_not:
+      return b_.CreateNot(x[0]);
+    case ScalarOp::eq:
+    case ScalarOp::ne:
+    case ScalarOp::lt:
+    case ScalarOp::le:
+      return compare(expr.op, type, x[0], x[1]);
+    default:
+      return is_floating(type) ? float_operation(expr, x) : integer_operation(expr, x);
+  }
+}
+
+Value* Generator::compare(ScalarOp op, ScalarType type, Value* a, Value* b) {
+  using P = llvm::CmpInst::Predicate;
+  const bool is_unsigned = type == ScalarType::u8 || type == ScalarType::boolean;
+  if (is_floating(type)) {
+    const P p = op == ScalarOp::eq   ? P::FCMP_OEQ
+                : op == ScalarOp::ne ? P::FCMP_UNE
+                : op == ScalarOp::lt ? P::FCMP_OLT
+                                     : P::FCMP_OLE;
+    return b_.CreateFCmp(p, a, b);
+  }
+  const P p = op == ScalarOp::eq   ? P::ICMP_EQ
+              : op == ScalarOp::ne ? P::ICMP_NE
+              : op == ScalarOp::lt ? (is_unsigned ? P::ICMP_ULT : P::ICMP_SLT)
+                                   : (is_unsigned ? P::ICMP_ULE : P::ICMP_SLE);
+  return b_.CreateICmp(p, a, b);
+}
+
+// As lib/tensor/elements.h: floats to integers truncate, and what is out of range gives the lowest integer.
+Value* Generator::cast(Value* x, ScalarType from, ScalarType to) {
+  llvm::Type* type = register_type(to);
+  const bool from_float = is_floating(from), to_float = is_floating(to);
+  if (to == ScalarType::boolean) {
+    if (from == ScalarType::boolean) return x;
+    return from_float ? b_.CreateFCmpUNE(x, llvm::ConstantFP::get(x->getType(), 0))
+                      : b_.CreateICmpNE(x, llvm::ConstantInt::get(x->getType(), 0));
+  }
+  if (to == ScalarType::f16 || to == ScalarType::bf16) {
+    if (!from_float)
+      x = from == ScalarType::boolean || from == ScalarType::u8 ? b_.CreateUIToFP(x, type) : b_.CreateSIToFP(x, type);
+    if (x->getType()->isDoubleTy()) x = b_.CreateFPTrunc(x, type);
+    return widen(narrow(x, to), to);
+  }
+  if (from_float && to_float) return b_.CreateFPCast(x, type);
+  if (to_float)
+    return from == ScalarType::boolean || from == ScalarType::u8 ? b_.CreateUIToFP(x, type) : b_.CreateSIToFP(x, type);
+  if (!from_float)
+    return from == ScalarType::boolean || from == ScalarType::u8 ? b_.CreateZExtOrTrunc(x, type)
+                                                                 : b_.CreateSExtOrTrunc(x, type);
+  llvm::Type* wide = to == ScalarType::i64 ? b_.getInt64Ty() : b_.getInt32Ty();
+  const double limit = to == ScalarType::i64 ? 0x1p63 : 0x1p31;
+  Value* low = llvm::ConstantFP::get(x->getType(), -limit);
+  Value* in_range =
+      b_.CreateAnd(b_.CreateFCmpOGE(x, low), b_.CreateFCmpOLT(x, llvm::ConstantFP::get(x->getType(), limit)));
+  Value* whole = b_.CreateFPToSI(b_.CreateSelect(in_range, x, low), wide);
+  return b_.CreateTrunc(whole, type);
+}
+
+Value* Generator::integer_operation(const Expr& expr, std::span<Value* const> x) {
+  const bool is_unsigned = expr.dtype == ScalarType::u8 || expr.dtype == ScalarType::boolean;
+  llvm::Type* type = x[0]->getType();
+  auto number = [&](int64_t value) { return llvm::ConstantInt::get(type, value, true); };
+  switch (expr.op) {
+    case ScalarOp::add:
+      return b_.CreateAdd(x[0], x[1]);
+    case ScalarOp::sub:
+      return b_.CreateSub(x[0], x[1]);
+    case ScalarOp::mul:
+      return b_.CreateMul(x[0], x[1]);
+    case ScalarOp::neg:
+      return b_.CreateNeg(x[0]);
+    case ScalarOp::abs:
+      return is_unsigned ? x[0] : b_.CreateBinaryIntrinsic(llvm::Intrinsic::abs, x[0], b_.getFalse());
+    case ScalarOp::minimum:
+      return b_.CreateBinaryIntrinsic(is_unsigned ? llvm::Intrinsic::umin : llvm::Intrinsic::smin, x[0], x[1]);
+    case ScalarOp::maximum:
+      return b_.CreateBinaryIntrinsic(is_unsigned ? llvm::Intrinsic::umax : llvm::Intrinsic::smax, x[0], x[1]);
+    case ScalarOp::bit_and:
+      return b_.CreateAnd(x[0], x[1]);
+    case ScalarOp::bit_or:
+      return b_.CreateOr(x[0], x[1]);
+    case ScalarOp::bit_xor:
+      return b_.CreateXor(x[0], x[1]);
+    case ScalarOp::bit_not:
+      return b_.CreateNot(x[0]);
+    case ScalarOp::isnan:
+      return b_.getFalse();
+    case ScalarOp::shift_left:
+    case ScalarOp::shift_right: {
+      // Beyond the width everything is shifted out.
+      const int width = static_cast<int>(type->getIntegerBitWidth());
+      Value* fits = b_.CreateICmpULT(x[1], number(width));
+      Value* amount = b_.CreateSelect(fits, x[1], number(width - 1));
+      if (expr.op == ScalarOp::shift_right && !is_unsigned) return b_.CreateAShr(x[0], amount);
+      Value* shifted = expr.op == ScalarOp::shift_left ? b_.CreateShl(x[0], amount) : b_.CreateLShr(x[0], amount);
+      return b_.CreateSelect(fits, shifted, number(0));
+    }
+    case ScalarOp::floor_div:
+    case ScalarOp::trunc_div:
+    case ScalarOp::mod: {
+      // Nothing traps: the divisor 0, which the program has no business with, acts as 1; so does -1 on the lowest
+      // integer.
+      Value* n = b_.CreateSelect(b_.CreateICmpEQ(x[1], number(0)), number(1), x[1]);
+      if (is_unsigned) return expr.op == ScalarOp::mod ? b_.CreateURem(x[0], n) : b_.CreateUDiv(x[0], n);
+      Value* is_minus_one = b_.CreateICmpEQ(n, number(-1));
+      Value* safe = b_.CreateSelect(is_minus_one, number(1), n);
+      Value* quotient = b_.CreateSDiv(x[0], safe);
+      Value* rest = b_.CreateSub(x[0], b_.CreateMul(quotient, safe));
+      quotient = b_.CreateSelect(is_minus_one, b_.CreateNeg(x[0]), quotient);
+      if (expr.op == ScalarOp::trunc_div) return quotient;
+      Value* is_apart =
+          b_.CreateAnd(b_.CreateICmpNE(rest, number(0)), b_.CreateICmpSLT(b_.CreateXor(rest, n), number(0)));
+      if (expr.op == ScalarOp::mod) return b_.CreateAdd(rest, b_.CreateSelect(is_apart, n, number(0)));
+      return b_.CreateSub(quotient, b_.CreateZExt(is_apart, type));
+    }
+    default:
+      fail("an operation on integers has no code");
+      return number(0);
+  }
+}
+
+Value* Generator::float_operation(const Expr& expr, std::span<Value* const> x) {
+  switch (expr.op) {
+    case ScalarOp::add:
+      return b_.CreateFAdd(x[0], x[1]);
+    case ScalarOp::sub:
+      return b_.CreateFSub(x[0], x[1]);
+    case ScalarOp::mul:
+      return b_.CreateFMul(x[0], x[1]);
+    case ScalarOp::div:
+      return b_.CreateFDiv(x[0], x[1]);
+    case ScalarOp::neg:
+      return b_.CreateFNeg(x[0]);
+    case ScalarOp::minimum:
+      return b_.CreateBinaryIntrinsic(llvm::Intrinsic::minimum, x[0], x[1]);
+    case ScalarOp::maximum:
+      return b_.CreateBinaryIntrinsic(llvm::Intrinsic::maximum, x[0], x[1]);
+    case ScalarOp::trunc_div:
+      return b_.CreateUnaryIntrinsic(llvm::Intrinsic::trunc, b_.CreateFDiv(x[0], x[1]));
+    case ScalarOp::floor_div:
+    case ScalarOp::mod: {
+      // In f64 the quotient of two f32 is exact enough that its floor is right wherever an f32 can hold the result.
+      llvm::Type* type = x[0]->getType();
+      Value* a = b_.CreateFPCast(x[0], b_.getDoubleTy());
+      Value* n = b_.CreateFPCast(x[1], b_.getDoubleTy());
+      Value* whole = b_.CreateUnaryIntrinsic(llvm::Intrinsic::floor, b_.CreateFDiv(a, n));
+      if (expr.op == ScalarOp::floor_div) return b_.CreateFPCast(whole, type);
+      Value* rest = b_.CreateIntrinsic(llvm::Intrinsic::fma, {a->getType()}, {b_.CreateFNeg(whole), n, a});
+      return b_.CreateFPCast(rest, type);
+    }
+    case ScalarOp::pow: {
+      // Small whole powers are products, as in PyTorch.
+      const Expr& exponent = loops_.exprs[expr.operands[1]];
+      if (exponent.op == ScalarOp::constant && exponent.placeholder < 0) {
+        if (exponent.number == 1) return x[0];
+        if (exponent.number == 2) return b_.CreateFMul(x[0], x[0]);
+        if (exponent.number == 3) return b_.CreateFMul(b_.CreateFMul(x[0], x[0]), x[0]);
+        if (exponent.number == -1) return b_.CreateFDiv(llvm::ConstantFP::get(x[0]->getType(), 1), x[0]);
+        if (exponent.number == 0.5) return emit_function(b_, ScalarOp::sqrt, x.first(1));
+        if (exponent.number == -0.5) return emit_function(b_, ScalarOp::rsqrt, x.first(1));
+      }
+      return emit_function(b_, ScalarOp::pow, x);
+    }
+    default:
+      break;
+  }
+  const ScalarType type = loops_.exprs[expr.operands[0]].dtype;
+  Value* result = has_function(expr.op, type) ? emit_function(b_, expr.op, x) : nullptr;
+  if (result) return result;
+  fail("a function has no code for " + std::string(name_of(type)));
+  return x[0];
+}
+
+}  // namespace atenon::lower

@@ -1,0 +1,138 @@
+// The state of generating one kernel: scopes, placement and levels. Private to generate.cpp and generate_scalars.cpp.
+#pragma once
+
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/Module.h>
+
+#include "lower/loops.h"
+#include "support/result.h"
+
+namespace atenon::lower {
+
+inline LoopSet bit(int loop) { return LoopSet(1) << loop; }
+inline LoopSet set_of(const std::vector<int>& loops) {
+  LoopSet set = 0;
+  for (int loop : loops) set |= bit(loop);
+  return set;
+}
+
+class Generator {
+ public:
+  Generator(llvm::Module& module, const Loops& loops)
+      : module_(module), context_(module.getContext()), b_(context_), loops_(loops) {}
+
+  Result<SymInt> run(const std::string& symbol);
+
+ private:
+  using BasicBlock = llvm::BasicBlock;
+  using Value = llvm::Value;
+
+  // A stretch of code that runs once for each value of its loops' variables, or under a condition.
+  struct Scope {
+    LoopSet loops = 0;
+    bool is_conditional = false;
+    BasicBlock* block =
+        nullptr;  // where code of this scope goes: at its end, before the terminator once an inner loop is open
+    std::map<int, Value*> variables = {};
+    std::map<ExprId, Value*> values = {};
+    std::map<std::string, Value*> indices = {};
+    std::map<int, std::vector<Value*>> reduced = {};
+    // Of an open loop:
+    BasicBlock* body = nullptr;
+    BasicBlock* exit = nullptr;
+    llvm::PHINode* counter = nullptr;
+    Value* end = nullptr;
+  };
+  // A value that an earlier loop of a level has put into scratch.
+  struct Kept {
+    SymInt offset;             // bytes
+    std::vector<int> loops;    // position = row-major over these
+    bool is_readable = false;  // the loop that fills it has run
+  };
+  // Reductions of one level that share their loops; the last phase of a level is what comes after all reductions.
+  struct Phase {
+    std::vector<int> reductions;
+    std::vector<int> loops;
+    std::vector<ExprId> roots;
+    std::vector<ExprId> keep;
+    std::set<ExprId> visited;
+  };
+
+  // Types.
+  llvm::Type* memory_type(ScalarType type);
+  llvm::Type* register_type(ScalarType type);
+  Value* load(Value* pointer, ScalarType type);
+  void store(Value* value, Value* pointer, ScalarType type);
+  Value* widen(Value* x, ScalarType type);
+  Value* narrow(Value* x, ScalarType type);
+  void fail(std::string why) {
+    if (failure_.empty()) failure_ = std::move(why);
+  }
+
+  // Placement.
+  size_t scope_of(LoopSet loops, bool is_partial) const;
+  void enter(size_t scope);
+  LoopSet open_loops() const;
+  LoopSet loops_of(const SymInt& x) const;
+  bool is_partial(const SymInt& x) const;
+  void open_loop(int loop);
+  void close_loop();
+
+  // Code.
+  Value* constant(int64_t value) { return llvm::ConstantInt::get(b_.getInt64Ty(), value, true); }
+  Value* index(const SymInt& x);
+  Value* factor(const shape::Atom& atom);
+  Value* size_float(const SymFloat& x);
+  Value* value(ExprId id);
+  Value* compute(const Expr& expr, size_t scope);
+  Value* lazily(const Expr& expr);
+  Value* integer_operation(const Expr& expr, std::span<Value* const> x);
+  Value* float_operation(const Expr& expr, std::span<Value* const> x);
+  Value* compare(ScalarOp op, ScalarType type, Value* a, Value* b);
+  Value* cast(Value* x, ScalarType from, ScalarType to);
+  Value* address(int buffer, ScalarType type, const SymInt& at);
+
+  // Levels.
+  void level(size_t depth, const std::vector<ExprId>& roots, const std::vector<int>& inner,
+             const std::function<void()>& innermost);
+  void domain(size_t depth, const std::vector<Store>& stores);
+  void scatter();
+  std::vector<Phase> plan(const std::vector<ExprId>& roots, const std::vector<int>& inner);
+  void find_reductions(ExprId id, bool under_condition, std::set<std::pair<ExprId, bool>>& seen,
+                       std::vector<int>& found);
+  int group_of(int reduction, std::map<int, int>& groups, const std::vector<int>& here);
+  void visit_phase(ExprId id, Phase& phase, size_t number, std::vector<Phase>& phases);
+  int cost(ExprId id, LoopSet inner, std::set<ExprId>& seen) const;
+  void each_operand(ExprId id, const std::function<void(ExprId)>& visit) const;
+  void run_phase(const Phase& phase);
+  std::vector<ExprId> run_phases(const std::vector<ExprId>& roots, const std::vector<int>& inner);
+  bool has_fixed_size(const std::vector<int>& loops) const;
+  std::vector<Value*> start_accumulating(int reduction);
+  void accumulate(int reduction, std::span<Value* const> accumulators);
+  void read_accumulators(int reduction, std::span<Value* const> accumulators);
+  std::vector<int> prefixes_over(int loop) const;
+  Value* kept_address(const Kept& kept, ScalarType type);
+
+  llvm::Module& module_;
+  llvm::LLVMContext& context_;
+  llvm::IRBuilder<> b_;
+  const Loops& loops_;
+  llvm::Function* function_ = nullptr;
+  BasicBlock* entry_ = nullptr;
+  std::vector<Value*> buffers_;
+  std::map<std::string, Value*> symbols_;
+  Value* scratch_ = nullptr;
+  std::vector<Scope> scopes_;
+  std::map<ExprId, Kept> kept_;                         // of the open levels
+  std::map<std::pair<int, int>, Value*> placeholders_;  // side, component
+  SymInt scratch_bytes_ = 0;
+  std::string failure_;
+};
+
+}  // namespace atenon::lower

@@ -1,0 +1,146 @@
+// Operators as generated code against the reference interpreter, over sizes known only when the kernel runs.
+#include "lower/lower.h"
+
+#include <cmath>
+
+#include "lower/lowering.h"
+#include "lower/testing.h"
+#include "reference/reference.h"
+#include "text/text.h"
+
+namespace atenon::lower {
+namespace {
+
+struct Case {
+  const char* inputs;  // as in the text form
+  const char* nodes;
+  const char* result;
+};
+
+// Nodes that together make one kernel.
+const Case cases[] = {
+    {"%x: f32[n, 5], %y: f32[5]", "%r: f32[n, 5] = aten::add.Tensor(%x, %y, alpha=2)", "%r"},
+    {"%x: f32[n, 1, 5], %y: f32[4, 1]", "%r: f32[n, 4, 5] = aten::mul.Tensor(%x, %y)", "%r"},
+    {"%x: i64[n, 5], %y: i64[5]", "%r: i64[n, 5] = aten::sub.Tensor(%x, %y)", "%r"},
+    {"%x: i32[n, 5]", "%r: f32[n, 5] = aten::div.Tensor(%x, 4)", "%r"},
+    {"%x: f16[n, 7], %y: f16[7]", "%r: f16[n, 7] = aten::mul.Tensor(%x, %y)", "%r"},
+    {"%x: bf16[n, 7]", "%r: bf16[n, 7] = aten::gelu(%x)", "%r"},
+    {"%x: f64[n, 7]", "%r: f64[n, 7] = aten::exp(%x)", "%r"},
+    {"%x: u8[n, 7], %y: u8[7]", "%r: bool[n, 7] = aten::lt.Tensor(%x, %y)", "%r"},
+    {"%x: f32[n, 7]",
+     "%g: f32[n, 7] = aten::gelu(%x, approximate=\"tanh\")\n    %r: f32[n, 7] = aten::mul.Tensor(%g, %x)", "%r"},
+    {"%x: f32[n, 3, 7]", "%r: f32[n, 3, 7] = aten::_softmax(%x, -1, false)", "%r"},
+    {"%x: f32[n, 3, 7]", "%r: f32[n, 3, 7] = aten::_softmax(%x, 1, false)", "%r"},
+    {"%x: f32[3, n]", "%r: f32[3, n] = aten::_softmax(%x, 1, false)", "%r"},
+    {"%x: f32[n, 33], %w: f32[33], %b: f32[33]", "%r: f32[n, 33] = aten::layer_norm(%x, [33], %w, %b, 1e-05)", "%r"},
+    {"%x: f32[n, 4, 6]", "%r: f32[n, 1, 6] = aten::mean.dim(%x, [1], true)", "%r"},
+    {"%x: f32[n, 4, 6]", "%r: f32[4] = aten::sum.dim_IntList(%x, [0, 2])", "%r"},
+    {"%x: f32[n, 9]", "%v: f32[n], %r: i64[n] = aten::max.dim(%x, 1)", "%r"},
+    {"%x: f32[n, 9]", "%r: f32[n] = aten::amax(%x, [1])", "%r"},
+    {"%x: bool[n, 9]", "%r: bool[n] = aten::any.dim(%x, 1)", "%r"},
+    {"%x: f32[n, 4, 6]", "%r: f32[6, n, 4] = aten::permute(%x, [2, 0, 1])", "%r"},
+    {"%x: f32[n, 4, 6]",
+     "%p: f32[4, n, 6] = aten::permute(%x, [1, 0, 2])\n    %r: f32[4, 6*n] = aten::view(%p, [4, 6*n])", "%r"},
+    {"%x: f32[n, 4], %y: f32[n, 2]", "%r: f32[n, 6] = aten::cat([%x, %y], 1)", "%r"},
+    {"%x: f32[n, 4], %y: f32[3, 4]", "%r: f32[n + 3, 4] = aten::cat([%x, %y])", "%r"},
+    {"%x: f32[n, 4]", "%r: f32[n + 3, 7] = aten::constant_pad_nd(%x, [1, 2, 0, 3], 9.5)", "%r"},
+    {"%x: f32[n, 6]", "%r: f32[n, 2] = aten::slice.Tensor(%x, 1, 1, 5, 2)", "%r"},
+    {"%x: f32[n, 6]", "%r: f32[n, 6] = aten::flip(%x, [1])", "%r"},
+    {"%x: f32[7, 6], %i: i64[n]", "%r: f32[n, 6] = aten::index_select(%x, 0, %i)", "%r"},
+    {"%x: f32[7, 6], %i: i64[n, 2]", "%r: f32[n, 2, 6] = aten::embedding(%x, %i)", "%r"},
+    {"%x: f32[n, 6, 5], %i: i64[2], %y: f32[n, 2, 5]", "%r: f32[n, 6, 5] = aten::index_copy(%x, 1, %i, %y)", "%r"},
+    {"%x: f32[6, 5], %i: i64[n], %y: f32[n, 5]", "%r: f32[6, 5] = aten::index_add(%x, 0, %i, %y)", "%r"},
+    {"%x: f32[n, 3, 8, 8]",
+     "%r: f32[n, 3, 4, 4], %i: i64[n, 3, 4, 4] = aten::max_pool2d_with_indices(%x, [3, 3], [2, 2], [1, 1])", "%r"},
+    {"%x: f32[n, 3, 8, 8]", "%r: f32[n, 3, 4, 4] = aten::avg_pool2d(%x, [2, 2])", "%r"},
+    {"%x: f32[n, 3, 4, 4]", "%r: f32[n, 3, 8, 8] = aten::upsample_bilinear2d.vec(%x, None, false, [2.0, 2.0])", "%r"},
+    {"%x: f32[n, 9]", "%r: f32[n, 9] = aten::cumsum(%x, 1)", "%r"},
+    {"%x: i64[n, 9, 2]", "%r: i64[n, 9, 2] = aten::cumsum(%x, 1)", "%r"},
+    {"%x: f32[n, 4], %y: f32[4, 3]", "%r: f32[n, 3] = aten::mm(%x, %y)", "%r"},
+};
+
+Tensor random_tensor(const ir::TensorMeta& meta, const shape::Bindings& symbols, int seed) {
+  std::vector<int64_t> sizes;
+  for (const SymInt& size : meta.sizes) sizes.push_back(*shape::evaluate(size, symbols));
+  Tensor tensor = Tensor::empty(meta.dtype, sizes);
+  uint64_t state = static_cast<uint64_t>(seed) * 977 + 12345;
+  for (int64_t i = 0; i < tensor.numel(); ++i) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    const int64_t draw = static_cast<int64_t>(state >> 40);
+    if (is_floating(meta.dtype))
+      tensor.set(i, static_cast<double>(draw % 2001 - 1000) / 250);
+    else
+      tensor.set_int(i, meta.dtype == ScalarType::boolean ? draw % 2 : draw % 6);
+  }
+  return tensor;
+}
+
+double tolerance(ScalarType dtype) {
+  switch (dtype) {
+    case ScalarType::f16:
+      return 2e-3;  // one unit in the last place: a sum in another order may round the other way
+    case ScalarType::bf16:
+      return 1.6e-2;
+    case ScalarType::f64:
+      return 1e-14;
+    default:
+      return 4e-6;  // sums of up to 33 terms, and functions within 4 units in the last place
+  }
+}
+
+TEST_CASE("generated code computes what the operators mean") {
+  Result<std::unique_ptr<opset::Opset>> opset = opset::Opset::load("opsets");
+  REQUIRE(bool(opset));
+  for (const Case& item : cases) {
+    CAPTURE(std::string(item.nodes));
+    std::string text = "program 1.0\nopset \"aten\" 1\n\nentry \"forward\"\n  symbol n: 1..64 hint 17\n";
+    const std::string inputs = item.inputs;
+    std::string tree;
+    for (size_t at = inputs.find('%'); at != std::string::npos; at = inputs.find('%', at + 1)) {
+      const std::string name = inputs.substr(at + 1, inputs.find(':', at) - at - 1);
+      text += "  input %" + name + ": user_input \"" + name + "\"\n";
+      tree += (tree.empty() ? "" : ", ") + name + ": *";
+    }
+    text += "  output user_output \"0\"\n  input_tree (" + tree + ")\n  output_tree *\n  graph(" + inputs + ")\n    " +
+            item.nodes + "\n    return (" + item.result + ")\n";
+    Result<ir::ExportedProgram> program = text::parse(text, "case");
+    REQUIRE_MESSAGE(bool(program), (program ? "" : program.failure().render("test")));
+    ir::EntryPoint& entry = program->entries[0];
+    const ir::Graph original = entry.variants[0].graph.clone();
+    Options options;
+    KernelLibrary library;
+    Lowering lowering{**opset, options, library, *program, entry, entry.variants[0]};
+    lowering.facts = entry.facts(entry.variants[0]);
+    Result<void> expanded = expand_composites(lowering);
+    REQUIRE_MESSAGE(bool(expanded), (expanded ? "" : expanded.failure().render("test")));
+    const ir::Graph& graph = entry.variants[0].graph;
+    Result<Loops> loops = compose(
+        graph,
+        [&](const ir::Node& node) { return lowering.meanings.count(&node) ? &lowering.meanings.at(&node) : nullptr; },
+        [](const ir::Value& value) { return row_major(value.meta().sizes); }, lowering.facts, {{"n", 17}});
+    REQUIRE_MESSAGE(bool(loops), (loops ? "" : loops.failure().message));
+    for (int64_t n : {1, 3, 17}) {
+      const shape::Bindings symbols = {{"n", n}};
+      std::vector<reference::Datum> operands;
+      std::vector<void*> buffers;
+      int seed = 0;
+      for (const auto& input : original.inputs()) operands.push_back(random_tensor(input->meta(), symbols, ++seed));
+      for (reference::Datum& operand : operands) buffers.push_back(std::get<Tensor>(operand).mutable_data());
+      Result<std::vector<reference::Datum>> expected =
+          reference::run(**opset, original, {}, lowering.facts, operands, symbols);
+      REQUIRE_MESSAGE(bool(expected), (expected ? "" : expected.failure().render("test")));
+      const Tensor wanted = std::get<Tensor>((*expected)[0]).contiguous();
+      Tensor result = Tensor::empty(wanted.dtype, wanted.sizes);
+      buffers.push_back(result.mutable_data());
+      testing::run_kernel(*loops, buffers, symbols);
+      double worst = 0;
+      for (int64_t i = 0; i < wanted.numel(); ++i)
+        worst = std::max(
+            worst, std::abs(result.float_at(i) - wanted.float_at(i)) / std::max(1.0, std::abs(wanted.float_at(i))));
+      CHECK_MESSAGE(worst <= (is_floating(wanted.dtype) ? tolerance(wanted.dtype) : 0), "n = ", n, ", off by ", worst);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace atenon::lower
