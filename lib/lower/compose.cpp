@@ -4,7 +4,7 @@
 #include <tuple>
 
 #include "lower/loops.h"
-#include "lower/math.h"
+#include "lower/inline_functions.h"
 
 namespace atenon::lower {
 

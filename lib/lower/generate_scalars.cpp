@@ -5,7 +5,7 @@
 #include <llvm/IR/Intrinsics.h>
 
 #include "lower/generator.h"
-#include "lower/math.h"
+#include "lower/inline_functions.h"
 
 namespace atenon::lower {
 

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <random>
 
-#include "lower/testing.h"
+#include "lower/run_kernel.h"
 
 namespace atenon::lower {
 namespace {

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "lower/lowering.h"
-#include "lower/testing.h"
+#include "lower/run_kernel.h"
 #include "reference/reference.h"
 #include "text/text.h"
 

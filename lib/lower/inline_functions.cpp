@@ -1,9 +1,9 @@
-// Polynomials and reductions of arguments behind math.h.
+// Polynomials and reductions of arguments behind inline_functions.h.
 //
 // exp: Cody and Waite's reduction by ln 2, then a polynomial, scaled in two steps so that denormal results are right.
 // log: mantissa in [sqrt(1/2), sqrt(2)), Cephes' polynomial (f32) or the series of atanh (f64).
 // erf: Norbert Juffa's two polynomials. tanh: Cephes near 0, exp elsewhere. sin, cos: reduced by pi/2 in f64.
-#include "lower/math.h"
+#include "lower/inline_functions.h"
 
 #include <initializer_list>
 #include <limits>
