@@ -150,15 +150,16 @@ void Facts::pin(const std::string& symbol, const SymInt& value) {
   std::vector<Residue> residues;
   residues.swap(residues_);
   replaced_.clear();
-  for (const Residue& residue : residues) {
-    const SymInt x = substitute(residue.x, replacement);
-    if (!x.is_constant()) residues_.push_back({x, residue.modulus, residue.remainder});
-  }
   const auto relearn = [&](Kind kind, const SymInt& x) {
     const SymInt y = simplify(substitute(x, replacement));
     if (!y.is_constant() && !is_overflow(y)) learn({.kind = kind, .difference = y});
   };
   for (const SymInt& x : relearned[0]) relearn(Kind::eq, x);
+  // After the equalities, of which some would else look known already, and be lost.
+  for (const Residue& residue : residues) {
+    const SymInt x = substitute(residue.x, replacement);
+    if (!x.is_constant()) residues_.push_back({x, residue.modulus, residue.remainder});
+  }
   for (const SymInt& x : relearned[1]) relearn(Kind::le, x);
   for (const SymInt& x : relearned[2]) relearn(Kind::ne, x);
   if (range.lower != Range::lowest) relearn(Kind::le, SymInt(range.lower) - value);

@@ -126,6 +126,7 @@ TEST_CASE("questions that programs ask") {
       {"", "4*(s//4) <= s", "proven"},
       {"", "4*(s//4) == s", "open"},
       {"s % 4 == 0", "4*(s//4) == s", "proven"},
+      {"s % 2 == 0; t == 1", "s == 2*(s//2)", "proven"},  // learning t must not lose what is known of s
       {"s % 4 == 0", "s % 2 == 0", "proven"},
       {"s % 4 == 2", "s % 2 == 0", "proven"},
       {"s % 4 == 0", "(3*s + 6) % 4 == 2", "proven"},
