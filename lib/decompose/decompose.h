@@ -33,8 +33,8 @@ struct Options {
   Report* report = nullptr;       // filled in if given
 };
 
-// Adds the blocks of `with` to `opset`. E0401: a set or operator that is not there. Custom operators that are left in the program travel in
-// it.
+// Adds the blocks of `with` to `opset`. E0117: a set that is not there; E0101: an operator. Custom operators that
+// are left in the program travel in it.
 Result<ir::ExportedProgram> run(ir::ExportedProgram program, opset::Opset& opset, const Options& options);
 
 std::string to_text(const Report& report);
