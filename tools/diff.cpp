@@ -12,7 +12,8 @@ int main(int argc, char** argv) {
   std::string left, right;
   tool.positional(left, "LEFT", "the reference", true);
   tool.positional(right, "RIGHT", "the program that is compared with it", true);
-  tool.option("--input", options.inputs, "NAME=FILE", "an input, as for atenon run; without any, only structure is compared");
+  tool.option("--input", options.inputs, "NAME=FILE",
+              "an input, as for atenon run; without any, only structure is compared");
   tool.option("--inputs", options.input_files, "FILE", "inputs by the keys of an .npz or .safetensors file");
   tool.option("--entry", options.entry, "NAME", "entry point; the first if not given");
   tool.option("--absolute", options.absolute, "X", "allowed: absolute + relative * |left|");

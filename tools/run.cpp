@@ -4,7 +4,8 @@
 #include "cli/cli.h"
 #include "run/run.h"
 
-static atenon::Result<atenon::Status> execute(const std::string& path, atenon::run::Options options, atenon::cli::Context& context) {
+static atenon::Result<atenon::Status> execute(const std::string& path, atenon::run::Options options,
+                                              atenon::cli::Context& context) {
   using namespace atenon;
   Result<ir::ExportedProgram> program = cli::read_executable(path, context);
   if (!program) return program.error();
@@ -23,9 +24,11 @@ int main(int argc, char** argv) {
   run::Options options;
   std::string path = "-";
   tool.positional(path, "FILE", "program to execute; - is standard input", false);
-  tool.option("--input", options.inputs, "NAME=FILE", "an input, by path or position: x=x.npy, x=random, x=random[4,64], n=3");
+  tool.option("--input", options.inputs, "NAME=FILE",
+              "an input, by path or position: x=x.npy, x=random, x=random[4,64], n=3");
   tool.option("--inputs", options.input_files, "FILE", "inputs by the keys of an .npz or .safetensors file");
-  tool.option("-o,--output", options.output, "FILE", "outputs as .npy, .npz or .safetensors; without it, a summary is printed");
+  tool.option("-o,--output", options.output, "FILE",
+              "outputs as .npy, .npz or .safetensors; without it, a summary is printed");
   tool.option("--entry", options.entry, "NAME", "entry point; the first if not given");
   tool.option("--threads", options.threads, "N", "threads; 0: as many as this process may use");
   tool.flag("--reference", options.reference, "compute by the meanings of the operators, without fast kernels");

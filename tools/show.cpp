@@ -1,7 +1,7 @@
 // atenon-show: prints a program, or a part of it.
+#include "show/show.h"
 #include "cli/cli.h"
 #include "program/program_file.h"
-#include "show/show.h"
 
 int main(int argc, char** argv) {
   using namespace atenon;

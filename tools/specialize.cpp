@@ -1,6 +1,6 @@
 // atenon-specialize: chooses shapes, freezes weights, folds.
-#include "cli/cli.h"
 #include "specialize/specialize.h"
+#include "cli/cli.h"
 
 int main(int argc, char** argv) {
   using namespace atenon;

@@ -8,7 +8,8 @@ namespace atenon::decompose {
 std::string to_text(const Report& report) {
   std::string text;
   for (const Decision& decision : report.decisions) {
-    text += (decision.rewritten ? "rewrite %" : "keep    %") + decision.node + " = " + decision.target + ": " + decision.reason;
+    text += (decision.rewritten ? "rewrite %" : "keep    %") + decision.node + " = " + decision.target + ": " +
+            decision.reason;
     if (!decision.line.empty()) text += "  # " + decision.line;
     text += "\n";
   }

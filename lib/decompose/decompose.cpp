@@ -34,8 +34,10 @@ class Rewriter {
         if (settled.contains(&node)) continue;
         Result<bool> rewritten = visit(node, variant, graph, facts);
         if (!rewritten) return rewritten.error();
-        if (*rewritten) changed = true;
-        else settled.insert(&node);
+        if (*rewritten)
+          changed = true;
+        else
+          settled.insert(&node);
       }
     }
     return {};
@@ -54,7 +56,8 @@ class Rewriter {
     Result<opset::MeaningKind> kind = opset::meaning_kind(opset_, *call, facts);
     if (!kind) return explained(kind.error(), node);
     if (*kind != opset::MeaningKind::decomposition) {
-      std::string reason = "is not in " + set_.name + ", but its meaning is " + op.meaning_kind() + ": there is nothing smaller";
+      std::string reason =
+          "is not in " + set_.name + ", but its meaning is " + op.meaning_kind() + ": there is nothing smaller";
       return decided(node, false, reason);
     }
     ir::ProvenanceId provenance = program_.provenance.derive(node.provenance, node.target());
@@ -74,8 +77,8 @@ class Rewriter {
     return false;
   }
 
-  // What a decomposition asks for beyond what its operator did is a fault of the decomposition; still, a program that states
-  // it is sound.
+  // What a decomposition asks for beyond what its operator did is a fault of the decomposition; still, a program that
+  // states it is sound.
   static void assume(ir::Variant& variant, shape::Facts& facts, ir::Constraint assumption) {
     for (const ir::Constraint& known : variant.assumptions) {
       if (known.truth == assumption.truth) return;
@@ -89,7 +92,8 @@ class Rewriter {
       const ir::CallStack& stack = program_.provenance.at(node.provenance);
       std::string line;
       if (!stack.frames.empty()) line = stack.frames.back().file + ":" + std::to_string(stack.frames.back().line);
-      options_.report->decisions.push_back({node.result()->name, node.target(), rewritten, std::move(reason), std::move(line)});
+      options_.report->decisions.push_back(
+          {node.result()->name, node.target(), rewritten, std::move(reason), std::move(line)});
     }
     return rewritten;
   }
@@ -133,7 +137,8 @@ void carry_blocks(ir::ExportedProgram& program, const opset::Opset& opset, const
     }
   }
   for (const UserFile& file : files) {
-    bool carried = std::find(program.custom_blocks.begin(), program.custom_blocks.end(), file.text) != program.custom_blocks.end();
+    bool carried =
+        std::find(program.custom_blocks.begin(), program.custom_blocks.end(), file.text) != program.custom_blocks.end();
     if (used.contains(file.name) && !carried) program.custom_blocks.push_back(file.text);
   }
 }
@@ -147,8 +152,10 @@ Result<ir::ExportedProgram> run(ir::ExportedProgram program, opset::Opset& opset
   if (!set) return set.error();
   Options spelled = options;
   for (std::string& name : spelled.keep) {
-    if (const opset::Operator* op = opset.find(name)) name = op->target();
-    else if (opset.overloads(name).empty()) return opset.check(name).error();
+    if (const opset::Operator* op = opset.find(name))
+      name = op->target();
+    else if (opset.overloads(name).empty())
+      return opset.check(name).error();
   }
   Rewriter rewriter(program, opset, spelled, std::move(*set), *files);
   auto matters = [&](const ir::Node& node) {

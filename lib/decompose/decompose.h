@@ -1,8 +1,8 @@
 // Rewrites a program until only operators of a set are left.
 //
-// A node outside the set is replaced by the operators of its decomposition, one level at a time, until a member of the set
-// or an operator without decomposition is reached. What the user asked to keep, stays. The operators that a node was made from
-// are kept in its provenance. Running the stage on its own output changes nothing.
+// A node outside the set is replaced by the operators of its decomposition, one level at a time, until a member of the
+// set or an operator without decomposition is reached. What the user asked to keep, stays. The operators that a node
+// was made from are kept in its provenance. Running the stage on its own output changes nothing.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ namespace atenon::decompose {
 
 // Why a node was kept or rewritten.
 struct Decision {
-  std::string node;    // name of its first result
+  std::string node;  // name of its first result
   std::string target;
   bool rewritten = false;
   std::string reason;  // "is in lowerable", "its meaning is pointwise: there is nothing smaller"

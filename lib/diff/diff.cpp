@@ -83,7 +83,8 @@ std::map<std::string, int> operators_of(const ir::Variant& variant) {
   return counts;
 }
 
-void compare_leaves(const std::vector<run::Leaf>& left, const std::vector<run::Leaf>& right, const std::string& what, Report& report) {
+void compare_leaves(const std::vector<run::Leaf>& left, const std::vector<run::Leaf>& right, const std::string& what,
+                    Report& report) {
   std::vector<std::string> a = run::leaf_names(left), b = run::leaf_names(right);
   if (a != b) {
     report.same_interface = false;
@@ -130,7 +131,8 @@ void find_departure(const run::Session& left, const Matches& matches, const Valu
       ++report.matched;
       inherited[result.get()] = difference->excess;
       if (report.first || difference->excess <= 1 || before > 1) continue;
-      report.first = Departure{text::print(node), text::print(*match->second->producer), run::python_line(left.program(), node), *difference};
+      report.first = Departure{text::print(node), text::print(*match->second->producer),
+                               run::python_line(left.program(), node), *difference};
     }
   }
 }
@@ -138,11 +140,13 @@ void find_departure(const run::Session& left, const Matches& matches, const Valu
 }  // namespace
 
 bool Report::same() const {
-  bool outputs_agree = std::all_of(outputs.begin(), outputs.end(), [](const auto& output) { return output.second.excess <= 1; });
+  bool outputs_agree =
+      std::all_of(outputs.begin(), outputs.end(), [](const auto& output) { return output.second.excess <= 1; });
   return same_interface && (compared ? outputs_agree : structure.empty());
 }
 
-Result<Report> run(ir::ExportedProgram left_program, ir::ExportedProgram right_program, const opset::Opset& opset, const Options& options) {
+Result<Report> run(ir::ExportedProgram left_program, ir::ExportedProgram right_program, const opset::Opset& opset,
+                   const Options& options) {
   Result<double> absolute = number(options.absolute), relative = number(options.relative);
   if (!absolute) return absolute.error();
   if (!relative) return relative.error();
@@ -156,14 +160,17 @@ Result<Report> run(ir::ExportedProgram left_program, ir::ExportedProgram right_p
   report.nodes = (*left)->entry().variants[0].graph.size();
   compare_structure(**left, **right, report);
   if (options.inputs.empty() && options.input_files.empty()) return report;
-  if (!report.same_interface) return error(Status::no, 702, "the programs differ in their inputs or outputs, so they cannot be run on the same").note(report.structure.front());
+  if (!report.same_interface)
+    return error(Status::no, 702, "the programs differ in their inputs or outputs, so they cannot be run on the same")
+        .note(report.structure.front());
 
   report.compared = true;
   Tolerance allowed{*absolute, *relative};
   // Where a side has several variants, only outputs are compared: which graph runs depends on the inputs.
   Matches matches;
   if ((*left)->entry().variants.size() == 1 && (*right)->entry().variants.size() == 1) {
-    matches = match((*left)->program(), (*left)->entry().variants[0], (*right)->program(), (*right)->entry().variants[0]);
+    matches =
+        match((*left)->program(), (*left)->entry().variants[0], (*right)->program(), (*right)->entry().variants[0]);
   }
   std::set<const ir::Value*> wanted_left, wanted_right;
   for (const auto& [a, b] : matches) {
@@ -181,7 +188,8 @@ Result<Report> run(ir::ExportedProgram left_program, ir::ExportedProgram right_p
 
   std::vector<std::string> names = run::leaf_names((*left)->outputs());
   for (size_t i = 0; i < names.size(); ++i) {
-    std::optional<Difference> difference = compare(run::tensor_of((*left_outputs)[i]), run::tensor_of((*right_outputs)[i]), allowed);
+    std::optional<Difference> difference =
+        compare(run::tensor_of((*left_outputs)[i]), run::tensor_of((*right_outputs)[i]), allowed);
     Difference shapes_differ;
     shapes_differ.excess = INFINITY;
     report.outputs.emplace_back(names[i], difference.value_or(shapes_differ));

@@ -6,17 +6,20 @@ namespace {
 // A value, and what it stands for.
 struct Origin {
   const ir::Value* value = nullptr;
-  std::string place;   // call stack and module
-  std::string root;    // the operator as captured
-  std::string chain;   // all operators from the captured one to this
+  std::string place;  // call stack and module
+  std::string root;   // the operator as captured
+  std::string chain;  // all operators from the captured one to this
 };
 
-std::string type_key(const ir::Value& value) { return value.is_tensor() ? std::to_string(value.meta().rank()) : "number"; }
+std::string type_key(const ir::Value& value) {
+  return value.is_tensor() ? std::to_string(value.meta().rank()) : "number";
+}
 
 Origin origin_of(const ir::ExportedProgram& program, const ir::Value& value, const ir::Node& node, int index) {
   const ir::CallStack& stack = program.provenance.at(node.provenance);
   Origin origin{&value, stack.module_path, stack.made_from.empty() ? node.target() : stack.made_from.front()};
-  for (const ir::Frame& frame : stack.frames) origin.place += "|" + frame.file + ":" + std::to_string(frame.line) + ":" + frame.function;
+  for (const ir::Frame& frame : stack.frames)
+    origin.place += "|" + frame.file + ":" + std::to_string(frame.line) + ":" + frame.function;
   for (const std::string& target : stack.made_from) origin.chain += target + ">";
   origin.chain += node.target() + "#" + std::to_string(index);
   return origin;
@@ -34,17 +37,20 @@ std::vector<Origin> origins(const ir::ExportedProgram& program, const ir::Varian
     for (size_t i = 0; i < node.results().size(); ++i) {
       const ir::Value& result = *node.results()[i];
       const ir::Value* inner = body && i < body->outputs().size() ? body->outputs()[i].value() : nullptr;
-      if (!body) all.push_back(origin_of(program, result, node, static_cast<int>(i)));
-      else if (inner && inner->producer) all.push_back(origin_of(program, result, *inner->producer, inner->index));
+      if (!body)
+        all.push_back(origin_of(program, result, node, static_cast<int>(i)));
+      else if (inner && inner->producer)
+        all.push_back(origin_of(program, result, *inner->producer, inner->index));
     }
   }
   return all;
 }
 
-// Pairs equal keys in order, where both sides have as many, or one side has a whole multiple: then a decomposition turned each
-// node into several, and the last of each group is its result.
-void pair_up(const std::vector<Origin>& left, const std::vector<Origin>& right, const std::function<std::string(const Origin&)>& key,
-             Matches& matches, std::set<const ir::Value*>& taken) {
+// Pairs equal keys in order, where both sides have as many, or one side has a whole multiple: then a decomposition
+// turned each node into several, and the last of each group is its result.
+void pair_up(const std::vector<Origin>& left, const std::vector<Origin>& right,
+             const std::function<std::string(const Origin&)>& key, Matches& matches,
+             std::set<const ir::Value*>& taken) {
   std::map<std::string, std::pair<std::vector<const Origin*>, std::vector<const Origin*>>> groups;
   for (const Origin& origin : left) {
     if (!matches.contains(origin.value)) groups[key(origin)].first.push_back(&origin);
@@ -69,8 +75,8 @@ void pair_up(const std::vector<Origin>& left, const std::vector<Origin>& right, 
 
 }  // namespace
 
-Matches match(const ir::ExportedProgram& left_program, const ir::Variant& left, const ir::ExportedProgram& right_program,
-              const ir::Variant& right) {
+Matches match(const ir::ExportedProgram& left_program, const ir::Variant& left,
+              const ir::ExportedProgram& right_program, const ir::Variant& right) {
   std::vector<Origin> a = origins(left_program, left), b = origins(right_program, right);
   Matches matches;
   std::set<const ir::Value*> taken;

@@ -11,7 +11,7 @@ namespace atenon::diff {
 // Pairs of values (of nodes of the variants' main graphs) that stand for the same result, by the left value.
 using Matches = std::map<const ir::Value*, const ir::Value*>;
 
-Matches match(const ir::ExportedProgram& left_program, const ir::Variant& left, const ir::ExportedProgram& right_program,
-              const ir::Variant& right);
+Matches match(const ir::ExportedProgram& left_program, const ir::Variant& left,
+              const ir::ExportedProgram& right_program, const ir::Variant& right);
 
 }  // namespace atenon::diff

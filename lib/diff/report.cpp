@@ -21,7 +21,11 @@ std::string place(const Difference& difference) {
 }
 
 nlohmann::ordered_json json(const Difference& difference) {
-  return {{"largest", difference.largest}, {"excess", difference.excess}, {"at", difference.at}, {"left", difference.left}, {"right", difference.right}};
+  return {{"largest", difference.largest},
+          {"excess", difference.excess},
+          {"at", difference.at},
+          {"left", difference.left},
+          {"right", difference.right}};
 }
 
 }  // namespace
@@ -31,13 +35,15 @@ std::string to_text(const Report& report) {
   for (const std::string& line : report.structure) text += "structure  " + line + "\n";
   if (!report.compared) return text + (report.same() ? "the same structure\n" : "");
   for (const auto& [name, difference] : report.outputs) {
-    text += "output     " + name + ": largest difference " + shortest(difference.largest) + ", " + shortest(100 * difference.excess) + " % of what is allowed\n";
+    text += "output     " + name + ": largest difference " + shortest(difference.largest) + ", " +
+            shortest(100 * difference.excess) + " % of what is allowed\n";
   }
-  text += "nodes      " + std::to_string(report.matched) + " values compared, of " + std::to_string(report.nodes) + " nodes\n";
+  text += "nodes      " + std::to_string(report.matched) + " values compared, of " + std::to_string(report.nodes) +
+          " nodes\n";
   if (report.first) {
-    text += "departs    " + report.first->left + (report.first->line.empty() ? "" : "  # " + report.first->line) + "\n" +
-            "           " + report.first->right + "\n" +
-            "           at " + place(report.first->difference) + "\n";
+    text += "departs    " + report.first->left + (report.first->line.empty() ? "" : "  # " + report.first->line) +
+            "\n" + "           " + report.first->right + "\n" + "           at " + place(report.first->difference) +
+            "\n";
   }
   return text + (report.same() ? "the same within the tolerance\n" : "they differ\n");
 }
@@ -45,9 +51,16 @@ std::string to_text(const Report& report) {
 std::string to_json(const Report& report) {
   nlohmann::ordered_json outputs = nlohmann::ordered_json::object();
   for (const auto& [name, difference] : report.outputs) outputs[name] = json(difference);
-  nlohmann::ordered_json root = {{"schema", 1}, {"same", report.same()}, {"structure", report.structure}, {"outputs", outputs}, {"matched", report.matched}};
+  nlohmann::ordered_json root = {{"schema", 1},
+                                 {"same", report.same()},
+                                 {"structure", report.structure},
+                                 {"outputs", outputs},
+                                 {"matched", report.matched}};
   if (report.first) {
-    root["departs"] = {{"left", report.first->left}, {"right", report.first->right}, {"line", report.first->line}, {"difference", json(report.first->difference)}};
+    root["departs"] = {{"left", report.first->left},
+                       {"right", report.first->right},
+                       {"line", report.first->line},
+                       {"difference", json(report.first->difference)}};
   }
   return root.dump(1) + "\n";
 }

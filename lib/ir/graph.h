@@ -1,8 +1,8 @@
 // Graphs: flat lists of nodes in topological order, SSA, functional.
 //
-// A Graph owns its nodes and values; pointers to them stay valid until they are erased, also when the Graph is moved. Each
-// Value knows its users, kept in step by Node's setters. A node has as many results as its operator yields for these
-// arguments: several results, and lists of tensors, are flattened into several Values, so there is no getitem.
+// A Graph owns its nodes and values; pointers to them stay valid until they are erased, also when the Graph is moved.
+// Each Value knows its users, kept in step by Node's setters. A node has as many results as its operator yields for
+// these arguments: several results, and lists of tensors, are flattened into several Values, so there is no getitem.
 #pragma once
 
 #include <complex>
@@ -43,9 +43,8 @@ struct SubgraphRef {
 using ArgumentList = std::vector<Argument>;
 
 // What a node is applied to. Equality of Values is identity.
-struct Argument
-    : std::variant<None, SymInt, SymFloat, SymBool, std::complex<double>, std::string, ScalarType, Word, SubgraphRef, Value*,
-                   ArgumentList> {
+struct Argument : std::variant<None, SymInt, SymFloat, SymBool, std::complex<double>, std::string, ScalarType, Word,
+                               SubgraphRef, Value*, ArgumentList> {
   using variant::variant;
   Argument(int64_t value) : variant(SymInt(value)) {}
   Argument(int value) : variant(SymInt(value)) {}
@@ -54,9 +53,13 @@ struct Argument
   Argument(const char* text) : variant(std::string(text)) {}
 
   template <class T>
-  bool is() const { return std::holds_alternative<T>(*this); }
+  bool is() const {
+    return std::holds_alternative<T>(*this);
+  }
   template <class T>
-  const T& get() const { return std::get<T>(*this); }
+  const T& get() const {
+    return std::get<T>(*this);
+  }
   Value* value() const { return is<Value*>() ? get<Value*>() : nullptr; }
 };
 
@@ -73,13 +76,14 @@ constexpr bool is_name_character(char c) {
 
 // One result of a node, or one input of a graph.
 struct Value {
-  std::string name;             // unique in its graph, without the leading %
+  std::string name;  // unique in its graph, without the leading %
   Type type;
-  Node* producer = nullptr;     // null for an input of the graph
-  int index = 0;                // among the producer's results, or among the graph's inputs
-  // One entry a use, in no particular order (do not let it reach an output); the graph's own outputs count by `returned`.
+  Node* producer = nullptr;  // null for an input of the graph
+  int index = 0;             // among the producer's results, or among the graph's inputs
+  // One entry a use, in no particular order (do not let it reach an output); the graph's own outputs count by
+  // `returned`.
   std::vector<Node*> users = {};
-  int returned = 0;             // how often the graph returns it
+  int returned = 0;  // how often the graph returns it
 
   bool has_users() const { return !users.empty() || returned > 0; }
   bool is_tensor() const { return std::holds_alternative<TensorMeta>(type); }
@@ -153,8 +157,8 @@ class Graph {
     Type type;
   };
   // Appends, or inserts before `before`.
-  Node* add(std::string target, std::vector<Argument> arguments, std::vector<Named> keywords, std::vector<Result> results,
-            Node* before = nullptr);
+  Node* add(std::string target, std::vector<Argument> arguments, std::vector<Named> keywords,
+            std::vector<Result> results, Node* before = nullptr);
   Value* add_result(Node& node, Result result);
   void erase(Node& node);  // its results must have no users
   void move_before(Node& node, Node& other);

@@ -1,7 +1,7 @@
 // ExportedProgram: the one thing that every stage reads and writes.
 //
-// A freshly captured model, a decomposed one, a lowered one and a package are all an ExportedProgram. It is moved from stage to
-// stage; clone() copies graphs but shares the bytes of weights.
+// A freshly captured model, a decomposed one, a lowered one and a package are all an ExportedProgram. It is moved from
+// stage to stage; clone() copies graphs but shares the bytes of weights.
 #pragma once
 
 #include <map>
@@ -50,12 +50,12 @@ class Provenance {
 };
 
 // How a weight's bytes lie in its storage when they are not strided: blocks as in oneDNN, written down, never opaque.
-// Element (i0, i1, ...) is at sum over axes of (i / block product of the axis) * stride[axis], plus its place in the inner
-// blocks, which are listed outermost first. Padding up to whole blocks is zero.
+// Element (i0, i1, ...) is at sum over axes of (i / block product of the axis) * stride[axis], plus its place in the
+// inner blocks, which are listed outermost first. Padding up to whole blocks is zero.
 struct BlockedLayout {
-  std::vector<int64_t> strides;                        // elements, of the outer (block) indices, one an axis
-  std::vector<std::pair<int, int64_t>> inner_blocks;   // axis, size
-  int64_t padded_bytes = 0;                            // of the whole
+  std::vector<int64_t> strides;                       // elements, of the outer (block) indices, one an axis
+  std::vector<std::pair<int, int64_t>> inner_blocks;  // axis, size
+  int64_t padded_bytes = 0;                           // of the whole
   bool operator==(const BlockedLayout&) const = default;
   std::string to_string() const;  // [s0,s1,..]:1b16,0b64
 };

@@ -11,7 +11,13 @@ namespace atenon::ir {
 
 enum class InputKind { user_input, parameter, buffer, constant_tensor, custom_object, token };
 enum class OutputKind {
-  user_output, buffer_mutation, user_input_mutation, loss_output, gradient_to_parameter, gradient_to_user_input, token
+  user_output,
+  buffer_mutation,
+  user_input_mutation,
+  loss_output,
+  gradient_to_parameter,
+  gradient_to_user_input,
+  token
 };
 
 // One input of the graph, in the graph's order. For a user input that capture specialised (an int, None, a string),
@@ -35,14 +41,14 @@ struct OutputSpec {
 struct TreeSpec {
   enum class Kind { leaf, none, tuple, list, dict, named_tuple, custom };
   Kind kind = Kind::leaf;
-  std::string type;                 // named_tuple, custom: qualified class name
-  std::vector<std::string> keys;    // dict, named_tuple, custom: one a child
+  std::string type;               // named_tuple, custom: qualified class name
+  std::vector<std::string> keys;  // dict, named_tuple, custom: one a child
   std::vector<TreeSpec> children;
 
   bool is_leaf() const { return kind == Kind::leaf || kind == Kind::none; }
   size_t leaf_count() const;
-  // Pytree paths of all leaves (`cache.0.1`, `hidden`), below `prefix`; a lone leaf without prefix is "0". A child without
-  // a key is named by its position.
+  // Pytree paths of all leaves (`cache.0.1`, `hidden`), below `prefix`; a lone leaf without prefix is "0". A child
+  // without a key is named by its position.
   std::vector<std::string> leaf_paths(const std::string& prefix = "") const;
   bool operator==(const TreeSpec&) const = default;
 };
@@ -50,8 +56,8 @@ struct TreeSpec {
 struct GraphSignature {
   std::vector<InputSpec> inputs;
   std::vector<OutputSpec> outputs;
-  // Positional arguments in order (a tuple whose keys name the parameters of forward), then keywords, as one dict-like tree:
-  // the paths of its leaves are the targets of the user inputs.
+  // Positional arguments in order (a tuple whose keys name the parameters of forward), then keywords, as one dict-like
+  // tree: the paths of its leaves are the targets of the user inputs.
   TreeSpec input_tree;
   TreeSpec output_tree;
 

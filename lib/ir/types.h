@@ -16,7 +16,8 @@ using shape::SymFloat;
 using shape::SymInt;
 
 // What is known of a tensor without its data. Strides and offset count elements; strides are absent where the tensor is
-// contiguous (row-major, offset 0), which is nearly always: the graph is functional, and physical layout is lower's affair.
+// contiguous (row-major, offset 0), which is nearly always: the graph is functional, and physical layout is lower's
+// affair.
 struct TensorMeta {
   ScalarType dtype = ScalarType::f32;
   std::vector<SymInt> sizes;

@@ -1,7 +1,7 @@
 // Attention as one kernel: scaled_dot_product_attention, or the same written out as product, softmax, product.
 //
-// Tiles are (batch, head, block of queries), so scores never leave the cache. Operands are read through their strides: views of one
-// fused projection need no copies. Masks are of truths (true: seen) or added, broadcast as PyTorch does.
+// Tiles are (batch, head, block of queries), so scores never leave the cache. Operands are read through their strides:
+// views of one fused projection need no copies. Masks are of truths (true: seen) or added, broadcast as PyTorch does.
 #include <atomic>
 #include <cmath>
 #include <numeric>
@@ -18,8 +18,8 @@ namespace {
 constexpr int64_t tile_queries = 128;  // by shape alone, so that results do not depend on the threads
 
 struct Attention {
-  View q, k, v;   // [..., queries or keys, depth]
-  int mask = -1;  // input of the body; -1: none
+  View q, k, v;                 // [..., queries or keys, depth]
+  int mask = -1;                // input of the body; -1: none
   std::optional<double> scale;  // nullopt: 1 / sqrt(depth)
   bool causal = false;
   bool empty_is_zero = true;
@@ -72,22 +72,26 @@ std::string read_written_out(const ir::Node& first, const shape::Bindings& symbo
       if (!axis || (*axis != -1 && *axis != chain->meta().rank() - 1)) return "softmax over another axis";
       if (node->result()->meta().dtype != ScalarType::f32) return "softmax changes the element type";
       const ir::Node* last = only_user(node->result());
-      if (!last || !is_matmul(*last) || last->arguments()[0].value() != node->result()) return "no product after softmax";
+      if (!last || !is_matmul(*last) || last->arguments()[0].value() != node->result())
+        return "no product after softmax";
       found.v = view_of(last->arguments()[1].value());
       return found.v.input < 0 ? "an operand is computed in the body" : "";
     }
     const bool multiply = name == "aten::mul", divide = name == "aten::div", add = name == "aten::add";
-    if (!(multiply || divide || add) || node->arguments().size() < 2 || node->keyword("rounding_mode")) return node->target() + " is no part of attention";
+    if (!(multiply || divide || add) || node->arguments().size() < 2 || node->keyword("rounding_mode"))
+      return node->target() + " is no part of attention";
     const bool is_first = node->arguments()[0].value() == chain;
     const ir::Argument& other = node->arguments()[is_first ? 1 : 0];
     if (add) {
       const ir::Value* mask = other.value();
-      if (!mask || mask->producer || found.mask >= 0 || mask->meta().dtype != ScalarType::f32 || arguments.number(2, "alpha", 1) != 1.0)
+      if (!mask || mask->producer || found.mask >= 0 || mask->meta().dtype != ScalarType::f32 ||
+          arguments.number(2, "alpha", 1) != 1.0)
         return "what is added is not one mask";
       found.mask = mask->index;
     } else {
       const std::optional<double> number = number_of(other, symbols);
-      if (!number || found.mask >= 0 || (divide && !is_first)) return "scores are scaled by something else than a number";
+      if (!number || found.mask >= 0 || (divide && !is_first))
+        return "scores are scaled by something else than a number";
       *found.scale = multiply ? *found.scale * *number : *found.scale / *number;
     }
     if (node->result()->meta().sizes != chain->meta().sizes) return node->target() + " changes the shape";
@@ -107,11 +111,13 @@ std::string read_attention(const ir::Graph& body, const shape::Bindings& symbols
   if (!anchor || anchor->results().size() != 1) return "no attention in it";
   const bool is_operator = name_without_overload(anchor->target()) == "aten::scaled_dot_product_attention";
   if (!is_operator && !is_matmul(*anchor)) return anchor->target() + " is no attention";
-  std::string refusal = is_operator ? read_operator(*anchor, symbols, found) : read_written_out(*anchor, symbols, found);
+  std::string refusal =
+      is_operator ? read_operator(*anchor, symbols, found) : read_written_out(*anchor, symbols, found);
   if (!refusal.empty()) return refusal;
   const ir::Value* output = body.outputs()[0].value();
-  const bool ends = is_operator ? output == anchor->result()
-                                : output && output->producer && is_matmul(*output->producer) && output->producer != anchor;
+  const bool ends = is_operator
+                        ? output == anchor->result()
+                        : output && output->producer && is_matmul(*output->producer) && output->producer != anchor;
   if (!ends) return "something follows the attention";
   for (const View* view : {&found.q, &found.k, &found.v}) {
     if (body.inputs()[view->input]->meta().dtype != ScalarType::f32) return "only f32 so far";
@@ -139,9 +145,7 @@ class AttentionCall : public PreparedCall {
   bool mask_is_added = false;
   int64_t queries = 0, keys = 0, depth = 0, value_depth = 0;
 
-  int64_t outer() const {
-    return std::accumulate(y.sizes.begin(), y.sizes.end() - 2, int64_t{1}, std::multiplies<>());
-  }
+  int64_t outer() const { return std::accumulate(y.sizes.begin(), y.sizes.end() - 2, int64_t{1}, std::multiplies<>()); }
   int64_t blocks() const { return (queries + tile_queries - 1) / tile_queries; }
   int64_t workers() const { return std::min<int64_t>(outer() * blocks(), threads()); }
   size_t worker_bytes() const {
@@ -153,7 +157,8 @@ class AttentionCall : public PreparedCall {
     const int64_t tiles = outer() * blocks();
     std::atomic<int64_t> next = 0;
     parallel_for(workers(), [&](int64_t worker) {
-      for (int64_t i; (i = next.fetch_add(1)) < tiles;) run_tile(buffers, i, static_cast<char*>(scratch) + worker * worker_bytes());
+      for (int64_t i; (i = next.fetch_add(1)) < tiles;)
+        run_tile(buffers, i, static_cast<char*>(scratch) + worker * worker_bytes());
     });
     return {};
   }
@@ -190,8 +195,10 @@ class AttentionCall : public PreparedCall {
     if (attention.mask >= 0) {
       tile.mask_row = mask.row(), tile.mask_column = mask.column();
       const int64_t place = base(mask, index) + first * mask.row();
-      if (mask_is_added) tile.added = static_cast<const float*>(buffers[attention.mask]) + place;
-      else tile.allowed = static_cast<const unsigned char*>(buffers[attention.mask]) + place;
+      if (mask_is_added)
+        tile.added = static_cast<const float*>(buffers[attention.mask]) + place;
+      else
+        tile.allowed = static_cast<const unsigned char*>(buffers[attention.mask]) + place;
     }
     tile.scratch = static_cast<float*>(scratch);
     lanes().attention(tile);
@@ -249,7 +256,8 @@ class AttentionKernel : public Kernel {
     if (!attention.scale) attention.scale = 1 / std::sqrt(static_cast<double>(call->depth));
     const double products = static_cast<double>(call->outer() * call->queries * call->keys);
     call->flops = 2 * products * static_cast<double>(call->depth + call->value_depth);
-    call->bytes = 4.0 * static_cast<double>(call->outer() * (call->queries + call->keys) * (call->depth + call->value_depth));
+    call->bytes =
+        4.0 * static_cast<double>(call->outer() * (call->queries + call->keys) * (call->depth + call->value_depth));
     call->detail = lanes().name;
     return std::unique_ptr<PreparedCall>(std::move(call));
   }

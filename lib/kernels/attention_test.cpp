@@ -36,7 +36,8 @@ const Case cases[] = {
     {"depth 80", 1, 2, 2, 50, 50, 80, false, true, ' ', false},
 };
 
-std::vector<double> plain_loops(const Case& c, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, double scale) {
+std::vector<double> plain_loops(const Case& c, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
+                                double scale) {
   std::vector<double> y;
   for (int64_t b = 0; b < c.batch; ++b)
     for (int64_t h = 0; h < c.heads; ++h)
@@ -46,10 +47,12 @@ std::vector<double> plain_loops(const Case& c, const Tensor& q, const Tensor& k,
         for (int64_t j = 0; j < c.keys; ++j) {
           double dot = 0;
           for (int64_t d = 0; d < c.depth; ++d)
-            dot += q.float_at(((b * c.heads + h) * c.queries + i) * c.depth + d) * k.float_at(((b * c.key_heads + hk) * c.keys + j) * c.depth + d);
+            dot += q.float_at(((b * c.heads + h) * c.queries + i) * c.depth + d) *
+                   k.float_at(((b * c.key_heads + hk) * c.keys + j) * c.depth + d);
           dot *= scale;
           if (c.mask == 'f') dot += mask.float_at(b * c.keys + j);
-          if ((c.mask == 'b' && mask.float_at((b * c.queries + i) * c.keys + j) == 0) || (c.causal && j > i)) dot = -INFINITY;
+          if ((c.mask == 'b' && mask.float_at((b * c.queries + i) * c.keys + j) == 0) || (c.causal && j > i))
+            dot = -INFINITY;
           scores.push_back(dot);
         }
         const double most = *std::max_element(scores.begin(), scores.end());
@@ -57,7 +60,8 @@ std::vector<double> plain_loops(const Case& c, const Tensor& q, const Tensor& k,
         for (double& score : scores) sum += score = most == -INFINITY ? 0 : std::exp(score - most);
         for (int64_t d = 0; d < c.depth; ++d) {
           double value = 0;
-          for (int64_t j = 0; j < c.keys; ++j) value += scores[j] * v.float_at(((b * c.key_heads + hk) * c.keys + j) * c.depth + d);
+          for (int64_t j = 0; j < c.keys; ++j)
+            value += scores[j] * v.float_at(((b * c.key_heads + hk) * c.keys + j) * c.depth + d);
           y.push_back(sum == 0 ? 0 : value / sum);
         }
       }
@@ -74,13 +78,15 @@ TEST_CASE("attention equals plain loops") {
     Tensor q = testing::numbers({c.batch, c.heads, c.queries, c.depth}, 1, 2);
     Tensor k = testing::numbers({c.batch, c.key_heads, c.keys, c.depth}, 2, 2);
     Tensor v = testing::numbers({c.batch, c.key_heads, c.keys, c.depth}, 3);
-    ir::Value *pq = call.input(testing::laid_out(q, order)), *pk = call.input(testing::laid_out(k, order)), *pv = call.input(testing::laid_out(v, order));
+    ir::Value *pq = call.input(testing::laid_out(q, order)), *pk = call.input(testing::laid_out(k, order)),
+              *pv = call.input(testing::laid_out(v, order));
     Tensor mask;
     ir::Argument pm = ir::None();
     if (c.mask == 'f') mask = testing::numbers({c.batch, 1, 1, c.keys}, 4, 5);
     if (c.mask == 'b') {
       mask = Tensor::zeros(ScalarType::boolean, {c.batch, 1, c.queries, c.keys});
-      for (int64_t i = 0; i < mask.numel(); ++i) mask.set(i, i / c.keys != 1 && i % 3 != 0);  // the second query sees nothing
+      for (int64_t i = 0; i < mask.numel(); ++i)
+        mask.set(i, i / c.keys != 1 && i % 3 != 0);  // the second query sees nothing
     }
     if (c.mask != ' ') pm = call.input(mask);
     const std::vector<int64_t> sizes{c.batch, c.heads, c.queries, c.depth}, scores{c.batch, c.heads, c.queries, c.keys};
@@ -93,7 +99,8 @@ TEST_CASE("attention equals plain loops") {
       y = call.apply("aten::softmax.int", {y, -1}, scores);
       y = call.apply("aten::matmul", {y, pv}, sizes);
     } else {
-      y = call.apply("aten::scaled_dot_product_attention", {pq, pk, pv, pm, 0.0, c.causal}, sizes, {{"enable_gqa", c.heads != c.key_heads}});
+      y = call.apply("aten::scaled_dot_product_attention", {pq, pk, pv, pm, 0.0, c.causal}, sizes,
+                     {{"enable_gqa", c.heads != c.key_heads}});
     }
     call.body.set_outputs({y});
     const double scale = c.written_out ? 0.125 : 1 / std::sqrt(static_cast<double>(c.depth));
@@ -131,7 +138,8 @@ TEST_CASE("all widths of vectors agree") {
       width->lstm_cell(&gates[0], &gates[units], &gates[2 * units], &gates[3 * units], c.data(), h.data(), units);
       for (int64_t u = 0; u < units; ++u) {
         auto sigmoid = [](double x) { return 1 / (1 + std::exp(-x)); };
-        const double state = sigmoid(gates[units + u]) * (static_cast<float>(u) * 0.1f - 1) + sigmoid(gates[u]) * std::tanh(gates[2 * units + u]);
+        const double state = sigmoid(gates[units + u]) * (static_cast<float>(u) * 0.1f - 1) +
+                             sigmoid(gates[u]) * std::tanh(gates[2 * units + u]);
         CHECK(c[u] == doctest::Approx(state).epsilon(1e-6));
         CHECK(h[u] == doctest::Approx(sigmoid(gates[3 * units + u]) * std::tanh(state)).epsilon(1e-6));
       }

@@ -10,9 +10,7 @@ namespace atenon::kernels {
 using ir::Argument;
 using ir::Value;
 
-std::string name_without_overload(const std::string& target) {
-  return target.substr(0, target.find('.'));
-}
+std::string name_without_overload(const std::string& target) { return target.substr(0, target.find('.')); }
 
 const Argument* Arguments::find(size_t position, const char* name) const {
   const Argument* found = position < node_.arguments().size() ? &node_.arguments()[position] : node_.keyword(name);
@@ -54,7 +52,8 @@ std::optional<bool> Arguments::boolean(size_t position, const char* name, bool f
   return found->is<ir::SymBool>() ? shape::evaluate(found->get<ir::SymBool>(), symbols_) : std::nullopt;
 }
 
-std::optional<std::vector<int64_t>> Arguments::integers(size_t position, const char* name, size_t count, int64_t fallback) const {
+std::optional<std::vector<int64_t>> Arguments::integers(size_t position, const char* name, size_t count,
+                                                        int64_t fallback) const {
   const Argument* found = find(position, name);
   std::vector<int64_t> values;
   if (found && found->is<ir::ArgumentList>()) {
@@ -105,8 +104,10 @@ std::optional<PostOp> unary_step(const std::string& name, const Arguments& argum
   using Kind = PostOp::Kind;
   if (name == "aten::relu") return PostOp{Kind::relu};
   if (name == "aten::relu6") return PostOp{Kind::clamp, 0, 6};
-  if (name == "aten::hardtanh") return clamp_step(arguments.number(1, "min_val", -1), arguments.number(2, "max_val", 1));
-  if (name == "aten::clamp") return clamp_step(arguments.number(1, "min", -infinity), arguments.number(2, "max", infinity));
+  if (name == "aten::hardtanh")
+    return clamp_step(arguments.number(1, "min_val", -1), arguments.number(2, "max_val", 1));
+  if (name == "aten::clamp")
+    return clamp_step(arguments.number(1, "min", -infinity), arguments.number(2, "max", infinity));
   if (name == "aten::clamp_min") return clamp_step(arguments.number(1, "min", -infinity), infinity);
   if (name == "aten::clamp_max") return clamp_step(-infinity, arguments.number(1, "max", infinity));
   if (name == "aten::gelu")
@@ -134,9 +135,11 @@ std::optional<PostOp> unary_step(const std::string& name, const Arguments& argum
 }
 
 // x op y where x is the chain and y an input of the body or a number.
-std::optional<PostOp> binary_step(const std::string& name, const ir::Node& node, const Value* chain, const shape::Bindings& symbols) {
+std::optional<PostOp> binary_step(const std::string& name, const ir::Node& node, const Value* chain,
+                                  const shape::Bindings& symbols) {
   using Kind = PostOp::Kind;
-  const bool add = name == "aten::add", subtract = name == "aten::sub", multiply = name == "aten::mul", divide = name == "aten::div";
+  const bool add = name == "aten::add", subtract = name == "aten::sub", multiply = name == "aten::mul",
+             divide = name == "aten::div";
   if (!(add || subtract || multiply || divide) || node.arguments().size() < 2) return std::nullopt;
   Arguments arguments(node, symbols);
   if ((add || subtract) && arguments.number(2, "alpha", 1) != 1.0) return std::nullopt;
@@ -145,8 +148,13 @@ std::optional<PostOp> binary_step(const std::string& name, const ir::Node& node,
   if (!is_first && (subtract || divide)) return std::nullopt;
   const Argument& other = node.arguments()[is_first ? 1 : 0];
   if (const Value* value = other.value()) {
-    if (value == chain || value->producer || !value->is_tensor() || value->meta().dtype != chain->meta().dtype) return std::nullopt;
-    return PostOp{add ? Kind::add : subtract ? Kind::subtract : multiply ? Kind::multiply : Kind::divide, 0, 0, value->index};
+    if (value == chain || value->producer || !value->is_tensor() || value->meta().dtype != chain->meta().dtype)
+      return std::nullopt;
+    return PostOp{add        ? Kind::add
+                  : subtract ? Kind::subtract
+                  : multiply ? Kind::multiply
+                             : Kind::divide,
+                  0, 0, value->index};
   }
   std::optional<double> number = number_of(other, symbols);
   if (!number) return std::nullopt;
@@ -170,7 +178,8 @@ const Value* silu_result(const Value* chain) {
 
 }  // namespace
 
-std::string read_epilogue(const ir::Graph& body, const Value* start, const shape::Bindings& symbols, std::vector<PostOp>& steps) {
+std::string read_epilogue(const ir::Graph& body, const Value* start, const shape::Bindings& symbols,
+                          std::vector<PostOp>& steps) {
   if (body.outputs().size() != 1) return "it has more than one result";
   const Value* chain = start;
   while (chain != body.outputs()[0].value()) {

@@ -1,8 +1,9 @@
 // Reading the body of a call: arguments of its nodes, and the chain of cheap operators after the expensive one.
 //
-// A body that a kernel takes has one anchor (the convolution, the product) and an epilogue: operators on the anchor's result
-// that a kernel applies while the result is still in registers. Bodies may be written in composite operators (conv2d, linear)
-// or in core ones (convolution, addmm); no operator set is needed to read them, so a packed program runs without.
+// A body that a kernel takes has one anchor (the convolution, the product) and an epilogue: operators on the anchor's
+// result that a kernel applies while the result is still in registers. Bodies may be written in composite operators
+// (conv2d, linear) or in core ones (convolution, addmm); no operator set is needed to read them, so a packed program
+// runs without.
 #pragma once
 
 #include <optional>
@@ -16,8 +17,8 @@ namespace atenon::kernels {
 // "aten::add" of "aten::add.Tensor".
 std::string name_without_overload(const std::string& target);
 
-// The arguments of a node as its schema would bind them: by position, else by keyword, else the fallback. Sizes are evaluated;
-// nullopt means that the value is not known with these bindings, or has another kind.
+// The arguments of a node as its schema would bind them: by position, else by keyword, else the fallback. Sizes are
+// evaluated; nullopt means that the value is not known with these bindings, or has another kind.
 class Arguments {
  public:
   Arguments(const ir::Node& node, const shape::Bindings& symbols) : node_(node), symbols_(symbols) {}
@@ -43,9 +44,25 @@ std::optional<std::vector<int64_t>> concrete(const std::vector<ir::SymInt>& size
 // One step of an epilogue: x := f(x), or x := x op operand.
 struct PostOp {
   enum class Kind {
-    relu, clamp /* to [alpha, beta] */, gelu_erf, gelu_tanh, silu, sigmoid, tanh, hardswish, hardsigmoid, leaky_relu /* alpha */,
-    elu /* alpha */, exp, abs, sqrt, affine /* alpha * x + beta */,
-    add, subtract, multiply, divide
+    relu,
+    clamp /* to [alpha, beta] */,
+    gelu_erf,
+    gelu_tanh,
+    silu,
+    sigmoid,
+    tanh,
+    hardswish,
+    hardsigmoid,
+    leaky_relu /* alpha */,
+    elu /* alpha */,
+    exp,
+    abs,
+    sqrt,
+    affine /* alpha * x + beta */,
+    add,
+    subtract,
+    multiply,
+    divide
   };
   Kind kind = Kind::relu;
   float alpha = 0;
@@ -55,13 +72,15 @@ struct PostOp {
   bool is_binary() const { return kind >= Kind::add; }
 };
 
-// Follows the chain from `start` to the body's only output. Returns "" and fills `steps`, or the reason why a node does not fit.
-std::string read_epilogue(const ir::Graph& body, const ir::Value* start, const shape::Bindings& symbols, std::vector<PostOp>& steps);
+// Follows the chain from `start` to the body's only output. Returns "" and fills `steps`, or the reason why a node does
+// not fit.
+std::string read_epilogue(const ir::Graph& body, const ir::Value* start, const shape::Bindings& symbols,
+                          std::vector<PostOp>& steps);
 
 // An operand as a node in the body sees it: an input of the body, its axes perhaps permuted (t, transpose, permute).
 struct View {
-  int input = -1;          // -1: not of this form
-  std::vector<int> axes;   // axis i of the view is axis axes[i] of the input
+  int input = -1;         // -1: not of this form
+  std::vector<int> axes;  // axis i of the view is axis axes[i] of the input
 };
 View view_of(const ir::Value* value);
 bool is_view_node(const ir::Node& node);  // of the kind that view_of() sees through

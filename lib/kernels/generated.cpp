@@ -1,7 +1,7 @@
 // Kernels that `lower` generated: machine code inside the program, opened from memory and cut into tiles of rows.
 //
-// The shared objects need nothing from outside, so dlopen of a memfd is all that linking there is. How many rows make a tile is
-// written in the call: it depends on the shape and the target, never on the number of threads.
+// The shared objects need nothing from outside, so dlopen of a memfd is all that linking there is. How many rows make a
+// tile is written in the call: it depends on the shape and the target, never on the number of threads.
 #include <dlfcn.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -94,7 +94,8 @@ class Generated : public Kernel {
     if (!call->function) return damaged("is not in the program's code: " + code + ", " + symbol);
     std::optional<int64_t> rows = size_annotation(site, "rows", 1), grain = size_annotation(site, "grain", 1),
                            scratch = size_annotation(site, "scratch", 0);
-    if (!rows || !grain || !scratch || *rows < 0 || *grain < 1 || *scratch < 0) return damaged("has no rows, grain or scratch");
+    if (!rows || !grain || !scratch || *rows < 0 || *grain < 1 || *scratch < 0)
+      return damaged("has no rows, grain or scratch");
     call->rows = *rows;
     call->grain = *grain;
     call->scratch = (static_cast<size_t>(*scratch) + 63) / 64 * 64;
@@ -123,7 +124,8 @@ Result<std::shared_ptr<const Code>> Code::open(const std::vector<ir::CodeSegment
     auto refuse = [&](const std::string& why) {
       return error(Status::unsupported, 612, "code segment '" + segment.name + "' for " + segment.target + ": " + why);
     };
-    if (std::string lacks = missing_feature(segment.target); !lacks.empty()) return refuse("this machine lacks " + lacks);
+    if (std::string lacks = missing_feature(segment.target); !lacks.empty())
+      return refuse("this machine lacks " + lacks);
     const void* bytes = segment.bytes ? segment.bytes->data() : nullptr;
     if (!bytes) return refuse("its bytes are absent");
     const int file = memfd_create(segment.name.c_str(), MFD_CLOEXEC);
@@ -153,7 +155,8 @@ Code::~Code() {
 
 atenon_kernel_v1* Code::find(const std::string& segment, const std::string& symbol) const {
   auto handle = handles_.find(segment);
-  return handle == handles_.end() ? nullptr : reinterpret_cast<atenon_kernel_v1*>(dlsym(handle->second, symbol.c_str()));
+  return handle == handles_.end() ? nullptr
+                                  : reinterpret_cast<atenon_kernel_v1*>(dlsym(handle->second, symbol.c_str()));
 }
 
 const Kernel& generated() {

@@ -1,9 +1,10 @@
 // Fast kernels: an ordered list, tried from the top, reference last.
 //
-// A kernel takes a call: the subgraph that says what is to be computed, in operators (one node for a program that was not
-// lowered). Its two questions are answered at different times: accepts() by `lower` (and by `run` for programs that were not
-// lowered), from symbolic types; prepare() by `run`, once for each binding of the symbols, from concrete sizes and with the
-// weights at hand. A kernel reads the subgraph itself: post-ops, strides and the like are never written a second time.
+// A kernel takes a call: the subgraph that says what is to be computed, in operators (one node for a program that was
+// not lowered). Its two questions are answered at different times: accepts() by `lower` (and by `run` for programs that
+// were not lowered), from symbolic types; prepare() by `run`, once for each binding of the symbols, from concrete sizes
+// and with the weights at hand. A kernel reads the subgraph itself: post-ops, strides and the like are never written a
+// second time.
 #pragma once
 
 #include <map>
@@ -50,8 +51,9 @@ struct CallSite {
   std::vector<Operand> results;
   shape::Bindings symbols = {};
   int threads = 1;
-  const Code* code = nullptr;            // "llvm" needs it
-  const opset::Opset* opset = nullptr;   // "reference" needs these two: a program that is lowered throughout runs without them
+  const Code* code = nullptr;  // "llvm" needs it
+  const opset::Opset* opset =
+      nullptr;  // "reference" needs these two: a program that is lowered throughout runs without them
   const std::map<std::string, ir::Graph>* subgraphs = nullptr;
 };
 
@@ -63,8 +65,8 @@ class PreparedCall {
   // Operands then results; weights' pointers included. `scratch` is aligned to 64.
   // Only a call by meanings can fail once it is prepared.
   virtual Result<void> run(std::span<void* const> buffers, void* scratch) = 0;
-  double flops = 0;   // of one run, for the profile
-  double bytes = 0;   // read and written
+  double flops = 0;    // of one run, for the profile
+  double bytes = 0;    // read and written
   std::string note;    // "c1.weight repacked at load"
   std::string detail;  // what the library chose, for the profile
 };
@@ -75,9 +77,11 @@ class Kernel {
   virtual const char* name() const = 0;  // "onednn.convolution"
   // "" if this kernel can run `body` (symbolic types), else the reason why not, for `lower --explain`.
   virtual std::string refusal(const ir::Graph& body) const = 0;
-  // The layout that this kernel wants for a weight operand, asked by lower at the sizes of the hints; nullopt: as it is.
-  // Depends on the sizes, site.threads and the CPU's instruction set alone.
-  virtual std::optional<ir::BlockedLayout> weight_layout(const CallSite&, size_t /*operand*/) const { return std::nullopt; }
+  // The layout that this kernel wants for a weight operand, asked by lower at the sizes of the hints; nullopt: as it
+  // is. Depends on the sizes, site.threads and the CPU's instruction set alone.
+  virtual std::optional<ir::BlockedLayout> weight_layout(const CallSite&, size_t /*operand*/) const {
+    return std::nullopt;
+  }
   // Axis order that the kernel wants for its tensors ({0,2,3,1} is channels last), or empty for no wish.
   virtual std::vector<int> preferred_order(const ir::Graph& /*body*/) const { return {}; }
   // Whether the result may take over the buffer of this operand: a residual that is added in place.

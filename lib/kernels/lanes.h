@@ -1,7 +1,8 @@
 // Inner loops of our own, compiled once for each vector width and chosen by the CPU at hand.
 //
-// The loops are in lanes_loops.h; lanes_avx512.cpp, lanes_avx2.cpp and lanes_portable.cpp give them vectors. Those files are compiled
-// for their instruction set, so they must not instantiate anything of the standard library that others could share.
+// The loops are in lanes_loops.h; lanes_avx512.cpp, lanes_avx2.cpp and lanes_portable.cpp give them vectors. Those
+// files are compiled for their instruction set, so they must not instantiate anything of the standard library that
+// others could share.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +17,11 @@ struct AttentionTile {
   int64_t first_query, queries;  // of the tile; positions count for `causal`
   int64_t keys, depth, value_depth;
   float scale;
-  bool causal;                   // query i sees keys 0 to i
-  bool empty_is_zero;            // a query that sees nothing gives zeros, not NaN
-  const float* added;            // mask that is added, or null
-  const unsigned char* allowed;  // mask of truths, or null
-  int64_t mask_row, mask_column; // distances in either mask; `added` and `allowed` point at the tile's first query
+  bool causal;                    // query i sees keys 0 to i
+  bool empty_is_zero;             // a query that sees nothing gives zeros, not NaN
+  const float* added;             // mask that is added, or null
+  const unsigned char* allowed;   // mask of truths, or null
+  int64_t mask_row, mask_column;  // distances in either mask; `added` and `allowed` point at the tile's first query
   float* scratch;
 };
 
@@ -30,9 +31,12 @@ struct Lanes {
   int64_t (*attention_scratch)(int64_t keys, int64_t depth, int64_t value_depth);
   void (*attention)(const AttentionTile& tile);
   // y[i * y_row + j] = sum over k of x[i * x_row + k] * w[j * w_row + k], for i < m <= 4 and j < n.
-  void (*dots)(const float* x, int64_t x_row, int64_t m, const float* w, int64_t w_row, int64_t n, int64_t k, float* y, int64_t y_row);
-  // One step of an LSTM for `units` units: gates are input, forget, cell, output, each `units` long. c and h are overwritten.
-  void (*lstm_cell)(const float* input, const float* forget, const float* cell, const float* output, float* c, float* h, int64_t units);
+  void (*dots)(const float* x, int64_t x_row, int64_t m, const float* w, int64_t w_row, int64_t n, int64_t k, float* y,
+               int64_t y_row);
+  // One step of an LSTM for `units` units: gates are input, forget, cell, output, each `units` long. c and h are
+  // overwritten.
+  void (*lstm_cell)(const float* input, const float* forget, const float* cell, const float* output, float* c, float* h,
+                    int64_t units);
 };
 
 extern const Lanes lanes_portable;

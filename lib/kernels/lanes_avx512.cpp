@@ -59,7 +59,8 @@ inline V min(V a, V b) { return {_mm512_min_ps(a.v, b.v)}; }
 inline V fma(V a, V b, V c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
 inline V round(V a) { return {_mm512_roundscale_ps(a.v, 0)}; }
 inline V power_of_two(V n) {
-  return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(_mm512_cvtps_epi32(n.v), _mm512_set1_epi32(127)), 23))};
+  return {
+      _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(_mm512_cvtps_epi32(n.v), _mm512_set1_epi32(127)), 23))};
 }
 // Zero where x < limit; a NaN in x comes back as NaN.
 inline V zero_where_below(V value, V x, V limit) {

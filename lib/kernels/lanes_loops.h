@@ -1,14 +1,14 @@
 // The loops behind lanes.h, over a vector type V that the including file defines.
 //
-// V has `width` floats and: load, load_first(p, n), store, store_first(p, n), all(x), +, -, *, max, fma(a, b, c) = a * b + c,
-// round (to nearest), power_of_two (of whole numbers), sum and largest over lanes; `accumulators` is how many vectors a block of a
-// product is wide, so that 6 rows of them fit the registers.
+// V has `width` floats and: load, load_first(p, n), store, store_first(p, n), all(x), +, -, *, max, fma(a, b, c) = a *
+// b + c, round (to nearest), power_of_two (of whole numbers), sum and largest over lanes; `accumulators` is how many
+// vectors a block of a product is wide, so that 6 rows of them fit the registers.
 
 namespace {
 
 constexpr float infinity = __builtin_inff();
-constexpr int64_t row_block = 6;       // rows of a product that are computed at once
-constexpr int64_t query_block = 32;    // queries whose scores are held at once
+constexpr int64_t row_block = 6;     // rows of a product that are computed at once
+constexpr int64_t query_block = 32;  // queries whose scores are held at once
 
 // e^x for x <= 88, 0 below -87. Argument reduction by ln 2 in two parts, then a polynomial of degree 6 (Cephes, expf).
 inline V exp_of(V x) {
@@ -36,9 +36,11 @@ inline V tanh_of(V x) {
   return V::all(1.0f) - V::all(2.0f) / (V::all(1.0f) + exp_of(min(x + x, V::all(88.0f))));
 }
 
-// c[0..rows)[0..columns) = a * b for up to row_block rows and accumulators * width columns. b's last vector may be partial.
+// c[0..rows)[0..columns) = a * b for up to row_block rows and accumulators * width columns. b's last vector may be
+// partial.
 template <int rows, int vectors>
-inline void product_block(int64_t depth, const float* a, int64_t a_row, const float* b, int64_t b_row, float* c, int64_t c_row, int last) {
+inline void product_block(int64_t depth, const float* a, int64_t a_row, const float* b, int64_t b_row, float* c,
+                          int64_t c_row, int last) {
   V sum[rows][vectors];
 #pragma GCC unroll 6
   for (int i = 0; i < rows; ++i)
@@ -48,7 +50,8 @@ inline void product_block(int64_t depth, const float* a, int64_t a_row, const fl
     V right[vectors];
 #pragma GCC unroll 4
     for (int j = 0; j < vectors; ++j)
-      right[j] = j + 1 == vectors && last ? V::load_first(b + k * b_row + j * V::width, last) : V::load(b + k * b_row + j * V::width);
+      right[j] = j + 1 == vectors && last ? V::load_first(b + k * b_row + j * V::width, last)
+                                          : V::load(b + k * b_row + j * V::width);
 #pragma GCC unroll 6
     for (int i = 0; i < rows; ++i) {
       const V left = V::all(a[i * a_row + k]);
@@ -61,46 +64,63 @@ inline void product_block(int64_t depth, const float* a, int64_t a_row, const fl
 #pragma GCC unroll 4
     for (int j = 0; j < vectors; ++j) {
       float* place = c + i * c_row + j * V::width;
-      if (j + 1 == vectors && last) sum[i][j].store_first(place, last);
-      else sum[i][j].store(place);
+      if (j + 1 == vectors && last)
+        sum[i][j].store_first(place, last);
+      else
+        sum[i][j].store(place);
     }
 }
 
 template <int vectors>
-void product_rows(int64_t rows, int64_t depth, const float* a, int64_t a_row, const float* b, int64_t b_row, float* c, int64_t c_row, int last) {
+void product_rows(int64_t rows, int64_t depth, const float* a, int64_t a_row, const float* b, int64_t b_row, float* c,
+                  int64_t c_row, int last) {
   switch (rows) {
-    case 1: return product_block<1, vectors>(depth, a, a_row, b, b_row, c, c_row, last);
-    case 2: return product_block<2, vectors>(depth, a, a_row, b, b_row, c, c_row, last);
-    case 3: return product_block<3, vectors>(depth, a, a_row, b, b_row, c, c_row, last);
-    case 4: return product_block<4, vectors>(depth, a, a_row, b, b_row, c, c_row, last);
-    case 5: return product_block<5, vectors>(depth, a, a_row, b, b_row, c, c_row, last);
-    default: return product_block<6, vectors>(depth, a, a_row, b, b_row, c, c_row, last);
+    case 1:
+      return product_block<1, vectors>(depth, a, a_row, b, b_row, c, c_row, last);
+    case 2:
+      return product_block<2, vectors>(depth, a, a_row, b, b_row, c, c_row, last);
+    case 3:
+      return product_block<3, vectors>(depth, a, a_row, b, b_row, c, c_row, last);
+    case 4:
+      return product_block<4, vectors>(depth, a, a_row, b, b_row, c, c_row, last);
+    case 5:
+      return product_block<5, vectors>(depth, a, a_row, b, b_row, c, c_row, last);
+    default:
+      return product_block<6, vectors>(depth, a, a_row, b, b_row, c, c_row, last);
   }
 }
 
 // c = a * b: m x depth times depth x n, unit distance between columns.
-void product(int64_t m, int64_t n, int64_t depth, const float* a, int64_t a_row, const float* b, int64_t b_row, float* c, int64_t c_row) {
+void product(int64_t m, int64_t n, int64_t depth, const float* a, int64_t a_row, const float* b, int64_t b_row,
+             float* c, int64_t c_row) {
   constexpr int64_t wide = V::accumulators * V::width;
   for (int64_t j = 0; j < n; j += wide) {
     const int64_t columns = n - j < wide ? n - j : wide;
-    const int vectors = static_cast<int>((columns + V::width - 1) / V::width), last = static_cast<int>(columns % V::width);
+    const int vectors = static_cast<int>((columns + V::width - 1) / V::width),
+              last = static_cast<int>(columns % V::width);
     for (int64_t i = 0; i < m; i += row_block) {
       const int64_t rows = m - i < row_block ? m - i : row_block;
       const float* left = a + i * a_row;
       float* place = c + i * c_row + j;
       switch (vectors) {
-        case 1: product_rows<1>(rows, depth, left, a_row, b + j, b_row, place, c_row, last); break;
-        case 2: product_rows<2>(rows, depth, left, a_row, b + j, b_row, place, c_row, last); break;
-        case 3: product_rows<(V::accumulators > 2 ? 3 : 2)>(rows, depth, left, a_row, b + j, b_row, place, c_row, last); break;
-        default: product_rows<V::accumulators>(rows, depth, left, a_row, b + j, b_row, place, c_row, last); break;
+        case 1:
+          product_rows<1>(rows, depth, left, a_row, b + j, b_row, place, c_row, last);
+          break;
+        case 2:
+          product_rows<2>(rows, depth, left, a_row, b + j, b_row, place, c_row, last);
+          break;
+        case 3:
+          product_rows<(V::accumulators > 2 ? 3 : 2)>(rows, depth, left, a_row, b + j, b_row, place, c_row, last);
+          break;
+        default:
+          product_rows<V::accumulators>(rows, depth, left, a_row, b + j, b_row, place, c_row, last);
+          break;
       }
     }
   }
 }
 
-int64_t round_up(int64_t n) {
-  return (n + V::width - 1) / V::width * V::width;
-}
+int64_t round_up(int64_t n) { return (n + V::width - 1) / V::width * V::width; }
 
 // Panels of k^T: panel p holds keys [p * wide, (p + 1) * wide) as depth rows, so that product() reads it in order.
 constexpr int64_t panel_width = V::accumulators * V::width;
@@ -111,9 +131,11 @@ void pack_keys(const AttentionTile& tile, int64_t keys, float* packed) {
     const float* source = tile.k + first * tile.k_row;
     int64_t column = 0;
     if (tile.k_column == 1)
-      for (; column + V::width <= columns; column += V::width) V::transpose(source + column * tile.k_row, tile.k_row, tile.depth, packed + column, panel_width);
+      for (; column + V::width <= columns; column += V::width)
+        V::transpose(source + column * tile.k_row, tile.k_row, tile.depth, packed + column, panel_width);
     for (; column < columns; ++column)
-      for (int64_t d = 0; d < tile.depth; ++d) packed[d * panel_width + column] = source[column * tile.k_row + d * tile.k_column];
+      for (int64_t d = 0; d < tile.depth; ++d)
+        packed[d * panel_width + column] = source[column * tile.k_row + d * tile.k_column];
   }
 }
 
@@ -152,14 +174,16 @@ float softmax_row(const AttentionTile& tile, int64_t query, float* scores, int64
   return total == 0 ? (tile.empty_is_zero ? 0 : __builtin_nanf("")) : 1 / total;
 }
 
-void dots(const float* x, int64_t x_row, int64_t m, const float* w, int64_t w_row, int64_t n, int64_t k, float* y, int64_t y_row);
+void dots(const float* x, int64_t x_row, int64_t m, const float* w, int64_t w_row, int64_t n, int64_t k, float* y,
+          int64_t y_row);
 
 // Few queries are products of vectors: packing the keys would cost more than it gains.
 constexpr int64_t few_queries = 4;
 
 int64_t attention_scratch(int64_t keys, int64_t depth, int64_t value_depth) {
   const int64_t padded = (keys + panel_width - 1) / panel_width * panel_width;
-  return padded * depth + query_block * padded + query_block * (depth + V::width) + keys * value_depth + query_block * (value_depth + V::width);
+  return padded * depth + query_block * padded + query_block * (depth + V::width) + keys * value_depth +
+         query_block * (value_depth + V::width);
 }
 
 void attention(const AttentionTile& tile) {
@@ -175,7 +199,8 @@ void attention(const AttentionTile& tile) {
   int64_t v_row = tile.v_row;
   if (tile.v_column != 1) {
     for (int64_t j = 0; j < keys; ++j)
-      for (int64_t d = 0; d < tile.value_depth; ++d) values[j * tile.value_depth + d] = tile.v[j * tile.v_row + d * tile.v_column];
+      for (int64_t d = 0; d < tile.value_depth; ++d)
+        values[j * tile.value_depth + d] = tile.v[j * tile.v_row + d * tile.v_column];
     v = values;
     v_row = tile.value_depth;
   }
@@ -191,7 +216,8 @@ void attention(const AttentionTile& tile) {
       dots(queries, tile.depth, rows, tile.k, tile.k_row, keys, tile.depth, scores, padded);
     else
       for (int64_t j = 0; j < keys; j += panel_width)
-        product(rows, panel_width, tile.depth, queries, tile.depth, packed + j * tile.depth, panel_width, scores + j, padded);
+        product(rows, panel_width, tile.depth, queries, tile.depth, packed + j * tile.depth, panel_width, scores + j,
+                padded);
     float factors[query_block];
     for (int64_t i = 0; i < rows; ++i) factors[i] = softmax_row(tile, first + i, scores + i * padded, keys);
     product(rows, tile.value_depth, keys, scores, padded, v, v_row, results, tile.value_depth);
@@ -201,10 +227,12 @@ void attention(const AttentionTile& tile) {
   }
 }
 
-// --- Products of few rows with a matrix that lies row by row ----------------------------------------------------------
+// --- Products of few rows with a matrix that lies row by row
+// ----------------------------------------------------------
 
 template <int rows, int columns>
-inline void dots_block(const float* x, int64_t x_row, const float* w, int64_t w_row, int64_t k, float* y, int64_t y_row) {
+inline void dots_block(const float* x, int64_t x_row, const float* w, int64_t w_row, int64_t k, float* y,
+                       int64_t y_row) {
   V sum[rows][columns];
 #pragma GCC unroll 4
   for (int i = 0; i < rows; ++i)
@@ -237,22 +265,29 @@ inline void dots_block(const float* x, int64_t x_row, const float* w, int64_t w_
 }
 
 template <int rows>
-void dots_rows(const float* x, int64_t x_row, const float* w, int64_t w_row, int64_t n, int64_t k, float* y, int64_t y_row) {
+void dots_rows(const float* x, int64_t x_row, const float* w, int64_t w_row, int64_t n, int64_t k, float* y,
+               int64_t y_row) {
   int64_t j = 0;
   for (; j + 4 <= n; j += 4) dots_block<rows, 4>(x, x_row, w + j * w_row, w_row, k, y + j, y_row);
   for (; j < n; ++j) dots_block<rows, 1>(x, x_row, w + j * w_row, w_row, k, y + j, y_row);
 }
 
-void dots(const float* x, int64_t x_row, int64_t m, const float* w, int64_t w_row, int64_t n, int64_t k, float* y, int64_t y_row) {
+void dots(const float* x, int64_t x_row, int64_t m, const float* w, int64_t w_row, int64_t n, int64_t k, float* y,
+          int64_t y_row) {
   switch (m) {
-    case 1: return dots_rows<1>(x, x_row, w, w_row, n, k, y, y_row);
-    case 2: return dots_rows<2>(x, x_row, w, w_row, n, k, y, y_row);
-    case 3: return dots_rows<3>(x, x_row, w, w_row, n, k, y, y_row);
-    default: return dots_rows<4>(x, x_row, w, w_row, n, k, y, y_row);
+    case 1:
+      return dots_rows<1>(x, x_row, w, w_row, n, k, y, y_row);
+    case 2:
+      return dots_rows<2>(x, x_row, w, w_row, n, k, y, y_row);
+    case 3:
+      return dots_rows<3>(x, x_row, w, w_row, n, k, y, y_row);
+    default:
+      return dots_rows<4>(x, x_row, w, w_row, n, k, y, y_row);
   }
 }
 
-void lstm_cell(const float* input, const float* forget, const float* cell, const float* output, float* c, float* h, int64_t units) {
+void lstm_cell(const float* input, const float* forget, const float* cell, const float* output, float* c, float* h,
+               int64_t units) {
   for (int64_t u = 0; u < units; u += V::width) {
     const int64_t left = units - u;
     const int count = static_cast<int>(left < V::width ? left : V::width);

@@ -33,12 +33,24 @@ template <class F>
 inline V each(V a, V b, F f) {
   return {{f(a.v[0], b.v[0]), f(a.v[1], b.v[1]), f(a.v[2], b.v[2]), f(a.v[3], b.v[3])}};
 }
-inline V operator+(V a, V b) { return each(a, b, [](float x, float y) { return x + y; }); }
-inline V operator-(V a, V b) { return each(a, b, [](float x, float y) { return x - y; }); }
-inline V operator*(V a, V b) { return each(a, b, [](float x, float y) { return x * y; }); }
-inline V operator/(V a, V b) { return each(a, b, [](float x, float y) { return x / y; }); }
-inline V max(V a, V b) { return each(a, b, [](float x, float y) { return x > y ? x : y; }); }
-inline V min(V a, V b) { return each(a, b, [](float x, float y) { return x < y ? x : y; }); }
+inline V operator+(V a, V b) {
+  return each(a, b, [](float x, float y) { return x + y; });
+}
+inline V operator-(V a, V b) {
+  return each(a, b, [](float x, float y) { return x - y; });
+}
+inline V operator*(V a, V b) {
+  return each(a, b, [](float x, float y) { return x * y; });
+}
+inline V operator/(V a, V b) {
+  return each(a, b, [](float x, float y) { return x / y; });
+}
+inline V max(V a, V b) {
+  return each(a, b, [](float x, float y) { return x > y ? x : y; });
+}
+inline V min(V a, V b) {
+  return each(a, b, [](float x, float y) { return x < y ? x : y; });
+}
 inline V fma(V a, V b, V c) { return a * b + c; }
 inline V round(V a) {
   return each(a, a, [](float x, float) { return __builtin_nearbyintf(x); });

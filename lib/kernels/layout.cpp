@@ -1,7 +1,7 @@
 // pack and unpack: weights between rows and blocks.
 //
-// The place of an element is a sum of one term an axis (its block times the stride, plus its digits in the inner blocks), so a
-// table for each axis replaces all division, and both directions are one loop over the last axis.
+// The place of an element is a sum of one term an axis (its block times the stride, plus its digits in the inner
+// blocks), so a table for each axis replaces all division, and both directions are one loop over the last axis.
 #include <cassert>
 #include <cstring>
 
@@ -68,8 +68,8 @@ void copy_elements(const std::vector<int64_t>& sizes, const std::vector<Table>& 
   });
 }
 
-void copy_elements(ScalarType dtype, std::vector<int64_t> sizes, std::vector<Table> from, const void* source, std::vector<Table> to,
-                   void* target) {
+void copy_elements(ScalarType dtype, std::vector<int64_t> sizes, std::vector<Table> from, const void* source,
+                   std::vector<Table> to, void* target) {
   for (int64_t size : sizes)
     if (size == 0) return;
   if (sizes.empty()) {
@@ -80,11 +80,16 @@ void copy_elements(ScalarType dtype, std::vector<int64_t> sizes, std::vector<Tab
     copy_elements(sizes, from, static_cast<const Element*>(source), to, static_cast<Element*>(target));
   };
   switch (size_of(dtype)) {
-    case 1: return copy(uint8_t{});
-    case 2: return copy(uint16_t{});
-    case 4: return copy(uint32_t{});
-    case 8: return copy(uint64_t{});
-    default: return copy(std::pair<uint64_t, uint64_t>{});
+    case 1:
+      return copy(uint8_t{});
+    case 2:
+      return copy(uint16_t{});
+    case 4:
+      return copy(uint32_t{});
+    case 8:
+      return copy(uint64_t{});
+    default:
+      return copy(std::pair<uint64_t, uint64_t>{});
   }
 }
 
@@ -92,8 +97,8 @@ void copy_elements(ScalarType dtype, std::vector<int64_t> sizes, std::vector<Tab
 
 Tensor pack(const Tensor& tensor, const ir::BlockedLayout& layout) {
   Tensor packed = Tensor::zeros(ScalarType::u8, {layout.padded_bytes});
-  copy_elements(tensor.dtype, tensor.sizes, places(tensor.sizes, tensor.strides), tensor.data(), places(tensor.sizes, layout),
-                packed.mutable_data());
+  copy_elements(tensor.dtype, tensor.sizes, places(tensor.sizes, tensor.strides), tensor.data(),
+                places(tensor.sizes, layout), packed.mutable_data());
   return packed;
 }
 
@@ -101,8 +106,8 @@ Tensor unpack(const ir::Weight& weight) {
   if (!weight.layout) return weight.tensor.contiguous();
   const Tensor& tensor = weight.tensor;
   Tensor rows = Tensor::empty(tensor.dtype, tensor.sizes);
-  copy_elements(tensor.dtype, tensor.sizes, places(tensor.sizes, *weight.layout), tensor.data(), places(rows.sizes, rows.strides),
-                rows.mutable_data());
+  copy_elements(tensor.dtype, tensor.sizes, places(tensor.sizes, *weight.layout), tensor.data(),
+                places(rows.sizes, rows.strides), rows.mutable_data());
   return rows;
 }
 

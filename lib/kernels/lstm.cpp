@@ -1,7 +1,7 @@
 // LSTM layers as aten::lstm.input keeps them whole.
 //
-// For each layer and direction the inputs of all time steps go through the input weights at once, as one product; what is left
-// to each step is the recurrent product and the cell, cut into tiles of units that stay in a core's cache.
+// For each layer and direction the inputs of all time steps go through the input weights at once, as one product; what
+// is left to each step is the recurrent product and the cell, cut into tiles of units that stay in a core's cache.
 #include <cstring>
 
 #include "kernels/body.h"
@@ -36,17 +36,22 @@ std::string read_lstm(const ir::Graph& body, const shape::Bindings& symbols, Lst
   Arguments arguments(node, symbols);
   auto input_of = [](const ir::Argument& argument) {
     const ir::Value* value = argument.value();
-    return value && !value->producer && value->is_tensor() && value->meta().dtype == ScalarType::f32 ? value->index : -1;
+    return value && !value->producer && value->is_tensor() && value->meta().dtype == ScalarType::f32 ? value->index
+                                                                                                     : -1;
   };
-  const ir::Argument *x = arguments.find(0, "input"), *hx = arguments.find(1, "hx"), *parameters = arguments.find(2, "params");
-  if (!x || !hx || !parameters || !hx->is<ir::ArgumentList>() || !parameters->is<ir::ArgumentList>() || hx->get<ir::ArgumentList>().size() != 2)
+  const ir::Argument *x = arguments.find(0, "input"), *hx = arguments.find(1, "hx"),
+                     *parameters = arguments.find(2, "params");
+  if (!x || !hx || !parameters || !hx->is<ir::ArgumentList>() || !parameters->is<ir::ArgumentList>() ||
+      hx->get<ir::ArgumentList>().size() != 2)
     return "an operand is missing";
   found.x = input_of(*x);
   found.h = input_of(hx->get<ir::ArgumentList>()[0]);
   found.c = input_of(hx->get<ir::ArgumentList>()[1]);
-  for (const ir::Argument& parameter : parameters->get<ir::ArgumentList>()) found.parameters.push_back(input_of(parameter));
+  for (const ir::Argument& parameter : parameters->get<ir::ArgumentList>())
+    found.parameters.push_back(input_of(parameter));
   auto biases = arguments.boolean(3, "has_biases", true), train = arguments.boolean(6, "train", false);
-  auto bidirectional = arguments.boolean(7, "bidirectional", false), batch_first = arguments.boolean(8, "batch_first", false);
+  auto bidirectional = arguments.boolean(7, "bidirectional", false),
+       batch_first = arguments.boolean(8, "batch_first", false);
   auto layers = arguments.integer(4, "num_layers", 1);
   auto dropout = arguments.number(5, "dropout", 0);
   if (!biases || !train || !bidirectional || !batch_first || !layers || !dropout) return "an argument is symbolic";
@@ -55,7 +60,8 @@ std::string read_lstm(const ir::Graph& body, const shape::Bindings& symbols, Lst
   found.bidirectional = *bidirectional;
   found.batch_first = *batch_first;
   found.layers = *layers;
-  if (static_cast<int64_t>(found.parameters.size()) != found.layers * found.directions() * found.per_cell()) return "a projection";
+  if (static_cast<int64_t>(found.parameters.size()) != found.layers * found.directions() * found.per_cell())
+    return "a projection";
   if (found.x < 0 || found.h < 0 || found.c < 0) return "an operand is not an f32 input";
   for (int parameter : found.parameters)
     if (parameter < 0) return "an operand is not an f32 input";
@@ -84,12 +90,16 @@ class LstmCall : public PreparedCall {
     for (const auto& product : products) most = std::max(most, product->scratch_bytes());
     return (most + 63) / 64 * 64;
   }
-  // Gates of all steps, two layers' outputs, bias, two hidden states and the results that nobody reads, then what the products need.
+  // Gates of all steps, two layers' outputs, bias, two hidden states and the results that nobody reads, then what the
+  // products need.
   int64_t own_floats() const {
-    const int64_t output = rows() * lstm.directions() * hidden, states = lstm.layers * lstm.directions() * batch * hidden;
+    const int64_t output = rows() * lstm.directions() * hidden,
+                  states = lstm.layers * lstm.directions() * batch * hidden;
     return rows() * 4 * hidden + 2 * output + 4 * hidden + 2 * batch * hidden + output + 2 * states;
   }
-  size_t scratch_bytes() const override { return (static_cast<size_t>(own_floats()) * 4 + 63) / 64 * 64 + product_bytes(); }
+  size_t scratch_bytes() const override {
+    return (static_cast<size_t>(own_floats()) * 4 + 63) / 64 * 64 + product_bytes();
+  }
 
   Result<void> run(std::span<void* const> buffers, void* scratch) override {
     const int64_t width = lstm.directions() * hidden;
@@ -101,7 +111,9 @@ class LstmCall : public PreparedCall {
     float* unread[3] = {states[1] + batch * hidden, nullptr, nullptr};
     unread[1] = unread[0] + rows() * width;
     unread[2] = unread[1] + lstm.layers * lstm.directions() * batch * hidden;
-    auto result = [&](size_t i) { return lstm.results[i] < 0 ? unread[i] : static_cast<float*>(buffers[operands + lstm.results[i]]); };
+    auto result = [&](size_t i) {
+      return lstm.results[i] < 0 ? unread[i] : static_cast<float*>(buffers[operands + lstm.results[i]]);
+    };
     auto operand = [&](int i) { return static_cast<const float*>(buffers[i]); };
 
     for (int64_t layer = 0; layer < lstm.layers; ++layer) {
@@ -121,7 +133,8 @@ class LstmCall : public PreparedCall {
         std::memcpy(c, operand(lstm.c) + cell * batch * hidden, state_bytes);
         for (int64_t step = 0; step < steps; ++step) {
           const int64_t t = direction == 0 ? step : steps - 1 - step;
-          run_step(operand(lstm.parameter(cell, 1)), gates, t, states[step % 2], states[(step + 1) % 2], c, target + direction * hidden, width);
+          run_step(operand(lstm.parameter(cell, 1)), gates, t, states[step % 2], states[(step + 1) % 2], c,
+                   target + direction * hidden, width);
         }
         std::memcpy(result(1) + cell * batch * hidden, states[steps % 2], state_bytes);
       }
@@ -130,15 +143,16 @@ class LstmCall : public PreparedCall {
   }
 
  private:
-  void run_step(const float* weight, const float* gates, int64_t t, const float* before, float* after, float* c, float* y, int64_t y_row) const {
+  void run_step(const float* weight, const float* gates, int64_t t, const float* before, float* after, float* c,
+                float* y, int64_t y_row) const {
     auto tile = [&](int64_t i) {
       const int64_t unit = i * tile_units, units = std::min(tile_units, hidden - unit);
       float sums[batch_block][4][tile_units];
       for (int64_t b = 0; b < batch; b += batch_block) {
         const int64_t count = std::min(batch_block, batch - b);
         for (int64_t gate = 0; gate < 4; ++gate)
-          lanes().dots(before + b * hidden, hidden, count, weight + (gate * hidden + unit) * hidden, hidden, units, hidden, sums[0][gate],
-                       4 * tile_units);
+          lanes().dots(before + b * hidden, hidden, count, weight + (gate * hidden + unit) * hidden, hidden, units,
+                       hidden, sums[0][gate], 4 * tile_units);
         for (int64_t k = 0; k < count; ++k) {
           const int64_t row = t * step_row + (b + k) * batch_row;
           for (int64_t gate = 0; gate < 4; ++gate)
@@ -158,13 +172,17 @@ class LstmCall : public PreparedCall {
 };
 
 // The product of a layer's inputs with its input weights, as a call of its own: operands x, weight, bias.
-CallSite input_product(ir::Graph& body, int64_t rows, int64_t width, int64_t outputs, const ir::Weight* weight, int threads) {
+CallSite input_product(ir::Graph& body, int64_t rows, int64_t width, int64_t outputs, const ir::Weight* weight,
+                       int threads) {
   auto meta = [](std::vector<int64_t> sizes) { return ir::TensorMeta{ScalarType::f32, {sizes.begin(), sizes.end()}}; };
-  ir::Value *x = body.add_input("x", meta({rows, width})), *w = body.add_input("weight", meta({outputs, width})), *b = body.add_input("bias", meta({outputs}));
+  ir::Value *x = body.add_input("x", meta({rows, width})), *w = body.add_input("weight", meta({outputs, width})),
+            *b = body.add_input("bias", meta({outputs}));
   body.set_outputs({body.add("aten::linear", {x, w, b}, {}, {{"y", meta({rows, outputs})}})->result()});
   CallSite site;
   site.body = &body;
-  site.operands = {{ScalarType::f32, {rows, width}, {width, 1}}, {ScalarType::f32, {outputs, width}, {width, 1}, weight}, {ScalarType::f32, {outputs}, {1}}};
+  site.operands = {{ScalarType::f32, {rows, width}, {width, 1}},
+                   {ScalarType::f32, {outputs, width}, {width, 1}, weight},
+                   {ScalarType::f32, {outputs}, {1}}};
   site.results = {{ScalarType::f32, {rows, outputs}, {outputs, 1}}};
   site.threads = threads;
   return site;
@@ -187,7 +205,8 @@ class LstmKernel : public Kernel {
       if (lstm.parameter(cell, 0) == static_cast<int>(operand)) {
         const std::vector<int64_t>& sizes = site.operands[operand].sizes;
         ir::Graph body;
-        return onednn_matmul().weight_layout(input_product(body, x[0] * x[1], sizes[1], sizes[0], nullptr, site.threads), 1);
+        return onednn_matmul().weight_layout(
+            input_product(body, x[0] * x[1], sizes[1], sizes[0], nullptr, site.threads), 1);
       }
     return std::nullopt;
   }

@@ -15,13 +15,15 @@ TEST_CASE("lstm equals plain loops") {
     int64_t steps, batch, width, hidden, layers;
     bool biases, bidirectional, batch_first;
   };
-  for (const Case& c : {Case{5, 1, 6, 8, 1, true, false, false}, Case{7, 3, 10, 33, 2, true, false, true}, Case{4, 6, 5, 19, 2, false, true, true},
-                        Case{3, 2, 16, 128, 1, true, true, false}}) {
+  for (const Case& c : {Case{5, 1, 6, 8, 1, true, false, false}, Case{7, 3, 10, 33, 2, true, false, true},
+                        Case{4, 6, 5, 19, 2, false, true, true}, Case{3, 2, 16, 128, 1, true, true, false}}) {
     CAPTURE(c.hidden);
     Call call;
     const int64_t directions = c.bidirectional ? 2 : 1, cells = c.layers * directions;
-    const std::vector<int64_t> sizes = c.batch_first ? std::vector<int64_t>{c.batch, c.steps, c.width} : std::vector<int64_t>{c.steps, c.batch, c.width};
-    Tensor x = testing::numbers(sizes, 1), h0 = testing::numbers({cells, c.batch, c.hidden}, 2), c0 = testing::numbers({cells, c.batch, c.hidden}, 3);
+    const std::vector<int64_t> sizes = c.batch_first ? std::vector<int64_t>{c.batch, c.steps, c.width}
+                                                     : std::vector<int64_t>{c.steps, c.batch, c.width};
+    Tensor x = testing::numbers(sizes, 1), h0 = testing::numbers({cells, c.batch, c.hidden}, 2),
+           c0 = testing::numbers({cells, c.batch, c.hidden}, 3);
     ir::Value *px = call.input(x), *ph = call.input(h0), *pc = call.input(c0);
     ir::ArgumentList parameters;
     std::vector<Tensor> weights;
@@ -37,14 +39,19 @@ TEST_CASE("lstm equals plain loops") {
     std::vector<int64_t> y_sizes = sizes;
     y_sizes[2] = directions * c.hidden;
     auto meta = [](std::vector<int64_t> s) { return ir::TensorMeta{ScalarType::f32, {s.begin(), s.end()}}; };
-    ir::Node* node = call.body.add("aten::lstm.input", {px, ir::ArgumentList{ph, pc}, parameters, c.biases, c.layers, 0.0, false, c.bidirectional, c.batch_first}, {},
-                                   {{"y", meta(y_sizes)}, {"h", meta(h0.sizes)}, {"c", meta(c0.sizes)}});
+    ir::Node* node = call.body.add(
+        "aten::lstm.input",
+        {px, ir::ArgumentList{ph, pc}, parameters, c.biases, c.layers, 0.0, false, c.bidirectional, c.batch_first}, {},
+        {{"y", meta(y_sizes)}, {"h", meta(h0.sizes)}, {"c", meta(c0.sizes)}});
     // What nobody reads is not computed into a result.
-    if (c.batch == 6) call.body.set_outputs({node->result(0)});
-    else call.body.set_outputs({node->result(0), node->result(1), node->result(2)});
+    if (c.batch == 6)
+      call.body.set_outputs({node->result(0)});
+    else
+      call.body.set_outputs({node->result(0), node->result(1), node->result(2)});
     REQUIRE(lstm().refusal(call.body) == "");
     call.site.body = &call.body;
-    Tensor y = Tensor::zeros(ScalarType::f32, y_sizes), h = Tensor::zeros(ScalarType::f32, h0.sizes), state = Tensor::zeros(ScalarType::f32, c0.sizes);
+    Tensor y = Tensor::zeros(ScalarType::f32, y_sizes), h = Tensor::zeros(ScalarType::f32, h0.sizes),
+           state = Tensor::zeros(ScalarType::f32, c0.sizes);
     std::vector<Tensor*> results{&y, &h, &state};
     results.resize(call.body.outputs().size());
     for (Tensor* result : results) call.site.results.push_back({result->dtype, result->sizes, result->strides});
@@ -74,8 +81,10 @@ TEST_CASE("lstm equals plain loops") {
             std::vector<double> gates(4 * c.hidden);
             for (int64_t g = 0; g < 4 * c.hidden; ++g) {
               if (c.biases) gates[g] = weights[parameter + 2].float_at(g) + weights[parameter + 3].float_at(g);
-              for (int64_t i = 0; i < inputs; ++i) gates[g] += layer[row(t, b) * inputs + i] * weights[parameter].as<float>()[g * inputs + i];
-              for (int64_t i = 0; i < c.hidden; ++i) gates[g] += hs[i] * weights[parameter + 1].as<float>()[g * c.hidden + i];
+              for (int64_t i = 0; i < inputs; ++i)
+                gates[g] += layer[row(t, b) * inputs + i] * weights[parameter].as<float>()[g * inputs + i];
+              for (int64_t i = 0; i < c.hidden; ++i)
+                gates[g] += hs[i] * weights[parameter + 1].as<float>()[g * c.hidden + i];
             }
             for (int64_t u = 0; u < c.hidden; ++u) {
               cs[u] = sigmoid(gates[c.hidden + u]) * cs[u] + sigmoid(gates[u]) * std::tanh(gates[2 * c.hidden + u]);
@@ -84,7 +93,8 @@ TEST_CASE("lstm equals plain loops") {
             }
           }
           for (int64_t u = 0; results.size() == 3 && u < c.hidden; ++u)
-            apart = std::max({apart, std::abs(h.float_at(place + u) - hs[u]), std::abs(state.float_at(place + u) - cs[u])});
+            apart =
+                std::max({apart, std::abs(h.float_at(place + u) - hs[u]), std::abs(state.float_at(place + u) - cs[u])});
         }
       layer = next;
     }

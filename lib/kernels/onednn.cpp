@@ -1,5 +1,5 @@
-// See onednn.h. Descriptors are compared as oneDNN compares them; a layout that blocks and strides do not describe is never used
-// for a weight that is stored.
+// See onednn.h. Descriptors are compared as oneDNN compares them; a layout that blocks and strides do not describe is
+// never used for a weight that is stored.
 #include "kernels/onednn.h"
 
 #include <algorithm>
@@ -13,9 +13,7 @@ namespace {
 
 constexpr size_t alignment = 64;
 
-size_t align(size_t bytes) {
-  return (bytes + alignment - 1) / alignment * alignment;
-}
+size_t align(size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
 
 // Execution on a CPU stream keeps no state in it, so one serves all threads.
 struct Library {
@@ -30,9 +28,7 @@ const Library& library() {
 
 }  // namespace
 
-const dnnl::engine& onednn_engine() {
-  return library().engine;
-}
+const dnnl::engine& onednn_engine() { return library().engine; }
 
 // --- Descriptors ----------------------------------------------------------------------------------------------------
 
@@ -61,7 +57,8 @@ std::vector<int> channels_last_order(size_t rank) {
   return order;
 }
 
-bool is_dense_in_order(const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides, const std::vector<int>& order) {
+bool is_dense_in_order(const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides,
+                       const std::vector<int>& order) {
   int64_t stride = 1;
   for (size_t i = order.size(); i-- > 0;) {
     if (sizes[order[i]] == 1) continue;
@@ -77,7 +74,8 @@ dnnl::memory::desc describe_broadcast(const Operand& operand, size_t rank) {
   int64_t stride = 1;
   for (size_t axis = rank; axis-- > 0; stride *= sizes[axis]) {
     const size_t own = axis + operand.sizes.size() - rank;
-    strides.insert(strides.begin(), axis + operand.sizes.size() >= rank && sizes[axis] > 1 ? operand.strides[own] : stride);
+    strides.insert(strides.begin(),
+                   axis + operand.sizes.size() >= rank && sizes[axis] > 1 ? operand.strides[own] : stride);
   }
   return describe(sizes, strides);
 }
@@ -117,21 +115,51 @@ PostOps make_post_ops(const std::vector<PostOp>& steps, const dnnl::memory::desc
   };
   for (const PostOp& step : steps) {
     switch (step.kind) {
-      case Kind::relu: eltwise(algorithm::eltwise_relu); break;
-      case Kind::clamp: eltwise(algorithm::eltwise_clip, step.alpha, step.beta); break;
-      case Kind::gelu_erf: eltwise(algorithm::eltwise_gelu_erf); break;
-      case Kind::gelu_tanh: eltwise(algorithm::eltwise_gelu_tanh); break;
-      case Kind::silu: eltwise(algorithm::eltwise_swish, 1); break;
-      case Kind::sigmoid: eltwise(algorithm::eltwise_logistic); break;
-      case Kind::tanh: eltwise(algorithm::eltwise_tanh); break;
-      case Kind::hardswish: eltwise(algorithm::eltwise_hardswish, 1.0f / 6, 0.5f); break;
-      case Kind::hardsigmoid: eltwise(algorithm::eltwise_hardsigmoid, 1.0f / 6, 0.5f); break;
-      case Kind::leaky_relu: eltwise(algorithm::eltwise_relu, step.alpha); break;
-      case Kind::elu: eltwise(algorithm::eltwise_elu, step.alpha); break;
-      case Kind::exp: eltwise(algorithm::eltwise_exp); break;
-      case Kind::abs: eltwise(algorithm::eltwise_abs); break;
-      case Kind::sqrt: eltwise(algorithm::eltwise_sqrt); break;
-      case Kind::affine: eltwise(algorithm::eltwise_linear, step.alpha, step.beta); break;
+      case Kind::relu:
+        eltwise(algorithm::eltwise_relu);
+        break;
+      case Kind::clamp:
+        eltwise(algorithm::eltwise_clip, step.alpha, step.beta);
+        break;
+      case Kind::gelu_erf:
+        eltwise(algorithm::eltwise_gelu_erf);
+        break;
+      case Kind::gelu_tanh:
+        eltwise(algorithm::eltwise_gelu_tanh);
+        break;
+      case Kind::silu:
+        eltwise(algorithm::eltwise_swish, 1);
+        break;
+      case Kind::sigmoid:
+        eltwise(algorithm::eltwise_logistic);
+        break;
+      case Kind::tanh:
+        eltwise(algorithm::eltwise_tanh);
+        break;
+      case Kind::hardswish:
+        eltwise(algorithm::eltwise_hardswish, 1.0f / 6, 0.5f);
+        break;
+      case Kind::hardsigmoid:
+        eltwise(algorithm::eltwise_hardsigmoid, 1.0f / 6, 0.5f);
+        break;
+      case Kind::leaky_relu:
+        eltwise(algorithm::eltwise_relu, step.alpha);
+        break;
+      case Kind::elu:
+        eltwise(algorithm::eltwise_elu, step.alpha);
+        break;
+      case Kind::exp:
+        eltwise(algorithm::eltwise_exp);
+        break;
+      case Kind::abs:
+        eltwise(algorithm::eltwise_abs);
+        break;
+      case Kind::sqrt:
+        eltwise(algorithm::eltwise_sqrt);
+        break;
+      case Kind::affine:
+        eltwise(algorithm::eltwise_linear, step.alpha, step.beta);
+        break;
       case Kind::add:
         if (step.operand == summed) {
           made.ops.append_sum(1.0f);
@@ -140,9 +168,15 @@ PostOps make_post_ops(const std::vector<PostOp>& steps, const dnnl::memory::desc
           binary(algorithm::binary_add, step.operand);
         }
         break;
-      case Kind::subtract: binary(algorithm::binary_sub, step.operand); break;
-      case Kind::multiply: binary(algorithm::binary_mul, step.operand); break;
-      case Kind::divide: binary(algorithm::binary_div, step.operand); break;
+      case Kind::subtract:
+        binary(algorithm::binary_sub, step.operand);
+        break;
+      case Kind::multiply:
+        binary(algorithm::binary_mul, step.operand);
+        break;
+      case Kind::divide:
+        binary(algorithm::binary_div, step.operand);
+        break;
     }
   }
   return made;
@@ -156,7 +190,8 @@ OnednnCall::~OnednnCall() {
       for (dnnl_exec_arg_t& argument : arguments) dnnl_memory_destroy(argument.memory);
 }
 
-void OnednnCall::add(const dnnl::primitive& primitive, const dnnl::memory::desc& scratchpad, std::vector<Binding> bindings) {
+void OnednnCall::add(const dnnl::primitive& primitive, const dnnl::memory::desc& scratchpad,
+                     std::vector<Binding> bindings) {
   if (scratchpad.get_size() > 0) {
     bindings.push_back({DNNL_ARG_SCRATCHPAD, scratchpad, {Place::Kind::scratch, SIZE_MAX}});
     scratchpad_ = std::max(scratchpad_, align(scratchpad.get_size()));
@@ -182,8 +217,8 @@ Place OnednnCall::own(std::shared_ptr<Storage> storage) {
   return {Place::Kind::owned, owned_.size() - 1};
 }
 
-Place OnednnCall::operand(const CallSite& site, size_t index, const dnnl::memory::desc& plain, const dnnl::memory::desc& wanted,
-                          const std::vector<int>& axes) {
+Place OnednnCall::operand(const CallSite& site, size_t index, const dnnl::memory::desc& plain,
+                          const dnnl::memory::desc& wanted, const std::vector<int>& axes) {
   const Place as_it_is{Place::Kind::buffer, index};
   const Operand& operand = site.operands[index];
   if (!operand.weight) {
@@ -238,11 +273,15 @@ Result<void> OnednnCall::run(std::span<void* const> buffers, void* scratch) {
       const Place& place = step.bindings[j].place;
       void* data = nullptr;
       switch (place.kind) {
-        case Place::Kind::buffer: data = buffers[place.index]; break;
+        case Place::Kind::buffer:
+          data = buffers[place.index];
+          break;
         case Place::Kind::scratch:
           data = static_cast<char*>(scratch) + (place.index == SIZE_MAX ? reserved_ : place.index);
           break;
-        case Place::Kind::owned: data = owned_[place.index]->mutable_data(); break;
+        case Place::Kind::owned:
+          data = owned_[place.index]->mutable_data();
+          break;
       }
       dnnl_memory_set_data_handle(memories[i][j].memory, data);
     }
@@ -256,7 +295,9 @@ Result<void> OnednnCall::run(std::span<void* const> buffers, void* scratch) {
 }
 
 Diagnostic onednn_error(const char* kernel, const dnnl::error& cause) {
-  return error(Status::unsupported, 613, std::string(kernel) + ": oneDNN cannot do this call: " + cause.what() + " (status " + std::to_string(cause.status) + ")");
+  return error(Status::unsupported, 613,
+               std::string(kernel) + ": oneDNN cannot do this call: " + cause.what() + " (status " +
+                   std::to_string(cause.status) + ")");
 }
 
 }  // namespace atenon::kernels

@@ -1,7 +1,9 @@
-// What the kernels over oneDNN share: descriptors of operands, weights in named layouts, post-ops, and a call made of primitives.
+// What the kernels over oneDNN share: descriptors of operands, weights in named layouts, post-ops, and a call made of
+// primitives.
 //
-// A call is a short list of primitives: perhaps reorders of operands whose layout the main primitive does not take, the main one,
-// perhaps a reorder of its result. All memory comes from the caller (scratchpads too), so calls can run side by side.
+// A call is a short list of primitives: perhaps reorders of operands whose layout the main primitive does not take, the
+// main one, perhaps a reorder of its result. All memory comes from the caller (scratchpads too), so calls can run side
+// by side.
 #pragma once
 
 #include <dnnl.hpp>
@@ -20,10 +22,11 @@ dnnl::memory::desc describe_any(const std::vector<int64_t>& sizes);
 dnnl::memory::desc describe_dense(const std::vector<int64_t>& sizes, const std::vector<int>& order);
 // Batch, spatial axes, channels: {0, 2, 3, 1} for rank 4.
 std::vector<int> channels_last_order(size_t rank);
-bool is_dense_in_order(const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides, const std::vector<int>& order);
+bool is_dense_in_order(const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides,
+                       const std::vector<int>& order);
 
-// The layout of a weight whose axis axes[i] is axis i of `desc`; -1 marks an axis of size 1 that the weight does not have.
-// nullopt where blocks do not say it all.
+// The layout of a weight whose axis axes[i] is axis i of `desc`; -1 marks an axis of size 1 that the weight does not
+// have. nullopt where blocks do not say it all.
 std::optional<ir::BlockedLayout> layout_of(const dnnl::memory::desc& desc, const std::vector<int>& axes, size_t rank);
 
 // Where a primitive finds an argument when the call runs.
@@ -48,8 +51,8 @@ class OnednnCall : public PreparedCall {
   // Room in the scratch buffer that lives for the whole call.
   Place reserve(const dnnl::memory::desc& desc);
   Place own(std::shared_ptr<Storage> storage);
-  // The weight or other operand `index` as `wanted`: its own bytes where they lie so, a copy made now for a weight, else a
-  // reorder before the primitive. `axes` as in layout_of.
+  // The weight or other operand `index` as `wanted`: its own bytes where they lie so, a copy made now for a weight,
+  // else a reorder before the primitive. `axes` as in layout_of.
   Place operand(const CallSite& site, size_t index, const dnnl::memory::desc& plain, const dnnl::memory::desc& wanted,
                 const std::vector<int>& axes);
 
@@ -84,8 +87,8 @@ struct PostOps {
   };
   std::vector<Read> reads;
 };
-// `described[i]` is operand i in the rank of `result`, the destination. An addition of operand `summed` (-1: none), whose buffer
-// the result overwrites, becomes a sum.
+// `described[i]` is operand i in the rank of `result`, the destination. An addition of operand `summed` (-1: none),
+// whose buffer the result overwrites, becomes a sum.
 PostOps make_post_ops(const std::vector<PostOp>& steps, const dnnl::memory::desc& result, int summed,
                       const std::vector<dnnl::memory::desc>& described);
 // An operand with leading axes of size 1 added, as broadcasting does.

@@ -1,8 +1,8 @@
 // Convolutions and transposed ones in 1 to 3 dimensions, with bias and epilogue, by oneDNN.
 //
-// Activations are channels-last: oneDNN is as fast there as in its blocked layouts, and layer after layer needs no reorders.
-// Operands that lie otherwise are reordered on the way in and out. Source of the formulas: oneDNN's developer guide,
-// "Convolution"; its dilation counts from 0 where PyTorch's counts from 1.
+// Activations are channels-last: oneDNN is as fast there as in its blocked layouts, and layer after layer needs no
+// reorders. Operands that lie otherwise are reordered on the way in and out. Source of the formulas: oneDNN's developer
+// guide, "Convolution"; its dilation counts from 0 where PyTorch's counts from 1.
 #include <numeric>
 
 #include "kernels/list.h"
@@ -40,11 +40,14 @@ std::string read_convolution(const ir::Graph& body, const shape::Bindings& symbo
   if (!anchor) return "no convolution in it";
   const std::string name = name_without_overload(anchor->target());
   Arguments arguments(*anchor, symbols);
-  const ir::Value *x = arguments.tensor(0, "input"), *weight = arguments.tensor(1, "weight"), *bias = arguments.tensor(2, "bias");
-  if (!x || !weight || x->producer || weight->producer || (bias && bias->producer)) return "an operand is computed in the body";
+  const ir::Value *x = arguments.tensor(0, "input"), *weight = arguments.tensor(1, "weight"),
+                  *bias = arguments.tensor(2, "bias");
+  if (!x || !weight || x->producer || weight->producer || (bias && bias->producer))
+    return "an operand is computed in the body";
   if (x->meta().dtype != ScalarType::f32 || weight->meta().dtype != ScalarType::f32) return "only f32 so far";
   const int spatial = weight->meta().rank() - 2;
-  if (spatial < 1 || spatial > 3 || x->meta().rank() != spatial + 2) return "needs a batch axis and 1 to 3 spatial axes";
+  if (spatial < 1 || spatial > 3 || x->meta().rank() != spatial + 2)
+    return "needs a batch axis and 1 to 3 spatial axes";
   found.x = x->index;
   found.weight = weight->index;
   found.bias = bias ? bias->index : -1;
@@ -58,7 +61,8 @@ std::string read_convolution(const ir::Graph& body, const shape::Bindings& symbo
                         : transpose_operator ? arguments.integers(5, "output_padding", spatial, 0)
                                              : std::vector<int64_t>(spatial, 0);
   auto groups = arguments.integer(general ? 8 : 6, "groups", 1);
-  if (!stride || !dilation || !output_padding || !groups || !transposed) return "its stride, dilation or groups are symbolic";
+  if (!stride || !dilation || !output_padding || !groups || !transposed)
+    return "its stride, dilation or groups are symbolic";
   found.stride = *stride;
   found.dilation = *dilation;
   found.output_padding = *output_padding;
@@ -115,7 +119,8 @@ Chosen choose(const CallSite& site) {
   const int64_t groups = convolution.groups;
   const int outputs = convolution.transposed ? 1 : 0, inputs = 1 - outputs;
   if (groups > 1) {
-    filter = {groups, convolution.transposed ? sizes[1] : sizes[0] / groups, convolution.transposed ? sizes[0] / groups : sizes[1]};
+    filter = {groups, convolution.transposed ? sizes[1] : sizes[0] / groups,
+              convolution.transposed ? sizes[0] / groups : sizes[1]};
     strides = {sizes[0] / groups * plain[0], plain[outputs], plain[inputs]};
     chosen.weight_axes = {0, convolution.transposed ? 1 : -1, convolution.transposed ? -1 : 1};
   } else {
@@ -132,7 +137,8 @@ Chosen choose(const CallSite& site) {
 
   std::vector<memory::desc> described;
   for (const Operand& operand : site.operands)
-    described.push_back(operand.sizes.size() <= y.sizes.size() ? describe_broadcast(operand, y.sizes.size()) : memory::desc());
+    described.push_back(operand.sizes.size() <= y.sizes.size() ? describe_broadcast(operand, y.sizes.size())
+                                                               : memory::desc());
   const bool in_place = chosen.y == chosen.y_lies;
   chosen.post_ops = make_post_ops(convolution.epilogue, chosen.y, in_place ? y.overwrites : -1, described);
   dnnl::primitive_attr attributes;
@@ -145,12 +151,12 @@ Chosen choose(const CallSite& site) {
   const auto inference = dnnl::prop_kind::forward_inference;
   if (convolution.transposed)
     chosen.primitive = dnnl::deconvolution_forward::primitive_desc(
-        onednn_engine(), inference, dnnl::algorithm::deconvolution_direct, chosen.x, describe_any(filter), chosen.bias, chosen.y,
-        convolution.stride, dilation, convolution.padding, convolution.padding_end, attributes);
+        onednn_engine(), inference, dnnl::algorithm::deconvolution_direct, chosen.x, describe_any(filter), chosen.bias,
+        chosen.y, convolution.stride, dilation, convolution.padding, convolution.padding_end, attributes);
   else
     chosen.primitive = dnnl::convolution_forward::primitive_desc(
-        onednn_engine(), inference, dnnl::algorithm::convolution_direct, chosen.x, describe_any(filter), chosen.bias, chosen.y,
-        convolution.stride, dilation, convolution.padding, convolution.padding_end, attributes);
+        onednn_engine(), inference, dnnl::algorithm::convolution_direct, chosen.x, describe_any(filter), chosen.bias,
+        chosen.y, convolution.stride, dilation, convolution.padding, convolution.padding_end, attributes);
   chosen.weight = chosen.primitive.weights_desc(0);
   return chosen;
 }
@@ -181,7 +187,8 @@ class OnednnConvolution : public Kernel {
   std::optional<ir::BlockedLayout> weight_layout(const CallSite& site, size_t operand) const override {
     try {
       Chosen chosen = choose(site);
-      if (static_cast<int>(operand) != chosen.convolution.weight || chosen.weight == chosen.weight_lies) return std::nullopt;
+      if (static_cast<int>(operand) != chosen.convolution.weight || chosen.weight == chosen.weight_lies)
+        return std::nullopt;
       return layout_of(chosen.weight, chosen.weight_axes, site.operands[operand].sizes.size());
     } catch (const dnnl::error&) {
       return std::nullopt;  // prepare() says it
@@ -193,7 +200,8 @@ class OnednnConvolution : public Kernel {
     const Convolution& convolution = chosen.convolution;
     auto call = std::make_unique<OnednnCall>();
     std::vector<OnednnCall::Binding> bindings;
-    auto bind = [&](int argument, int operand, const memory::desc& lies, const memory::desc& wanted, const std::vector<int>& axes) {
+    auto bind = [&](int argument, int operand, const memory::desc& lies, const memory::desc& wanted,
+                    const std::vector<int>& axes) {
       bindings.push_back({argument, wanted, call->operand(site, operand, lies, wanted, axes)});
     };
     bind(DNNL_ARG_SRC, convolution.x, chosen.x_lies, chosen.x, {});

@@ -1,4 +1,5 @@
-// Convolutions against seven plain loops, on shapes kept as data. Operands are small whole numbers: no tolerance is needed.
+// Convolutions against seven plain loops, on shapes kept as data. Operands are small whole numbers: no tolerance is
+// needed.
 #include <doctest/doctest.h>
 
 #include "kernels/list.h"
@@ -52,10 +53,13 @@ Tensor plain_loops(const Case& c, const Tensor& x, const Tensor& weight, const T
             for (int64_t i = 0; i < c.kernel; ++i)
               for (int64_t j = 0; j < c.kernel; ++j) {
                 const int64_t input = o / out_group * in_group + k;
-                const int64_t far_h = h * c.stride - c.padding + i * c.dilation, far_w = w * c.stride - c.padding + j * c.dilation;
+                const int64_t far_h = h * c.stride - c.padding + i * c.dilation,
+                              far_w = w * c.stride - c.padding + j * c.dilation;
                 const int64_t yh = c.transposed ? far_h : h, yw = c.transposed ? far_w : w;
                 const int64_t xh = c.transposed ? h : far_h, xw = c.transposed ? w : far_w;
-                if (yh < 0 || yh >= height || yw < 0 || yw >= width || xh < 0 || xh >= c.height || xw < 0 || xw >= c.width) continue;
+                if (yh < 0 || yh >= height || yw < 0 || yw >= width || xh < 0 || xh >= c.height || xw < 0 ||
+                    xw >= c.width)
+                  continue;
                 const int64_t filter = c.transposed ? at(weight, input, o % out_group, i, j) : at(weight, o, k, i, j);
                 out[at(y, n, o, yh, yw)] += x.as<float>()[at(x, n, input, xh, xw)] * weight.as<float>()[filter];
               }
@@ -70,8 +74,10 @@ TEST_CASE("convolutions equal plain loops in every layout of their operands") {
   for (const Case& c : cases) {
     CAPTURE(c.about);
     Tensor x = testing::whole_numbers({c.batch, c.inputs, c.height, c.width}, 1);
-    Tensor weight = testing::whole_numbers(c.transposed ? std::vector<int64_t>{c.inputs, c.outputs / c.groups, c.kernel, c.kernel}
-                                                        : std::vector<int64_t>{c.outputs, c.inputs / c.groups, c.kernel, c.kernel}, 2);
+    Tensor weight =
+        testing::whole_numbers(c.transposed ? std::vector<int64_t>{c.inputs, c.outputs / c.groups, c.kernel, c.kernel}
+                                            : std::vector<int64_t>{c.outputs, c.inputs / c.groups, c.kernel, c.kernel},
+                               2);
     Tensor bias = testing::whole_numbers({c.outputs}, 3);
     Tensor expected = plain_loops(c, x, weight, bias);
     Tensor residual = testing::whole_numbers(expected.sizes, 4);
@@ -88,9 +94,15 @@ TEST_CASE("convolutions equal plain loops in every layout of their operands") {
             ir::Value* pw = call.weight(weight);
             auto pair = [](int64_t v) { return list({v, v}); };
             ir::Value* y =
-                core ? call.apply("aten::convolution", {px, pw, pb, pair(c.stride), pair(c.padding), pair(c.dilation), c.transposed, pair(0), c.groups}, expected.sizes)
-                : c.transposed ? call.apply("aten::conv_transpose2d.input", {px, pw, pb, pair(c.stride), c.padding, 0, c.groups, c.dilation}, expected.sizes)
-                               : call.apply("aten::conv2d", {px, pw, pb, pair(c.stride), pair(c.padding)}, expected.sizes, {{"dilation", c.dilation}, {"groups", c.groups}});
+                core ? call.apply("aten::convolution",
+                                  {px, pw, pb, pair(c.stride), pair(c.padding), pair(c.dilation), c.transposed, pair(0),
+                                   c.groups},
+                                  expected.sizes)
+                : c.transposed
+                    ? call.apply("aten::conv_transpose2d.input",
+                                 {px, pw, pb, pair(c.stride), c.padding, 0, c.groups, c.dilation}, expected.sizes)
+                    : call.apply("aten::conv2d", {px, pw, pb, pair(c.stride), pair(c.padding)}, expected.sizes,
+                                 {{"dilation", c.dilation}, {"groups", c.groups}});
             if (epilogue == 1) y = call.apply("aten::hardtanh", {y, 0, 6}, expected.sizes);
             if (pr) y = call.apply("aten::add.Tensor", {y, pr}, expected.sizes);
             if (pr) y = call.apply("aten::relu", {y}, expected.sizes);

@@ -1,7 +1,7 @@
 // Matrix products with bias and epilogue, by oneDNN.
 //
-// A weight on the right is taken in the blocks that it was packed into at `lower`, whatever the sizes of this call would have
-// asked for: a program with dynamic sizes has one packed weight.
+// A weight on the right is taken in the blocks that it was packed into at `lower`, whatever the sizes of this call
+// would have asked for: a program with dynamic sizes has one packed weight.
 #include <numeric>
 
 #include "kernels/list.h"
@@ -32,7 +32,6 @@ struct Chosen {
   memory::desc a, b_lies, b, bias, y;
   PostOps post_ops;
 };
-
 
 void make_primitive(Chosen& chosen, const CallSite& site, const memory::desc& b) {
   const Loops& loops = chosen.loops;
@@ -94,7 +93,9 @@ class OnednnMatmul : public Kernel {
     return read_product(body, {}, ignored);
   }
 
-  bool may_overwrite(const ir::Graph& body, size_t operand) const override { return may_overwrite_addend(body, operand); }
+  bool may_overwrite(const ir::Graph& body, size_t operand) const override {
+    return may_overwrite_addend(body, operand);
+  }
 
   std::optional<ir::BlockedLayout> weight_layout(const CallSite& site, size_t operand) const override {
     try {
@@ -116,7 +117,8 @@ class OnednnMatmul : public Kernel {
         {DNNL_ARG_SRC, chosen.a, {Place::Kind::buffer, static_cast<size_t>(product.a.input)}},
         {DNNL_ARG_WEIGHTS, chosen.b, call->operand(site, product.b.input, chosen.b_lies, chosen.b, product.b.axes)},
         {DNNL_ARG_DST, chosen.y, {Place::Kind::buffer, site.operands.size()}}};
-    if (product.bias >= 0) bindings.push_back({DNNL_ARG_BIAS, chosen.bias, {Place::Kind::buffer, static_cast<size_t>(product.bias)}});
+    if (product.bias >= 0)
+      bindings.push_back({DNNL_ARG_BIAS, chosen.bias, {Place::Kind::buffer, static_cast<size_t>(product.bias)}});
     for (const PostOps::Read& read : chosen.post_ops.reads)
       bindings.push_back({DNNL_ARG_ATTR_MULTIPLE_POST_OP(read.position) | DNNL_ARG_SRC_1, read.wanted,
                           call->operand(site, read.operand, read.lies, read.wanted, {})});

@@ -58,7 +58,8 @@ TEST_CASE("linear equals plain loops: flattened, packed, with every epilogue") {
           sizes.push_back(inner);
           result_sizes.push_back(outer);
           Call call;
-          Tensor x = testing::whole_numbers(sizes, 1), w = testing::whole_numbers({outer, inner}, 2), bias = testing::whole_numbers({outer}, 3);
+          Tensor x = testing::whole_numbers(sizes, 1), w = testing::whole_numbers({outer, inner}, 2),
+                 bias = testing::whole_numbers({outer}, 3);
           Tensor residual = testing::whole_numbers(result_sizes, 4);
           ir::Value *px = call.input(x), *pb = call.input(bias), *pr = call.input(residual), *pw = call.weight(w);
           ir::Value* y = call.apply("aten::linear", {px, pw, pb}, result_sizes);
@@ -88,7 +89,8 @@ TEST_CASE("products of few rows, with every epilogue, in place too") {
         CAPTURE(outer);
         CAPTURE(epilogue);
         Call call;
-        Tensor x = testing::whole_numbers({rows, 1, 72}, 1), w = testing::whole_numbers({outer, 72}, 2), bias = testing::whole_numbers({outer}, 3);
+        Tensor x = testing::whole_numbers({rows, 1, 72}, 1), w = testing::whole_numbers({outer, 72}, 2),
+               bias = testing::whole_numbers({outer}, 3);
         Tensor residual = testing::whole_numbers({rows, 1, outer}, 4);
         ir::Value *px = call.input(x), *pb = call.input(bias), *pr = call.input(residual), *pw = call.weight(w);
         ir::Value* y = call.apply("aten::linear", {px, pw, pb}, residual.sizes);
@@ -169,7 +171,8 @@ TEST_CASE("batched products take transposed and broadcast operands as they lie")
 
 TEST_CASE("addmm with a view of its weight") {
   Call call;
-  Tensor x = testing::whole_numbers({6, 16}, 1), w = testing::whole_numbers({20, 16}, 2), bias = testing::whole_numbers({20}, 3);
+  Tensor x = testing::whole_numbers({6, 16}, 1), w = testing::whole_numbers({20, 16}, 2),
+         bias = testing::whole_numbers({20}, 3);
   ir::Value *pb = call.input(bias), *px = call.input(x), *pw = call.weight(w);
   ir::Value* view = call.apply("aten::permute", {pw, list({1, 0})}, {16, 20});
   call.body.set_outputs({call.apply("aten::addmm", {pb, px, view}, {6, 20})});

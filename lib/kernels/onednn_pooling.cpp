@@ -36,7 +36,8 @@ std::string read_pooling(const ir::Graph& body, const shape::Bindings& symbols, 
     auto ceil_mode = arguments.boolean(is_max ? 5 : 4, "ceil_mode", false);
     if (!window || !padding || !dilation || !ceil_mode) return "its window is symbolic";
     const ir::Argument* stride_argument = arguments.find(2, "stride");
-    const bool own_stride = stride_argument && !(stride_argument->is<ir::ArgumentList>() && stride_argument->get<ir::ArgumentList>().empty());
+    const bool own_stride = stride_argument && !(stride_argument->is<ir::ArgumentList>() &&
+                                                 stride_argument->get<ir::ArgumentList>().empty());
     auto stride = own_stride ? arguments.integers(2, "stride", spatial, 1) : window;
     if (!stride) return "its stride is symbolic";
     found.window = *window;
@@ -45,8 +46,10 @@ std::string read_pooling(const ir::Graph& body, const shape::Bindings& symbols, 
     found.dilation = *dilation;
     if (is_average) {
       std::optional<bool> with_padding = arguments.boolean(5, "count_include_pad", true);
-      if (*ceil_mode || !with_padding || arguments.find(6, "divisor_override")) return "ceil_mode or a divisor of its own";
-      found.algorithm = *with_padding ? dnnl::algorithm::pooling_avg_include_padding : dnnl::algorithm::pooling_avg_exclude_padding;
+      if (*ceil_mode || !with_padding || arguments.find(6, "divisor_override"))
+        return "ceil_mode or a divisor of its own";
+      found.algorithm =
+          *with_padding ? dnnl::algorithm::pooling_avg_include_padding : dnnl::algorithm::pooling_avg_exclude_padding;
     }
     return "";
   }
@@ -58,7 +61,8 @@ std::string read_pooling(const ir::Graph& body, const shape::Bindings& symbols, 
   }
   if (name == "aten::mean") {
     const ir::Argument* axes = arguments.find(1, "dim");
-    if (!axes || !axes->is<ir::ArgumentList>() || arguments.find(3, "dtype")) return "a mean that is not over the spatial axes";
+    if (!axes || !axes->is<ir::ArgumentList>() || arguments.find(3, "dtype"))
+      return "a mean that is not over the spatial axes";
     std::vector<bool> reduced(spatial + 2, false);
     for (const ir::Argument& axis : axes->get<ir::ArgumentList>()) {
       std::optional<double> number = number_of(axis, symbols);
@@ -102,7 +106,8 @@ class OnednnPooling : public Kernel {
     }
     std::vector<int64_t> padding_end, dilation;
     for (size_t i = 0; i + 2 < rank; ++i) {
-      // What is missing at the end for this result; ceil_mode asks for more than `padding`, and floors leave some unread.
+      // What is missing at the end for this result; ceil_mode asks for more than `padding`, and floors leave some
+      // unread.
       const int64_t reach = (sizes[i + 2] - 1) * pooling.stride[i] + (pooling.window[i] - 1) * pooling.dilation[i] + 1;
       padding_end.push_back(reach - x.sizes[i + 2] - pooling.padding[i]);
       dilation.push_back(pooling.dilation[i] - 1);
@@ -112,14 +117,18 @@ class OnednnPooling : public Kernel {
     const bool x_fits = is_dense_in_order(x.sizes, x.strides, order), y_fits = is_dense_in_order(sizes, strides, order);
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-    dnnl::pooling_forward::primitive_desc primitive(onednn_engine(), dnnl::prop_kind::forward_inference, pooling.algorithm, x_wanted, y_wanted,
-                                                    pooling.stride, pooling.window, dilation, pooling.padding, padding_end, attributes);
+    dnnl::pooling_forward::primitive_desc primitive(onednn_engine(), dnnl::prop_kind::forward_inference,
+                                                    pooling.algorithm, x_wanted, y_wanted, pooling.stride,
+                                                    pooling.window, dilation, pooling.padding, padding_end, attributes);
     auto call = std::make_unique<OnednnCall>();
     const Place from = call->operand(site, pooling.x, x_fits ? x_wanted : describe(x.sizes, x.strides), x_wanted, {});
     const Place result{Place::Kind::buffer, site.operands.size()}, computed = y_fits ? result : call->reserve(y_wanted);
-    call->add(dnnl::pooling_forward(primitive), primitive.scratchpad_desc(), {{DNNL_ARG_SRC, x_wanted, from}, {DNNL_ARG_DST, y_wanted, computed}});
+    call->add(dnnl::pooling_forward(primitive), primitive.scratchpad_desc(),
+              {{DNNL_ARG_SRC, x_wanted, from}, {DNNL_ARG_DST, y_wanted, computed}});
     if (!y_fits) call->add_reorder(y_wanted, computed, describe(sizes, strides), result);
-    auto count = [](const std::vector<int64_t>& of) { return std::accumulate(of.begin(), of.end(), 1.0, std::multiplies<>()); };
+    auto count = [](const std::vector<int64_t>& of) {
+      return std::accumulate(of.begin(), of.end(), 1.0, std::multiplies<>());
+    };
     call->bytes = 4 * (count(x.sizes) + count(sizes));
     call->flops = count(sizes) * count(pooling.window);
     call->detail = primitive.impl_info_str();

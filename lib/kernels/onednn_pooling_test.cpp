@@ -18,10 +18,10 @@ TEST_CASE("pooling equals plain loops") {
     bool ceil_mode, includes_padding;
   };
   const Case cases[] = {
-      {"aten::max_pool2d", 8, 2, 2, 0, false, false},  {"aten::max_pool2d", 9, 3, 2, 1, false, false},
-      {"aten::max_pool2d", 8, 3, 2, 0, true, false},   {"aten::max_pool2d", 7, 2, 2, 0, false, false},
-      {"aten::avg_pool2d", 8, 2, 2, 0, false, true},   {"aten::avg_pool2d", 9, 3, 2, 1, false, true},
-      {"aten::avg_pool2d", 9, 3, 2, 1, false, false},  {"aten::adaptive_avg_pool2d", 7, 7, 1, 0, false, false},
+      {"aten::max_pool2d", 8, 2, 2, 0, false, false}, {"aten::max_pool2d", 9, 3, 2, 1, false, false},
+      {"aten::max_pool2d", 8, 3, 2, 0, true, false},  {"aten::max_pool2d", 7, 2, 2, 0, false, false},
+      {"aten::avg_pool2d", 8, 2, 2, 0, false, true},  {"aten::avg_pool2d", 9, 3, 2, 1, false, true},
+      {"aten::avg_pool2d", 9, 3, 2, 1, false, false}, {"aten::adaptive_avg_pool2d", 7, 7, 1, 0, false, false},
       {"aten::mean.dim", 5, 5, 1, 0, false, false},
   };
   for (const Case& c : cases)
@@ -37,11 +37,14 @@ TEST_CASE("pooling equals plain loops") {
       Tensor x = testing::whole_numbers({2, 5, c.height, c.height}, 1);
       ir::Value* px = call.input(testing::laid_out(x, order));
       auto pair = [](int64_t v) { return list({v, v}); };
-      ir::Value* y = is_mean   ? call.apply(target, {px, list({-1, -2})}, sizes)
-                     : is_max  ? call.apply(target, {px, pair(c.window), pair(c.stride), c.padding, 1, c.ceil_mode}, sizes)
-                     : c.target == std::string("aten::avg_pool2d")
-                         ? call.apply(target, {px, pair(c.window), pair(c.stride), pair(c.padding), c.ceil_mode, c.includes_padding}, sizes)
-                         : call.apply(target, {px, list({1, 1})}, sizes);
+      ir::Value* y =
+          is_mean  ? call.apply(target, {px, list({-1, -2})}, sizes)
+          : is_max ? call.apply(target, {px, pair(c.window), pair(c.stride), c.padding, 1, c.ceil_mode}, sizes)
+          : c.target == std::string("aten::avg_pool2d")
+              ? call.apply(target,
+                           {px, pair(c.window), pair(c.stride), pair(c.padding), c.ceil_mode, c.includes_padding},
+                           sizes)
+              : call.apply(target, {px, list({1, 1})}, sizes);
       call.body.set_outputs({y});
       Tensor result = Tensor::zeros(ScalarType::f32, sizes);
       if (!is_mean) result = testing::laid_out(result, order);

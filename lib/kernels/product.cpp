@@ -8,7 +8,8 @@ namespace atenon::kernels {
 namespace {
 
 bool is_product(const std::string& name) {
-  return name == "aten::linear" || name == "aten::matmul" || name == "aten::mm" || name == "aten::bmm" || name == "aten::addmm";
+  return name == "aten::linear" || name == "aten::matmul" || name == "aten::mm" || name == "aten::bmm" ||
+         name == "aten::addmm";
 }
 
 Matrix matrix_of(const Operand& operand, const View& view) {
@@ -66,7 +67,8 @@ std::string read_product(const ir::Graph& body, const shape::Bindings& symbols, 
   if (!a || !b) return "an operand is missing";
   for (const ir::Value* operand : {a, b, added})
     if (operand && operand->meta().dtype != ScalarType::f32) return "only f32 so far";
-  if (addmm && (arguments.number(3, "beta", 1) != 1.0 || arguments.number(4, "alpha", 1) != 1.0)) return "alpha or beta is not 1";
+  if (addmm && (arguments.number(3, "beta", 1) != 1.0 || arguments.number(4, "alpha", 1) != 1.0))
+    return "alpha or beta is not 1";
   found.a = view_of(a);
   found.b = view_of(b);
   if (found.a.input < 0 || found.b.input < 0) return "an operand is computed in the body";
@@ -115,7 +117,8 @@ Loops make_loops(const Product& product, const CallSite& site) {
   std::vector<Matrix*> all{&loops.a, &loops.b, &loops.y};
   for (Matrix& matrix : loops.epilogue)
     if (!matrix.sizes.empty()) all.push_back(&matrix);
-  // From the innermost pair of batch axes outwards; the last pair is (batch, m), where b must not depend on the batch axis.
+  // From the innermost pair of batch axes outwards; the last pair is (batch, m), where b must not depend on the batch
+  // axis.
   for (size_t i = loops.rank() - 2; i-- > 0;) {
     const bool with_rows = i + 3 == loops.rank();
     const bool drop_outer = loops.y.sizes[i] == 1, drop_inner = loops.y.sizes[i + 1] == 1;

@@ -1,8 +1,8 @@
 // Matrix products as loops see them: linear, matmul, mm, bmm and addmm brought to one form.
 //
-// y[batch..., m, n] = epilogue(sum over k of a[batch..., m, k] * b[batch..., k, n] + bias[n]). Views inside the body become strides.
-// Batch axes that lie evenly in every operand are merged, with each other and, where b does not depend on them, with m: a linear
-// layer on [batch, sequence, width] is one product of two matrices.
+// y[batch..., m, n] = epilogue(sum over k of a[batch..., m, k] * b[batch..., k, n] + bias[n]). Views inside the body
+// become strides. Batch axes that lie evenly in every operand are merged, with each other and, where b does not depend
+// on them, with m: a linear layer on [batch, sequence, width] is one product of two matrices.
 #pragma once
 
 #include "kernels/body.h"
@@ -20,7 +20,8 @@ struct Product {
 // "" and `found`, or why the body is no product.
 std::string read_product(const ir::Graph& body, const shape::Bindings& symbols, Product& found);
 
-// Whether the result of a product may take over the buffer of this operand: it is added once, elsewhere unread, and as large.
+// Whether the result of a product may take over the buffer of this operand: it is added once, elsewhere unread, and as
+// large.
 bool may_overwrite_addend(const ir::Graph& body, size_t operand);
 
 // Sizes and strides of an operand over [batch..., rows, columns]; size 1 where it is broadcast.

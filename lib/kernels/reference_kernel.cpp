@@ -21,9 +21,11 @@ class ReferenceCall : public PreparedCall {
         continue;
       }
       int64_t reach = 1;
-      for (size_t axis = 0; axis < operand.sizes.size(); ++axis) reach += (operand.sizes[axis] - 1) * operand.strides[axis];
-      inputs.push_back(Tensor{operand.dtype, operand.sizes, operand.strides, 0,
-                              Storage::view(buffers[i], static_cast<size_t>(reach) * size_of(operand.dtype), nullptr, false)});
+      for (size_t axis = 0; axis < operand.sizes.size(); ++axis)
+        reach += (operand.sizes[axis] - 1) * operand.strides[axis];
+      inputs.push_back(
+          Tensor{operand.dtype, operand.sizes, operand.strides, 0,
+                 Storage::view(buffers[i], static_cast<size_t>(reach) * size_of(operand.dtype), nullptr, false)});
     }
     auto results = reference::run(*site_.opset, *site_.body, *site_.subgraphs, {}, std::move(inputs), site_.symbols);
     if (!results) return results.error();
@@ -64,7 +66,8 @@ class Reference : public Kernel {
 
   Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const override {
     if (!site.opset || !site.subgraphs)
-      return error(Status::unsupported, 615, "this call runs by the meanings of its operators, and no operator set was found");
+      return error(Status::unsupported, 615,
+                   "this call runs by the meanings of its operators, and no operator set was found");
     return std::unique_ptr<PreparedCall>(std::make_unique<ReferenceCall>(site));
   }
 };

@@ -81,7 +81,8 @@ struct Call {
     operands[operand].storage = packed.storage;
     return true;
   }
-  ir::Value* apply(std::string target, std::vector<ir::Argument> arguments, std::vector<int64_t> sizes, std::vector<ir::Named> keywords = {}) {
+  ir::Value* apply(std::string target, std::vector<ir::Argument> arguments, std::vector<int64_t> sizes,
+                   std::vector<ir::Named> keywords = {}) {
     ir::TensorMeta meta{ScalarType::f32, std::vector<ir::SymInt>(sizes.begin(), sizes.end())};
     return body.add(std::move(target), std::move(arguments), std::move(keywords), {{"", meta}})->result();
   }

@@ -3,8 +3,8 @@
 #include <cassert>
 #include <tuple>
 
-#include "lower/loops.h"
 #include "lower/inline_functions.h"
+#include "lower/loops.h"
 
 namespace atenon::lower {
 

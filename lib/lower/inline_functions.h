@@ -2,8 +2,8 @@
 // width.
 //
 // f32 functions are within 4 units in the last place of the exact value over their whole range, special values included
-// (generate_test.cpp measures). The rarer ones are computed in f64, where a simple formula is exact enough. f64 has exp,
-// log and what needs no polynomial.
+// (generate_test.cpp measures). The rarer ones are computed in f64, where a simple formula is exact enough. f64 has
+// exp, log and what needs no polynomial.
 #pragma once
 
 #include <span>

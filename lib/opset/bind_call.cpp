@@ -1,6 +1,7 @@
 // Fits arguments to schemas, by the rules of PyTorch's own argument parser (torch/csrc/utils/python_arg_parser.cpp).
 //
-// Trying an overload allocates no message: resolve() tries many, and only when none fits are the reasons put into words.
+// Trying an overload allocates no message: resolve() tries many, and only when none fits are the reasons put into
+// words.
 #include <algorithm>
 #include <array>
 
@@ -87,7 +88,8 @@ bool convert_item(Kind kind, const Argument& from, Numbers numbers, Argument& to
     case Kind::generator:
       if (is_number(from)) return false;
       break;
-    case Kind::custom: break;
+    case Kind::custom:
+      break;
   }
   to = from;
   return true;
@@ -107,7 +109,8 @@ bool convert(const ParameterType& type, const Argument& from, Numbers numbers, A
   const ir::ArgumentList& items = from.get<ir::ArgumentList>();
   ir::ArgumentList converted(items.size());
   for (size_t i = 0; i < items.size(); ++i)
-    if (!(items[i].is<ir::None>() && type.optional_items) && !convert_item(type.kind, items[i], numbers, converted[i])) return false;
+    if (!(items[i].is<ir::None>() && type.optional_items) && !convert_item(type.kind, items[i], numbers, converted[i]))
+      return false;
   to = std::move(converted);
   return true;
 }
@@ -135,7 +138,8 @@ bool bind_out(const Operator& op, const Argument& tuple, Call& call, std::vector
   return true;
 }
 
-Misfit fit(const Operator& op, const std::vector<Argument>& arguments, const std::vector<Named>& keywords, Numbers numbers, Call& call) {
+Misfit fit(const Operator& op, const std::vector<Argument>& arguments, const std::vector<Named>& keywords,
+           Numbers numbers, Call& call) {
   const std::vector<Parameter>& parameters = op.schema().parameters;
   call.op = &op;
   call.arguments.assign(parameters.size(), {});
@@ -151,7 +155,8 @@ Misfit fit(const Operator& op, const std::vector<Argument>& arguments, const std
     break;
   }
   for (const Named& keyword : keywords) {
-    const auto found = std::find_if(parameters.begin(), parameters.end(), [&](const Parameter& p) { return is_name_of(keyword.name, p); });
+    const auto found = std::find_if(parameters.begin(), parameters.end(),
+                                    [&](const Parameter& p) { return is_name_of(keyword.name, p); });
     if (found == parameters.end()) {
       if (keyword.name == "out" && bind_out(op, keyword.argument, call, given)) continue;
       return {Misfit::Kind::no_such_keyword, 0, nullptr, &keyword.name};
@@ -180,11 +185,16 @@ std::string describe(const Argument& argument) {
 std::string reason(const Operator& op, const Misfit& misfit) {
   const Schema& schema = op.schema();
   switch (misfit.kind) {
-    case Misfit::Kind::none: return "fits";
-    case Misfit::Kind::too_many: return schema.target() + " is given too many arguments";
-    case Misfit::Kind::missing: return schema.target() + " needs the argument '" + schema.parameters[misfit.parameter].name + "'";
-    case Misfit::Kind::no_such_keyword: return schema.target() + " has no argument '" + *misfit.keyword + "'";
-    case Misfit::Kind::twice: return schema.target() + " is given '" + schema.parameters[misfit.parameter].name + "' twice";
+    case Misfit::Kind::none:
+      return "fits";
+    case Misfit::Kind::too_many:
+      return schema.target() + " is given too many arguments";
+    case Misfit::Kind::missing:
+      return schema.target() + " needs the argument '" + schema.parameters[misfit.parameter].name + "'";
+    case Misfit::Kind::no_such_keyword:
+      return schema.target() + " has no argument '" + *misfit.keyword + "'";
+    case Misfit::Kind::twice:
+      return schema.target() + " is given '" + schema.parameters[misfit.parameter].name + "' twice";
     case Misfit::Kind::wrong_kind: {
       const Parameter& parameter = schema.parameters[misfit.parameter];
       return schema.target() + " takes " + parameter.type.to_string() + " for '" + parameter.name + "', not " +
@@ -221,7 +231,8 @@ Result<Call> bind(const Operator& op, const std::vector<Argument>& arguments, co
   return call;
 }
 
-std::optional<Call> bind_exactly(const Operator& op, const std::vector<Argument>& arguments, const std::vector<Named>& keywords) {
+std::optional<Call> bind_exactly(const Operator& op, const std::vector<Argument>& arguments,
+                                 const std::vector<Named>& keywords) {
   Call call;
   const Misfit misfit = fit(op, arguments, keywords, Numbers::strict, call);
   return misfit.kind == Misfit::Kind::none ? std::optional(std::move(call)) : std::nullopt;
@@ -235,7 +246,8 @@ Result<Call> bind(const Opset& opset, const ir::Node& node) {
 
 Result<Call> resolve(const Opset& opset, const std::string& name, const std::vector<Argument>& arguments,
                      const std::vector<Named>& keywords) {
-  const std::vector<const Operator*> overloads = name.find('.') == std::string::npos ? opset.overloads(name) : std::vector<const Operator*>();
+  const std::vector<const Operator*> overloads =
+      name.find('.') == std::string::npos ? opset.overloads(name) : std::vector<const Operator*>();
   if (overloads.empty()) {
     Result<const Operator*> op = opset.check(name);
     if (!op) return op.error();
@@ -255,7 +267,8 @@ Result<Call> resolve(const Opset& opset, const std::string& name, const std::vec
   if (shown.size() == 1) return explain(*shown[0], fit(*shown[0], arguments, keywords, Numbers::as_tensors, call));
   Diagnostic failure = error(Status::bad_input, 104, "no overload of " + name + " takes these arguments");
   for (const Operator* op : shown)
-    failure.notes.push_back({reason(*op, fit(*op, arguments, keywords, Numbers::as_tensors, call)) + ": " + op->schema().to_string()});
+    failure.notes.push_back(
+        {reason(*op, fit(*op, arguments, keywords, Numbers::as_tensors, call)) + ": " + op->schema().to_string()});
   return failure;
 }
 

@@ -1,7 +1,7 @@
 // Parsed blocks: the syntax tree of opsets/.
 //
-// Variables were resolved to slots of a frame when the block was parsed, calls to rules and functions likewise, so that evaluating a
-// block looks no name up. A tree points into its SourceFile for messages and lives as long as its Block.
+// Variables were resolved to slots of a frame when the block was parsed, calls to rules and functions likewise, so that
+// evaluating a block looks no name up. A tree points into its SourceFile for messages and lives as long as its Block.
 #pragma once
 
 #include <deque>
@@ -48,14 +48,38 @@ enum class ExprKind : uint8_t {
   component,  // operands[0].slot
   unary,
   binary,
-  choice,     // operands[1] if operands[0] else operands[2]
-  let,        // bindings, then operands[0]
-  monoid,     // name{ bindings; operands... when guard }
+  choice,  // operands[1] if operands[0] else operands[2]
+  let,     // bindings, then operands[0]
+  monoid,  // name{ bindings; operands... when guard }
 };
 
 enum class Operation : uint8_t {
-  add, sub, mul, div, floor_div, mod, pow, bit_and, bit_or, shift_left, shift_right, eq, ne, lt, le, gt, ge,
-  logical_and, logical_or, logical_not, contained, is_none, is_not_none, otherwise /* ?? */, neg, bit_not
+  add,
+  sub,
+  mul,
+  div,
+  floor_div,
+  mod,
+  pow,
+  bit_and,
+  bit_or,
+  shift_left,
+  shift_right,
+  eq,
+  ne,
+  lt,
+  le,
+  gt,
+  ge,
+  logical_and,
+  logical_or,
+  logical_not,
+  contained,
+  is_none,
+  is_not_none,
+  otherwise /* ?? */,
+  neg,
+  bit_not
 };
 
 struct Expr {
@@ -71,8 +95,8 @@ struct Expr {
   std::vector<std::string> names;
   std::vector<Binding> bindings;
   const Expr* guard = nullptr;
-  const Rule* rule = nullptr;               // of a call
-  const Function* function = nullptr;       // of a call
+  const Rule* rule = nullptr;          // of a call
+  const Function* function = nullptr;  // of a call
   const MonoidDefinition* monoid = nullptr;
 };
 
@@ -135,18 +159,18 @@ inline bool is_meaning(StepKind kind) { return kind > StepKind::type; }
 struct Step {
   StepKind kind = StepKind::let;
   size_t offset = 0, width = 1;
-  std::string label;             // check: C1; extern: the kernel's name
-  Binding let;                   // let
-  Message message;               // check
+  std::string label;  // check: C1; extern: the kernel's name
+  Binding let;        // let
+  Message message;    // check
   bool is_prefix = false, is_wide = false;
-  std::optional<Pattern> at;     // absent: tensors stand for their element at the broadcast index
-  std::optional<Pattern> over;   // reduction at ... over
-  int position_slot = -1;        // reduction over ... as NAME
-  const Expr* extent = nullptr;  // reduction: axes, or the extents of `over`; scatter: of `at`
-  const Expr* guard = nullptr;   // when
-  const Expr* base = nullptr;    // scatter
-  const Expr* place = nullptr;   // scatter: the index written to
-  const Expr* value = nullptr;   // check, type, meanings
+  std::optional<Pattern> at;           // absent: tensors stand for their element at the broadcast index
+  std::optional<Pattern> over;         // reduction at ... over
+  int position_slot = -1;              // reduction over ... as NAME
+  const Expr* extent = nullptr;        // reduction: axes, or the extents of `over`; scatter: of `at`
+  const Expr* guard = nullptr;         // when
+  const Expr* base = nullptr;          // scatter
+  const Expr* place = nullptr;         // scatter: the index written to
+  const Expr* value = nullptr;         // check, type, meanings
   std::vector<const Expr*> arguments;  // extern NAME(...)
   bool has_arguments = false;
 };
@@ -169,7 +193,7 @@ struct BlockPlace {
 
 struct Block {
   const SourceFile* file = nullptr;
-  size_t begin = 0;                       // of the first header
+  size_t begin = 0;  // of the first header
   std::vector<std::string> tags;
   Tree tree;
   // Slots of each header's parameters, in the schema's order. A parameter that an overload lacks is none there.
@@ -182,8 +206,8 @@ struct Block {
 };
 
 // `schemas` are those of the headers, in their order.
-Result<void> parse_block(const BlockPlace& place, const std::vector<const Schema*>& schemas, const Library& library, bool with_examples,
-                         Block& block);
+Result<void> parse_block(const BlockPlace& place, const std::vector<const Schema*>& schemas, const Library& library,
+                         bool with_examples, Block& block);
 // The parsed bodies.
 Result<const Function::Body*> body_of(const Function& function, const Library& library);
 Result<const MonoidDefinition::Body*> body_of(const MonoidDefinition& monoid, const Library& library);

@@ -1,4 +1,5 @@
-// Blocks travel in programs, so their text is untrusted: reading it, inferring and deriving loops end in a result or an error.
+// Blocks travel in programs, so their text is untrusted: reading it, inferring and deriving loops end in a result or an
+// error.
 #include <cstddef>
 #include <cstdint>
 

@@ -28,7 +28,8 @@ std::string resolved(const std::string& name, std::vector<Argument> arguments, s
   Result<Call> call = resolve(aten(), name, arguments, keywords);
   if (!call) return "E0" + std::to_string(call.failure().code);
   std::string text = call->op->target() + '(';
-  for (const Argument& argument : call->arguments) text += (&argument == &call->arguments[0] ? "" : ", ") + text::print(argument);
+  for (const Argument& argument : call->arguments)
+    text += (&argument == &call->arguments[0] ? "" : ", ") + text::print(argument);
   return text + ')';
 }
 
@@ -168,7 +169,8 @@ TEST_CASE("a view is an index map, and written to, a scatter through it") {
 TEST_CASE("blocks of users add operators and replace meanings") {
   Result<std::unique_ptr<Opset>> opset = Opset::load("opsets");
   REQUIRE(opset);
-  REQUIRE((*opset)->add("op my::twice(Tensor self) -> Tensor\n  tags inplace\n  type same(self)\n  pointwise self + self\n", "my.ops"));
+  REQUIRE((*opset)->add(
+      "op my::twice(Tensor self) -> Tensor\n  tags inplace\n  type same(self)\n  pointwise self + self\n", "my.ops"));
   REQUIRE((*opset)->find("my::twice_"));
   REQUIRE((*opset)->add("op aten::relu(Tensor self) -> Tensor\n  decompose maximum(self, mul(self, 0))\n", "my.ops"));
   Inputs in;
@@ -177,7 +179,8 @@ TEST_CASE("blocks of users add operators and replace meanings") {
   Result<MeaningKind> kind = meaning_kind(**opset, *call, {});
   REQUIRE(kind);
   CHECK(*kind == MeaningKind::decomposition);
-  Result<void> clash = (*opset)->add("op aten::relu(Tensor self) -> Tensor\n  type same(self)\n  pointwise self\n", "my.ops");
+  Result<void> clash =
+      (*opset)->add("op aten::relu(Tensor self) -> Tensor\n  type same(self)\n  pointwise self\n", "my.ops");
   REQUIRE(!clash);
   CHECK(clash.failure().message == "aten::relu is there already: only its meanings can be replaced");
 }

@@ -1,8 +1,8 @@
 // What an expression of the operator language evaluates to.
 //
-// Static values (sizes, numbers, dtypes, texts, lists of them) are known when an operator is applied; sizes may be symbolic. Two
-// kinds stand for what is only known at run time: a tensor, and, inside a loop, an Element: a scalar of the Meaning under
-// construction. Data are immutable and cheap to copy.
+// Static values (sizes, numbers, dtypes, texts, lists of them) are known when an operator is applied; sizes may be
+// symbolic. Two kinds stand for what is only known at run time: a tensor, and, inside a loop, an Element: a scalar of
+// the Meaning under construction. Data are immutable and cheap to copy.
 #pragma once
 
 #include <memory>
@@ -40,8 +40,8 @@ using TypeOf = std::shared_ptr<const ResultType>;
 // `lowest`, `highest` and `last`: constants whose value depends on the dtype of a monoid's component.
 enum class Extreme { lowest, highest, last };
 
-struct Datum : std::variant<ir::None, ir::SymInt, ir::SymFloat, ir::SymBool, std::complex<double>, ScalarType, std::string, ir::Word,
-                            List, ir::Value*, Element, TypeOf, Extreme> {
+struct Datum : std::variant<ir::None, ir::SymInt, ir::SymFloat, ir::SymBool, std::complex<double>, ScalarType,
+                            std::string, ir::Word, List, ir::Value*, Element, TypeOf, Extreme> {
   using variant::variant;
   Datum(int value) : variant(ir::SymInt(value)) {}
   Datum(int64_t value) : variant(ir::SymInt(value)) {}
@@ -49,9 +49,13 @@ struct Datum : std::variant<ir::None, ir::SymInt, ir::SymFloat, ir::SymBool, std
   Datum(bool value) : variant(ir::SymBool(value)) {}
 
   template <class T>
-  bool is() const { return std::holds_alternative<T>(*this); }
+  bool is() const {
+    return std::holds_alternative<T>(*this);
+  }
   template <class T>
-  const T& get() const { return *std::get_if<T>(this); }
+  const T& get() const {
+    return *std::get_if<T>(this);
+  }
 
   bool is_none() const { return is<ir::None>(); }
   bool is_number() const { return is<ir::SymInt>() || is<ir::SymFloat>() || is<ir::SymBool>(); }

@@ -23,7 +23,8 @@ std::vector<DerivedName> possible_origins(const std::string& target) {
   std::string base = name;
   if (strip(base, "_copy")) result.push_back({Derivation::copy, {with_overload(base)}, ""});
   base = name;
-  if (strip(base, "_scatter")) result.push_back({Derivation::scatter, {with_overload(base)}, overload.empty() ? base : ""});
+  if (strip(base, "_scatter"))
+    result.push_back({Derivation::scatter, {with_overload(base)}, overload.empty() ? base : ""});
   base = name;
   if (strip(base, "_")) result.push_back({Derivation::inplace, {with_overload(base)}, ""});
   if (overload == "out") {
@@ -38,11 +39,16 @@ bool can_derive(const Operator& origin, Derivation derivation) {
   const std::vector<Return>& returns = origin.schema().returns;
   const auto is_tensor = [](const Return& r) { return r.type.kind == Kind::tensor && !r.type.list; };
   switch (derivation) {
-    case Derivation::inplace: return origin.has_tag("inplace");
-    case Derivation::out: return !returns.empty() && std::all_of(returns.begin(), returns.end(), is_tensor) && !origin.is_view();
-    case Derivation::copy: return origin.schema().returns.size() == 1 && !returns[0].type.alias.empty();
-    case Derivation::scatter: return origin.is_view() && origin.meaning_kind() == "view";
-    case Derivation::none: return false;
+    case Derivation::inplace:
+      return origin.has_tag("inplace");
+    case Derivation::out:
+      return !returns.empty() && std::all_of(returns.begin(), returns.end(), is_tensor) && !origin.is_view();
+    case Derivation::copy:
+      return origin.schema().returns.size() == 1 && !returns[0].type.alias.empty();
+    case Derivation::scatter:
+      return origin.is_view() && origin.meaning_kind() == "view";
+    case Derivation::none:
+      return false;
   }
   return false;
 }
@@ -62,7 +68,9 @@ Schema derive_schema(const Schema& origin, Derivation derivation) {
       const std::string& name = origin.returns[i].name;
       const bool taken = origin.parameter(name) != nullptr;
       const std::string numbered = "out" + std::to_string(i);
-      schema.parameters.push_back({.name = origin.returns.size() == 1 ? "out" : name.empty() || taken ? numbered : name,
+      schema.parameters.push_back({.name = origin.returns.size() == 1 ? "out"
+                                           : name.empty() || taken    ? numbered
+                                                                      : name,
                                    .type = type,
                                    .keyword_only = true});
       schema.returns[i].type = type;

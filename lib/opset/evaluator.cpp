@@ -13,27 +13,48 @@ constexpr int64_t most_steps = 20'000'000;
 
 const char* operator_named(Operation operation) {
   switch (operation) {
-    case Operation::add: return "add";
-    case Operation::sub: return "sub";
-    case Operation::mul: return "mul";
-    case Operation::div: return "div";
-    case Operation::floor_div: return "floor_divide";
-    case Operation::mod: return "remainder";
-    case Operation::pow: return "pow";
-    case Operation::bit_and: return "bitwise_and";
-    case Operation::bit_or: return "bitwise_or";
-    case Operation::eq: return "eq";
-    case Operation::ne: return "ne";
-    case Operation::lt: return "lt";
-    case Operation::le: return "le";
-    case Operation::gt: return "gt";
-    case Operation::ge: return "ge";
-    case Operation::neg: return "neg";
-    case Operation::bit_not: return "bitwise_not";
-    case Operation::logical_and: return "logical_and";
-    case Operation::logical_or: return "logical_or";
-    case Operation::logical_not: return "logical_not";
-    default: return nullptr;
+    case Operation::add:
+      return "add";
+    case Operation::sub:
+      return "sub";
+    case Operation::mul:
+      return "mul";
+    case Operation::div:
+      return "div";
+    case Operation::floor_div:
+      return "floor_divide";
+    case Operation::mod:
+      return "remainder";
+    case Operation::pow:
+      return "pow";
+    case Operation::bit_and:
+      return "bitwise_and";
+    case Operation::bit_or:
+      return "bitwise_or";
+    case Operation::eq:
+      return "eq";
+    case Operation::ne:
+      return "ne";
+    case Operation::lt:
+      return "lt";
+    case Operation::le:
+      return "le";
+    case Operation::gt:
+      return "gt";
+    case Operation::ge:
+      return "ge";
+    case Operation::neg:
+      return "neg";
+    case Operation::bit_not:
+      return "bitwise_not";
+    case Operation::logical_and:
+      return "logical_and";
+    case Operation::logical_or:
+      return "logical_or";
+    case Operation::logical_not:
+      return "logical_not";
+    default:
+      return nullptr;
   }
 }
 
@@ -49,7 +70,8 @@ bool is_order(Operation operation) { return operation >= Operation::lt && operat
 Evaluator::Evaluator(const Opset& opset, const Call& call, const shape::Facts& facts)
     : budget(std::make_shared<int64_t>(most_steps)), opset_(opset), call_(call), given_facts_(facts) {}
 
-// --- Failures -------------------------------------------------------------------------------------------------------------
+// --- Failures
+// -------------------------------------------------------------------------------------------------------------
 
 Datum Evaluator::fail(const Expr* at, int code, const std::string& label, const std::string& message) {
   if (failure_) return {};
@@ -69,7 +91,8 @@ void Evaluator::adopt(Diagnostic failure, const std::string& label) {
   label_ = label;
 }
 
-// --- Blocks ---------------------------------------------------------------------------------------------------------------
+// --- Blocks
+// ---------------------------------------------------------------------------------------------------------------
 
 Call origin_call(const Call& call) {
   const Operator& op = *call.op;
@@ -147,7 +170,8 @@ void Evaluator::check(const Step& step) {
   if (failed() || (!known && assume(condition, call_.op->target() + ": " + reason))) return;
   const SourceSpan place = file_->span(step.offset);
   Diagnostic failure = error(Status::bad_input, 110, call_.op->target() + ": " + reason);
-  failure.notes.push_back({"this is check " + step.label + " of " + call_.op->target() + ", " + place.file + ':' + std::to_string(place.line)});
+  failure.notes.push_back({"this is check " + step.label + " of " + call_.op->target() + ", " + place.file + ':' +
+                           std::to_string(place.line)});
   adopt(std::move(failure), step.label);
 }
 
@@ -157,7 +181,8 @@ std::string Evaluator::format(const Message& message) {
   return text;
 }
 
-// --- Truths ---------------------------------------------------------------------------------------------------------------
+// --- Truths
+// ---------------------------------------------------------------------------------------------------------------
 
 ir::SymBool Evaluator::settled(const ir::SymBool& truth) const {
   if (truth.constant()) return truth;
@@ -170,7 +195,8 @@ bool Evaluator::assume(const ir::SymBool& truth, const std::string& reason) {
   if (const std::optional<bool> known = rest.constant()) return *known;
   const shape::BoolNode& node = *rest.node();
   if (node.kind == ir::SymBool::Kind::all)
-    return std::all_of(node.operands.begin(), node.operands.end(), [&](const ir::SymBool& part) { return assume(part, reason); });
+    return std::all_of(node.operands.begin(), node.operands.end(),
+                       [&](const ir::SymBool& part) { return assume(part, reason); });
   ir::SymBool assumed = rest;
   if (node.kind == ir::SymBool::Kind::any) {  // what was refuted is no alternative
     assumed = false;
@@ -200,19 +226,25 @@ bool Evaluator::choose(const ir::SymBool& truth, const Expr* at) {
   const shape::BoolNode& node = *rest.node();
   const auto chosen = [&](const ir::SymBool& part) { return choose(part, at); };
   switch (node.kind) {
-    case Kind::all: return std::all_of(node.operands.begin(), node.operands.end(), chosen);
-    case Kind::any: return std::any_of(node.operands.begin(), node.operands.end(), chosen);
-    case Kind::eq: return !assume(shape::negate(rest), call_.op->target() + " takes the general case");
-    case Kind::ne: return assume(rest, call_.op->target() + " takes the general case");
+    case Kind::all:
+      return std::all_of(node.operands.begin(), node.operands.end(), chosen);
+    case Kind::any:
+      return std::any_of(node.operands.begin(), node.operands.end(), chosen);
+    case Kind::eq:
+      return !assume(shape::negate(rest), call_.op->target() + " takes the general case");
+    case Kind::ne:
+      return assume(rest, call_.op->target() + " takes the general case");
     default:
       fail(at, 112, "undecided", "whether " + rest.to_string() + " is not known, and what is computed depends on it");
       return false;
   }
 }
 
-// --- Frames ---------------------------------------------------------------------------------------------------------------
+// --- Frames
+// ---------------------------------------------------------------------------------------------------------------
 
-Datum Evaluator::in_frame(const SourceFile& file, int slots, std::vector<Datum> arguments, const std::function<Datum()>& body) {
+Datum Evaluator::in_frame(const SourceFile& file, int slots, std::vector<Datum> arguments,
+                          const std::function<Datum()>& body) {
   const size_t old_base = base_, old_size = stack_.size();
   const SourceFile* const old_file = file_;
   stack_.resize(old_size + static_cast<size_t>(slots));
@@ -233,7 +265,8 @@ Datum Evaluator::call_function(const Function& function, const Expr& at, std::ve
     return mistake(&at, function.name + " takes " + std::to_string((*body)->parameters) + " arguments");
   if (calls_ >= deepest_calls) return mistake(&at, "functions call one another too deeply");
   ++calls_;
-  Datum result = in_frame(*function.file, (*body)->tree.slots, std::move(arguments), [&] { return evaluate((*body)->value); });
+  Datum result =
+      in_frame(*function.file, (*body)->tree.slots, std::move(arguments), [&] { return evaluate((*body)->value); });
   --calls_;
   return result;
 }
@@ -246,14 +279,17 @@ void Evaluator::bind(const Pattern& pattern, const Datum& value, const Expr* at)
   for (size_t i = 0; i < pattern.items.size(); ++i) bind(pattern.items[i], value.items()[i], at);
 }
 
-// --- Expressions ----------------------------------------------------------------------------------------------------------
+// --- Expressions
+// ----------------------------------------------------------------------------------------------------------
 
 Datum Evaluator::evaluate(const Expr* expr) {
   if (failed()) return {};
   if (--*budget < 0) return mistake(expr, "this takes too long to evaluate");
   switch (expr->kind) {
-    case ExprKind::constant: return expr->value;
-    case ExprKind::variable: return stack_[base_ + static_cast<size_t>(expr->slot)];
+    case ExprKind::constant:
+      return expr->value;
+    case ExprKind::variable:
+      return stack_[base_ + static_cast<size_t>(expr->slot)];
     case ExprKind::count:
       return loops && loops->scope ? loops->scope->count : mistake(expr, "`count` has a meaning in reductions only");
     case ExprKind::sequence: {
@@ -262,11 +298,16 @@ Datum Evaluator::evaluate(const Expr* expr) {
       for (const Expr* operand : expr->operands) items.push_back(evaluate(operand));
       return expr->is_tuple ? tuple(std::move(items)) : list(std::move(items));
     }
-    case ExprKind::each: return each(*expr);
-    case ExprKind::call: return call_expression(*expr);
-    case ExprKind::index: return index(*expr);
-    case ExprKind::slice: return mistake(expr, "a slice stands in an index only");
-    case ExprKind::field: return field(evaluate(expr->operands[0]), *expr);
+    case ExprKind::each:
+      return each(*expr);
+    case ExprKind::call:
+      return call_expression(*expr);
+    case ExprKind::index:
+      return index(*expr);
+    case ExprKind::slice:
+      return mistake(expr, "a slice stands in an index only");
+    case ExprKind::field:
+      return field(evaluate(expr->operands[0]), *expr);
     case ExprKind::component: {
       const Datum owner = evaluate(expr->operands[0]);
       if (failed()) return {};
@@ -278,12 +319,15 @@ Datum Evaluator::evaluate(const Expr* expr) {
       const Datum operand = evaluate(expr->operands[0]);
       return failed() ? Datum() : unary(expr->operation, operand, expr);
     }
-    case ExprKind::binary: return binary_expression(*expr);
-    case ExprKind::choice: return choice(*expr);
+    case ExprKind::binary:
+      return binary_expression(*expr);
+    case ExprKind::choice:
+      return choice(*expr);
     case ExprKind::let:
       for (const Binding& binding : expr->bindings) bind(binding.pattern, evaluate(binding.value), binding.value);
       return evaluate(expr->operands[0]);
-    case ExprKind::monoid: return loops && loops->scope ? loops->monoid(*expr) : mistake(expr, "a monoid runs in a reduction only");
+    case ExprKind::monoid:
+      return loops && loops->scope ? loops->monoid(*expr) : mistake(expr, "a monoid runs in a reduction only");
   }
   return {};
 }
@@ -348,7 +392,8 @@ Datum Evaluator::field(const Datum& owner, const Expr& expr) {
     if (name == "dtype" && owner.is<ir::SymInt>()) return ScalarType::i64;
     if (name == "dtype" && owner.is<ir::SymBool>()) return ScalarType::boolean;
     if (name == "dtype" && owner.is<ir::SymFloat>()) return ScalarType::f32;
-    if (name == "dtype") return std::get<ir::ScalarKind>(*type) == ir::ScalarKind::boolean ? ScalarType::boolean : ScalarType::f32;
+    if (name == "dtype")
+      return std::get<ir::ScalarKind>(*type) == ir::ScalarKind::boolean ? ScalarType::boolean : ScalarType::f32;
   }
   return mistake(&expr, to_string(owner) + " has no field '" + name + "'");
 }
@@ -401,14 +446,15 @@ Datum Evaluator::call_expression(const Expr& expr) {
   // A name that is an operator and a function is the operator when an argument is a tensor.
   if (expr.function || expr.rule) {
     if (!any_tensor || !apply || opset_.overloads("aten::" + expr.name).empty())
-      return expr.function ? call_function(*expr.function, expr, std::move(arguments)) : (*expr.rule)(*this, expr, arguments);
+      return expr.function ? call_function(*expr.function, expr, std::move(arguments))
+                           : (*expr.rule)(*this, expr, arguments);
   }
   if (!apply) return mistake(&expr, expr.rule ? "this needs no tensor" : "there is no function '" + expr.name + "'");
   return apply_operator(expr.name, std::move(arguments), expr.names, &expr);
 }
 
-Datum Evaluator::apply_operator(const std::string& name, std::vector<Datum> arguments, const std::vector<std::string>& names,
-                                const Expr* at) {
+Datum Evaluator::apply_operator(const std::string& name, std::vector<Datum> arguments,
+                                const std::vector<std::string>& names, const Expr* at) {
   if (failed()) return {};
   if (!apply) return mistake(at, "operators on tensors have no place in a loop");
   std::vector<Argument> positional;
@@ -429,7 +475,8 @@ Datum Evaluator::apply_operator(const std::string& name, std::vector<Datum> argu
     const std::string space = own.substr(0, own.find("::") + 2);
     target = (space != "aten::" && !opset_.overloads(space + base).empty() ? space
               : opset_.overloads("aten::" + base).empty()                  ? "atenon::"
-                                                                           : "aten::") + name;
+                                                                           : "aten::") +
+             name;
   }
   Result<Call> resolved = resolve(opset_, target, positional, keywords);
   if (!resolved) return adopt(resolved.error(), "overload"), Datum();
@@ -443,7 +490,8 @@ Datum Evaluator::apply_operator(const std::string& name, std::vector<Datum> argu
   next_unbacked += static_cast<int>(inference->unbacked.size());
   unbacked.insert(unbacked.end(), inference->unbacked.begin(), inference->unbacked.end());
   for (const ir::Constraint& assumption : inference->assumptions)
-    if (!assume(assumption.truth, assumption.reason)) return fail(at, 110, "", assumption.truth.to_string() + " cannot hold");
+    if (!assume(assumption.truth, assumption.reason))
+      return fail(at, 110, "", assumption.truth.to_string() + " cannot hold");
   const std::vector<std::pair<bool, size_t>> returns = inference->returns;
   const std::vector<ir::Value*> results = apply(std::move(*resolved), std::move(*inference));
   std::vector<Datum> data;
@@ -491,11 +539,13 @@ Datum Evaluator::decomposed(const Step& step) {
   return widening_ && widening_->narrow && !failed() ? narrowed(result, step.value) : result;
 }
 
-// --- Arithmetic -----------------------------------------------------------------------------------------------------------
+// --- Arithmetic
+// -----------------------------------------------------------------------------------------------------------
 
 std::optional<ir::SymInt> Evaluator::as_int(const Datum& datum, const Expr* at) {
   if (datum.is<ir::SymInt>()) return datum.get<ir::SymInt>();
-  if (datum.is<ir::SymBool>() && datum.get<ir::SymBool>().constant()) return ir::SymInt(*datum.get<ir::SymBool>().constant() ? 1 : 0);
+  if (datum.is<ir::SymBool>() && datum.get<ir::SymBool>().constant())
+    return ir::SymInt(*datum.get<ir::SymBool>().constant() ? 1 : 0);
   if (!failed()) mistake(at, to_string(datum) + " is not an integer");
   return std::nullopt;
 }
@@ -556,7 +606,8 @@ Datum Evaluator::binary(Operation operation, const Datum& a, const Datum& b, con
   }
   const bool is_equality = operation == Operation::eq || operation == Operation::ne;
   const bool is_about_none = is_equality && (a.is_none() || b.is_none());
-  if (loops && !is_about_none && (loops->is_dynamic(a) || loops->is_dynamic(b))) return loops->binary(operation, a, b, at);
+  if (loops && !is_about_none && (loops->is_dynamic(a) || loops->is_dynamic(b)))
+    return loops->binary(operation, a, b, at);
   if (!is_about_none && (has_tensor(a) || has_tensor(b))) {
     const char* name = operator_named(operation);
     return name ? apply_operator(name, {a, b}, {}, at) : mistake(at, "tensors have no such operator");
@@ -581,7 +632,8 @@ Datum Evaluator::combine(Operation operation, const Datum& a, const Datum& b, co
 Datum Evaluator::equality(const Datum& a, const Datum& b, const Expr* at) {
   if (failed()) return {};
   if (a.is_number() && b.is_number()) {
-    if (a.is<ir::SymInt>() && b.is<ir::SymInt>()) return settled(shape::equal(a.get<ir::SymInt>(), b.get<ir::SymInt>()));
+    if (a.is<ir::SymInt>() && b.is<ir::SymInt>())
+      return settled(shape::equal(a.get<ir::SymInt>(), b.get<ir::SymInt>()));
     if (a.is<ir::SymBool>() && b.is<ir::SymBool>()) {
       const std::optional<bool> x = a.get<ir::SymBool>().constant(), y = b.get<ir::SymBool>().constant();
       if (x) return *x ? b : Datum(shape::negate(b.get<ir::SymBool>()));
@@ -614,11 +666,16 @@ Datum Evaluator::compare(Operation operation, const Datum& a, const Datum& b, co
   const std::optional<ir::SymInt> x = as_int(a, at), y = as_int(b, at);
   if (!x || !y) return {};
   switch (operation) {
-    case Operation::lt: return settled(shape::less(*x, *y));
-    case Operation::le: return settled(shape::less_equal(*x, *y));
-    case Operation::gt: return settled(shape::less(*y, *x));
-    case Operation::ge: return settled(shape::less_equal(*y, *x));
-    default: return settled(shape::equal(*x, *y));
+    case Operation::lt:
+      return settled(shape::less(*x, *y));
+    case Operation::le:
+      return settled(shape::less_equal(*x, *y));
+    case Operation::gt:
+      return settled(shape::less(*y, *x));
+    case Operation::ge:
+      return settled(shape::less_equal(*y, *x));
+    default:
+      return settled(shape::equal(*x, *y));
   }
 }
 
@@ -627,22 +684,32 @@ Datum Evaluator::compute(Operation operation, const Datum& a, const Datum& b, co
     const std::optional<ir::SymFloat> x = as_float(a, at), y = as_float(b, at);
     if (!x || !y) return {};
     switch (operation) {
-      case Operation::add: return ir::SymFloat::apply("+", {*x, *y});
-      case Operation::sub: return ir::SymFloat::apply("-", {*x, *y});
-      case Operation::mul: return ir::SymFloat::apply("*", {*x, *y});
-      case Operation::div: return ir::SymFloat::apply("/", {*x, *y});
-      case Operation::floor_div: return shape::floor(ir::SymFloat::apply("/", {*x, *y}));
-      case Operation::pow: return ir::SymFloat::apply("pow", {*x, *y});
-      default: return mistake(at, "floats have no such operator");
+      case Operation::add:
+        return ir::SymFloat::apply("+", {*x, *y});
+      case Operation::sub:
+        return ir::SymFloat::apply("-", {*x, *y});
+      case Operation::mul:
+        return ir::SymFloat::apply("*", {*x, *y});
+      case Operation::div:
+        return ir::SymFloat::apply("/", {*x, *y});
+      case Operation::floor_div:
+        return shape::floor(ir::SymFloat::apply("/", {*x, *y}));
+      case Operation::pow:
+        return ir::SymFloat::apply("pow", {*x, *y});
+      default:
+        return mistake(at, "floats have no such operator");
     }
   }
   const std::optional<ir::SymInt> x = as_int(a, at), y = as_int(b, at);
   if (!x || !y) return {};
   const std::optional<int64_t> p = x->constant(), q = y->constant();
   switch (operation) {
-    case Operation::add: return *x + *y;
-    case Operation::sub: return *x - *y;
-    case Operation::mul: return *x * *y;
+    case Operation::add:
+      return *x + *y;
+    case Operation::sub:
+      return *x - *y;
+    case Operation::mul:
+      return *x * *y;
     case Operation::floor_div:
     case Operation::mod:
       if (q && *q == 0) return fail(at, 113, "zero", "division of " + x->to_string() + " by zero");
@@ -651,15 +718,21 @@ Datum Evaluator::compute(Operation operation, const Datum& a, const Datum& b, co
       if (!q || *q < 0 || *q > 16) return mistake(at, "the exponent of a size is a small constant");
       return shape::product(std::vector<ir::SymInt>(static_cast<size_t>(*q), *x));
     }
-    default: break;
+    default:
+      break;
   }
   if (!p || !q) return mistake(at, "bits are of constants, not of symbolic sizes");
   switch (operation) {
-    case Operation::bit_and: return *p & *q;
-    case Operation::bit_or: return *p | *q;
-    case Operation::shift_left: return *q >= 0 && *q < 63 ? Datum(static_cast<int64_t>(static_cast<uint64_t>(*p) << *q)) : Datum(0);
-    case Operation::shift_right: return *p >> std::clamp<int64_t>(*q, 0, 63);
-    default: return mistake(at, "integers have no such operator");
+    case Operation::bit_and:
+      return *p & *q;
+    case Operation::bit_or:
+      return *p | *q;
+    case Operation::shift_left:
+      return *q >= 0 && *q < 63 ? Datum(static_cast<int64_t>(static_cast<uint64_t>(*p) << *q)) : Datum(0);
+    case Operation::shift_right:
+      return *p >> std::clamp<int64_t>(*q, 0, 63);
+    default:
+      return mistake(at, "integers have no such operator");
   }
 }
 

@@ -1,8 +1,8 @@
 // Evaluates expressions of blocks.
 //
-// One evaluator serves three purposes, which differ in what a tensor stands for: to infer types, it is its type, and an operator
-// applied to it makes a value that is in no graph; to expand a decomposition, an operator makes a node; to derive loops, a
-// tensor is the element that a loop is at, and arithmetic on it makes Scalars of a Meaning.
+// One evaluator serves three purposes, which differ in what a tensor stands for: to infer types, it is its type, and an
+// operator applied to it makes a value that is in no graph; to expand a decomposition, an operator makes a node; to
+// derive loops, a tensor is the element that a loop is at, and arithmetic on it makes Scalars of a Meaning.
 //
 // The first failure sticks: every later step returns none, so that callers look only where it matters.
 #pragma once
@@ -41,8 +41,9 @@ class Evaluator {
   std::vector<ir::Symbol> unbacked;
 
   // --- Blocks ---
-  // Goes through the call's block up to the meaning that applies and returns it (null after a failure). `checked`: evaluates the
-  // checks, else trusts that they hold. The evaluator is left in the meaning's frame; `result_type` is what `type` said, if any.
+  // Goes through the call's block up to the meaning that applies and returns it (null after a failure). `checked`:
+  // evaluates the checks, else trusts that they hold. The evaluator is left in the meaning's frame; `result_type` is
+  // what `type` said, if any.
   const Step* walk(bool checked);
   std::optional<Datum> result_type;
 
@@ -73,12 +74,14 @@ class Evaluator {
   Datum unary(Operation operation, const Datum& a, const Expr* at);
   Datum binary(Operation operation, const Datum& a, const Datum& b, const Expr* at);
   Datum equality(const Datum& a, const Datum& b, const Expr* at);
-  Datum combine(Operation operation, const Datum& a, const Datum& b, const Expr* at);  // logical_and, logical_or of truths
+  Datum combine(Operation operation, const Datum& a, const Datum& b,
+                const Expr* at);  // logical_and, logical_or of truths
   std::optional<ir::SymInt> as_int(const Datum& datum, const Expr* at);
   std::optional<ir::SymFloat> as_float(const Datum& datum, const Expr* at);
   std::optional<int64_t> as_static(const Datum& datum, const Expr* at);  // a constant, or "undecided"
   std::vector<ir::SymInt> as_shape(const Datum& datum, const Expr* at);
-  Datum apply_operator(const std::string& name, std::vector<Datum> arguments, const std::vector<std::string>& names, const Expr* at);
+  Datum apply_operator(const std::string& name, std::vector<Datum> arguments, const std::vector<std::string>& names,
+                       const Expr* at);
   const Library& library() const { return *call_.op->block().library; }
   const Opset& opset() const { return opset_; }
   const Call& call() const { return call_; }

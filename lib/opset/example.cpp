@@ -32,7 +32,9 @@ std::optional<Tensor> tensor_of(const Datum& datum, std::optional<ScalarType> dt
   Literal literal;
   gather(datum, 0, literal);
   if (!literal.is_regular) return std::nullopt;
-  const auto any = [&](auto predicate) { return std::any_of(literal.numbers.begin(), literal.numbers.end(), predicate); };
+  const auto any = [&](auto predicate) {
+    return std::any_of(literal.numbers.begin(), literal.numbers.end(), predicate);
+  };
   if (!dtype) {
     const bool all_bool = !any([](const Datum& d) { return !d.is<ir::SymBool>(); });
     dtype = literal.numbers.empty() || any([](const Datum& d) { return d.is<ir::SymFloat>(); }) ? ScalarType::f32
@@ -55,7 +57,9 @@ std::optional<Tensor> tensor_of(const Datum& datum, std::optional<ScalarType> dt
   return tensor;
 }
 
-ir::TensorMeta meta_of(const Tensor& tensor) { return {.dtype = tensor.dtype, .sizes = {tensor.sizes.begin(), tensor.sizes.end()}}; }
+ir::TensorMeta meta_of(const Tensor& tensor) {
+  return {.dtype = tensor.dtype, .sizes = {tensor.sizes.begin(), tensor.sizes.end()}};
+}
 
 // One example on its way from text to a verdict.
 class ExampleRun {
@@ -74,11 +78,12 @@ class ExampleRun {
     if (evaluator_.failed()) return evaluator_.take_failure();
     const bool needs_values = example_.fails == "range";
     std::string label = is_bound ? "" : "overload";
-    Result<Inference> inference =
-        is_bound ? infer_nested(opset_, runnable_.call, facts_, 0, nullptr, nullptr, &label) : Result<Inference>(*failure_);
+    Result<Inference> inference = is_bound ? infer_nested(opset_, runnable_.call, facts_, 0, nullptr, nullptr, &label)
+                                           : Result<Inference>(*failure_);
     if (!inference) {
       if (!label.empty() && label == example_.fails) return {};
-      return wrong(inference.error().note(example_.fails.empty() ? "it should succeed" : "it should fail under " + example_.fails));
+      return wrong(inference.error().note(example_.fails.empty() ? "it should succeed"
+                                                                 : "it should fail under " + example_.fails));
     }
     if (!example_.fails.empty() && !needs_values) return wrong("it does not fail under " + example_.fails);
     if (needs_values) return {};
@@ -122,10 +127,13 @@ class ExampleRun {
     return tensor_of(evaluate(value), dtype);
   }
   static bool contains_call(const Expr* expr) {
-    return expr->kind == ExprKind::call || std::any_of(expr->operands.begin(), expr->operands.end(), [](const Expr* e) { return e && contains_call(e); });
+    return expr->kind == ExprKind::call || std::any_of(expr->operands.begin(), expr->operands.end(),
+                                                       [](const Expr* e) { return e && contains_call(e); });
   }
 
-  Argument input(ir::Type type) { return runnable_.inputs.add_input("x" + std::to_string(runnable_.inputs.inputs().size()), std::move(type)); }
+  Argument input(ir::Type type) {
+    return runnable_.inputs.add_input("x" + std::to_string(runnable_.inputs.inputs().size()), std::move(type));
+  }
 
   // An argument of a call, as the parameter wants it. nullopt if it does not fit.
   std::optional<Argument> argument(const Expr* expr, const ParameterType& type, bool in_list = false) {
@@ -143,7 +151,8 @@ class ExampleRun {
       const Datum datum = evaluate(expr);
       if (evaluator_.failed()) return std::nullopt;
       if (datum.is<TypeOf>()) return input(datum.get<TypeOf>()->type);
-      const bool is_tensor = type.kind == Kind::tensor && (datum.is_list() || (numbers_are_tensors_ && datum.is_number()));
+      const bool is_tensor =
+          type.kind == Kind::tensor && (datum.is_list() || (numbers_are_tensors_ && datum.is_number()));
       if (!is_tensor) return to_argument(datum);
     } else if (!is_literal_call) {
       return to_argument(evaluate(expr));
@@ -188,9 +197,9 @@ class ExampleRun {
     std::vector<Named> keywords;
     for (size_t i = 0; i < example_.call->operands.size(); ++i) {
       const std::string& name = example_.call->names[i];
-      const Parameter* parameter = !name.empty()                     ? schema.parameter(name)
+      const Parameter* parameter = !name.empty()                  ? schema.parameter(name)
                                    : i < schema.parameters.size() ? &schema.parameters[i]
-                                                                     : nullptr;
+                                                                  : nullptr;
       const ParameterType type = parameter ? parameter->type : ParameterType{.kind = Kind::custom};
       std::optional<Argument> value = argument(example_.call->operands[i], type);
       if (!value) return wrong("an argument of " + op.target() + " is malformed");
@@ -200,7 +209,8 @@ class ExampleRun {
         keywords.push_back({name, std::move(*value)});
     }
     std::optional<Call> exact = bind_exactly(op, arguments, keywords);
-    if (exact || !numbers_are_tensors_) return exact ? Result<Call>(std::move(*exact)) : wrong("no overload takes its arguments as they are");
+    if (exact || !numbers_are_tensors_)
+      return exact ? Result<Call>(std::move(*exact)) : wrong("no overload takes its arguments as they are");
     return opset::bind(op, arguments, keywords);
   }
 
@@ -208,14 +218,16 @@ class ExampleRun {
     std::vector<const Expr*> expected;
     flatten(example_.types, inference, expected);
     if (expected.size() != inference.types.size())
-      return wrong("it has " + std::to_string(inference.types.size()) + " results, not " + std::to_string(expected.size()));
+      return wrong("it has " + std::to_string(inference.types.size()) + " results, not " +
+                   std::to_string(expected.size()));
     shape::Facts known;
     for (const ir::Constraint& assumption : inference.assumptions) known.assume(assumption.truth);
     for (size_t i = 0; i < expected.size(); ++i) {
       const Datum datum = evaluate(expected[i]);
       if (evaluator_.failed()) return evaluator_.take_failure();
       const ir::Type* type = datum.is<TypeOf>() ? &datum.get<TypeOf>()->type : nullptr;
-      if (!type || !is_same(*type, inference.types[i], known)) return wrong("result " + std::to_string(i) + " is " + ir::to_string(inference.types[i]));
+      if (!type || !is_same(*type, inference.types[i], known))
+        return wrong("result " + std::to_string(i) + " is " + ir::to_string(inference.types[i]));
     }
     std::vector<ir::SymBool> listed;
     if (example_.assumptions) split(evaluate(example_.assumptions), listed);
@@ -228,7 +240,8 @@ class ExampleRun {
     return check_meaning(known);
   }
 
-  // The call, and whatever it decomposes into, becomes loops or kernels under the assumptions made, and asks for no others.
+  // The call, and whatever it decomposes into, becomes loops or kernels under the assumptions made, and asks for no
+  // others.
   Result<void> check_meaning(const shape::Facts& known) {
     ir::Graph& graph = runnable_.inputs;
     std::vector<Call> calls = {runnable_.call};
@@ -245,7 +258,8 @@ class ExampleRun {
       Result<Expansion> expansion = expand(opset_, call, known, graph, nullptr, 0);
       if (!expansion) return wrong(expansion.error());
       if (!expansion->assumptions.empty())
-        return wrong("its decomposition assumes " + expansion->assumptions[0].truth.to_string() + " (" + expansion->assumptions[0].reason + ")");
+        return wrong("its decomposition assumes " + expansion->assumptions[0].truth.to_string() + " (" +
+                     expansion->assumptions[0].reason + ")");
       size_t place = 0;
       for (const ir::Node& node : graph.forward()) {
         if (place++ < before) continue;
@@ -274,7 +288,8 @@ class ExampleRun {
   // The expressions of single results: a tuple is several, and so is the list that a `Tensor[]` result is.
   static void flatten(const Expr* expr, const Inference& inference, std::vector<const Expr*>& parts) {
     const bool is_tuple = inference.returns.size() != 1;
-    const std::vector<const Expr*> results = is_tuple && expr->kind == ExprKind::sequence ? expr->operands : std::vector<const Expr*>{expr};
+    const std::vector<const Expr*> results =
+        is_tuple && expr->kind == ExprKind::sequence ? expr->operands : std::vector<const Expr*>{expr};
     for (size_t i = 0; i < results.size(); ++i) {
       if (i < inference.returns.size() && inference.returns[i].first && results[i]->kind == ExprKind::sequence)
         parts.insert(parts.end(), results[i]->operands.begin(), results[i]->operands.end());
@@ -287,7 +302,8 @@ class ExampleRun {
     std::vector<const Expr*> parts;
     flatten(example_.values, inference, parts);
     if (parts.size() != inference.types.size())
-      return wrong("it has " + std::to_string(inference.types.size()) + " results, not " + std::to_string(parts.size()));
+      return wrong("it has " + std::to_string(inference.types.size()) + " results, not " +
+                   std::to_string(parts.size()));
     for (const Expr* part : parts) {
       std::optional<Tensor> tensor = literal(part);
       if (evaluator_.failed()) return evaluator_.take_failure();
@@ -302,9 +318,11 @@ class ExampleRun {
     if (!read) return read;
     for (size_t i = 0; i < inference.types.size(); ++i) {
       const auto* meta = std::get_if<ir::TensorMeta>(&inference.types[i]);
-      const bool has_fresh_size = std::any_of(inference.unbacked.begin(), inference.unbacked.end(), [](const auto&) { return true; });
+      const bool has_fresh_size =
+          std::any_of(inference.unbacked.begin(), inference.unbacked.end(), [](const auto&) { return true; });
       if (!meta || (has_fresh_size && meta->dtype == runnable_.expected[i].dtype)) continue;
-      if (*meta != meta_of(runnable_.expected[i])) return wrong("result " + std::to_string(i) + " is " + ir::to_string(*meta));
+      if (*meta != meta_of(runnable_.expected[i]))
+        return wrong("result " + std::to_string(i) + " is " + ir::to_string(*meta));
     }
     return {};
   }

@@ -20,12 +20,12 @@ struct RunnableExample {
   std::string fails;  // the label that must fail, when it only shows in the values (range); else ""
 };
 
-// The examples with values among an operator's block, for lib/reference to run. Those that state types and most failures are run
-// by Opset::check_all().
+// The examples with values among an operator's block, for lib/reference to run. Those that state types and most
+// failures are run by Opset::check_all().
 Result<std::vector<RunnableExample>> value_examples(const Opset& opset, const Operator& op);
 
-// Runs a block's examples as far as no values are needed: types with exactly the assumptions listed, the label that must fail,
-// and of values their types.
+// Runs a block's examples as far as no values are needed: types with exactly the assumptions listed, the label that
+// must fail, and of values their types.
 void check_examples(const Opset& opset, const LazyBlock& block, std::vector<Diagnostic>& failures);
 
 }  // namespace atenon::opset

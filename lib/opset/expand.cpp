@@ -13,13 +13,15 @@ int first_unbacked(const ir::Graph& graph) {
   for (const std::string& name : graph.symbols()) {
     int number = 0;
     const char* end = name.data() + name.size();
-    if (name.size() > 1 && name[0] == 'u' && std::from_chars(name.data() + 1, end, number).ptr == end) next = std::max(next, number + 1);
+    if (name.size() > 1 && name[0] == 'u' && std::from_chars(name.data() + 1, end, number).ptr == end)
+      next = std::max(next, number + 1);
   }
   return next;
 }
 
 // A node as people write it: arguments that equal their defaults are left out.
-ir::Node* add_node(ir::Graph& graph, const Call& call, Inference inference, ir::Node* before, ir::ProvenanceId provenance) {
+ir::Node* add_node(ir::Graph& graph, const Call& call, Inference inference, ir::Node* before,
+                   ir::ProvenanceId provenance) {
   const Schema& schema = call.op->schema();
   std::vector<Argument> positional;
   std::vector<Named> keywords;
@@ -51,7 +53,8 @@ std::vector<ir::Value*> results_of(const ir::Node& node) {
 }
 
 // Sizes that the decomposition found fresh names for are those that the node at hand yields already.
-void adopt_symbols(ir::Graph& graph, const Evaluator& evaluator, const std::vector<ir::Value*>& results, const ir::Node& node) {
+void adopt_symbols(ir::Graph& graph, const Evaluator& evaluator, const std::vector<ir::Value*>& results,
+                   const ir::Node& node) {
   shape::Substitution names;
   for (size_t i = 0; i < results.size(); ++i) {
     if (!results[i]->is_tensor() || !node.result(i)->is_tensor()) continue;
@@ -59,7 +62,8 @@ void adopt_symbols(ir::Graph& graph, const Evaluator& evaluator, const std::vect
     for (size_t axis = 0; axis < std::min(fresh.size(), known.size()); ++axis) {
       const std::optional<std::string> name = fresh[axis].as_symbol();
       const auto is_it = [&](const ir::Symbol& symbol) { return symbol.name == name; };
-      if (name && std::any_of(evaluator.unbacked.begin(), evaluator.unbacked.end(), is_it)) names.emplace(*name, known[axis]);
+      if (name && std::any_of(evaluator.unbacked.begin(), evaluator.unbacked.end(), is_it))
+        names.emplace(*name, known[axis]);
     }
   }
   if (!names.empty()) graph.substitute(names);
@@ -67,8 +71,8 @@ void adopt_symbols(ir::Graph& graph, const Evaluator& evaluator, const std::vect
 
 }  // namespace
 
-Result<Expansion> expand(const Opset& opset, const Call& call, const shape::Facts& facts, ir::Graph& graph, ir::Node* before,
-                         ir::ProvenanceId provenance) {
+Result<Expansion> expand(const Opset& opset, const Call& call, const shape::Facts& facts, ir::Graph& graph,
+                         ir::Node* before, ir::ProvenanceId provenance) {
   const Call written = origin_call(call);
   Evaluator evaluator(opset, written, facts);
   evaluator.first_free_unbacked = [&graph] { return first_unbacked(graph); };
@@ -101,16 +105,18 @@ Result<Expansion> expand(const Opset& opset, const Call& call, const shape::Fact
     for (auto node = made.rbegin(); node != made.rend(); ++node) graph.erase(**node);
     return evaluator.take_failure();
   }
-  if (!evaluator.unbacked.empty() && before && before->target() == call.op->target() && before->results().size() == expansion.results.size())
+  if (!evaluator.unbacked.empty() && before && before->target() == call.op->target() &&
+      before->results().size() == expansion.results.size())
     adopt_symbols(graph, evaluator, expansion.results, *before);
   expansion.assumptions = std::move(evaluator.assumptions);
   for (ir::Constraint& assumption : expansion.assumptions) assumption.provenance = provenance;
   return expansion;
 }
 
-Result<ir::Node*> append(const Opset& opset, ir::Graph& graph, const std::string& target, std::vector<Argument> arguments,
-                         std::vector<Named> keywords, const shape::Facts& facts, ir::ProvenanceId provenance, ir::Node* before,
-                         std::vector<ir::Constraint>* assumptions, const shape::Bindings* hints) {
+Result<ir::Node*> append(const Opset& opset, ir::Graph& graph, const std::string& target,
+                         std::vector<Argument> arguments, std::vector<Named> keywords, const shape::Facts& facts,
+                         ir::ProvenanceId provenance, ir::Node* before, std::vector<ir::Constraint>* assumptions,
+                         const shape::Bindings* hints) {
   Result<Call> call = resolve(opset, target, arguments, keywords);
   if (!call) return call.error();
   Result<Inference> inference = infer(opset, *call, facts, 0, hints);

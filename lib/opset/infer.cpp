@@ -25,13 +25,15 @@ bool can_cast(ScalarType from, ScalarType to) {
 }
 
 // f_ and out= write into a tensor: the result takes its dtype, and f_ its shape too.
-void fit_destination(Evaluator& evaluator, const Call& call, const ir::Value* destination, bool is_inplace, ir::Type& type) {
+void fit_destination(Evaluator& evaluator, const Call& call, const ir::Value* destination, bool is_inplace,
+                     ir::Type& type) {
   ir::TensorMeta& meta = std::get<ir::TensorMeta>(type);
   const ir::TensorMeta& target = destination->meta();
   const std::string name = call.op->target() + ": ";
   if (!can_cast(meta.dtype, target.dtype)) {
     evaluator.adopt(error(Status::bad_input, 114,
-                          name + "a result of " + name_of(meta.dtype) + " cannot be written to a tensor of " + name_of(target.dtype)),
+                          name + "a result of " + name_of(meta.dtype) + " cannot be written to a tensor of " +
+                              name_of(target.dtype)),
                     "inplace");
   }
   meta.dtype = target.dtype;
@@ -40,7 +42,9 @@ void fit_destination(Evaluator& evaluator, const Call& call, const ir::Value* de
   for (size_t i = 0; fits && i < meta.sizes.size(); ++i)
     fits = evaluator.assume(shape::equal(meta.sizes[i], target.sizes[i]), name + "the result has self's shape");
   if (!fits) {
-    evaluator.adopt(error(Status::bad_input, 114, name + "the result " + ir::to_string(meta) + " does not have self's shape"), "inplace");
+    evaluator.adopt(
+        error(Status::bad_input, 114, name + "the result " + ir::to_string(meta) + " does not have self's shape"),
+        "inplace");
   }
   meta.sizes = target.sizes;
 }
@@ -49,7 +53,8 @@ void fit_destination(Evaluator& evaluator, const Call& call, const ir::Value* de
 void derive_types(Evaluator& evaluator, const Call& call, std::vector<ir::Type>& types) {
   const auto destination = [&](size_t i) { return call.arguments[i].value(); };
   switch (call.op->derivation()) {
-    case Derivation::inplace: return fit_destination(evaluator, call, destination(0), true, types[0]);
+    case Derivation::inplace:
+      return fit_destination(evaluator, call, destination(0), true, types[0]);
     case Derivation::out: {
       const size_t first = call.arguments.size() - types.size();
       for (size_t i = 0; i < types.size(); ++i)
@@ -61,15 +66,18 @@ void derive_types(Evaluator& evaluator, const Call& call, std::vector<ir::Type>&
       const ir::TensorMeta& src = destination(1)->meta();
       bool fits = window.size() == src.sizes.size();
       for (size_t i = 0; fits && i < window.size(); ++i)
-        fits = evaluator.assume(shape::equal(window[i], src.sizes[i]), call.op->target() + ": src has the shape of the window");
+        fits = evaluator.assume(shape::equal(window[i], src.sizes[i]),
+                                call.op->target() + ": src has the shape of the window");
       if (!fits)
-        evaluator.adopt(error(Status::bad_input, 114, call.op->target() + ": src is " + ir::to_string(src) + ", the window " +
-                                                          ir::to_string(types[0])),
-                        "inplace");
+        evaluator.adopt(
+            error(Status::bad_input, 114,
+                  call.op->target() + ": src is " + ir::to_string(src) + ", the window " + ir::to_string(types[0])),
+            "inplace");
       types[0] = destination(0)->type;
       return;
     }
-    default: return;
+    default:
+      return;
   }
 }
 
@@ -79,7 +87,8 @@ Result<Inference> infer_nested(const Opset& opset, const Call& call, const shape
                                const shape::Bindings* hints, const Evaluator* outer, std::string* label) {
   const int depth = outer ? outer->depth + 1 : 0;
   if (depth > deepest_expansion)
-    return error(Status::bad_input, 115, call.op->target() + ": decompositions go around in a circle").at(call.op->place());
+    return error(Status::bad_input, 115, call.op->target() + ": decompositions go around in a circle")
+        .at(call.op->place());
   const Call origin = call.op->origin() ? origin_call(call) : Call();
   const Call& written = call.op->origin() ? origin : call;
   Evaluator evaluator(opset, written, facts);
@@ -90,7 +99,8 @@ Result<Inference> infer_nested(const Opset& opset, const Call& call, const shape
   std::deque<ir::Value> scratch;  // results of operators inside the block; in no graph
   evaluator.apply = [&scratch](const Call&, Inference inference) {
     std::vector<ir::Value*> values;
-    for (ir::Type& type : inference.types) values.push_back(&scratch.emplace_back(ir::Value{"v" + std::to_string(scratch.size()), std::move(type)}));
+    for (ir::Type& type : inference.types)
+      values.push_back(&scratch.emplace_back(ir::Value{"v" + std::to_string(scratch.size()), std::move(type)}));
     return values;
   };
   const Step* step = evaluator.walk(true);
@@ -108,7 +118,8 @@ Result<Inference> infer_nested(const Opset& opset, const Call& call, const shape
     const ParameterType& declared = returns[i].type;
     const bool is_one_of_many = returns.size() > 1;
     if (is_one_of_many && (!result.is_list() || result.items().size() != returns.size())) {
-      evaluator.mistake(nullptr, "the block yields " + to_string(result) + ", the schema " + std::to_string(returns.size()) + " results");
+      evaluator.mistake(nullptr, "the block yields " + to_string(result) + ", the schema " +
+                                     std::to_string(returns.size()) + " results");
       break;
     }
     const Datum& datum = is_one_of_many ? result.items()[i] : result;

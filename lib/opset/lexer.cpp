@@ -23,7 +23,9 @@ size_t end_of_name(std::string_view text, size_t at) {
 
 // `12`, `1.`, `0.5`, `1e-05`. After a dot only digits count: in `pair.0.1` there is no 0.1.
 size_t end_of_number(std::string_view text, size_t at, bool digits_only) {
-  const auto digits = [&] { while (at < text.size() && is_digit(text[at])) ++at; };
+  const auto digits = [&] {
+    while (at < text.size() && is_digit(text[at])) ++at;
+  };
   digits();
   if (digits_only) return at;
   if (at < text.size() && text[at] == '.') ++at, digits();
@@ -51,7 +53,9 @@ Result<std::vector<Token>> tokens(const SourceFile& file, size_t begin, size_t e
   const std::string_view text = std::string_view(file.text).substr(0, end);
   std::vector<Token> result;
   result.reserve((end - begin) / 4);
-  const auto add = [&](Token::Kind kind, size_t from, size_t to) { result.push_back({kind, from, text.substr(from, to - from)}); };
+  const auto add = [&](Token::Kind kind, size_t from, size_t to) {
+    result.push_back({kind, from, text.substr(from, to - from)});
+  };
   for (size_t at = begin; at < end;) {
     const char c = text[at];
     size_t next = at + 1;
@@ -62,7 +66,8 @@ Result<std::vector<Token>> tokens(const SourceFile& file, size_t begin, size_t e
       next = end_of_name(text, at);
       add(Token::Kind::name, at, next);
     } else if (is_digit(c)) {
-      next = end_of_number(text, at, !result.empty() && result.back().text == "." && result.back().kind == Token::Kind::symbol);
+      next = end_of_number(text, at,
+                           !result.empty() && result.back().text == "." && result.back().kind == Token::Kind::symbol);
       add(Token::Kind::number, at, next);
     } else if (c == '"') {
       next = std::min(text.find_first_of("\"\n", at + 1), end);
@@ -74,7 +79,8 @@ Result<std::vector<Token>> tokens(const SourceFile& file, size_t begin, size_t e
       if (std::find(long_symbols.begin(), long_symbols.end(), two) != long_symbols.end())
         next = at + 2;
       else if (short_symbols.find(c) == std::string_view::npos)
-        return error(Status::bad_input, 102, std::string("'") + c + "' has no meaning in an operator's block").at(file.span(at));
+        return error(Status::bad_input, 102, std::string("'") + c + "' has no meaning in an operator's block")
+            .at(file.span(at));
       add(Token::Kind::symbol, at, next);
     }
     at = next;

@@ -34,7 +34,8 @@ Result<Scan> scan(const SourceFile& file) {
     } else if (starts(line, "def ") || starts(line, "monoid ")) {
       const bool is_function = line[0] == 'd';
       std::vector<Scan::Definition>& definitions = is_function ? scan.functions : scan.monoids;
-      definitions.push_back({std::string(word_at(text, line.find_first_not_of(' ', is_function ? 3 : 6) + at)), at, end});
+      definitions.push_back(
+          {std::string(word_at(text, line.find_first_not_of(' ', is_function ? 3 : 6) + at)), at, end});
       open_end = &definitions.back().end;
       in_headers = false;
     } else if (starts(line, "  ") && open_end) {

@@ -16,24 +16,36 @@ struct Lowest {
 };
 Lowest extent_of(ScalarType type) {
   switch (type) {
-    case ScalarType::boolean: return {0, 1};
-    case ScalarType::u8: return {0, 255};
-    case ScalarType::i8: return {-128, 127};
-    case ScalarType::i16: return {-32768, 32767};
-    case ScalarType::i32: return {std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()};
-    default: return {std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()};
+    case ScalarType::boolean:
+      return {0, 1};
+    case ScalarType::u8:
+      return {0, 255};
+    case ScalarType::i8:
+      return {-128, 127};
+    case ScalarType::i16:
+      return {-32768, 32767};
+    case ScalarType::i32:
+      return {std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()};
+    default:
+      return {std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()};
   }
 }
 
 // An integer as a dtype holds it.
 int64_t wrapped(int64_t value, ScalarType type) {
   switch (type) {
-    case ScalarType::boolean: return value != 0;
-    case ScalarType::u8: return static_cast<uint8_t>(value);
-    case ScalarType::i8: return static_cast<int8_t>(value);
-    case ScalarType::i16: return static_cast<int16_t>(value);
-    case ScalarType::i32: return static_cast<int32_t>(value);
-    default: return value;
+    case ScalarType::boolean:
+      return value != 0;
+    case ScalarType::u8:
+      return static_cast<uint8_t>(value);
+    case ScalarType::i8:
+      return static_cast<int8_t>(value);
+    case ScalarType::i16:
+      return static_cast<int16_t>(value);
+    case ScalarType::i32:
+      return static_cast<int32_t>(value);
+    default:
+      return value;
   }
 }
 
@@ -48,41 +60,64 @@ uint64_t hash_of(const Scalar& s) {
 }
 
 bool is_equal(const Scalar& a, const Scalar& b) {
-  return a.op == b.op && a.dtype == b.dtype && a.operands == b.operands && a.integer == b.integer && a.variable == b.variable &&
-         a.tensor == b.tensor && a.reduction == b.reduction && a.component == b.component &&
-         std::bit_cast<uint64_t>(a.number) == std::bit_cast<uint64_t>(b.number) && a.size == b.size && a.size_float == b.size_float;
+  return a.op == b.op && a.dtype == b.dtype && a.operands == b.operands && a.integer == b.integer &&
+         a.variable == b.variable && a.tensor == b.tensor && a.reduction == b.reduction && a.component == b.component &&
+         std::bit_cast<uint64_t>(a.number) == std::bit_cast<uint64_t>(b.number) && a.size == b.size &&
+         a.size_float == b.size_float;
 }
 
 ScalarOp op_of(Operation operation) {
   switch (operation) {
-    case Operation::add: return ScalarOp::add;
-    case Operation::sub: return ScalarOp::sub;
-    case Operation::mul: return ScalarOp::mul;
-    case Operation::div: return ScalarOp::div;
-    case Operation::floor_div: return ScalarOp::floor_div;
-    case Operation::mod: return ScalarOp::mod;
-    case Operation::pow: return ScalarOp::pow;
-    case Operation::bit_and: return ScalarOp::bit_and;
-    case Operation::bit_or: return ScalarOp::bit_or;
-    case Operation::shift_left: return ScalarOp::shift_left;
-    case Operation::shift_right: return ScalarOp::shift_right;
-    case Operation::eq: return ScalarOp::eq;
-    case Operation::ne: return ScalarOp::ne;
-    case Operation::lt: case Operation::gt: return ScalarOp::lt;
-    case Operation::le: case Operation::ge: return ScalarOp::le;
-    case Operation::logical_and: return ScalarOp::logical_and;
-    default: return ScalarOp::logical_or;
+    case Operation::add:
+      return ScalarOp::add;
+    case Operation::sub:
+      return ScalarOp::sub;
+    case Operation::mul:
+      return ScalarOp::mul;
+    case Operation::div:
+      return ScalarOp::div;
+    case Operation::floor_div:
+      return ScalarOp::floor_div;
+    case Operation::mod:
+      return ScalarOp::mod;
+    case Operation::pow:
+      return ScalarOp::pow;
+    case Operation::bit_and:
+      return ScalarOp::bit_and;
+    case Operation::bit_or:
+      return ScalarOp::bit_or;
+    case Operation::shift_left:
+      return ScalarOp::shift_left;
+    case Operation::shift_right:
+      return ScalarOp::shift_right;
+    case Operation::eq:
+      return ScalarOp::eq;
+    case Operation::ne:
+      return ScalarOp::ne;
+    case Operation::lt:
+    case Operation::gt:
+      return ScalarOp::lt;
+    case Operation::le:
+    case Operation::ge:
+      return ScalarOp::le;
+    case Operation::logical_and:
+      return ScalarOp::logical_and;
+    default:
+      return ScalarOp::logical_or;
   }
 }
 
 // A constant, and no placeholder of a monoid (those are told apart by `variable`).
 bool is_known(const Scalar& s) { return s.op == ScalarOp::constant && s.variable < 0; }
 
-bool is_comparison(ScalarOp op) { return op == ScalarOp::eq || op == ScalarOp::ne || op == ScalarOp::lt || op == ScalarOp::le; }
+bool is_comparison(ScalarOp op) {
+  return op == ScalarOp::eq || op == ScalarOp::ne || op == ScalarOp::lt || op == ScalarOp::le;
+}
 
 }  // namespace
 
-// --- Single scalars -------------------------------------------------------------------------------------------------------
+// --- Single scalars
+// -------------------------------------------------------------------------------------------------------
 
 ScalarId Loops::add(Scalar scalar) {
   const uint64_t hash = hash_of(scalar);
@@ -98,7 +133,9 @@ int Loops::variable(std::optional<ir::SymInt> extent) {
   return meaning_.variable_count++;
 }
 
-ScalarId Loops::index(int variable) { return add({.op = ScalarOp::index, .dtype = ScalarType::i64, .variable = variable}); }
+ScalarId Loops::index(int variable) {
+  return add({.op = ScalarOp::index, .dtype = ScalarType::i64, .variable = variable});
+}
 
 ScalarId Loops::size(const ir::SymInt& size) {
   const ir::SymInt known = evaluator_.simplified(size);
@@ -126,7 +163,9 @@ ScalarId Loops::placeholder(ScalarType dtype) {
 ScalarId Loops::extreme(Extreme extreme, ScalarType dtype) {
   if (extreme == Extreme::last) return constant(std::numeric_limits<int64_t>::max(), dtype);
   const bool is_lowest = extreme == Extreme::lowest;
-  if (is_floating(dtype)) return constant(is_lowest ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::infinity(), dtype);
+  if (is_floating(dtype))
+    return constant(is_lowest ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::infinity(),
+                    dtype);
   return constant(is_lowest ? extent_of(dtype).lowest : extent_of(dtype).highest, dtype);
 }
 
@@ -134,11 +173,13 @@ ScalarId Loops::cast(ScalarId id, ScalarType dtype) {
   const Scalar from = at(id);
   if (from.dtype == dtype) return id;
   if (is_known(from) && !is_half(dtype))
-    return is_floating(from.dtype) ? constant(from.number, dtype)
-                                   : constant(from.integer, dtype);
+    return is_floating(from.dtype) ? constant(from.number, dtype) : constant(from.integer, dtype);
   // Widening and narrowing again gives what was there before.
-  if (from.op == ScalarOp::cast && from.dtype == ScalarType::f32 && at(from.operands[0]).dtype == dtype && is_half(dtype)) return from.operands[0];
-  if (dtype == ScalarType::boolean && !is_complex(from.dtype)) return make(ScalarOp::ne, ScalarType::boolean, {widened(id), constant(int64_t{0}, dtype_of_widened(id))});
+  if (from.op == ScalarOp::cast && from.dtype == ScalarType::f32 && at(from.operands[0]).dtype == dtype &&
+      is_half(dtype))
+    return from.operands[0];
+  if (dtype == ScalarType::boolean && !is_complex(from.dtype))
+    return make(ScalarOp::ne, ScalarType::boolean, {widened(id), constant(int64_t{0}, dtype_of_widened(id))});
   return add({.op = ScalarOp::cast, .dtype = dtype, .operands = {id}});
 }
 
@@ -147,20 +188,22 @@ ScalarId Loops::widened(ScalarId id) { return cast(id, dtype_of_widened(id)); }
 
 int Loops::tensor_number(ir::Value* tensor) {
   const auto found = std::find(meaning_.tensors.begin(), meaning_.tensors.end(), tensor);
-  if (found == meaning_.tensors.end()) return meaning_.tensors.push_back(tensor), static_cast<int>(meaning_.tensors.size()) - 1;
+  if (found == meaning_.tensors.end())
+    return meaning_.tensors.push_back(tensor), static_cast<int>(meaning_.tensors.size()) - 1;
   return static_cast<int>(found - meaning_.tensors.begin());
 }
 
 ScalarId Loops::read(ir::Value* tensor, std::vector<ScalarId> index) {
   const auto* kind = std::get_if<ir::ScalarKind>(&tensor->type);
-  const ScalarType dtype = !kind                                ? tensor->meta().dtype
-                           : *kind == ir::ScalarKind::boolean   ? ScalarType::boolean
-                           : *kind == ir::ScalarKind::integer   ? ScalarType::i64
-                                                                : ScalarType::f64;
+  const ScalarType dtype = !kind                              ? tensor->meta().dtype
+                           : *kind == ir::ScalarKind::boolean ? ScalarType::boolean
+                           : *kind == ir::ScalarKind::integer ? ScalarType::i64
+                                                              : ScalarType::f64;
   return add({.op = ScalarOp::read, .dtype = dtype, .operands = std::move(index), .tensor = tensor_number(tensor)});
 }
 
-// --- From data ------------------------------------------------------------------------------------------------------------
+// --- From data
+// ------------------------------------------------------------------------------------------------------------
 
 ScalarId Loops::scalar(const Datum& datum, const Expr* expr, std::optional<ScalarType> dtype) {
   if (evaluator_.failed()) return constant(int64_t{0}, dtype.value_or(ScalarType::i64));
@@ -188,7 +231,8 @@ ScalarId Loops::scalar(const Datum& datum, const Expr* expr, std::optional<Scala
       place[i] = tensor->meta().sizes[i].constant() == 1 ? constant(int64_t{0}, ScalarType::i64)
                                                          : (*broadcast_index)[broadcast_index->size() - rank + i];
     id = read(tensor, std::move(place));
-    if (type && type->computed_in && std::find(type->operands.begin(), type->operands.end(), tensor) != type->operands.end())
+    if (type && type->computed_in &&
+        std::find(type->operands.begin(), type->operands.end(), tensor) != type->operands.end())
       id = cast(id, *type->computed_in);
   } else {
     evaluator_.mistake(expr, to_string(datum) + " is no scalar");
@@ -198,16 +242,20 @@ ScalarId Loops::scalar(const Datum& datum, const Expr* expr, std::optional<Scala
 }
 
 ScalarId Loops::truth(const ir::SymBool& truth_, const Expr* expr) {
-  if (const std::optional<bool> known = truth_.constant()) return constant(static_cast<int64_t>(*known), ScalarType::boolean);
+  if (const std::optional<bool> known = truth_.constant())
+    return constant(static_cast<int64_t>(*known), ScalarType::boolean);
   using SymKind = ir::SymBool::Kind;
   const shape::BoolNode& node = *truth_.node();
   const auto comparison = [&](ScalarOp op) {
     return make(op, ScalarType::boolean, {size(node.difference), constant(int64_t{0}, ScalarType::i64)});
   };
   switch (node.kind) {
-    case SymKind::eq: return comparison(ScalarOp::eq);
-    case SymKind::ne: return comparison(ScalarOp::ne);
-    case SymKind::le: return comparison(ScalarOp::le);
+    case SymKind::eq:
+      return comparison(ScalarOp::eq);
+    case SymKind::ne:
+      return comparison(ScalarOp::ne);
+    case SymKind::le:
+      return comparison(ScalarOp::le);
     case SymKind::all:
     case SymKind::any: {
       ScalarId result = truth(node.operands[0], expr);
@@ -217,7 +265,8 @@ ScalarId Loops::truth(const ir::SymBool& truth_, const Expr* expr) {
       return result;
     }
     default:
-      evaluator_.fail(expr, 112, "undecided", "whether " + truth_.to_string() + " is not known, and what is computed depends on it");
+      evaluator_.fail(expr, 112, "undecided",
+                      "whether " + truth_.to_string() + " is not known, and what is computed depends on it");
       return constant(int64_t{0}, ScalarType::boolean);
   }
 }
@@ -241,24 +290,34 @@ Datum Loops::element(const Datum& owner, const std::vector<Datum>& index, const 
   ir::Value* tensor = owner.is<ir::Value*>() ? owner.get<ir::Value*>() : nullptr;
   const size_t rank = tensor && tensor->is_tensor() ? tensor->meta().sizes.size() : 0;
   if (place.size() != rank)
-    return evaluator_.mistake(expr, "an index of " + std::to_string(place.size()) + " for rank " + std::to_string(rank));
+    return evaluator_.mistake(expr,
+                              "an index of " + std::to_string(place.size()) + " for rank " + std::to_string(rank));
   return tensor ? Datum(Element{read(tensor, std::move(place))}) : owner;  // a number stands for a tensor of rank 0
 }
 
-// --- Arithmetic -----------------------------------------------------------------------------------------------------------
+// --- Arithmetic
+// -----------------------------------------------------------------------------------------------------------
 
 bool Loops::is_nonnegative(ScalarId id) const {
   const Scalar& s = at(id);
-  const auto all = [&] { return std::all_of(s.operands.begin(), s.operands.end(), [&](ScalarId o) { return is_nonnegative(o); }); };
+  const auto all = [&] {
+    return std::all_of(s.operands.begin(), s.operands.end(), [&](ScalarId o) { return is_nonnegative(o); });
+  };
   switch (s.op) {
-    case ScalarOp::constant: return is_known(s) && !is_floating(s.dtype) && s.integer >= 0;
-    case ScalarOp::index: return true;
-    case ScalarOp::size: return evaluator_.facts().bounds(s.size).lower >= 0;
+    case ScalarOp::constant:
+      return is_known(s) && !is_floating(s.dtype) && s.integer >= 0;
+    case ScalarOp::index:
+      return true;
+    case ScalarOp::size:
+      return evaluator_.facts().bounds(s.size).lower >= 0;
     case ScalarOp::add:
     case ScalarOp::mul:
-    case ScalarOp::floor_div: return s.dtype == ScalarType::i64 && all();
-    case ScalarOp::mod: return is_nonnegative(s.operands[1]);
-    default: return false;
+    case ScalarOp::floor_div:
+      return s.dtype == ScalarType::i64 && all();
+    case ScalarOp::mod:
+      return is_nonnegative(s.operands[1]);
+    default:
+      return false;
   }
 }
 
@@ -272,18 +331,30 @@ ScalarId Loops::make(ScalarOp op, ScalarType dtype, std::vector<ScalarId> operan
     const int64_t x = a->integer, y = b->integer;
     const auto wide = [](uint64_t value) { return static_cast<int64_t>(value); };
     switch (op) {
-      case ScalarOp::add: return constant(wide(static_cast<uint64_t>(x) + static_cast<uint64_t>(y)), dtype);
-      case ScalarOp::sub: return constant(wide(static_cast<uint64_t>(x) - static_cast<uint64_t>(y)), dtype);
-      case ScalarOp::mul: return constant(wide(static_cast<uint64_t>(x) * static_cast<uint64_t>(y)), dtype);
-      case ScalarOp::minimum: return constant(std::min(x, y), dtype);
-      case ScalarOp::maximum: return constant(std::max(x, y), dtype);
-      case ScalarOp::eq: return constant(static_cast<int64_t>(x == y), dtype);
-      case ScalarOp::ne: return constant(static_cast<int64_t>(x != y), dtype);
-      case ScalarOp::lt: return constant(static_cast<int64_t>(x < y), dtype);
-      case ScalarOp::le: return constant(static_cast<int64_t>(x <= y), dtype);
-      case ScalarOp::logical_and: return constant(static_cast<int64_t>(x && y), dtype);
-      case ScalarOp::logical_or: return constant(static_cast<int64_t>(x || y), dtype);
-      default: break;
+      case ScalarOp::add:
+        return constant(wide(static_cast<uint64_t>(x) + static_cast<uint64_t>(y)), dtype);
+      case ScalarOp::sub:
+        return constant(wide(static_cast<uint64_t>(x) - static_cast<uint64_t>(y)), dtype);
+      case ScalarOp::mul:
+        return constant(wide(static_cast<uint64_t>(x) * static_cast<uint64_t>(y)), dtype);
+      case ScalarOp::minimum:
+        return constant(std::min(x, y), dtype);
+      case ScalarOp::maximum:
+        return constant(std::max(x, y), dtype);
+      case ScalarOp::eq:
+        return constant(static_cast<int64_t>(x == y), dtype);
+      case ScalarOp::ne:
+        return constant(static_cast<int64_t>(x != y), dtype);
+      case ScalarOp::lt:
+        return constant(static_cast<int64_t>(x < y), dtype);
+      case ScalarOp::le:
+        return constant(static_cast<int64_t>(x <= y), dtype);
+      case ScalarOp::logical_and:
+        return constant(static_cast<int64_t>(x && y), dtype);
+      case ScalarOp::logical_or:
+        return constant(static_cast<int64_t>(x || y), dtype);
+      default:
+        break;
     }
   }
   if (is_int) {
@@ -293,9 +364,11 @@ ScalarId Loops::make(ScalarOp op, ScalarType dtype, std::vector<ScalarId> operan
     if ((op == ScalarOp::mul || op == ScalarOp::floor_div) && is_constant(b, 1)) return operands[0];
     if (op == ScalarOp::mul && (is_constant(a, 0) || is_constant(b, 0))) return constant(int64_t{0}, dtype);
     if (op == ScalarOp::mod && is_constant(b, 1)) return constant(int64_t{0}, dtype);
-    if (op == ScalarOp::logical_and && (is_constant(a, 1) || is_constant(b, 1))) return operands[is_constant(a, 1) ? 1 : 0];
+    if (op == ScalarOp::logical_and && (is_constant(a, 1) || is_constant(b, 1)))
+      return operands[is_constant(a, 1) ? 1 : 0];
     if (op == ScalarOp::logical_and && is_constant(a, 0)) return operands[0];
-    if (op == ScalarOp::logical_or && (is_constant(a, 0) || is_constant(b, 0))) return operands[is_constant(a, 0) ? 1 : 0];
+    if (op == ScalarOp::logical_or && (is_constant(a, 0) || is_constant(b, 0)))
+      return operands[is_constant(a, 0) ? 1 : 0];
     if (op == ScalarOp::logical_or && is_constant(a, 1)) return operands[0];
     if (op == ScalarOp::le && is_constant(a, 0) && is_nonnegative(operands[1])) return constant(int64_t{1}, dtype);
     if (op == ScalarOp::lt && is_constant(b, 0) && is_nonnegative(operands[0])) return constant(int64_t{0}, dtype);
@@ -353,10 +426,11 @@ Datum Loops::unary(Operation operation, const Datum& a, const Expr* expr) {
 Datum Loops::function(ScalarOp op, const std::vector<Datum>& arguments, const Expr* expr) {
   const bool is_binary = arguments.size() == 2;
   ScalarType type = is_binary ? common(arguments[0], arguments[1], expr) : dtype_of_widened(scalar(arguments[0], expr));
-  const bool keeps_integers = op == ScalarOp::abs || op == ScalarOp::minimum || op == ScalarOp::maximum || op == ScalarOp::trunc_div ||
-                              op == ScalarOp::bit_xor;
+  const bool keeps_integers = op == ScalarOp::abs || op == ScalarOp::minimum || op == ScalarOp::maximum ||
+                              op == ScalarOp::trunc_div || op == ScalarOp::bit_xor;
   if (!is_floating(type)) {
-    if (op == ScalarOp::floor || op == ScalarOp::ceil || op == ScalarOp::trunc || op == ScalarOp::round) return Element{scalar(arguments[0], expr)};
+    if (op == ScalarOp::floor || op == ScalarOp::ceil || op == ScalarOp::trunc || op == ScalarOp::round)
+      return Element{scalar(arguments[0], expr)};
     if (op == ScalarOp::isnan) return Element{constant(int64_t{0}, ScalarType::boolean)};
     if (type == ScalarType::boolean && op == ScalarOp::maximum) op = ScalarOp::logical_or;
     if (type == ScalarType::boolean && op == ScalarOp::minimum) op = ScalarOp::logical_and;
@@ -368,7 +442,8 @@ Datum Loops::function(ScalarOp op, const std::vector<Datum>& arguments, const Ex
   return Element{make(op, op == ScalarOp::isnan ? ScalarType::boolean : type, std::move(operands))};
 }
 
-// `0 if n == 1 else i`, where i runs below n, is i: what broadcasting by an open size comes to when nothing is broadcast.
+// `0 if n == 1 else i`, where i runs below n, is i: what broadcasting by an open size comes to when nothing is
+// broadcast.
 bool Loops::is_index_below(const Datum& condition, const Datum& then, const Datum& otherwise) const {
   if (!condition.is<ir::SymBool>() || then.integer() != 0 || !otherwise.is<Element>()) return false;
   const Scalar& scalar = at(otherwise.get<Element>().id);
@@ -387,14 +462,17 @@ Datum Loops::select(const Datum& condition, const Datum& then, const Datum& othe
   const ScalarId truth_ = scalar(condition, expr, ScalarType::boolean);
   if (evaluator_.failed()) return {};
   if (is_known(at(truth_))) return at(truth_).integer ? then : otherwise;
-  const bool is_move = then.is<Element>() && otherwise.is<Element>() && dtype(then.get<Element>().id) == dtype(otherwise.get<Element>().id);
+  const bool is_move = then.is<Element>() && otherwise.is<Element>() &&
+                       dtype(then.get<Element>().id) == dtype(otherwise.get<Element>().id);
   const ScalarType type_ = is_move ? dtype(then.get<Element>().id) : common(then, otherwise, expr);
   const ScalarId x = scalar(then, expr, type_), y = scalar(otherwise, expr, type_);
   if (evaluator_.failed()) return {};
-  return x == y ? Datum(Element{x}) : Datum(Element{add({.op = ScalarOp::select, .dtype = dtype(x), .operands = {truth_, x, y}})});
+  return x == y ? Datum(Element{x})
+                : Datum(Element{add({.op = ScalarOp::select, .dtype = dtype(x), .operands = {truth_, x, y}})});
 }
 
-// --- Reductions -----------------------------------------------------------------------------------------------------------
+// --- Reductions
+// -----------------------------------------------------------------------------------------------------------
 
 Monoid Loops::make_monoid(const MonoidDefinition& definition, const std::vector<ScalarType>& dtypes, const Expr* expr) {
   Monoid monoid{.name = definition.name};
@@ -407,7 +485,9 @@ Monoid Loops::make_monoid(const MonoidDefinition& definition, const std::vector<
     left.push_back(Element{monoid.left.back()});
     right.push_back(Element{monoid.right.back()});
   }
-  const auto components = [&](const Datum& datum) { return datum.is_list() ? datum.items() : std::vector<Datum>{datum}; };
+  const auto components = [&](const Datum& datum) {
+    return datum.is_list() ? datum.items() : std::vector<Datum>{datum};
+  };
   const auto argument = [](std::vector<Datum>& items) { return items.size() == 1 ? items[0] : tuple(items); };
   evaluator_.in_frame(*definition.file, (*body)->tree.slots, {argument(left), argument(right)}, [&]() -> Datum {
     const std::vector<Datum> identity = components(evaluator_.evaluate((*body)->identity));
@@ -427,7 +507,8 @@ Monoid Loops::make_monoid(const MonoidDefinition& definition, const std::vector<
 }
 
 Datum Loops::monoid(const Expr& expr) {
-  for (const Binding& binding : expr.bindings) evaluator_.bind(binding.pattern, evaluator_.evaluate(binding.value), binding.value);
+  for (const Binding& binding : expr.bindings)
+    evaluator_.bind(binding.pattern, evaluator_.evaluate(binding.value), binding.value);
   std::vector<Datum> parts;
   for (const Expr* operand : expr.operands) parts.push_back(evaluator_.evaluate(operand));
   if (parts.size() == 1 && parts[0].is_list()) parts = std::vector<Datum>(parts[0].items());
@@ -447,14 +528,16 @@ Datum Loops::monoid(const Expr& expr) {
   reduction.prefix_axis = scope->prefix_axis;
   // `any` and `all` join truths.
   if (expr.name == "any" || expr.name == "all")
-    for (size_t i = 0; i < dtypes.size(); ++i) reduction.element[i] = cast(reduction.element[i], dtypes[i] = ScalarType::boolean);
+    for (size_t i = 0; i < dtypes.size(); ++i)
+      reduction.element[i] = cast(reduction.element[i], dtypes[i] = ScalarType::boolean);
   reduction.monoid = make_monoid(*expr.monoid, dtypes, &expr);
   if (evaluator_.failed()) return {};
   const auto number = static_cast<int>(meaning_.reductions.size());
   meaning_.reductions.push_back(std::move(reduction));
   std::vector<Datum> results;
   for (size_t i = 0; i < dtypes.size(); ++i)
-    results.push_back(Element{add({.op = ScalarOp::reduce, .dtype = dtypes[i], .reduction = number, .component = static_cast<int>(i)})});
+    results.push_back(Element{
+        add({.op = ScalarOp::reduce, .dtype = dtypes[i], .reduction = number, .component = static_cast<int>(i)})});
   return results.size() == 1 ? results[0] : tuple(std::move(results));
 }
 

@@ -1,7 +1,7 @@
 // Builds the scalars of a Meaning: what arithmetic on elements leaves behind.
 //
-// Equal scalars are made once, and what can be computed now is. Numbers take the dtype of the element that they meet; floats of
-// 16 bits are widened to f32 when they are computed with (not when they are only moved).
+// Equal scalars are made once, and what can be computed now is. Numbers take the dtype of the element that they meet;
+// floats of 16 bits are widened to f32 when they are computed with (not when they are only moved).
 #pragma once
 
 #include "opset/evaluator.h"
@@ -67,7 +67,7 @@ class Loops {
 
   Evaluator& evaluator_;
   Meaning& meaning_;
-  std::vector<uint64_t> hashes_;  // of the scalars, to find equal ones
+  std::vector<uint64_t> hashes_;                    // of the scalars, to find equal ones
   std::vector<std::optional<ir::SymInt>> extents_;  // of the variables
 };
 

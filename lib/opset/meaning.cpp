@@ -11,7 +11,9 @@
 namespace atenon::opset {
 namespace {
 
-std::vector<Datum> components(const Datum& datum) { return datum.is_list() ? datum.items() : std::vector<Datum>{datum}; }
+std::vector<Datum> components(const Datum& datum) {
+  return datum.is_list() ? datum.items() : std::vector<Datum>{datum};
+}
 
 // Drops scalars and operands that nothing reads: unused bindings of a block, indices of axes that do not matter.
 void prune(Meaning& meaning) {
@@ -69,7 +71,8 @@ void prune(Meaning& meaning) {
 
 class LoopMaker {
  public:
-  LoopMaker(Evaluator& evaluator, const Call& call, const Step& step) : evaluator_(evaluator), call_(call), step_(step), loops_(evaluator, meaning_) {}
+  LoopMaker(Evaluator& evaluator, const Call& call, const Step& step)
+      : evaluator_(evaluator), call_(call), step_(step), loops_(evaluator, meaning_) {}
 
   Meaning make() {
     if (!types()) return {};
@@ -77,10 +80,18 @@ class LoopMaker {
     evaluator_.loops = &loops_;
     loops_.type = first_type_.get();
     switch (step_.kind) {
-      case StepKind::pointwise: pointwise(); break;
-      case StepKind::reduction: step_.at ? reduction_at() : reduction_over(); break;
-      case StepKind::view: view(); break;
-      default: scatter(); break;
+      case StepKind::pointwise:
+        pointwise();
+        break;
+      case StepKind::reduction:
+        step_.at ? reduction_at() : reduction_over();
+        break;
+      case StepKind::view:
+        view();
+        break;
+      default:
+        scatter();
+        break;
     }
     if (!evaluator_.failed()) prune(meaning_);
     return std::move(meaning_);
@@ -89,9 +100,11 @@ class LoopMaker {
  private:
   // The results' types; they share the loops over the first one's shape.
   bool types() {
-    if (!evaluator_.result_type) return evaluator_.mistake(nullptr, "a meaning as loops needs a `type` above it"), false;
+    if (!evaluator_.result_type)
+      return evaluator_.mistake(nullptr, "a meaning as loops needs a `type` above it"), false;
     for (const Datum& datum : components(*evaluator_.result_type)) {
-      const ir::TensorMeta* meta = datum.is<TypeOf>() ? std::get_if<ir::TensorMeta>(&datum.get<TypeOf>()->type) : nullptr;
+      const ir::TensorMeta* meta =
+          datum.is<TypeOf>() ? std::get_if<ir::TensorMeta>(&datum.get<TypeOf>()->type) : nullptr;
       if (!meta) return evaluator_.mistake(nullptr, "loops yield tensors"), false;
       if (!first_type_) first_type_ = datum.get<TypeOf>();
       meaning_.results.push_back({.type = *meta});
@@ -135,9 +148,10 @@ class LoopMaker {
     if (evaluator_.failed()) return;
     const std::vector<Datum> values = components(value);
     if (values.size() != meaning_.results.size())
-      return void(evaluator_.mistake(step_.value, "the meaning has " + std::to_string(values.size()) + " results, the type " +
-                                                      std::to_string(meaning_.results.size())));
-    for (size_t i = 0; i < values.size(); ++i) meaning_.results[i].value = loops_.scalar(values[i], step_.value, meaning_.results[i].type.dtype);
+      return void(evaluator_.mistake(step_.value, "the meaning has " + std::to_string(values.size()) +
+                                                      " results, the type " + std::to_string(meaning_.results.size())));
+    for (size_t i = 0; i < values.size(); ++i)
+      meaning_.results[i].value = loops_.scalar(values[i], step_.value, meaning_.results[i].type.dtype);
   }
 
   void pointwise() {
@@ -155,9 +169,11 @@ class LoopMaker {
     if (evaluator_.failed()) return place;
     if (!extents.is_list()) return evaluator_.mistake(step_.extent, "the extent of a loop is a list of sizes"), place;
     for (const Datum& extent : extents.items()) {
-      variables.push_back(loops_.variable(extent.is<ir::SymInt>() ? std::optional(extent.get<ir::SymInt>()) : std::nullopt));
+      variables.push_back(
+          loops_.variable(extent.is<ir::SymInt>() ? std::optional(extent.get<ir::SymInt>()) : std::nullopt));
       sizes.push_back(loops_.scalar(extent, step_.extent, ScalarType::i64));
-      place.push_back(extent.integer() == 1 ? loops_.constant(int64_t{0}, ScalarType::i64) : loops_.index(variables.back()));
+      place.push_back(extent.integer() == 1 ? loops_.constant(int64_t{0}, ScalarType::i64)
+                                            : loops_.index(variables.back()));
     }
     return place;
   }
@@ -169,7 +185,8 @@ class LoopMaker {
     const std::vector<ScalarId> place = variables(extents, scope.variables, scope.extents);
     if (evaluator_.failed()) return;
     scope.count = 1;
-    for (const Datum& extent : extents.items()) scope.count = evaluator_.binary(Operation::mul, scope.count, extent, step_.extent);
+    for (const Datum& extent : extents.items())
+      scope.count = evaluator_.binary(Operation::mul, scope.count, extent, step_.extent);
     evaluator_.bind(*step_.over, elements(place), step_.extent);
     loops_.scope = &scope;
     finish(evaluator_.evaluate(step_.value));
@@ -184,11 +201,13 @@ class LoopMaker {
         if (value->is_tensor()) shapes.push_back(value->meta().sizes);
     const std::vector<ir::SymInt> shape = broadcast(evaluator_, shapes, step_.extent);
     const Datum listed = evaluator_.evaluate(step_.extent);
-    if (evaluator_.failed() || !listed.is_list()) return void(evaluator_.mistake(step_.extent, "`over` takes a list of axes"));
+    if (evaluator_.failed() || !listed.is_list())
+      return void(evaluator_.mistake(step_.extent, "`over` takes a list of axes"));
     std::vector<bool> is_reduced(shape.size());
     for (const Datum& axis : listed.items()) {
       const int64_t at = evaluator_.as_static(axis, step_.extent).value_or(-1);
-      if (at < 0 || at >= static_cast<int64_t>(shape.size())) return void(evaluator_.mistake(step_.extent, to_string(axis) + " is no axis"));
+      if (at < 0 || at >= static_cast<int64_t>(shape.size()))
+        return void(evaluator_.mistake(step_.extent, to_string(axis) + " is no axis"));
       is_reduced[static_cast<size_t>(at)] = true;
     }
     const std::vector<ScalarId> kept = result_index();
@@ -252,10 +271,12 @@ class LoopMaker {
     Scatter scatter;
     const ir::TensorMeta& type = meaning_.results[0].type;
     const Datum base = evaluator_.evaluate(step_.base);
-    if (evaluator_.failed() || !base.tensor()) return void(evaluator_.mistake(step_.base, "a scatter starts from a tensor"));
+    if (evaluator_.failed() || !base.tensor())
+      return void(evaluator_.mistake(step_.base, "a scatter starts from a tensor"));
     meaning_.tensors.push_back(base.tensor());
     scatter.base = 0;
-    const std::vector<ScalarId> place = variables(evaluator_.evaluate(step_.extent), scatter.variables, scatter.extents);
+    const std::vector<ScalarId> place =
+        variables(evaluator_.evaluate(step_.extent), scatter.variables, scatter.extents);
     evaluator_.bind(*step_.at, elements(place), step_.extent);
     scatter.at = loops_.indices(components(evaluator_.evaluate(step_.place)), step_.place);
     if (!evaluator_.failed() && scatter.at.size() != type.sizes.size())
@@ -264,7 +285,8 @@ class LoopMaker {
     const bool is_joined = value->kind == ExprKind::monoid;
     ScalarType dtype = type.dtype;
     if (is_joined) {  // m{e}: joins what is there
-      for (const Binding& binding : value->bindings) evaluator_.bind(binding.pattern, evaluator_.evaluate(binding.value), binding.value);
+      for (const Binding& binding : value->bindings)
+        evaluator_.bind(binding.pattern, evaluator_.evaluate(binding.value), binding.value);
       if (is_floating(dtype) && size_of(dtype) == 2) dtype = ScalarType::f32;
       scatter.join = loops_.make_monoid(*value->monoid, {dtype}, value);
       value = value->operands[0];
@@ -298,13 +320,15 @@ Meaning extern_meaning(Evaluator& evaluator, const Call& call, const Step& step)
 
 // Walks a call's block and hands the step that applies to `use`.
 template <class Use>
-auto with_step(const Opset& opset, const Call& call, const shape::Facts& facts, Use use) -> decltype(use(std::declval<Evaluator&>(), call, Step())) {
+auto with_step(const Opset& opset, const Call& call, const shape::Facts& facts, Use use)
+    -> decltype(use(std::declval<Evaluator&>(), call, Step())) {
   const Call written = origin_call(call);
   Evaluator evaluator(opset, written, facts);
   std::deque<ir::Value> scratch;
   evaluator.apply = [&scratch](const Call&, Inference inference) {
     std::vector<ir::Value*> values;
-    for (ir::Type& type : inference.types) values.push_back(&scratch.emplace_back(ir::Value{"v" + std::to_string(scratch.size()), std::move(type)}));
+    for (ir::Type& type : inference.types)
+      values.push_back(&scratch.emplace_back(ir::Value{"v" + std::to_string(scratch.size()), std::move(type)}));
     return values;
   };
   const Step* step = evaluator.walk(false);
@@ -326,27 +350,32 @@ Result<MeaningKind> meaning_kind(const Opset& opset, const Call& call, const sha
 }
 
 Result<Meaning> meaning(const Opset& opset, const Call& call, const shape::Facts& facts) {
-  return with_step(opset, call, facts, [&](Evaluator& evaluator, const Call& written, const Step& step) -> Result<Meaning> {
-    if (step.kind == StepKind::decompose)
-      return error(Status::bad_input, 118, call.op->target() + " is made of other operators: it has no loops of its own");
-    if (step.kind == StepKind::extern_kernel) return extern_meaning(evaluator, written, step);
-    return LoopMaker(evaluator, call, step).make();
-  });
+  return with_step(opset, call, facts,
+                   [&](Evaluator& evaluator, const Call& written, const Step& step) -> Result<Meaning> {
+                     if (step.kind == StepKind::decompose)
+                       return error(Status::bad_input, 118,
+                                    call.op->target() + " is made of other operators: it has no loops of its own");
+                     if (step.kind == StepKind::extern_kernel) return extern_meaning(evaluator, written, step);
+                     return LoopMaker(evaluator, call, step).make();
+                   });
 }
 
-// --- Text -----------------------------------------------------------------------------------------------------------------
+// --- Text
+// -----------------------------------------------------------------------------------------------------------------
 
 namespace {
 
 const char* name_of(ScalarOp op) {
   static constexpr const char* names[] = {
-      "constant", "size",      "size_float",  "index",      "read",        "cast",       "add",    "sub",     "mul",   "div",
-      "floor_div", "mod",      "trunc_div",   "pow",        "neg",         "minimum",    "maximum", "eq",     "ne",    "lt",
-      "le",       "logical_and", "logical_or", "logical_not", "bit_and",   "bit_or",     "bit_not", "shift_left", "shift_right",
-      "bit_xor",  "select",    "exp",         "exp2",       "expm1",       "log",        "log2",   "log10",   "log1p", "sqrt",
-      "rsqrt",    "sin",       "cos",         "tan",        "asin",        "acos",       "atan",   "sinh",    "cosh",  "tanh",
-      "asinh",    "acosh",     "atanh",       "erf",        "erfc",        "lgamma",     "digamma", "abs",    "floor", "ceil",
-      "trunc",    "round",     "isnan",       "sigmoid",    "atan2",       "reduce"};
+      "constant", "size",   "size_float", "index",      "read",        "cast",        "add",        "sub",
+      "mul",      "div",    "floor_div",  "mod",        "trunc_div",   "pow",         "neg",        "minimum",
+      "maximum",  "eq",     "ne",         "lt",         "le",          "logical_and", "logical_or", "logical_not",
+      "bit_and",  "bit_or", "bit_not",    "shift_left", "shift_right", "bit_xor",     "select",     "exp",
+      "exp2",     "expm1",  "log",        "log2",       "log10",       "log1p",       "sqrt",       "rsqrt",
+      "sin",      "cos",    "tan",        "asin",       "acos",        "atan",        "sinh",       "cosh",
+      "tanh",     "asinh",  "acosh",      "atanh",      "erf",         "erfc",        "lgamma",     "digamma",
+      "abs",      "floor",  "ceil",       "trunc",      "round",       "isnan",       "sigmoid",    "atan2",
+      "reduce"};
   return names[static_cast<int>(op)];
 }
 
@@ -372,15 +401,22 @@ std::string line(const Scalar& scalar) {
   std::string text = name_of(scalar.op);
   switch (scalar.op) {
     case ScalarOp::constant:
-      return text + ' ' + (scalar.variable >= 0           ? "placeholder"
-                           : is_floating(scalar.dtype)    ? ir::SymFloat(scalar.number).to_string()
-                                                          : std::to_string(scalar.integer));
-    case ScalarOp::size: return text + ' ' + scalar.size.to_string();
-    case ScalarOp::size_float: return text + ' ' + scalar.size_float.to_string();
-    case ScalarOp::index: return text + " i" + std::to_string(scalar.variable);
-    case ScalarOp::read: return text + " operand " + std::to_string(scalar.tensor) + " at " + ids(scalar.operands);
-    case ScalarOp::reduce: return text + ' ' + std::to_string(scalar.reduction) + '.' + std::to_string(scalar.component);
-    default: return text + ' ' + joined(scalar.operands, scalar_name);
+      return text + ' ' +
+             (scalar.variable >= 0        ? "placeholder"
+              : is_floating(scalar.dtype) ? ir::SymFloat(scalar.number).to_string()
+                                          : std::to_string(scalar.integer));
+    case ScalarOp::size:
+      return text + ' ' + scalar.size.to_string();
+    case ScalarOp::size_float:
+      return text + ' ' + scalar.size_float.to_string();
+    case ScalarOp::index:
+      return text + " i" + std::to_string(scalar.variable);
+    case ScalarOp::read:
+      return text + " operand " + std::to_string(scalar.tensor) + " at " + ids(scalar.operands);
+    case ScalarOp::reduce:
+      return text + ' ' + std::to_string(scalar.reduction) + '.' + std::to_string(scalar.component);
+    default:
+      return text + ' ' + joined(scalar.operands, scalar_name);
   }
 }
 
@@ -389,20 +425,26 @@ std::string line(const Scalar& scalar) {
 std::string Meaning::to_string() const {
   std::string text;
   if (!extern_kernel.empty())
-    return "extern " + extern_kernel + '(' + joined(extern_arguments, [](const Argument& a) { return text::print(a); }) + ")\n";
-  for (size_t i = 0; i < tensors.size(); ++i) text += "operand " + std::to_string(i) + ": " + ir::to_string(tensors[i]->type) + '\n';
+    return "extern " + extern_kernel + '(' +
+           joined(extern_arguments, [](const Argument& a) { return text::print(a); }) + ")\n";
+  for (size_t i = 0; i < tensors.size(); ++i)
+    text += "operand " + std::to_string(i) + ": " + ir::to_string(tensors[i]->type) + '\n';
   for (size_t i = 0; i < scalars.size(); ++i)
-    text += scalar_name(static_cast<ScalarId>(i)) + ": " + atenon::name_of(scalars[i].dtype) + " = " + line(scalars[i]) + '\n';
+    text += scalar_name(static_cast<ScalarId>(i)) + ": " + atenon::name_of(scalars[i].dtype) + " = " +
+            line(scalars[i]) + '\n';
   for (size_t i = 0; i < reductions.size(); ++i) {
     const Reduction& r = reductions[i];
-    text += "reduction " + std::to_string(i) + ": " + r.monoid.name + ids(r.element) + " over " + loops(r.variables, r.extents);
+    text += "reduction " + std::to_string(i) + ": " + r.monoid.name + ids(r.element) + " over " +
+            loops(r.variables, r.extents);
     if (r.guard != no_scalar) text += " when " + scalar_name(r.guard);
     if (r.prefix) text += " prefix of axis " + std::to_string(r.prefix_axis);
-    text += " from " + ids(r.monoid.identity) + " join " + ids(r.monoid.left) + ' ' + ids(r.monoid.right) + " as " + ids(r.monoid.joined) + '\n';
+    text += " from " + ids(r.monoid.identity) + " join " + ids(r.monoid.left) + ' ' + ids(r.monoid.right) + " as " +
+            ids(r.monoid.joined) + '\n';
   }
   if (scatter) {
-    text += "scatter from operand " + std::to_string(scatter->base) + " for " + loops(scatter->variables, scatter->extents) + ": " +
-            ids(scatter->at) + " := " + scalar_name(scatter->value);
+    text += "scatter from operand " + std::to_string(scatter->base) + " for " +
+            loops(scatter->variables, scatter->extents) + ": " + ids(scatter->at) +
+            " := " + scalar_name(scatter->value);
     text += scatter->join ? " joined by " + scatter->join->name + " as " + ids(scatter->join->joined) + '\n' : "\n";
   }
   for (size_t i = 0; i < results.size(); ++i) {

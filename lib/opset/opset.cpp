@@ -38,7 +38,8 @@ std::string_view name_of_target(std::string_view target) { return target.substr(
 
 }  // namespace
 
-// --- Operator -------------------------------------------------------------------------------------------------------------
+// --- Operator
+// -------------------------------------------------------------------------------------------------------------
 
 bool Operator::has_tag(const std::string& tag) const {
   const std::vector<std::string>& tags = block_->get().tags;
@@ -61,7 +62,8 @@ SourceSpan Operator::place() const {
   return block_->place.file->span(begin, end - begin);
 }
 
-// --- Opset ----------------------------------------------------------------------------------------------------------------
+// --- Opset
+// ----------------------------------------------------------------------------------------------------------------
 
 struct Opset::State {
   struct Entry {
@@ -75,7 +77,7 @@ struct Opset::State {
   Library library;
   std::deque<LazyBlock> blocks;
   std::deque<Entry> entries;
-  std::unordered_map<std::string, Entry*> by_target;  // derived operators join when first asked for
+  std::unordered_map<std::string, Entry*> by_target;                  // derived operators join when first asked for
   std::unordered_map<std::string, std::vector<std::string>> by_name;  // targets, in file order
   std::unordered_map<std::string, std::vector<const Operator*>> overloads;
   std::recursive_mutex mutex;
@@ -123,7 +125,8 @@ Result<void> Opset::State::add(const std::string& text, const std::string& file_
   for (const Scan::Definition& d : found->functions) {
     const auto [place, inserted] = library.functions.try_emplace(d.name);
     if (!inserted)
-      return error(Status::bad_input, 102, "a function '" + d.name + "' is there already").at(file.span(d.begin + 4, d.name.size()));
+      return error(Status::bad_input, 102, "a function '" + d.name + "' is there already")
+          .at(file.span(d.begin + 4, d.name.size()));
     place->second.name = d.name;
     place->second.file = &file;
     place->second.begin = d.begin;
@@ -132,7 +135,8 @@ Result<void> Opset::State::add(const std::string& text, const std::string& file_
   for (const Scan::Definition& d : found->monoids) {
     MonoidDefinition& monoid = library.monoids[d.name];
     if (monoid.file)
-      return error(Status::bad_input, 102, "a monoid '" + d.name + "' is there already").at(file.span(d.begin + 7, d.name.size()));
+      return error(Status::bad_input, 102, "a monoid '" + d.name + "' is there already")
+          .at(file.span(d.begin + 7, d.name.size()));
     monoid.file = &file;
     monoid.name = d.name;
     monoid.begin = d.begin;
@@ -162,12 +166,15 @@ Result<void> Opset::State::add_block(BlockPlace place) {
       Result<void> checked = block.check();
       if (!checked) return checked;
       const Block& parsed = block.get();
-      const auto is_signature = [](const Step& step) { return step.kind == StepKind::type || step.kind == StepKind::check; };
+      const auto is_signature = [](const Step& step) {
+        return step.kind == StepKind::type || step.kind == StepKind::check;
+      };
       const auto clash = std::find_if(parsed.steps.begin(), parsed.steps.end(), is_signature);
       if (clash != parsed.steps.end() || !parsed.meaning())
         return error(Status::bad_input, 102, target + " is there already: only its meanings can be replaced")
             .at(block.place.file->span(clash != parsed.steps.end() ? clash->offset : block.place.headers[i].first, 4))
-            .note(target + " is defined here", known->second->op.block_->place.file->span(known->second->op.block_->place.headers[0].first));
+            .note(target + " is defined here",
+                  known->second->op.block_->place.file->span(known->second->op.block_->place.headers[0].first));
       known->second->op.replacement_ = &block;
       known->second->op.replacement_header_ = i;
     }
@@ -317,12 +324,14 @@ Result<TargetSet> Opset::target_set(const std::string& name) const {
       else if (find(word))
         targets.insert(canonical(word));
       else
-        return error(Status::bad_input, 101, "there is no operator " + word).at(file.span(file.text.find(word, at), word.size()));
+        return error(Status::bad_input, 101, "there is no operator " + word)
+            .at(file.span(file.text.find(word, at), word.size()));
     }
     at = end + 1;
   }
   const auto contains = [targets = std::move(targets), tags = std::move(tags)](const Operator& op) {
-    return targets.contains(op.target()) || std::any_of(tags.begin(), tags.end(), [&](const std::string& tag) { return op.has_tag(tag); });
+    return targets.contains(op.target()) ||
+           std::any_of(tags.begin(), tags.end(), [&](const std::string& tag) { return op.has_tag(tag); });
   };
   return TargetSet{name, contains};
 }

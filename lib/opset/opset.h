@@ -1,8 +1,8 @@
 // The operators that are known: every block under opsets/ and every block that a program or a user brings.
 //
-// Loading scans for headers only (3 ms for everything); a header's schema and its block's body are parsed when first asked for.
-// Derived variants are looked up like any other: `add_.Tensor`, `add.out`, `slice_copy.Tensor`, `slice_scatter` exist as soon
-// as `add.Tensor` is tagged `inplace`, has tensor results, or `slice.Tensor` is a view.
+// Loading scans for headers only (3 ms for everything); a header's schema and its block's body are parsed when first
+// asked for. Derived variants are looked up like any other: `add_.Tensor`, `add.out`, `slice_copy.Tensor`,
+// `slice_scatter` exist as soon as `add.Tensor` is tagged `inplace`, has tensor results, or `slice.Tensor` is a view.
 #pragma once
 
 #include <functional>
@@ -27,15 +27,15 @@ class Operator {
   // inplace, out, copy, scatter: `origin` is the operator that this follows from.
   Derivation derivation() const { return derivation_; }
   const Operator* origin() const { return origin_; }
-  // What kind of meaning the block gives, for reports: "pointwise", "reduction", "view", "scatter", "decompose", "extern".
-  // A block with several guarded meanings has the kind of the first.
+  // What kind of meaning the block gives, for reports: "pointwise", "reduction", "view", "scatter", "decompose",
+  // "extern". A block with several guarded meanings has the kind of the first.
   std::string meaning_kind() const;
   bool is_view() const;  // the result aliases its first tensor argument
   // Where the block stands: "opsets/aten/pointwise.ops", line.
   SourceSpan place() const;
 
-  // For the evaluation of blocks only. The block that gives checks and types; the one that replaces its meanings, or null; which
-  // of its headers this is.
+  // For the evaluation of blocks only. The block that gives checks and types; the one that replaces its meanings, or
+  // null; which of its headers this is.
   const LazyBlock& block() const { return *block_; }
   const LazyBlock* replacement() const { return replacement_; }
   size_t header() const { return header_; }
@@ -65,8 +65,8 @@ class Opset {
   static Result<std::unique_ptr<Opset>> load(const std::string& folder);
   ~Opset();
 
-  // Adds blocks from a text (a user's .ops file, a program's custom blocks). A known schema with only meanings replaces the
-  // meaning; a new name adds an operator.
+  // Adds blocks from a text (a user's .ops file, a program's custom blocks). A known schema with only meanings replaces
+  // the meaning; a new name adds an operator.
   Result<void> add(const std::string& text, const std::string& file_name);
 
   // `target` as in Node::target ("aten::add.Tensor"; "aten.add.Tensor" and a trailing ".default" are understood).

@@ -10,11 +10,13 @@
 namespace atenon::opset {
 namespace {
 
-// Beyond these a text is hostile: nesting of brackets, and the height of an expression (a + b + c + ... is a deep tree too).
+// Beyond these a text is hostile: nesting of brackets, and the height of an expression (a + b + c + ... is a deep tree
+// too).
 constexpr int deepest = 200;
 constexpr int highest = 1000;
 
-constexpr std::array<std::string_view, 11> reserved = {"if", "else", "for", "in", "is", "not", "and", "or", "let", "when", "def"};
+constexpr std::array<std::string_view, 11> reserved = {"if",  "else", "for", "in",   "is", "not",
+                                                       "and", "or",   "let", "when", "def"};
 
 struct Operator2 {
   std::string_view text;
@@ -27,7 +29,8 @@ constexpr Operator2 bit_ors[] = {{"|", Operation::bit_or}};
 constexpr Operator2 bit_ands[] = {{"&", Operation::bit_and}};
 constexpr Operator2 shifts[] = {{"<<", Operation::shift_left}, {">>", Operation::shift_right}};
 constexpr Operator2 sums[] = {{"+", Operation::add}, {"-", Operation::sub}};
-constexpr Operator2 products[] = {{"*", Operation::mul}, {"//", Operation::floor_div}, {"/", Operation::div}, {"%", Operation::mod}};
+constexpr Operator2 products[] = {
+    {"*", Operation::mul}, {"//", Operation::floor_div}, {"/", Operation::div}, {"%", Operation::mod}};
 constexpr std::span<const Operator2> levels[] = {bit_ors, bit_ands, shifts, sums, products};
 
 std::optional<Datum> named_constant(std::string_view name) {
@@ -73,7 +76,8 @@ class Parser {
     return peek().text == text && (peek().kind == Token::Kind::symbol || peek().kind == Token::Kind::name);
   }
   bool peek_name() const {
-    return peek().kind == Token::Kind::name && std::find(reserved.begin(), reserved.end(), peek().text) == reserved.end();
+    return peek().kind == Token::Kind::name &&
+           std::find(reserved.begin(), reserved.end(), peek().text) == reserved.end();
   }
   bool take(std::string_view text) {
     if (!peek(text)) return false;
@@ -363,7 +367,8 @@ class Parser {
     if (peek("(")) return parenthesis();
     if (peek("[")) return bracket();
     if (peek_name()) return named();
-    if (token.kind == Token::Kind::end) return fail("the line ends where a value was expected"), &make(ExprKind::constant);
+    if (token.kind == Token::Kind::end)
+      return fail("the line ends where a value was expected"), &make(ExprKind::constant);
     return fail("expected a value, not '" + std::string(token.text) + "'"), &make(ExprKind::constant);
   }
 
@@ -443,7 +448,8 @@ class Parser {
     expr.slot = lookup(token.text);
     if (expr.slot >= 0) return close(expr);
     // where.self(...): an operator with its overload.
-    if (peek(".") && at_ + 2 < tokens_.size() && tokens_[at_ + 1].kind == Token::Kind::name && tokens_[at_ + 2].text == "(") {
+    if (peek(".") && at_ + 2 < tokens_.size() && tokens_[at_ + 1].kind == Token::Kind::name &&
+        tokens_[at_ + 2].text == "(") {
       const std::string overload(tokens_[at_ + 1].text);
       at_ += 2;
       return call(token, std::string(token.text) + '.' + overload);
@@ -581,7 +587,8 @@ class BlockParser {
     if (keyword == "tags") return tags();
     if (keyword == "let") {
       step.let = parser_.binding();
-    } else if (keyword.size() > 1 && keyword[0] == 'C' && keyword.find_first_not_of("0123456789", 1) == std::string::npos) {
+    } else if (keyword.size() > 1 && keyword[0] == 'C' &&
+               keyword.find_first_not_of("0123456789", 1) == std::string::npos) {
       step.kind = StepKind::check;
       step.label = keyword;
       step.value = parser_.expression();
@@ -704,8 +711,8 @@ const Step* Block::meaning() const {
   return found == steps.end() ? nullptr : &*found;
 }
 
-Result<void> parse_block(const BlockPlace& place, const std::vector<const Schema*>& schemas, const Library& library, bool with_examples,
-                         Block& block) {
+Result<void> parse_block(const BlockPlace& place, const std::vector<const Schema*>& schemas, const Library& library,
+                         bool with_examples, Block& block) {
   return BlockParser(place, library, block).parse(schemas, with_examples);
 }
 
@@ -746,7 +753,8 @@ Result<void> parse_monoid(const MonoidDefinition& monoid, const Library& library
 }
 
 template <class Definition, class Parse>
-Result<const typename Definition::Body*> parsed_once(const Definition& definition, const Library& library, Parse parse) {
+Result<const typename Definition::Body*> parsed_once(const Definition& definition, const Library& library,
+                                                     Parse parse) {
   std::call_once(definition.once, [&] {
     Result<void> parsed = parse(definition, library);
     if (!parsed) definition.failure = parsed.error();

@@ -21,7 +21,8 @@ bool takes(Evaluator& evaluator, const Expr& call, const Data& arguments, size_t
 // The first argument as a list; null after a failure.
 const Data* list_argument(Evaluator& evaluator, const Expr& call, const Data& arguments, size_t i = 0) {
   if (i < arguments.size() && arguments[i].is_list()) return &arguments[i].items();
-  evaluator.mistake(&call, call.name + " is of a list" + (i < arguments.size() ? ", not of " + to_string(arguments[i]) : ""));
+  evaluator.mistake(&call,
+                    call.name + " is of a list" + (i < arguments.size() ? ", not of " + to_string(arguments[i]) : ""));
   return nullptr;
 }
 
@@ -30,7 +31,8 @@ const Data& spread(const Data& arguments) {
   return arguments.size() == 1 && arguments[0].is_list() ? arguments[0].items() : arguments;
 }
 
-// --- Lists ----------------------------------------------------------------------------------------------------------------
+// --- Lists
+// ----------------------------------------------------------------------------------------------------------------
 
 Datum len(Evaluator& evaluator, const Expr& call, const Data& arguments) {
   const Data* items = list_argument(evaluator, call, arguments);
@@ -61,7 +63,9 @@ Datum unique(Evaluator& evaluator, const Expr& call, const Data& arguments) {
   if (!items) return {};
   Data kept;
   for (const Datum& item : *items) {
-    const auto equal = [&](const Datum& other) { return evaluator.holds(evaluator.equality(item, other, &call), &call); };
+    const auto equal = [&](const Datum& other) {
+      return evaluator.holds(evaluator.equality(item, other, &call), &call);
+    };
     if (std::none_of(kept.begin(), kept.end(), equal)) kept.push_back(item);
   }
   return list(std::move(kept));
@@ -83,7 +87,9 @@ Datum fold(Evaluator& evaluator, const Expr& call, const Data& arguments) {
   constexpr bool is_truth = operation == Operation::logical_and || operation == Operation::logical_or;
   Datum result = is_truth ? Datum(operation == Operation::logical_and) : Datum(operation == Operation::mul ? 1 : 0);
   for (size_t i = 0; i < items->size(); ++i) {
-    if (is_truth && result.is<ir::SymBool>() && result.get<ir::SymBool>().constant() == (operation == Operation::logical_or)) break;
+    if (is_truth && result.is<ir::SymBool>() &&
+        result.get<ir::SymBool>().constant() == (operation == Operation::logical_or))
+      break;
     result = i == 0 ? (*items)[0] : evaluator.binary(operation, result, (*items)[i], &call);
   }
   return result;
@@ -96,7 +102,8 @@ Datum dot(Evaluator& evaluator, const Expr& call, const Data& arguments) {
   if (left->size() != right->size()) return evaluator.mistake(&call, "dot is of two lists of one length");
   Datum sum = 0;
   for (size_t i = 0; i < left->size(); ++i)
-    sum = evaluator.binary(Operation::add, sum, evaluator.binary(Operation::mul, (*left)[i], (*right)[i], &call), &call);
+    sum =
+        evaluator.binary(Operation::add, sum, evaluator.binary(Operation::mul, (*left)[i], (*right)[i], &call), &call);
   return sum;
 }
 
@@ -105,7 +112,8 @@ Datum first(Evaluator& evaluator, const Expr& call, const Data& arguments) {
   const Data* pairs = list_argument(evaluator, call, arguments);
   if (!pairs || pairs->empty()) return evaluator.mistake(&call, "first is of pairs of a condition and a value");
   for (const Datum& pair : *pairs)
-    if (!pair.is_list() || pair.items().size() != 2) return evaluator.mistake(&call, "first is of pairs of a condition and a value");
+    if (!pair.is_list() || pair.items().size() != 2)
+      return evaluator.mistake(&call, "first is of pairs of a condition and a value");
   Datum result = pairs->back().items()[1];
   for (size_t i = pairs->size() - 1; i-- > 0;) {
     const Datum& condition = (*pairs)[i].items()[0];
@@ -118,7 +126,8 @@ Datum first(Evaluator& evaluator, const Expr& call, const Data& arguments) {
   return result;
 }
 
-// --- Indices --------------------------------------------------------------------------------------------------------------
+// --- Indices
+// --------------------------------------------------------------------------------------------------------------
 
 // The row-major position of an index in a shape.
 Datum ravel(Evaluator& evaluator, const Expr& call, const Data& arguments) {
@@ -129,7 +138,8 @@ Datum ravel(Evaluator& evaluator, const Expr& call, const Data& arguments) {
   Datum position = 0;
   for (size_t i = 0; i < index->size(); ++i)
     position = i == 0 ? (*index)[0]
-                      : evaluator.binary(Operation::add, evaluator.binary(Operation::mul, position, (*shape)[i], &call), (*index)[i], &call);
+                      : evaluator.binary(Operation::add, evaluator.binary(Operation::mul, position, (*shape)[i], &call),
+                                         (*index)[i], &call);
   return position;
 }
 
@@ -150,12 +160,14 @@ Datum unravel(Evaluator& evaluator, const Expr& call, const Data& arguments) {
   return list(std::move(index));
 }
 
-// The index in the shape `to` of the element at `index` in `from`, row-major in both: unravel(ravel(index, from), to), group by
-// group of axes with the same product. Axes that both have need no division then, and a split or a merge only its own.
+// The index in the shape `to` of the element at `index` in `from`, row-major in both: unravel(ravel(index, from), to),
+// group by group of axes with the same product. Axes that both have need no division then, and a split or a merge only
+// its own.
 Datum reindex(Evaluator& evaluator, const Expr& call, const Data& arguments) {
   const Data* index = list_argument(evaluator, call, arguments, 0);
   if (!index || !takes(evaluator, call, arguments, 3, 3)) return {};
-  const std::vector<ir::SymInt> from = evaluator.as_shape(arguments[1], &call), to = evaluator.as_shape(arguments[2], &call);
+  const std::vector<ir::SymInt> from = evaluator.as_shape(arguments[1], &call),
+                                to = evaluator.as_shape(arguments[2], &call);
   if (index->size() != from.size()) return evaluator.mistake(&call, "the index has another rank than the shape");
   const auto products = [&](const std::vector<ir::SymInt>& shape) {
     std::vector<ir::SymInt> result = {1};
@@ -183,13 +195,16 @@ Datum reindex(Evaluator& evaluator, const Expr& call, const Data& arguments) {
   return list(std::move(result));
 }
 
-// einsum's equation as numbers: for each operand the number of each axis' letter, letters of the result first; the last list
-// holds the result's. An ellipsis stands for the axes that the letters leave, and letters that occur once make an implicit result.
+// einsum's equation as numbers: for each operand the number of each axis' letter, letters of the result first; the last
+// list holds the result's. An ellipsis stands for the axes that the letters leave, and letters that occur once make an
+// implicit result.
 Datum einsum_labels(Evaluator& evaluator, const Expr& call, const Data& arguments) {
   if (!takes(evaluator, call, arguments, 2, 2) || !arguments[0].is<std::string>() || !arguments[1].is_list())
     return evaluator.mistake(&call, "einsum_labels takes an equation and the operands' ranks");
   const std::string& equation = arguments[0].get<std::string>();
-  const auto malformed = [&](const std::string& why) { return evaluator.fail(&call, 110, "equation", "\"" + equation + "\" " + why); };
+  const auto malformed = [&](const std::string& why) {
+    return evaluator.fail(&call, 110, "equation", "\"" + equation + "\" " + why);
+  };
   std::vector<std::vector<int>> terms(1);  // letters; -1 is an ellipsis
   std::optional<size_t> result;
   for (size_t i = 0; i < equation.size(); ++i) {
@@ -212,7 +227,8 @@ Datum einsum_labels(Evaluator& evaluator, const Expr& call, const Data& argument
   }
   const Data& ranks = arguments[1].items();
   const size_t operands = result ? terms.size() - 1 : terms.size();
-  if (operands != ranks.size()) return malformed("is about " + std::to_string(operands) + " operands, not " + std::to_string(ranks.size()));
+  if (operands != ranks.size())
+    return malformed("is about " + std::to_string(operands) + " operands, not " + std::to_string(ranks.size()));
   // An ellipsis becomes letters of its own, counted from the right: 1000 is the last axis.
   int widest = 0;
   for (size_t t = 0; t < operands; ++t) {
@@ -220,7 +236,8 @@ Datum einsum_labels(Evaluator& evaluator, const Expr& call, const Data& argument
     std::vector<int>& term = terms[t];
     const auto dots = std::find(term.begin(), term.end(), -1);
     const int rest = rank - static_cast<int>(term.size()) + (dots != term.end() ? 1 : 0);
-    if (rest < 0 || (dots == term.end() && rest != 0)) return malformed("does not fit an operand of rank " + std::to_string(rank));
+    if (rest < 0 || (dots == term.end() && rest != 0))
+      return malformed("does not fit an operand of rank " + std::to_string(rank));
     if (dots == term.end()) continue;
     widest = std::max(widest, rest);
     const auto at = term.erase(dots);
@@ -249,7 +266,8 @@ Datum einsum_labels(Evaluator& evaluator, const Expr& call, const Data& argument
       if (std::find(order.begin(), order.end(), letter) == order.end()) order.push_back(letter);
   const auto numbers = [&](const std::vector<int>& letters) {
     Data items;
-    for (int letter : letters) items.emplace_back(static_cast<int64_t>(std::find(order.begin(), order.end(), letter) - order.begin()));
+    for (int letter : letters)
+      items.emplace_back(static_cast<int64_t>(std::find(order.begin(), order.end(), letter) - order.begin()));
     return list(std::move(items));
   };
   Data labels;
@@ -275,7 +293,8 @@ Datum einsum_sizes(Evaluator& evaluator, const Expr& call, const Data& arguments
   return list(sizes);
 }
 
-// --- Symbols --------------------------------------------------------------------------------------------------------------
+// --- Symbols
+// --------------------------------------------------------------------------------------------------------------
 
 // floor(size * factor), rounding the product as double does: 10 * 0.7 is 7, though 0.7 is less than seven tenths.
 Datum floor_scaled(Evaluator& evaluator, const Expr& call, const Data& arguments) {
@@ -284,7 +303,8 @@ Datum floor_scaled(Evaluator& evaluator, const Expr& call, const Data& arguments
   const std::optional<ir::SymFloat> factor = evaluator.as_float(arguments[1], &call);
   if (!size || !factor) return {};
   const std::optional<double> constant = factor->constant();
-  if (constant && std::floor(*constant) == *constant && std::abs(*constant) < 1e9) return *size * static_cast<int64_t>(*constant);
+  if (constant && std::floor(*constant) == *constant && std::abs(*constant) < 1e9)
+    return *size * static_cast<int64_t>(*constant);
   return shape::floor(ir::SymFloat::apply("*", {ir::SymFloat::from(*size), *factor}));
 }
 
@@ -294,7 +314,8 @@ Datum static_(Evaluator& evaluator, const Expr& call, const Data& arguments) {
   if (evaluator.hints && arguments[0].is<ir::SymInt>()) {
     const ir::SymInt size = evaluator.simplified(arguments[0].get<ir::SymInt>());
     const std::optional<int64_t> hint = shape::evaluate(size, *evaluator.hints);
-    if (hint && evaluator.assume(shape::equal(size, *hint), evaluator.call().op->target() + ": the number of results depends on it"))
+    if (hint && evaluator.assume(shape::equal(size, *hint),
+                                 evaluator.call().op->target() + ": the number of results depends on it"))
       return *hint;
   }
   const std::optional<int64_t> value = evaluator.as_static(arguments[0], &call);
@@ -308,11 +329,12 @@ Datum known(Evaluator& evaluator, const Expr& call, const Data& arguments) {
   return evaluator.settled(arguments[0].get<ir::SymBool>()).constant() == true;
 }
 
-// --- Numbers --------------------------------------------------------------------------------------------------------------
+// --- Numbers
+// --------------------------------------------------------------------------------------------------------------
 
 bool any_dynamic(const Evaluator& evaluator, const Data& arguments) {
-  return evaluator.loops &&
-         std::any_of(arguments.begin(), arguments.end(), [&](const Datum& a) { return evaluator.loops->is_dynamic(a); });
+  return evaluator.loops && std::any_of(arguments.begin(), arguments.end(),
+                                        [&](const Datum& a) { return evaluator.loops->is_dynamic(a); });
 }
 
 Datum fold_numbers(Evaluator& evaluator, const Expr& call, const Data& numbers, bool is_max) {
@@ -325,7 +347,8 @@ Datum fold_numbers(Evaluator& evaluator, const Expr& call, const Data& numbers, 
     } else if (result.is<ir::SymInt>() && next.is<ir::SymInt>()) {
       const ir::SymInt &a = result.get<ir::SymInt>(), &b = next.get<ir::SymInt>();
       const std::optional<bool> less = evaluator.settled(shape::less_equal(a, b)).constant();
-      const std::optional<bool> more = less == true ? std::nullopt : evaluator.settled(shape::less_equal(b, a)).constant();
+      const std::optional<bool> more =
+          less == true ? std::nullopt : evaluator.settled(shape::less_equal(b, a)).constant();
       if (less == true || more == true)
         result = (less == true) == is_max ? Datum(b) : Datum(a);
       else
@@ -339,36 +362,54 @@ Datum fold_numbers(Evaluator& evaluator, const Expr& call, const Data& numbers, 
   return result;
 }
 
-Datum maximum(Evaluator& e, const Expr& call, const Data& arguments) { return fold_numbers(e, call, spread(arguments), true); }
-Datum minimum(Evaluator& e, const Expr& call, const Data& arguments) { return fold_numbers(e, call, spread(arguments), false); }
+Datum maximum(Evaluator& e, const Expr& call, const Data& arguments) {
+  return fold_numbers(e, call, spread(arguments), true);
+}
+Datum minimum(Evaluator& e, const Expr& call, const Data& arguments) {
+  return fold_numbers(e, call, spread(arguments), false);
+}
 
 // What a function of one number is, for elements and for numbers that are known now.
 struct Function1 {
   std::string_view name;
   ScalarOp op;
-  double (*value)(double);    // of a constant
-  const char* symbolic;       // of a symbolic float; null where there is none
+  double (*value)(double);  // of a constant
+  const char* symbolic;     // of a symbolic float; null where there is none
 };
 const Function1 functions[] = {
-    {"exp", ScalarOp::exp, std::exp, "exp"},          {"exp2", ScalarOp::exp2, std::exp2, nullptr},
-    {"expm1", ScalarOp::expm1, std::expm1, nullptr},  {"log", ScalarOp::log, std::log, "log"},
-    {"log2", ScalarOp::log2, std::log2, nullptr},     {"log10", ScalarOp::log10, std::log10, nullptr},
-    {"log1p", ScalarOp::log1p, std::log1p, nullptr},  {"sqrt", ScalarOp::sqrt, std::sqrt, "sqrt"},
-    {"sin", ScalarOp::sin, std::sin, nullptr},        {"cos", ScalarOp::cos, std::cos, nullptr},
-    {"tan", ScalarOp::tan, std::tan, nullptr},        {"asin", ScalarOp::asin, std::asin, nullptr},
-    {"acos", ScalarOp::acos, std::acos, nullptr},     {"atan", ScalarOp::atan, std::atan, nullptr},
-    {"sinh", ScalarOp::sinh, std::sinh, nullptr},     {"cosh", ScalarOp::cosh, std::cosh, nullptr},
-    {"tanh", ScalarOp::tanh, std::tanh, nullptr},     {"asinh", ScalarOp::asinh, std::asinh, nullptr},
-    {"acosh", ScalarOp::acosh, std::acosh, nullptr},  {"atanh", ScalarOp::atanh, std::atanh, nullptr},
-    {"erf", ScalarOp::erf, std::erf, nullptr},        {"erfc", ScalarOp::erfc, std::erfc, nullptr},
-    {"lgamma", ScalarOp::lgamma, std::lgamma, nullptr}, {"abs", ScalarOp::abs, std::fabs, "abs"},
-    {"digamma", ScalarOp::digamma, nullptr, nullptr}, {"rsqrt", ScalarOp::rsqrt, nullptr, nullptr},
+    {"exp", ScalarOp::exp, std::exp, "exp"},
+    {"exp2", ScalarOp::exp2, std::exp2, nullptr},
+    {"expm1", ScalarOp::expm1, std::expm1, nullptr},
+    {"log", ScalarOp::log, std::log, "log"},
+    {"log2", ScalarOp::log2, std::log2, nullptr},
+    {"log10", ScalarOp::log10, std::log10, nullptr},
+    {"log1p", ScalarOp::log1p, std::log1p, nullptr},
+    {"sqrt", ScalarOp::sqrt, std::sqrt, "sqrt"},
+    {"sin", ScalarOp::sin, std::sin, nullptr},
+    {"cos", ScalarOp::cos, std::cos, nullptr},
+    {"tan", ScalarOp::tan, std::tan, nullptr},
+    {"asin", ScalarOp::asin, std::asin, nullptr},
+    {"acos", ScalarOp::acos, std::acos, nullptr},
+    {"atan", ScalarOp::atan, std::atan, nullptr},
+    {"sinh", ScalarOp::sinh, std::sinh, nullptr},
+    {"cosh", ScalarOp::cosh, std::cosh, nullptr},
+    {"tanh", ScalarOp::tanh, std::tanh, nullptr},
+    {"asinh", ScalarOp::asinh, std::asinh, nullptr},
+    {"acosh", ScalarOp::acosh, std::acosh, nullptr},
+    {"atanh", ScalarOp::atanh, std::atanh, nullptr},
+    {"erf", ScalarOp::erf, std::erf, nullptr},
+    {"erfc", ScalarOp::erfc, std::erfc, nullptr},
+    {"lgamma", ScalarOp::lgamma, std::lgamma, nullptr},
+    {"abs", ScalarOp::abs, std::fabs, "abs"},
+    {"digamma", ScalarOp::digamma, nullptr, nullptr},
+    {"rsqrt", ScalarOp::rsqrt, nullptr, nullptr},
     {"sigmoid", ScalarOp::sigmoid, nullptr, nullptr},
 };
 
 Datum function1(Evaluator& evaluator, const Expr& call, const Data& arguments) {
   if (!takes(evaluator, call, arguments, 1, 1)) return {};
-  const Function1& function = *std::find_if(std::begin(functions), std::end(functions), [&](const Function1& f) { return f.name == call.name; });
+  const Function1& function = *std::find_if(std::begin(functions), std::end(functions),
+                                            [&](const Function1& f) { return f.name == call.name; });
   if (any_dynamic(evaluator, arguments)) return evaluator.loops->function(function.op, arguments, &call);
   if (function.op == ScalarOp::abs && arguments[0].is<ir::SymInt>()) {
     const ir::SymInt& x = arguments[0].get<ir::SymInt>();
@@ -393,7 +434,8 @@ constexpr Rounding roundings[] = {{"floor", ScalarOp::floor, shape::floor},
 
 Datum rounding(Evaluator& evaluator, const Expr& call, const Data& arguments) {
   if (!takes(evaluator, call, arguments, 1, 1)) return {};
-  const Rounding& rule = *std::find_if(std::begin(roundings), std::end(roundings), [&](const Rounding& r) { return r.name == call.name; });
+  const Rounding& rule =
+      *std::find_if(std::begin(roundings), std::end(roundings), [&](const Rounding& r) { return r.name == call.name; });
   if (any_dynamic(evaluator, arguments)) return evaluator.loops->function(rule.op, arguments, &call);
   if (arguments[0].is<ir::SymInt>()) return arguments[0];
   const std::optional<ir::SymFloat> x = evaluator.as_float(arguments[0], &call);
@@ -409,7 +451,8 @@ Datum isnan(Evaluator& evaluator, const Expr& call, const Data& arguments) {
 Datum trunc_div(Evaluator& evaluator, const Expr& call, const Data& arguments) {
   if (!takes(evaluator, call, arguments, 2, 2)) return {};
   if (any_dynamic(evaluator, arguments)) return evaluator.loops->function(ScalarOp::trunc_div, arguments, &call);
-  const std::optional<int64_t> a = evaluator.as_static(arguments[0], &call), b = evaluator.as_static(arguments[1], &call);
+  const std::optional<int64_t> a = evaluator.as_static(arguments[0], &call),
+                               b = evaluator.as_static(arguments[1], &call);
   if (!a || !b) return {};
   if (*b == 0) return evaluator.fail(&call, 113, "zero", "division by zero");
   return *b == -1 ? Datum(-ir::SymInt(*a)) : Datum(*a / *b);

@@ -15,8 +15,8 @@ const RuleTable& type_rules();    // types.cpp: dtypes, result types, broadcasti
 const RuleTable& list_rules();    // rules.cpp: lists, index arithmetic
 const RuleTable& number_rules();  // rules.cpp: exp, floor, maximum, ...
 
-// Collects operands for PyTorch's promotion (at::native::result_type): tensors of rank > 0 decide before tensors of rank
-// 0, and those before numbers, within the same category (bool, integer, float, complex).
+// Collects operands for PyTorch's promotion (at::native::result_type): tensors of rank > 0 decide before tensors of
+// rank 0, and those before numbers, within the same category (bool, integer, float, complex).
 class Promotion {
  public:
   void add(const Datum& operand);  // none is skipped, lists are gone through
@@ -29,7 +29,9 @@ class Promotion {
   std::vector<const ir::Value*> tensors_;
 };
 
-// The shape that shapes broadcast to: 1 gives way, equal sizes stay, open equalities are assumed, anything else fails as "broadcast".
-std::vector<ir::SymInt> broadcast(Evaluator& evaluator, const std::vector<std::vector<ir::SymInt>>& shapes, const Expr* at);
+// The shape that shapes broadcast to: 1 gives way, equal sizes stay, open equalities are assumed, anything else fails
+// as "broadcast".
+std::vector<ir::SymInt> broadcast(Evaluator& evaluator, const std::vector<std::vector<ir::SymInt>>& shapes,
+                                  const Expr* at);
 
 }  // namespace atenon::opset

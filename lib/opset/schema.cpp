@@ -81,7 +81,8 @@ class Reader {
   std::string name(const char* what) {
     skip();
     const size_t start = at_;
-    while (at_ < text_.size() && (is_word(text_[at_]) || text_.compare(at_, 2, "::") == 0)) at_ += is_word(text_[at_]) ? 1 : 2;
+    while (at_ < text_.size() && (is_word(text_[at_]) || text_.compare(at_, 2, "::") == 0))
+      at_ += is_word(text_[at_]) ? 1 : 2;
     if (at_ == start) fail(std::string("expected ") + what);
     return text_.substr(start, at_ - start);
   }
@@ -93,7 +94,8 @@ class Reader {
     while (at_ < text_.size() && (is_word(text_[at_]) || text_[at_] == '.')) ++at_;
     const std::string_view word = std::string_view(text_).substr(start, at_ - start);
     if (word.empty()) fail("expected a type");
-    const auto* known = std::find_if(kind_names.begin(), kind_names.end(), [&](const KindName& k) { return k.name == word; });
+    const auto* known =
+        std::find_if(kind_names.begin(), kind_names.end(), [&](const KindName& k) { return k.name == word; });
     type.kind = known == kind_names.end() ? Kind::custom : known->kind;
     if (text_.compare(at_, 1, "(") == 0) {  // Tensor(a!), Tensor(a -> *); a space before the parenthesis ends the type
       take("(");
@@ -159,7 +161,8 @@ class Reader {
     if (word == "None") return ir::None();
     if (word == "True" || word == "False") return word == "True";
     if (type.kind == Kind::integer) return word == "Mean" ? 1 : word == "Sum" ? 2 : 0;  // at::Reduction
-    if (type.kind == Kind::dtype) return scalar_type_named(word).value_or(word == "long" ? ScalarType::i64 : ScalarType::f32);
+    if (type.kind == Kind::dtype)
+      return scalar_type_named(word).value_or(word == "long" ? ScalarType::i64 : ScalarType::f32);
     if (word == "inf") return std::numeric_limits<double>::infinity();
     return ir::Word{word};
   }
@@ -190,7 +193,8 @@ std::string default_text(const Argument& argument) {
   if (argument.is<ir::Word>()) return argument.get<ir::Word>().text;
   std::string text;
   if (argument.is<ir::ArgumentList>())
-    for (const Argument& item : argument.get<ir::ArgumentList>()) text += (text.empty() ? "" : ", ") + default_text(item);
+    for (const Argument& item : argument.get<ir::ArgumentList>())
+      text += (text.empty() ? "" : ", ") + default_text(item);
   return '[' + text + ']';
 }
 
@@ -209,7 +213,8 @@ std::string ParameterType::to_string() const {
 }
 
 const Parameter* Schema::parameter(const std::string& name) const {
-  const auto found = std::find_if(parameters.begin(), parameters.end(), [&](const Parameter& p) { return p.name == name; });
+  const auto found =
+      std::find_if(parameters.begin(), parameters.end(), [&](const Parameter& p) { return p.name == name; });
   return found == parameters.end() ? nullptr : &*found;
 }
 

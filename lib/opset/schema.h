@@ -14,17 +14,26 @@ using ir::Named;
 
 // The kinds of values that a schema names. SymInt and int are one kind here; so are float and SymFloat.
 enum class Kind {
-  tensor, integer, floating, boolean, number, text, dtype, word /* layout, device, memory format */, generator, custom
+  tensor,
+  integer,
+  floating,
+  boolean,
+  number,
+  text,
+  dtype,
+  word /* layout, device, memory format */,
+  generator,
+  custom
 };
 
 struct ParameterType {
   Kind kind = Kind::tensor;
-  bool optional = false;       // `?`: None is allowed
-  bool list = false;           // `[]`
-  bool optional_items = false; // `Tensor?[]`
-  int list_size = 0;           // `int[2]`: one value stands for that many
-  std::string alias;           // "a" of Tensor(a) or Tensor(a!)
-  bool mutated = false;        // the ! of Tensor(a!)
+  bool optional = false;        // `?`: None is allowed
+  bool list = false;            // `[]`
+  bool optional_items = false;  // `Tensor?[]`
+  int list_size = 0;            // `int[2]`: one value stands for that many
+  std::string alias;            // "a" of Tensor(a) or Tensor(a!)
+  bool mutated = false;         // the ! of Tensor(a!)
 
   std::string to_string() const;
 };

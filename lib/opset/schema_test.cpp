@@ -27,7 +27,8 @@ TEST_CASE("schemas print as they were read") {
 
 TEST_CASE("spellings that mean the same") {
   Result<Schema> schema = parse_schema(
-      "aten::f(Tensor(a -> *) self, SymInt[2] k=[1, 1], MemoryFormat m=contiguous_format, int r=Mean, ScalarType t=long, float x=1.) -> Tensor(a)[]");
+      "aten::f(Tensor(a -> *) self, SymInt[2] k=[1, 1], MemoryFormat m=contiguous_format, int r=Mean, ScalarType "
+      "t=long, float x=1.) -> Tensor(a)[]");
   REQUIRE(schema);
   CHECK(schema->parameters[1].type.list_size == 2);
   CHECK(schema->parameters[2].type.kind == Kind::word);
@@ -38,9 +39,11 @@ TEST_CASE("spellings that mean the same") {
 }
 
 TEST_CASE("what is malformed is pointed at") {
-  const std::pair<const char*, int> cases[] = {
-      {"aten::f(Tensor self", 20}, {"aten::f(Tensor self) Tensor", 22}, {"aten::f(Tensor) -> Tensor", 15}, {"", 1},
-      {"aten::f(str s=\"x) -> Tensor", 15}};
+  const std::pair<const char*, int> cases[] = {{"aten::f(Tensor self", 20},
+                                               {"aten::f(Tensor self) Tensor", 22},
+                                               {"aten::f(Tensor) -> Tensor", 15},
+                                               {"", 1},
+                                               {"aten::f(str s=\"x) -> Tensor", 15}};
   for (const auto& [text, column] : cases) {
     Result<Schema> schema = parse_schema(text);
     REQUIRE(!schema);

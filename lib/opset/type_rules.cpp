@@ -28,7 +28,9 @@ std::optional<ScalarType> dtype_of_number(const Datum& number) {
   if (number.is<std::complex<double>>()) return ScalarType::c64;
   if (!number.is<ir::Value*>()) return std::nullopt;
   const ir::ScalarKind kind = std::get<ir::ScalarKind>(number.get<ir::Value*>()->type);
-  return kind == ir::ScalarKind::boolean ? ScalarType::boolean : kind == ir::ScalarKind::integer ? ScalarType::i64 : default_float;
+  return kind == ir::ScalarKind::boolean   ? ScalarType::boolean
+         : kind == ir::ScalarKind::integer ? ScalarType::i64
+                                           : default_float;
 }
 
 // The dtype of a tensor, a type, a number, or the dtype itself.
@@ -51,7 +53,8 @@ bool takes(Evaluator& evaluator, const Expr& call, const std::vector<Datum>& arg
 Datum type_datum(ResultType type) { return std::make_shared<const ResultType>(std::move(type)); }
 
 // The broadcast of all tensors among the operands, computed in their common dtype.
-Datum elementwise(Evaluator& evaluator, const Expr& call, const std::vector<Datum>& arguments, bool floats_only, bool is_predicate) {
+Datum elementwise(Evaluator& evaluator, const Expr& call, const std::vector<Datum>& arguments, bool floats_only,
+                  bool is_predicate) {
   Promotion promotion;
   std::vector<std::vector<ir::SymInt>> shapes;
   for (const Datum& argument : arguments) promotion.add(argument);
@@ -59,18 +62,26 @@ Datum elementwise(Evaluator& evaluator, const Expr& call, const std::vector<Datu
   std::optional<ScalarType> computed = promotion.result();
   if (!computed) return evaluator.mistake(&call, "no operand has a dtype");
   if (floats_only && !is_floating(*computed) && !is_complex(*computed)) computed = default_float;
-  ir::TensorMeta meta{.dtype = is_predicate ? ScalarType::boolean : *computed, .sizes = broadcast(evaluator, shapes, &call)};
+  ir::TensorMeta meta{.dtype = is_predicate ? ScalarType::boolean : *computed,
+                      .sizes = broadcast(evaluator, shapes, &call)};
   return type_datum({std::move(meta), computed, promotion.tensors()});
 }
 
-Datum same(Evaluator& e, const Expr& call, const std::vector<Datum>& a) { return elementwise(e, call, a, false, false); }
-Datum floating(Evaluator& e, const Expr& call, const std::vector<Datum>& a) { return elementwise(e, call, a, true, false); }
-Datum predicate(Evaluator& e, const Expr& call, const std::vector<Datum>& a) { return elementwise(e, call, a, false, true); }
+Datum same(Evaluator& e, const Expr& call, const std::vector<Datum>& a) {
+  return elementwise(e, call, a, false, false);
+}
+Datum floating(Evaluator& e, const Expr& call, const std::vector<Datum>& a) {
+  return elementwise(e, call, a, true, false);
+}
+Datum predicate(Evaluator& e, const Expr& call, const std::vector<Datum>& a) {
+  return elementwise(e, call, a, false, true);
+}
 
 Datum tensor(Evaluator& evaluator, const Expr& call, const std::vector<Datum>& arguments) {
   if (!takes(evaluator, call, arguments, 2)) return {};
   if (!arguments[0].is<ScalarType>()) return evaluator.mistake(&call, to_string(arguments[0]) + " is not a dtype");
-  return type_datum({ir::TensorMeta{.dtype = arguments[0].get<ScalarType>(), .sizes = evaluator.as_shape(arguments[1], &call)}});
+  return type_datum(
+      {ir::TensorMeta{.dtype = arguments[0].get<ScalarType>(), .sizes = evaluator.as_shape(arguments[1], &call)}});
 }
 
 Datum promoted(Evaluator& evaluator, const Expr& call, const std::vector<Datum>& arguments) {
@@ -130,7 +141,8 @@ Datum broadcast_rule(Evaluator& evaluator, const Expr& call, const std::vector<D
 // A fresh size, between `lower` and `upper`, that only the data decide.
 Datum unknown(Evaluator& evaluator, const Expr& call, const std::vector<Datum>& arguments) {
   if (!takes(evaluator, call, arguments, 2)) return {};
-  const std::optional<ir::SymInt> lower = evaluator.as_int(arguments[0], &call), upper = evaluator.as_int(arguments[1], &call);
+  const std::optional<ir::SymInt> lower = evaluator.as_int(arguments[0], &call),
+                                  upper = evaluator.as_int(arguments[1], &call);
   if (!lower || !upper) return {};
   ir::Symbol symbol{.name = "u" + std::to_string(evaluator.next_unbacked++)};
   symbol.range = {evaluator.facts().bounds(*lower).lower, evaluator.facts().bounds(*upper).upper};
@@ -161,11 +173,14 @@ void Promotion::add(const Datum& operand) {
   }
 }
 
-void Promotion::join(std::optional<ScalarType>& category, ScalarType type) { category = category ? promote(*category, type) : type; }
+void Promotion::join(std::optional<ScalarType>& category, ScalarType type) {
+  category = category ? promote(*category, type) : type;
+}
 
 std::optional<ScalarType> Promotion::result() const { return combine(ranked_, combine(rank_zero_, numbers_)); }
 
-std::vector<ir::SymInt> broadcast(Evaluator& evaluator, const std::vector<std::vector<ir::SymInt>>& shapes, const Expr* at) {
+std::vector<ir::SymInt> broadcast(Evaluator& evaluator, const std::vector<std::vector<ir::SymInt>>& shapes,
+                                  const Expr* at) {
   if (shapes.empty()) return {};
   std::vector<ir::SymInt> result = shapes[0];
   for (size_t s = 1; s < shapes.size() && !evaluator.failed(); ++s) {
@@ -182,8 +197,9 @@ std::vector<ir::SymInt> broadcast(Evaluator& evaluator, const std::vector<std::v
         const auto text = [](const std::vector<ir::SymInt>& shape) { return to_string(list(shape)); };
         const std::string reason = text(shapes[0]) + " and " + text(other) + " broadcast";
         if (!evaluator.assume(shape::equal(mine, size), evaluator.call().op->target() + ": " + reason)) {
-          evaluator.fail(at, 111, "broadcast", text(shapes[0]) + " and " + text(other) + " do not broadcast: " + mine.to_string() +
-                                                   " and " + size.to_string() + " are neither equal nor 1");
+          evaluator.fail(at, 111, "broadcast",
+                         text(shapes[0]) + " and " + text(other) + " do not broadcast: " + mine.to_string() + " and " +
+                             size.to_string() + " are neither equal nor 1");
           return result;
         }
         if (size.is_constant()) mine = size;

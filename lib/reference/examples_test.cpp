@@ -34,9 +34,12 @@ bool near(double value, double expected, ScalarType dtype) {
 Tensor as_tensor(const reference::Datum& datum) {
   if (const Tensor* tensor = std::get_if<Tensor>(&datum)) return *tensor;
   Tensor number;
-  if (const int64_t* integer = std::get_if<int64_t>(&datum)) number = Tensor::scalar(static_cast<double>(*integer), ScalarType::i64);
-  else if (const double* real = std::get_if<double>(&datum)) number = Tensor::scalar(*real, ScalarType::f32);
-  else number = Tensor::scalar(std::get<bool>(datum), ScalarType::boolean);
+  if (const int64_t* integer = std::get_if<int64_t>(&datum))
+    number = Tensor::scalar(static_cast<double>(*integer), ScalarType::i64);
+  else if (const double* real = std::get_if<double>(&datum))
+    number = Tensor::scalar(*real, ScalarType::f32);
+  else
+    number = Tensor::scalar(std::get<bool>(datum), ScalarType::boolean);
   return number;
 }
 
@@ -63,7 +66,8 @@ std::string failure(const opset::Opset& opset, const opset::RunnableExample& exa
     const Tensor& expected = example.expected[r];
     bool same = value.sizes == expected.sizes && value.dtype == expected.dtype;
     for (int64_t i = 0; same && i < expected.numel(); ++i)
-      same = is_floating(expected.dtype) ? near(value.float_at(i), expected.float_at(i), expected.dtype) : value.int_at(i) == expected.int_at(i);
+      same = is_floating(expected.dtype) ? near(value.float_at(i), expected.float_at(i), expected.dtype)
+                                         : value.int_at(i) == expected.int_at(i);
     if (!same) return "result " + std::to_string(r) + " is " + spelled(value) + ", not " + spelled(expected);
   }
   return "";
@@ -84,7 +88,8 @@ TEST_CASE("the examples of all blocks hold") {
       for (const opset::RunnableExample& example : *examples) {
         ++count;
         const std::string problem = failure(**opset, example);
-        CHECK_MESSAGE(problem.empty(), example.place.file << ":" << example.place.line << ": " << example.text << "\n  " << problem);
+        CHECK_MESSAGE(problem.empty(),
+                      example.place.file << ":" << example.place.line << ": " << example.text << "\n  " << problem);
       }
     }
   }

@@ -12,7 +12,8 @@ using Results = Result<std::vector<Datum>>;
 
 std::vector<Tensor> ExternCall::tensors(size_t i) const {
   std::vector<Tensor> list;
-  for (const ir::Argument& item : arguments[i].get<ir::ArgumentList>()) list.push_back(std::get<Tensor>(values.at(item.value())));
+  for (const ir::Argument& item : arguments[i].get<ir::ArgumentList>())
+    list.push_back(std::get<Tensor>(values.at(item.value())));
   return list;
 }
 
@@ -34,7 +35,9 @@ bool ExternCall::truth(size_t i) const {
   return argument.is<ir::SymBool>() ? argument.get<ir::SymBool>().constant().value_or(false) : number(i) != 0;
 }
 
-std::string ExternCall::text(size_t i) const { return has(i) && arguments[i].is<std::string>() ? arguments[i].get<std::string>() : ""; }
+std::string ExternCall::text(size_t i) const {
+  return has(i) && arguments[i].is<std::string>() ? arguments[i].get<std::string>() : "";
+}
 
 Tensor ExternCall::result(size_t i) const {
   const ir::TensorMeta& meta = std::get<ir::TensorMeta>(types[i]);
@@ -64,18 +67,23 @@ struct Lines {
 // Calls `visit` with the element type, or fails: complex numbers have no order.
 template <class Visit>
 Results visit_real(const Tensor& tensor, Visit visit) {
-  if (is_complex(tensor.dtype)) return error(Status::unsupported, 634, "complex numbers are not known to this operator");
+  if (is_complex(tensor.dtype))
+    return error(Status::unsupported, 634, "complex numbers are not known to this operator");
   return visit_element_type(tensor.dtype, [&]<class T>(T) -> Results {
-    if constexpr (is_complex_type<T>) return error(Status::bug, 0, "unreachable");
-    else return visit(T{});
+    if constexpr (is_complex_type<T>)
+      return error(Status::bug, 0, "unreachable");
+    else
+      return visit(T{});
   });
 }
 
 // The type that elements are compared in.
 template <class T>
 auto comparable(T x) {
-  if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) return convert<float>(x);
-  else return x;
+  if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>)
+    return convert<float>(x);
+  else
+    return x;
 }
 
 template <class T>
@@ -156,7 +164,8 @@ Results nonzero(const ExternCall& call) {
 // (self): the one element as a number.
 Results item(const ExternCall& call) {
   const Tensor& self = call.tensor(0);
-  if (self.numel() != 1) return error(Status::violated, 632, "item() of a tensor of " + std::to_string(self.numel()) + " elements");
+  if (self.numel() != 1)
+    return error(Status::violated, 632, "item() of a tensor of " + std::to_string(self.numel()) + " elements");
   if (is_floating(self.dtype)) return std::vector<Datum>{self.float_at(0)};
   if (self.dtype == ScalarType::boolean) return std::vector<Datum>{self.int_at(0) != 0};
   return std::vector<Datum>{self.int_at(0)};
@@ -182,8 +191,9 @@ Results allclose(const ExternCall& call) {
   const int64_t numel = a.numel();
   for (int64_t i = 0; i < numel && close; ++i) {
     const double x = a.float_at(i), y = b.float_at(i);
-    close = x == y || (call.truth(4) && is_nan(x) && is_nan(y)) ||
-            (std::isfinite(x) && std::isfinite(y) && std::fabs(x - y) <= call.number(3) + call.number(2) * std::fabs(y));
+    close =
+        x == y || (call.truth(4) && is_nan(x) && is_nan(y)) ||
+        (std::isfinite(x) && std::isfinite(y) && std::fabs(x - y) <= call.number(3) + call.number(2) * std::fabs(y));
   }
   return std::vector<Datum>{close};
 }
@@ -204,8 +214,10 @@ Results complex(const ExternCall& call) {
   const int64_t numel = result.numel();
   for (int64_t i = 0; i < numel; ++i) {
     if (result.dtype == ScalarType::c64)
-      result.mutable_as<std::complex<float>>()[i] = {static_cast<float>(real.float_at(i)), static_cast<float>(imaginary.float_at(i))};
-    else result.mutable_as<std::complex<double>>()[i] = {real.float_at(i), imaginary.float_at(i)};
+      result.mutable_as<std::complex<float>>()[i] = {static_cast<float>(real.float_at(i)),
+                                                     static_cast<float>(imaginary.float_at(i))};
+    else
+      result.mutable_as<std::complex<double>>()[i] = {real.float_at(i), imaginary.float_at(i)};
   }
   return std::vector<Datum>{result};
 }
@@ -244,7 +256,9 @@ Results bincount(const ExternCall& call) {
   const int64_t numel = self.numel();
   int64_t length = call.integer(2);
   for (int64_t i = 0; i < numel; ++i) {
-    if (self.int_at(i) < 0) return error(Status::violated, 611, "bincount takes no negative number, such as " + std::to_string(self.int_at(i)));
+    if (self.int_at(i) < 0)
+      return error(Status::violated, 611,
+                   "bincount takes no negative number, such as " + std::to_string(self.int_at(i)));
     length = std::max(length, self.int_at(i) + 1);
   }
   Tensor counts = Tensor::zeros(ScalarType::i64, {length});
@@ -262,12 +276,28 @@ Results assert_holds(const ExternCall& call) {
 }  // namespace
 
 ExternKernel find_extern_kernel(const std::string& name) {
-  static constexpr std::pair<const char*, ExternKernel> kernels[] = {
-      {"allclose", allclose}, {"assert", assert_holds}, {"bernoulli", bernoulli}, {"bincount", bincount},
-      {"complex", complex}, {"cumulative_extremum", cumulative_extremum}, {"equal", equal}, {"exponential", exponential},
-      {"gru", gru}, {"item", item}, {"lstm", lstm}, {"nonzero", nonzero}, {"normal", normal}, {"randint", randint},
-      {"random", random_all}, {"randperm", randperm}, {"reinterpret", reinterpret}, {"rnn_relu", rnn_relu},
-      {"rnn_tanh", rnn_tanh}, {"sort", sort}, {"uniform", uniform}, {"unique", unique}};
+  static constexpr std::pair<const char*, ExternKernel> kernels[] = {{"allclose", allclose},
+                                                                     {"assert", assert_holds},
+                                                                     {"bernoulli", bernoulli},
+                                                                     {"bincount", bincount},
+                                                                     {"complex", complex},
+                                                                     {"cumulative_extremum", cumulative_extremum},
+                                                                     {"equal", equal},
+                                                                     {"exponential", exponential},
+                                                                     {"gru", gru},
+                                                                     {"item", item},
+                                                                     {"lstm", lstm},
+                                                                     {"nonzero", nonzero},
+                                                                     {"normal", normal},
+                                                                     {"randint", randint},
+                                                                     {"random", random_all},
+                                                                     {"randperm", randperm},
+                                                                     {"reinterpret", reinterpret},
+                                                                     {"rnn_relu", rnn_relu},
+                                                                     {"rnn_tanh", rnn_tanh},
+                                                                     {"sort", sort},
+                                                                     {"uniform", uniform},
+                                                                     {"unique", unique}};
   for (const auto& [known, kernel] : kernels)
     if (name == known) return kernel;
   return nullptr;

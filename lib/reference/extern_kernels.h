@@ -8,7 +8,8 @@
 
 namespace atenon::reference {
 
-// One call of a kernel: its arguments at concrete sizes, and the types of its results (sizes that depend on data are left open).
+// One call of a kernel: its arguments at concrete sizes, and the types of its results (sizes that depend on data are
+// left open).
 struct ExternCall {
   const std::vector<ir::Argument>& arguments;
   const std::map<const ir::Value*, Datum>& values;

@@ -10,7 +10,9 @@ namespace {
 
 using Results = Result<std::vector<Datum>>;
 
-Diagnostic no_generator() { return error(Status::unsupported, 635, "a random operator is run without the state of a generator"); }
+Diagnostic no_generator() {
+  return error(Status::unsupported, 635, "a random operator is run without the state of a generator");
+}
 
 Results filled(const ExternCall& call, const Distribution& distribution) {
   if (!call.generator) return no_generator();
@@ -57,7 +59,8 @@ Results bernoulli(const ExternCall& call) {
 // (n)
 Results randperm(const ExternCall& call) {
   if (!call.generator) return no_generator();
-  Result<Tensor> result = random_permutation(*call.generator, call.integer(0), std::get<ir::TensorMeta>(call.types[0]).dtype);
+  Result<Tensor> result =
+      random_permutation(*call.generator, call.integer(0), std::get<ir::TensorMeta>(call.types[0]).dtype);
   if (!result) return result.error();
   return std::vector<Datum>{*result};
 }

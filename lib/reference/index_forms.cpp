@@ -98,8 +98,10 @@ LinearForm IndexForms::divide(const LinearForm& numerator, int64_t divisor) {
   quotient.constant = floor_of(numerator.constant, divisor);
   rest.constant = numerator.constant - quotient.constant * divisor;
   for (const auto& [atom, coefficient] : numerator.terms) {
-    if (coefficient % divisor == 0) quotient.terms[atom] = coefficient / divisor;
-    else rest.terms[atom] = coefficient;
+    if (coefficient % divisor == 0)
+      quotient.terms[atom] = coefficient / divisor;
+    else
+      rest.terms[atom] = coefficient;
   }
   if (interval(rest).within(0, divisor - 1)) return quotient;
   // (x // a) // b is x // (a*b).

@@ -1,9 +1,9 @@
 // Integer expressions of a Meaning at concrete sizes, as sums: constant + sum of coefficient * atom.
 //
-// An atom is a loop variable, a floor division that does not come out even, or a scalar that is no sum (min, read, ...). A
-// modulus is written as x - m*(x//m), divisions by several numbers in turn as one. So the index that a `view` computes by
-// ravel and unravel telescopes to plain strides whenever strides can say it, and a read whose address is a sum of loop variables
-// alone becomes a strided load.
+// An atom is a loop variable, a floor division that does not come out even, or a scalar that is no sum (min, read,
+// ...). A modulus is written as x - m*(x//m), divisions by several numbers in turn as one. So the index that a `view`
+// computes by ravel and unravel telescopes to plain strides whenever strides can say it, and a read whose address is a
+// sum of loop variables alone becomes a strided load.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,9 @@ class IndexForms {
   IndexForms(const opset::Meaning& meaning, std::vector<int64_t> sizes);
 
   // Extents of a nest's or scatter's variables; those of reductions follow from their extents' scalars.
-  void set_extent(int variable, int64_t extent) { ranges_[static_cast<size_t>(variable)] = {0, extent > 0 ? extent - 1 : 0}; }
+  void set_extent(int variable, int64_t extent) {
+    ranges_[static_cast<size_t>(variable)] = {0, extent > 0 ? extent - 1 : 0};
+  }
   void set_range(int variable, Interval range) { ranges_[static_cast<size_t>(variable)] = range; }
 
   const LinearForm& form(opset::ScalarId id);

@@ -1,8 +1,8 @@
 // One scalar operation of a Meaning over a block of lanes: floats as double, integers and bools as int64.
 //
-// A float of fewer bits is computed in double and rounded to f32 after each operation, which for + - * / and sqrt is what f32
-// arithmetic gives (double has more than twice the bits). Narrow integers wrap after each operation. Integer division by zero
-// gives 0 here; the caller knows that it happened.
+// A float of fewer bits is computed in double and rounded to f32 after each operation, which for + - * / and sqrt is
+// what f32 arithmetic gives (double has more than twice the bits). Narrow integers wrap after each operation. Integer
+// division by zero gives 0 here; the caller knows that it happened.
 #pragma once
 
 #include <cmath>
@@ -15,7 +15,9 @@
 
 namespace atenon::reference {
 
-inline double round_to(double x, ScalarType dtype) { return dtype == ScalarType::f64 ? x : static_cast<double>(static_cast<float>(x)); }
+inline double round_to(double x, ScalarType dtype) {
+  return dtype == ScalarType::f64 ? x : static_cast<double>(static_cast<float>(x));
+}
 
 // As a cast to 16 bits would leave it.
 inline double narrow(double x, ScalarType dtype) {
@@ -84,7 +86,9 @@ inline double modulus(double a, double b) {
   return rest != 0 && (b < 0) != (rest < 0) ? rest + b : rest;
 }
 
-inline int64_t add_wrapping(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b)); }
+inline int64_t add_wrapping(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+}
 inline int64_t multiply_wrapping(int64_t a, int64_t b) {
   return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
 }
@@ -109,7 +113,9 @@ inline int64_t power(int64_t base, int64_t exponent) {
   return result;
 }
 
-inline int64_t shift_left(int64_t a, int64_t by) { return by < 0 || by > 63 ? 0 : static_cast<int64_t>(static_cast<uint64_t>(a) << by); }
+inline int64_t shift_left(int64_t a, int64_t by) {
+  return by < 0 || by > 63 ? 0 : static_cast<int64_t>(static_cast<uint64_t>(a) << by);
+}
 inline int64_t shift_right(int64_t a, int64_t by) { return by < 0 || by > 63 ? (a < 0 ? -1 : 0) : a >> by; }
 
 inline double evaluate_float(opset::ScalarOp op, double a, double b) {

@@ -18,8 +18,9 @@ bool is_float(ScalarType type) { return is_floating(type); }
 
 MonoidKind kind_of(const Monoid& monoid) {
   static const std::pair<const char*, MonoidKind> known[] = {
-      {"sum", MonoidKind::sum}, {"prod", MonoidKind::product}, {"max", MonoidKind::maximum}, {"min", MonoidKind::minimum},
-      {"any", MonoidKind::any}, {"all", MonoidKind::all},      {"argmax", MonoidKind::argmax}, {"argmin", MonoidKind::argmin}};
+      {"sum", MonoidKind::sum},       {"prod", MonoidKind::product}, {"max", MonoidKind::maximum},
+      {"min", MonoidKind::minimum},   {"any", MonoidKind::any},      {"all", MonoidKind::all},
+      {"argmax", MonoidKind::argmax}, {"argmin", MonoidKind::argmin}};
   for (const auto& [name, kind] : known)
     if (monoid.name == name) return kind;
   return MonoidKind::custom;
@@ -78,7 +79,8 @@ Result<LoopProgram> LoopCompiler::nests(const std::vector<int>& which, const std
   }
   bool products = true;  // these run along the reduction by themselves
   for (size_t id = 0; id < meaning_.scalars.size(); ++id)
-    if (meaning_.scalars[id].op == ScalarOp::reduce && (dependences_[id] & reduced)) simple = false;  // one inside another
+    if (meaning_.scalars[id].op == ScalarOp::reduce && (dependences_[id] & reduced))
+      simple = false;  // one inside another
   for (const Reduction& reduction : meaning_.reductions) {
     ReductionPlan trial;
     trial.variables = reduction.variables;
@@ -123,13 +125,14 @@ Result<LoopProgram> LoopCompiler::scatter(const std::vector<int64_t>& extents) {
   program_.floating = is_float(meaning_.scalars[static_cast<size_t>(scatter.value)].dtype);
   if (scatter.join) program_.join = kind_of(*scatter.join);
   if (scatter.join && program_.join == MonoidKind::custom)
-    return error(Status::unsupported, 634, "a scatter that joins by the monoid '" + scatter.join->name + "' is not known here");
+    return error(Status::unsupported, 634,
+                 "a scatter that joins by the monoid '" + scatter.join->name + "' is not known here");
   merge_lane_variables();
   return std::move(program_);
 }
 
-// Two neighbouring variables are one where every address strides through them alike: then blocks are full also where the
-// innermost axis is short.
+// Two neighbouring variables are one where every address strides through them alike: then blocks are full also where
+// the innermost axis is short.
 void LoopCompiler::merge_lane_variables() {
   for (Scope& scope : program_.scopes) {
     if (!scope.owns_lanes || spread_) continue;  // a reduction's extents are known when it runs
@@ -142,7 +145,8 @@ void LoopCompiler::merge_lane_variables() {
       };
       const int64_t n = scope.lane_extents[inner];
       const bool alike = std::all_of(scope.lane_forms.begin(), scope.lane_forms.end(), [&](const LaneForm& form) {
-        return coefficient(form, outer_variable) == coefficient(form, inner_variable) * n || scope.lane_extents[inner - 1] == 1;
+        return coefficient(form, outer_variable) == coefficient(form, inner_variable) * n ||
+               scope.lane_extents[inner - 1] == 1;
       });
       if (!alike) continue;
       for (LaneForm& form : scope.lane_forms)
@@ -179,7 +183,8 @@ Register LoopCompiler::fresh(bool fallible) {
 Register LoopCompiler::emit_step(Step step, int scope) {
   bool fallible_step = step.check >= 0;
   for (const Register in : step.in) fallible_step = fallible_step || (in != no_register && fallible(in));
-  for (const Step::Axis& axis : step.axes) fallible_step = fallible_step || (axis.index != no_register && fallible(axis.index));
+  for (const Step::Axis& axis : step.axes)
+    fallible_step = fallible_step || (axis.index != no_register && fallible(axis.index));
   step.out = fresh(fallible_step);
   register_scope_.push_back(scope);
   const Register out = step.out;
@@ -212,8 +217,10 @@ Address LoopCompiler::address_of(const LinearForm& form, int scope) {
       const auto& owned = program_.scopes[static_cast<size_t>(owner)].lane_variables;
       in_lanes = std::find(owned.begin(), owned.end(), variable) != owned.end();
     }
-    if (in_lanes) lane_form.terms.push_back({variable, coefficient});
-    else address.uniform.push_back({variable, coefficient});
+    if (in_lanes)
+      lane_form.terms.push_back({variable, coefficient});
+    else
+      address.uniform.push_back({variable, coefficient});
   }
   if (lane_form.terms.empty()) return address;
   auto& forms = program_.scopes[static_cast<size_t>(owner)].lane_forms;
@@ -262,8 +269,10 @@ Register LoopCompiler::emit(ScalarId id) {
   for (size_t i = 0; i < scalar.operands.size(); ++i) step.in[i] = operand(scalar.operands[i], scope);
   const ScalarId domain = scalar.operands[scalar.op == ScalarOp::select ? 1 : 0];
   step.floating = is_float(meaning_.scalars[static_cast<size_t>(domain)].dtype);
-  const bool divides = scalar.op == ScalarOp::div || scalar.op == ScalarOp::floor_div || scalar.op == ScalarOp::mod || scalar.op == ScalarOp::trunc_div;
-  if (divides && !step.floating && !forms_.interval(scalar.operands[1]).within(1, std::numeric_limits<int64_t>::max())) {
+  const bool divides = scalar.op == ScalarOp::div || scalar.op == ScalarOp::floor_div || scalar.op == ScalarOp::mod ||
+                       scalar.op == ScalarOp::trunc_div;
+  if (divides && !step.floating &&
+      !forms_.interval(scalar.operands[1]).within(1, std::numeric_limits<int64_t>::max())) {
     step.check = static_cast<int>(program_.checks.size());
     program_.checks.push_back({Check::Kind::zero, 0, 0});
   }
@@ -296,7 +305,8 @@ void LoopCompiler::emit_read(ScalarId id, Step& step, int scope) {
     return;
   }
   step.kind = Step::Kind::checked_read;
-  for (size_t axis = 0; axis < tensor.sizes.size(); ++axis) step.axes[axis].index = operand(scalar.operands[axis], scope);
+  for (size_t axis = 0; axis < tensor.sizes.size(); ++axis)
+    step.axes[axis].index = operand(scalar.operands[axis], scope);
   if (safe) return;
   step.check = static_cast<int>(program_.checks.size());
   for (size_t axis = 0; axis < tensor.sizes.size(); ++axis)
@@ -338,7 +348,8 @@ Register LoopCompiler::emit_reduction(const Scalar& scalar, int scope) {
       collect_conditions(reduction.guard, conditions_);
     }
     // A product that is only added up is not rounded on the way: sums are kept in double.
-    if (plan.kind == MonoidKind::sum && meaning_.scalars[static_cast<size_t>(reduction.element[0])].dtype == ScalarType::f32)
+    if (plan.kind == MonoidKind::sum &&
+        meaning_.scalars[static_cast<size_t>(reduction.element[0])].dtype == ScalarType::f32)
       summand_ = reduction.element[0];
     if (!spread_) plan.product = product_of(reduction, plan);
     for (const ScalarId id : reduction.element) {

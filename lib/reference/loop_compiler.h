@@ -46,13 +46,13 @@ class LoopCompiler {
   std::vector<int64_t> sizes_;
   std::vector<double> size_floats_;
   LoopProgram program_;
-  std::vector<uint64_t> dependences_;      // of scalars: a bit for each variable
-  std::vector<Register> registers_;        // of scalars, once emitted
+  std::vector<uint64_t> dependences_;  // of scalars: a bit for each variable
+  std::vector<Register> registers_;    // of scalars, once emitted
   std::vector<int> register_scope_;
-  std::vector<int> stack_;                 // scopes being emitted, outermost first
+  std::vector<int> stack_;  // scopes being emitted, outermost first
   std::map<std::pair<int, Register>, Register> imports_;
-  std::map<int, int> plans_;               // reduction -> plan
-  Register mask_ = no_register;            // the guard of the elements being emitted, and what it says
+  std::map<int, int> plans_;     // reduction -> plan
+  Register mask_ = no_register;  // the guard of the elements being emitted, and what it says
   std::vector<LinearForm> conditions_;
   opset::ScalarId summand_ = opset::no_scalar;  // computed in double, since it is only added up
   bool spread_ = false;

@@ -31,7 +31,8 @@ Frame::Frame(const LoopProgram& program, const std::vector<Tensor>& operands)
 
 int64_t Frame::address(const Address& address) const {
   int64_t sum = address.constant;
-  for (const auto& [variable, coefficient] : address.uniform) sum += coefficient * variables[static_cast<size_t>(variable)];
+  for (const auto& [variable, coefficient] : address.uniform)
+    sum += coefficient * variables[static_cast<size_t>(variable)];
   return sum;
 }
 
@@ -61,13 +62,15 @@ void Frame::fill_lanes(const Scope& scope, int64_t first, int n) {
     LanePart& part = lane_parts_[f];
     part.value.assign(lanes, 0);
     for (const auto& [variable, coefficient] : scope.lane_forms[f].terms) {
-      const auto axis = std::find(scope.lane_variables.begin(), scope.lane_variables.end(), variable) - scope.lane_variables.begin();
+      const auto axis =
+          std::find(scope.lane_variables.begin(), scope.lane_variables.end(), variable) - scope.lane_variables.begin();
       const std::vector<int64_t>& position = digits_[static_cast<size_t>(axis)];
       for (int i = 0; i < n; ++i) part.value[static_cast<size_t>(i)] += coefficient * position[static_cast<size_t>(i)];
     }
     part.stride = n > 1 ? part.value[1] - part.value[0] : 0;
     part.strided = true;
-    for (int i = 0; i < n && part.strided; ++i) part.strided = part.value[static_cast<size_t>(i)] == part.value[0] + i * part.stride;
+    for (int i = 0; i < n && part.strided; ++i)
+      part.strided = part.value[static_cast<size_t>(i)] == part.value[0] + i * part.stride;
   }
 }
 
@@ -81,8 +84,10 @@ void Frame::execute(const std::vector<Step>& steps, int n) {
   for (const Step& step : steps) {
     switch (step.kind) {
       case Step::Kind::constant:
-        if (step.floating) std::fill_n(floats(step.out), n, step.number);
-        else std::fill_n(integers(step.out), n, step.integer);
+        if (step.floating)
+          std::fill_n(floats(step.out), n, step.number);
+        else
+          std::fill_n(integers(step.out), n, step.integer);
         break;
       case Step::Kind::linear:
         linear(step, n);
@@ -95,8 +100,10 @@ void Frame::execute(const std::vector<Step>& steps, int n) {
         break;
       case Step::Kind::reduce: {
         const ReductionPlan& plan = program_.reductions[static_cast<size_t>(step.reduction)];
-        if (plan.spread) reduce_spread(plan);
-        else reduce(plan, n);
+        if (plan.spread)
+          reduce_spread(plan);
+        else
+          reduce(plan, n);
         break;
       }
       case Step::Kind::compute:
@@ -118,15 +125,18 @@ void Frame::linear(const Step& step, int n) {
 
 void Frame::read(const Step& step, int n) {
   const int64_t base = address(step.address);
-  const LanePart* part = step.address.lane_form < 0 ? nullptr : &lane_parts_[static_cast<size_t>(step.address.lane_form)];
+  const LanePart* part =
+      step.address.lane_form < 0 ? nullptr : &lane_parts_[static_cast<size_t>(step.address.lane_form)];
   visit_element_type(dtypes_[static_cast<size_t>(step.tensor)], [&]<class T>(T) {
     if constexpr (!is_complex_type<T>) {
       const T* from = reinterpret_cast<const T*>(data_[static_cast<size_t>(step.tensor)]) + base;
       const auto load = [&]<class To>(To* out) {
         if (step.mask != no_register) {
           const int64_t* inside = integers(step.mask);
-          for (int i = 0; i < n; ++i) out[i] = inside[i] ? convert<To>(from[part ? part->value[static_cast<size_t>(i)] : 0]) : To(0);
-        } else if (!part) std::fill_n(out, n, convert<To>(*from));
+          for (int i = 0; i < n; ++i)
+            out[i] = inside[i] ? convert<To>(from[part ? part->value[static_cast<size_t>(i)] : 0]) : To(0);
+        } else if (!part)
+          std::fill_n(out, n, convert<To>(*from));
         else if (part->strided && part->stride == 1)
           for (int i = 0; i < n; ++i) out[i] = convert<To>(from[part->value[0] + i]);
         else if (part->strided)
@@ -134,8 +144,10 @@ void Frame::read(const Step& step, int n) {
         else
           for (int i = 0; i < n; ++i) out[i] = convert<To>(from[part->value[static_cast<size_t>(i)]]);
       };
-      if constexpr (std::is_integral_v<T>) load(integers(step.out));
-      else load(floats(step.out));
+      if constexpr (std::is_integral_v<T>)
+        load(integers(step.out));
+      else
+        load(floats(step.out));
     }
   });
 }
@@ -163,8 +175,10 @@ void Frame::checked_read(const Step& step, int n) {
         for (int i = 0; i < n; ++i)
           out[i] = (fault_out && fault_out[i]) || (inside && !inside[i]) ? To(0) : convert<To>(from[place[i]]);
       };
-      if constexpr (std::is_integral_v<T>) load(integers(step.out));
-      else load(floats(step.out));
+      if constexpr (std::is_integral_v<T>)
+        load(integers(step.out));
+      else
+        load(floats(step.out));
     }
   });
 }
@@ -257,8 +271,10 @@ void Frame::compute(const Step& step, int n) {
     if (is_floating(step.dtype)) {  // a function of a number: its argument is a float in all but name
       double* out = floats(step.out);
       for (int i = 0; i < n; ++i)
-        out[i] = round_to(step.op == ScalarOp::div ? static_cast<double>(a[i]) / static_cast<double>(b[i])
-                                                   : evaluate_float(step.op, static_cast<double>(a[i]), static_cast<double>(b[i])), step.dtype);
+        out[i] = round_to(step.op == ScalarOp::div
+                              ? static_cast<double>(a[i]) / static_cast<double>(b[i])
+                              : evaluate_float(step.op, static_cast<double>(a[i]), static_cast<double>(b[i])),
+                          step.dtype);
       return;
     }
     int64_t* out = integers(step.out);
@@ -343,8 +359,10 @@ void Frame::store(std::vector<Tensor>& results, int n) {
         const auto put = [&](const auto* from) {
           for (int i = 0; i < n; ++i) to[part ? part[i] : 0] = convert<T>(from[i]);
         };
-        if (store.floating) put(floats(store.value));
-        else put(integers(store.value));
+        if (store.floating)
+          put(floats(store.value));
+        else
+          put(integers(store.value));
       }
     });
   }

@@ -1,7 +1,7 @@
 // Finds sums of products, sum{x[...] * w[...] when inside}, and runs them without registers for their elements.
 //
-// The variables that the guard depends on go outside: there the lanes that take part are found once, and the others run inside, a
-// few lanes at a time along the innermost variable.
+// The variables that the guard depends on go outside: there the lanes that take part are found once, and the others run
+// inside, a few lanes at a time along the innermost variable.
 #include <algorithm>
 
 #include "reference/lane_ops.h"
@@ -46,7 +46,8 @@ bool LoopCompiler::is_inside(ScalarId index, int64_t size, const std::vector<Lin
 
 std::optional<Product> LoopCompiler::product_of(const Reduction& reduction, ReductionPlan& plan) {
   const auto scalar = [&](ScalarId id) -> const Scalar& { return meaning_.scalars[static_cast<size_t>(id)]; };
-  if (plan.kind != MonoidKind::sum || reduction.element.size() != 1 || reduction.prefix || plan.variables.empty()) return std::nullopt;
+  if (plan.kind != MonoidKind::sum || reduction.element.size() != 1 || reduction.prefix || plan.variables.empty())
+    return std::nullopt;
   const Scalar& element = scalar(reduction.element[0]);
   if (element.op != ScalarOp::mul || !is_floating(element.dtype)) return std::nullopt;
   Product product;
@@ -63,7 +64,8 @@ std::optional<Product> LoopCompiler::product_of(const Reduction& reduction, Redu
     }
     if (!forms_.is_affine(places[side])) return std::nullopt;
   }
-  const uint64_t guarding = reduction.guard == opset::no_scalar ? 0 : dependences_[static_cast<size_t>(reduction.guard)];
+  const uint64_t guarding =
+      reduction.guard == opset::no_scalar ? 0 : dependences_[static_cast<size_t>(reduction.guard)];
   std::vector<int> outer, inner;
   std::vector<int64_t> outer_extents, inner_extents;
   for (size_t i = 0; i < reduction.variables.size(); ++i) {
@@ -89,8 +91,8 @@ constexpr int together = 8;  // lanes that are summed at once, so that additions
 
 // totals[lane] += sum over k < count of a[lane][k * stride_a] * b[lane][k * stride_b], in order of k.
 template <class A, class B>
-void add_products(const A* a, const B* b, const int64_t* lanes_a, const int64_t* lanes_b, const int* active, int active_count,
-                  int64_t count, int64_t stride_a, int64_t stride_b, double* totals) {
+void add_products(const A* a, const B* b, const int64_t* lanes_a, const int64_t* lanes_b, const int* active,
+                  int active_count, int64_t count, int64_t stride_a, int64_t stride_b, double* totals) {
   const auto value = [](auto x) { return convert<double>(x); };
   int at = 0;
   for (; at + together <= active_count; at += together) {
@@ -162,15 +164,18 @@ void Frame::reduce_products(const ReductionPlan& plan, int n) {
     if (active_count == 0) continue;
     std::vector<int64_t> inner(has_inner ? rank - product.outer - 1 : 0, 0);
     do {
-      for (size_t i = 0; i < inner.size(); ++i) variables[static_cast<size_t>(plan.variables[product.outer + i])] = inner[i];
+      for (size_t i = 0; i < inner.size(); ++i)
+        variables[static_cast<size_t>(plan.variables[product.outer + i])] = inner[i];
       if (has_inner) variables[static_cast<size_t>(plan.variables.back())] = 0;
       visit_element_type(dtypes_[static_cast<size_t>(product.tensors[0])], [&]<class A>(A) {
         visit_element_type(dtypes_[static_cast<size_t>(product.tensors[1])], [&]<class B>(B) {
           if constexpr (!is_complex_type<A> && !is_complex_type<B> && !std::is_integral_v<A> && !std::is_integral_v<B>)
-            add_products(reinterpret_cast<const A*>(data_[static_cast<size_t>(product.tensors[0])]) + address(product.addresses[0]),
-                         reinterpret_cast<const B*>(data_[static_cast<size_t>(product.tensors[1])]) + address(product.addresses[1]),
-                         lane_part(product.addresses[0]), lane_part(product.addresses[1]), active, active_count, count, strides[0],
-                         strides[1], floats(plan.accumulator[0]));
+            add_products(reinterpret_cast<const A*>(data_[static_cast<size_t>(product.tensors[0])]) +
+                             address(product.addresses[0]),
+                         reinterpret_cast<const B*>(data_[static_cast<size_t>(product.tensors[1])]) +
+                             address(product.addresses[1]),
+                         lane_part(product.addresses[0]), lane_part(product.addresses[1]), active, active_count, count,
+                         strides[0], strides[1], floats(plan.accumulator[0]));
         });
       });
     } while (advance(inner, product.extents.data() + product.outer));

@@ -1,12 +1,13 @@
 // What a Meaning becomes at concrete sizes: straight-line steps over registers of `lanes` elements.
 //
-// Elements of the result are numbered in row-major order and computed `lanes` at a time, one a lane. Reductions loop over their own
-// variables, in order, around such steps: every lane adds up its own sum, so the order of a sum does not depend on how lanes were
-// filled. Where there are few results, lanes run over the reduction's elements instead and are added up in the same order.
+// Elements of the result are numbered in row-major order and computed `lanes` at a time, one a lane. Reductions loop
+// over their own variables, in order, around such steps: every lane adds up its own sum, so the order of a sum does not
+// depend on how lanes were filled. Where there are few results, lanes run over the reduction's elements instead and are
+// added up in the same order.
 //
-// Steps of a reduction's body that do not depend on its variables move out of it. Integer expressions that are sums of loop variables
-// are a lane part, made once a block, plus a number; a read at such an address is a strided load.
-// A read outside its tensor, or an integer division by zero, only matters where its value does: such registers carry a fault
+// Steps of a reduction's body that do not depend on its variables move out of it. Integer expressions that are sums of
+// loop variables are a lane part, made once a block, plus a number; a read at such an address is a strided load. A read
+// outside its tensor, or an integer division by zero, only matters where its value does: such registers carry a fault
 // a lane, which `select`, `and`, `or` and guards drop together with the value.
 #pragma once
 
@@ -26,7 +27,8 @@ inline constexpr int lanes = 256;
 using Register = int;
 inline constexpr Register no_register = -1;
 
-// constant + lane part (a register made once a block) + coefficient * variable for variables that are the same in all lanes.
+// constant + lane part (a register made once a block) + coefficient * variable for variables that are the same in all
+// lanes.
 struct Address {
   int64_t constant = 0;
   int lane_form = -1;  // in Scope::lane_forms of the scope that owns the lanes
@@ -49,12 +51,12 @@ struct Step {
   Register in[3] = {no_register, no_register, no_register};
   double number = 0;
   int64_t integer = 0;
-  Address address;         // linear, read
+  Address address;              // linear, read
   Register mask = no_register;  // of reads that are only inside where this holds
-  int tensor = -1;         // read, checked_read
-  std::vector<Axis> axes;  // checked_read
-  int reduction = -1;      // reduce: in LoopProgram::reductions
-  int check = -1;          // in LoopProgram::checks, for steps that can fail by themselves
+  int tensor = -1;              // read, checked_read
+  std::vector<Axis> axes;       // checked_read
+  int reduction = -1;           // reduce: in LoopProgram::reductions
+  int check = -1;               // in LoopProgram::checks, for steps that can fail by themselves
 };
 
 // A sum over the variables of the lanes, computed once a block.
@@ -64,7 +66,7 @@ struct LaneForm {
 
 struct Scope {
   bool owns_lanes = false;
-  std::vector<int> lane_variables;      // outermost first
+  std::vector<int> lane_variables;  // outermost first
   std::vector<int64_t> lane_extents;
   std::vector<LaneForm> lane_forms;
   std::vector<Step> steps;
@@ -87,13 +89,13 @@ struct ReductionPlan {
   std::vector<int> variables;
   std::vector<Register> extents;  // per lane of the enclosing scope
   std::vector<Register> identity, element, accumulator;
-  std::vector<Register> joined;   // custom: new accumulators, from the join scope's steps
+  std::vector<Register> joined;  // custom: new accumulators, from the join scope's steps
   int join_scope = -1;
-  std::vector<bool> floating;     // per component
+  std::vector<bool> floating;  // per component
   Register guard = no_register;
   bool prefix = false;
-  bool spread = false;            // lanes run over the reduction
-  std::optional<Product> product; // then there are no elements, and the scope holds the guard's steps
+  bool spread = false;             // lanes run over the reduction
+  std::optional<Product> product;  // then there are no elements, and the scope holds the guard's steps
 };
 
 struct Check {
@@ -119,7 +121,8 @@ struct LoopProgram {
   int register_count = 0;
   std::vector<int> fault_of;  // register -> slot of its fault, or -1
   int fault_count = 0;
-  // Variables that are the same in all lanes and loop around the steps of scope 0 (all of the result's, where lanes run over reductions; the axis of a prefix).
+  // Variables that are the same in all lanes and loop around the steps of scope 0 (all of the result's, where lanes run
+  // over reductions; the axis of a prefix).
   std::vector<int> serial_variables;
   std::vector<int64_t> serial_extents;
   // Scatter: the place and value of each lane; applied in order.
@@ -177,7 +180,7 @@ class Frame {
   std::vector<ScalarType> dtypes_;
   std::unique_ptr<std::byte[]> words_;
   std::vector<int64_t> faults_;
-  std::vector<LanePart> lane_parts_;     // of the scope that owns the lanes just now
+  std::vector<LanePart> lane_parts_;  // of the scope that owns the lanes just now
   std::vector<std::vector<int64_t>> digits_;
 };
 

@@ -1,4 +1,5 @@
-// Reductions: elements join their lane's partial result one after the other, in row-major order of the reduction's variables.
+// Reductions: elements join their lane's partial result one after the other, in row-major order of the reduction's
+// variables.
 #include <algorithm>
 
 #include "reference/lane_ops.h"
@@ -28,12 +29,18 @@ void Frame::join_lane(const ReductionPlan& plan, int into, int from) {
   const bool floating = plan.floating[0];
   switch (plan.kind) {
     case MonoidKind::sum:
-      if (floating) floats(plan.accumulator[0])[into] += floats(plan.element[0])[from];
-      else integers(plan.accumulator[0])[into] = add_wrapping(integers(plan.accumulator[0])[into], integers(plan.element[0])[from]);
+      if (floating)
+        floats(plan.accumulator[0])[into] += floats(plan.element[0])[from];
+      else
+        integers(plan.accumulator[0])[into] =
+            add_wrapping(integers(plan.accumulator[0])[into], integers(plan.element[0])[from]);
       break;
     case MonoidKind::product:
-      if (floating) floats(plan.accumulator[0])[into] *= floats(plan.element[0])[from];
-      else integers(plan.accumulator[0])[into] = multiply_wrapping(integers(plan.accumulator[0])[into], integers(plan.element[0])[from]);
+      if (floating)
+        floats(plan.accumulator[0])[into] *= floats(plan.element[0])[from];
+      else
+        integers(plan.accumulator[0])[into] =
+            multiply_wrapping(integers(plan.accumulator[0])[into], integers(plan.element[0])[from]);
       break;
     case MonoidKind::maximum:
     case MonoidKind::minimum: {
@@ -65,14 +72,18 @@ void Frame::join_lane(const ReductionPlan& plan, int into, int from) {
         best[into] = element[from];
         place = position;
       };
-      if (floating) replace(floats(plan.accumulator[0]), floats(plan.element[0]));
-      else replace(integers(plan.accumulator[0]), integers(plan.element[0]));
+      if (floating)
+        replace(floats(plan.accumulator[0]), floats(plan.element[0]));
+      else
+        replace(integers(plan.accumulator[0]), integers(plan.element[0]));
       break;
     }
     case MonoidKind::custom:
       for (size_t c = 0; c < plan.joined.size(); ++c) {
-        if (plan.floating[c]) floats(plan.accumulator[c])[into] = floats(plan.joined[c])[from];
-        else integers(plan.accumulator[c])[into] = integers(plan.joined[c])[from];
+        if (plan.floating[c])
+          floats(plan.accumulator[c])[into] = floats(plan.joined[c])[from];
+        else
+          integers(plan.accumulator[c])[into] = integers(plan.joined[c])[from];
       }
       break;
   }
@@ -81,7 +92,8 @@ void Frame::join_lane(const ReductionPlan& plan, int into, int from) {
 void Frame::join(const ReductionPlan& plan, const uint8_t* active, int n) {
   const int64_t* guard = plan.guard == no_register ? nullptr : integers(plan.guard);
   if (plan.kind == MonoidKind::custom) execute(program_.scopes[static_cast<size_t>(plan.join_scope)].steps, n);
-  if (!active && !guard && plan.kind == MonoidKind::sum && plan.floating[0]) {  // products of matrices spend their time here
+  if (!active && !guard && plan.kind == MonoidKind::sum &&
+      plan.floating[0]) {  // products of matrices spend their time here
     double* total = floats(plan.accumulator[0]);
     const double* element = floats(plan.element[0]);
     for (int i = 0; i < n; ++i) total[i] += element[i];
@@ -101,8 +113,10 @@ void Frame::join(const ReductionPlan& plan, const uint8_t* active, int n) {
     const int64_t* bad_element = faults(element);
     for (int i = 0; i < n; ++i) {
       if (bad[i] || (active && !active[i])) continue;
-      if (bad_guard && bad_guard[i]) bad[i] = bad_guard[i];
-      else if (bad_element && (!guard || guard[i])) bad[i] = bad_element[i];
+      if (bad_guard && bad_guard[i])
+        bad[i] = bad_guard[i];
+      else if (bad_element && (!guard || guard[i]))
+        bad[i] = bad_element[i];
     }
   }
   for (size_t c = 1; c < plan.accumulator.size(); ++c) std::copy_n(bad, n, faults(plan.accumulator[c]));
@@ -120,7 +134,8 @@ void Frame::reduce(const ReductionPlan& plan, int n) {
     }
   }
   if (plan.prefix) {
-    variables[static_cast<size_t>(plan.variables.back())] = variables[static_cast<size_t>(program_.serial_variables[0])];
+    variables[static_cast<size_t>(plan.variables.back())] =
+        variables[static_cast<size_t>(program_.serial_variables[0])];
     execute(body.steps, n);
     return join(plan, nullptr, n);
   }

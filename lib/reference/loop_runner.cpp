@@ -50,7 +50,8 @@ Result<std::vector<int64_t>> extents_of(const ir::TensorMeta& type, const shape:
 void declare_reductions(const Meaning& meaning, IndexForms& forms) {
   for (const opset::Reduction& reduction : meaning.reductions)
     for (size_t i = 0; i < reduction.variables.size(); ++i)
-      forms.set_range(reduction.variables[i], {0, std::max<int64_t>(forms.interval(reduction.extents[i]).upper - 1, 0)});
+      forms.set_range(reduction.variables[i],
+                      {0, std::max<int64_t>(forms.interval(reduction.extents[i]).upper - 1, 0)});
 }
 
 Diagnostic describe(const LoopProgram& program, int64_t fault) {
@@ -58,8 +59,8 @@ Diagnostic describe(const LoopProgram& program, int64_t fault) {
   if (check.kind == Check::Kind::zero) return error(Status::violated, 631, "an integer is divided by zero");
   const int64_t index = (fault << 16) >> 16;
   return error(Status::violated, 611,
-               "index " + std::to_string(index) + " is out of range for axis " + std::to_string(check.axis) + " of size " +
-                   std::to_string(check.size));
+               "index " + std::to_string(index) + " is out of range for axis " + std::to_string(check.axis) +
+                   " of size " + std::to_string(check.size));
 }
 
 // Runs blocks on several threads; every element is computed by itself, so how they are dealt out does not show.
@@ -71,7 +72,8 @@ Result<void> run_nests(const LoopProgram& program, const std::vector<Tensor>& op
   for (const int64_t n : program.serial_extents) serial *= n;
   if (numel == 0) return {};
   const bool prefix = outer.owns_lanes && serial > 1;
-  // Lanes over results: blocks of results (a prefix walks its axis inside). Lanes over reductions: one result at a time.
+  // Lanes over results: blocks of results (a prefix walks its axis inside). Lanes over reductions: one result at a
+  // time.
   const int64_t units = outer.owns_lanes ? (count + lanes - 1) / lanes : serial;
   const int64_t per_tile = std::max<int64_t>(1, units / 64);
   const int64_t tiles = (units + per_tile - 1) / per_tile;
@@ -124,8 +126,9 @@ Result<void> run_scatter(const LoopProgram& program, const std::vector<Tensor>& 
         if (const int64_t* bad = frame.faults(program.at[axis]); bad && bad[i]) return describe(program, bad[i]);
         const int64_t index = frame.integers(program.at[axis])[i];
         if (index < 0 || index >= result.sizes[axis])
-          return error(Status::violated, 611, "index " + std::to_string(index) + " is out of range for axis " +
-                                                  std::to_string(axis) + " of size " + std::to_string(result.sizes[axis]));
+          return error(Status::violated, 611,
+                       "index " + std::to_string(index) + " is out of range for axis " + std::to_string(axis) +
+                           " of size " + std::to_string(result.sizes[axis]));
         place += index * result.strides[axis];
       }
       if (const int64_t* bad = frame.faults(program.value); bad && bad[i]) return describe(program, bad[i]);
@@ -137,20 +140,28 @@ Result<void> run_scatter(const LoopProgram& program, const std::vector<Tensor>& 
             const Value old = convert<Value>(to);
             switch (program.join) {
               case MonoidKind::sum:
-                if constexpr (std::is_integral_v<Value>) value = add_wrapping(old, value);
-                else value = old + value;
+                if constexpr (std::is_integral_v<Value>)
+                  value = add_wrapping(old, value);
+                else
+                  value = old + value;
                 break;
               case MonoidKind::product:
-                if constexpr (std::is_integral_v<Value>) value = multiply_wrapping(old, value);
-                else value = old * value;
+                if constexpr (std::is_integral_v<Value>)
+                  value = multiply_wrapping(old, value);
+                else
+                  value = old * value;
                 break;
               case MonoidKind::maximum:
-                if constexpr (std::is_integral_v<Value>) value = std::max(old, value);
-                else value = maximum(old, value);
+                if constexpr (std::is_integral_v<Value>)
+                  value = std::max(old, value);
+                else
+                  value = maximum(old, value);
                 break;
               case MonoidKind::minimum:
-                if constexpr (std::is_integral_v<Value>) value = std::min(old, value);
-                else value = minimum(old, value);
+                if constexpr (std::is_integral_v<Value>)
+                  value = std::min(old, value);
+                else
+                  value = minimum(old, value);
                 break;
               case MonoidKind::any:
                 value = old != 0 || value != 0;
@@ -163,8 +174,10 @@ Result<void> run_scatter(const LoopProgram& program, const std::vector<Tensor>& 
             }
             to = convert<T>(value);
           };
-          if (program.floating) put(frame.floats(program.value)[i]);
-          else put(frame.integers(program.value)[i]);
+          if (program.floating)
+            put(frame.floats(program.value)[i]);
+          else
+            put(frame.integers(program.value)[i]);
         }
       });
     }
@@ -177,7 +190,8 @@ Result<void> check_operands(const Meaning& meaning, const std::vector<Tensor>& o
   for (const Tensor& tensor : operands) {
     if (is_complex(tensor.dtype)) return error(Status::unsupported, 634, "loops over complex numbers are not known");
     if (tensor.numel() > 0 && !tensor.data())
-      return error(Status::bad_input, 633, "a tensor's bytes are not here: the program was read as text, without --segments");
+      return error(Status::bad_input, 633,
+                   "a tensor's bytes are not here: the program was read as text, without --segments");
   }
   return {};
 }
@@ -209,7 +223,8 @@ Result<std::vector<Tensor>> run_loops(const Meaning& meaning, const std::vector<
     results[0] = cast(operands[static_cast<size_t>(scatter.base)], meaning.results[0].type.dtype);
     Tensor fresh = Tensor::empty(results[0].dtype, results[0].sizes);
     const Tensor rows = results[0].contiguous();
-    std::copy_n(static_cast<const std::byte*>(rows.data()), rows.nbytes(), static_cast<std::byte*>(fresh.mutable_data()));
+    std::copy_n(static_cast<const std::byte*>(rows.data()), rows.nbytes(),
+                static_cast<std::byte*>(fresh.mutable_data()));
     results[0] = std::move(fresh);
     LoopCompiler compiler(meaning, operands, forms, sizes->integers, sizes->floats);
     auto program = compiler.scatter(extent);
@@ -219,7 +234,8 @@ Result<std::vector<Tensor>> run_loops(const Meaning& meaning, const std::vector<
   }
 
   for (size_t i = 0; i < meaning.results.size(); ++i)
-    for (size_t axis = 0; axis < extents[i].size(); ++axis) forms.set_extent(meaning.results[i].variables[axis], extents[i][axis]);
+    for (size_t axis = 0; axis < extents[i].size(); ++axis)
+      forms.set_extent(meaning.results[i].variables[axis], extents[i][axis]);
   declare_reductions(meaning, forms);
   std::vector<bool> done(meaning.results.size(), false);
   for (size_t i = 0; i < meaning.results.size(); ++i) {
@@ -258,9 +274,11 @@ std::optional<Tensor> alias(const Meaning& meaning, const Tensor& operand, const
   for (size_t axis = extents->size(); axis-- > 0;) {
     const auto term = place.terms.find(nest.variables[axis]);
     // An axis of size 1 has no stride of its own: the one that keeps the window contiguous if it is.
-    if (term != place.terms.end()) window.strides[axis] = term->second;
+    if (term != place.terms.end())
+      window.strides[axis] = term->second;
     else if ((*extents)[axis] <= 1)
-      window.strides[axis] = axis + 1 < extents->size() ? window.strides[axis + 1] * std::max<int64_t>(window.sizes[axis + 1], 1) : 1;
+      window.strides[axis] =
+          axis + 1 < extents->size() ? window.strides[axis + 1] * std::max<int64_t>(window.sizes[axis + 1], 1) : 1;
   }
   return window;
 }

@@ -9,8 +9,8 @@
 
 namespace atenon::reference {
 
-// Computes every result. `operands` are in the order of Meaning::tensors. E0611 where an index that comes from data lies
-// outside of its tensor, E0631 for an integer division by zero.
+// Computes every result. `operands` are in the order of Meaning::tensors. E0611 where an index that comes from data
+// lies outside of its tensor, E0631 for an integer division by zero.
 Result<std::vector<Tensor>> run_loops(const opset::Meaning& meaning, const std::vector<Tensor>& operands,
                                       const shape::Bindings& symbols);
 

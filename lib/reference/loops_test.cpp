@@ -33,7 +33,9 @@ struct Builder {
   }
   int variable() { return meaning.variable_count++; }
   ScalarId index(int variable) { return add({.op = ScalarOp::index, .dtype = ScalarType::i64, .variable = variable}); }
-  ScalarId integer(int64_t value) { return add({.op = ScalarOp::constant, .dtype = ScalarType::i64, .integer = value}); }
+  ScalarId integer(int64_t value) {
+    return add({.op = ScalarOp::constant, .dtype = ScalarType::i64, .integer = value});
+  }
   ScalarId number(double value) { return add({.op = ScalarOp::constant, .dtype = ScalarType::f32, .number = value}); }
   ScalarId read(int tensor, std::vector<ScalarId> at, ScalarType dtype = ScalarType::f32) {
     return add({.op = ScalarOp::read, .dtype = dtype, .operands = std::move(at), .tensor = tensor});
@@ -49,7 +51,8 @@ struct Builder {
     meaning.reductions.push_back(std::move(reduction));
     return add({.op = ScalarOp::reduce, .reduction = static_cast<int>(meaning.reductions.size()) - 1});
   }
-  void result(std::vector<ir::SymInt> sizes, std::vector<int> variables, ScalarId value, ScalarType dtype = ScalarType::f32) {
+  void result(std::vector<ir::SymInt> sizes, std::vector<int> variables, ScalarId value,
+              ScalarType dtype = ScalarType::f32) {
     meaning.results.push_back({{dtype, std::move(sizes)}, std::move(variables), value});
   }
 };
@@ -75,7 +78,8 @@ TEST_CASE("a sum is the same whichever way its lanes run") {
     Tensor x = Tensor::empty(ScalarType::f32, {rows, 1000});
     for (int64_t n = 0; n < x.numel(); ++n) x.set(n, 1.0 / (1 + n % 1000));
     const ScalarId element = b.read(0, {b.index(i), b.index(k)});
-    const ScalarId total = b.reduce({.monoid = b.sum(), .variables = {k}, .extents = {b.integer(1000)}, .element = {element}});
+    const ScalarId total =
+        b.reduce({.monoid = b.sum(), .variables = {k}, .extents = {b.integer(1000)}, .element = {element}});
     b.result({rows}, {i}, total);
     const auto results = run_loops(b.meaning, {x}, {});
     REQUIRE(results);
@@ -90,7 +94,8 @@ TEST_CASE("a guard drops what lies outside, without it a read outside is an erro
   for (const bool guarded : {true, false}) {
     Builder b;
     const int i = b.variable(), k = b.variable();
-    const ScalarId at = b.apply(ScalarOp::sub, ScalarType::i64, {b.apply(ScalarOp::add, ScalarType::i64, {b.index(i), b.index(k)}), b.integer(1)});
+    const ScalarId at = b.apply(ScalarOp::sub, ScalarType::i64,
+                                {b.apply(ScalarOp::add, ScalarType::i64, {b.index(i), b.index(k)}), b.integer(1)});
     const ScalarId from = b.apply(ScalarOp::le, ScalarType::boolean, {b.integer(0), at});
     const ScalarId to = b.apply(ScalarOp::lt, ScalarType::boolean, {at, b.integer(5)});
     Reduction window{.monoid = b.sum(), .variables = {k}, .extents = {b.integer(3)}, .element = {b.read(0, {at})}};
@@ -112,7 +117,12 @@ TEST_CASE("a prefix keeps every partial result") {
   Builder b;
   const int i = b.variable(), j = b.variable(), k = b.variable();
   const ScalarId element = b.read(0, {b.index(i), b.index(k)});
-  const ScalarId total = b.reduce({.monoid = b.sum(), .variables = {k}, .extents = {b.integer(4)}, .element = {element}, .prefix = true, .prefix_axis = 1});
+  const ScalarId total = b.reduce({.monoid = b.sum(),
+                                   .variables = {k},
+                                   .extents = {b.integer(4)},
+                                   .element = {element},
+                                   .prefix = true,
+                                   .prefix_axis = 1});
   b.result({2, 4}, {i, j}, total);
   const auto results = run_loops(b.meaning, {numbers({2, 4})}, {});
   REQUIRE(results);

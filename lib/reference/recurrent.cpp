@@ -1,8 +1,8 @@
 // LSTM, GRU and plain recurrent networks: loops over time, layers and directions.
 //
-// Parameters come as PyTorch lists them: for each layer and direction w_ih, w_hh and, with biases, b_ih, b_hh; the rows of the gates
-// lie below one another (LSTM: input, forget, cell, output; GRU: reset, update, new). Sums are kept in double, what is stored
-// is f32.
+// Parameters come as PyTorch lists them: for each layer and direction w_ih, w_hh and, with biases, b_ih, b_hh; the rows
+// of the gates lie below one another (LSTM: input, forget, cell, output; GRU: reset, update, new). Sums are kept in
+// double, what is stored is f32.
 #include <algorithm>
 #include <functional>
 
@@ -23,7 +23,8 @@ struct Parameters {
 
 // One step of one cell for one sample: from the gates' two products to the new states.
 //   x, h: `gates * hidden` numbers each (biases included); state: hidden (h), and for an LSTM c.
-using Cell = std::function<void(const double* x, const double* h, float* hidden_state, float* cell_state, int64_t hidden)>;
+using Cell =
+    std::function<void(const double* x, const double* h, float* hidden_state, float* cell_state, int64_t hidden)>;
 
 struct Network {
   int gates = 1;
@@ -42,18 +43,22 @@ void product(const float* weight, const float* bias, const float* x, int64_t row
   }
 }
 
-// Arguments 0: input, then the states (one list for an LSTM, one tensor else), params, has_biases, num_layers, dropout, train,
-// bidirectional, batch_first.
+// Arguments 0: input, then the states (one list for an LSTM, one tensor else), params, has_biases, num_layers, dropout,
+// train, bidirectional, batch_first.
 Result<std::vector<Datum>> run_network(const ExternCall& call, const Network& network) {
   std::vector<Tensor> states;
-  if (network.has_cell_state) states = call.tensors(1);
-  else states = {call.tensor(1)};
+  if (network.has_cell_state)
+    states = call.tensors(1);
+  else
+    states = {call.tensor(1)};
   const std::vector<Tensor> params = call.tensors(2);
   const bool has_biases = call.truth(3), bidirectional = call.truth(7), batch_first = call.truth(8);
   const int64_t layers = call.integer(4);
-  if (call.number(5) > 0 && call.truth(6)) return error(Status::unsupported, 634, "recurrent dropout in training mode is not known");
+  if (call.number(5) > 0 && call.truth(6))
+    return error(Status::unsupported, 634, "recurrent dropout in training mode is not known");
   const Tensor input = call.tensor(0).contiguous();
-  if (input.dtype != ScalarType::f32) return error(Status::unsupported, 634, "recurrent networks are known in f32 only");
+  if (input.dtype != ScalarType::f32)
+    return error(Status::unsupported, 634, "recurrent networks are known in f32 only");
 
   const bool batched = input.sizes.size() == 3;
   const bool samples_first = batched && batch_first;
@@ -74,15 +79,17 @@ Result<std::vector<Datum>> run_network(const ExternCall& call, const Network& ne
   const auto place = [&](int64_t n, int64_t t) { return samples_first ? n * times + t : t * samples + n; };
   for (int64_t n = 0; n < samples; ++n)
     for (int64_t t = 0; t < times; ++t)
-      std::copy_n(input.as<float>() + place(n, t) * features, features, layer_input.data() + (n * times + t) * features);
+      std::copy_n(input.as<float>() + place(n, t) * features, features,
+                  layer_input.data() + (n * times + t) * features);
   for (int64_t layer = 0; layer < layers; ++layer) {
     std::vector<float> layer_output(static_cast<size_t>(samples * times * ways * hidden));
     for (int64_t way = 0; way < ways; ++way) {
       const auto first = static_cast<size_t>((layer * ways + way) * per_cell);
       if (first + static_cast<size_t>(per_cell) > params.size())
         return error(Status::unsupported, 634, "projections of recurrent networks are not known");
-      std::vector<Tensor> held(params.begin() + static_cast<std::ptrdiff_t>(first),
-                               params.begin() + static_cast<std::ptrdiff_t>(first) + static_cast<std::ptrdiff_t>(per_cell));
+      std::vector<Tensor> held(
+          params.begin() + static_cast<std::ptrdiff_t>(first),
+          params.begin() + static_cast<std::ptrdiff_t>(first) + static_cast<std::ptrdiff_t>(per_cell));
       for (Tensor& tensor : held) tensor = tensor.contiguous();
       const Parameters parameters{held[0].as<float>(), held[1].as<float>(), has_biases ? held[2].as<float>() : nullptr,
                                   has_biases ? held[3].as<float>() : nullptr};
@@ -92,16 +99,19 @@ Result<std::vector<Datum>> run_network(const ExternCall& call, const Network& ne
         const int64_t state_at = ((layer * ways + way) * samples + n) * hidden;
         std::vector<float> h_state(states[0].as<float>() + state_at, states[0].as<float>() + state_at + hidden);
         std::vector<float> c_state;
-        if (network.has_cell_state) c_state.assign(states[1].as<float>() + state_at, states[1].as<float>() + state_at + hidden);
+        if (network.has_cell_state)
+          c_state.assign(states[1].as<float>() + state_at, states[1].as<float>() + state_at + hidden);
         for (int64_t step = 0; step < times; ++step) {
           const int64_t t = way == 0 ? step : times - 1 - step;
-          product(parameters.w_ih, parameters.b_ih, layer_input.data() + (n * times + t) * features, rows, features, x.data());
+          product(parameters.w_ih, parameters.b_ih, layer_input.data() + (n * times + t) * features, rows, features,
+                  x.data());
           product(parameters.w_hh, parameters.b_hh, h_state.data(), rows, hidden, h.data());
           network.cell(x.data(), h.data(), h_state.data(), c_state.data(), hidden);
           std::copy(h_state.begin(), h_state.end(), layer_output.data() + ((n * times + t) * ways + way) * hidden);
         }
         std::copy(h_state.begin(), h_state.end(), final_states[0].mutable_as<float>() + state_at);
-        if (network.has_cell_state) std::copy(c_state.begin(), c_state.end(), final_states[1].mutable_as<float>() + state_at);
+        if (network.has_cell_state)
+          std::copy(c_state.begin(), c_state.end(), final_states[1].mutable_as<float>() + state_at);
       });
     }
     layer_input = std::move(layer_output);
@@ -110,7 +120,8 @@ Result<std::vector<Datum>> run_network(const ExternCall& call, const Network& ne
   Tensor output = call.result(0);
   for (int64_t n = 0; n < samples; ++n)
     for (int64_t t = 0; t < times; ++t)
-      std::copy_n(layer_input.data() + (n * times + t) * features, features, output.mutable_as<float>() + place(n, t) * features);
+      std::copy_n(layer_input.data() + (n * times + t) * features, features,
+                  output.mutable_as<float>() + place(n, t) * features);
   std::vector<Datum> results{output};
   results.insert(results.end(), final_states.begin(), final_states.end());
   return results;
@@ -119,37 +130,42 @@ Result<std::vector<Datum>> run_network(const ExternCall& call, const Network& ne
 }  // namespace
 
 Result<std::vector<Datum>> lstm(const ExternCall& call) {
-  return run_network(call, {4, true, [](const double* x, const double* h, float* hidden_state, float* cell_state, int64_t hidden) {
-    for (int64_t j = 0; j < hidden; ++j) {
-      const auto gate = [&](int64_t g) { return rounded(x[g * hidden + j] + h[g * hidden + j]); };
-      const float in = rounded(math::sigmoid(gate(0))), keep = rounded(math::sigmoid(gate(1)));
-      const float fresh = rounded(math::tanh(gate(2))), out = rounded(math::sigmoid(gate(3)));
-      cell_state[j] = rounded(double(keep) * cell_state[j] + double(in) * fresh);
-      hidden_state[j] = rounded(out * math::tanh(cell_state[j]));
-    }
-  }});
+  return run_network(
+      call, {4, true, [](const double* x, const double* h, float* hidden_state, float* cell_state, int64_t hidden) {
+               for (int64_t j = 0; j < hidden; ++j) {
+                 const auto gate = [&](int64_t g) { return rounded(x[g * hidden + j] + h[g * hidden + j]); };
+                 const float in = rounded(math::sigmoid(gate(0))), keep = rounded(math::sigmoid(gate(1)));
+                 const float fresh = rounded(math::tanh(gate(2))), out = rounded(math::sigmoid(gate(3)));
+                 cell_state[j] = rounded(double(keep) * cell_state[j] + double(in) * fresh);
+                 hidden_state[j] = rounded(out * math::tanh(cell_state[j]));
+               }
+             }});
 }
 
 Result<std::vector<Datum>> gru(const ExternCall& call) {
-  return run_network(call, {3, false, [](const double* x, const double* h, float* hidden_state, float*, int64_t hidden) {
-    for (int64_t j = 0; j < hidden; ++j) {
-      const float reset = rounded(math::sigmoid(x[j] + h[j])), update = rounded(math::sigmoid(x[hidden + j] + h[hidden + j]));
-      const float fresh = rounded(math::tanh(x[2 * hidden + j] + reset * h[2 * hidden + j]));
-      hidden_state[j] = rounded(fresh + double(update) * (double(hidden_state[j]) - fresh));
-    }
-  }});
+  return run_network(call,
+                     {3, false, [](const double* x, const double* h, float* hidden_state, float*, int64_t hidden) {
+                        for (int64_t j = 0; j < hidden; ++j) {
+                          const float reset = rounded(math::sigmoid(x[j] + h[j])),
+                                      update = rounded(math::sigmoid(x[hidden + j] + h[hidden + j]));
+                          const float fresh = rounded(math::tanh(x[2 * hidden + j] + reset * h[2 * hidden + j]));
+                          hidden_state[j] = rounded(fresh + double(update) * (double(hidden_state[j]) - fresh));
+                        }
+                      }});
 }
 
 Result<std::vector<Datum>> rnn_tanh(const ExternCall& call) {
-  return run_network(call, {1, false, [](const double* x, const double* h, float* hidden_state, float*, int64_t hidden) {
-    for (int64_t j = 0; j < hidden; ++j) hidden_state[j] = rounded(math::tanh(x[j] + h[j]));
-  }});
+  return run_network(call,
+                     {1, false, [](const double* x, const double* h, float* hidden_state, float*, int64_t hidden) {
+                        for (int64_t j = 0; j < hidden; ++j) hidden_state[j] = rounded(math::tanh(x[j] + h[j]));
+                      }});
 }
 
 Result<std::vector<Datum>> rnn_relu(const ExternCall& call) {
-  return run_network(call, {1, false, [](const double* x, const double* h, float* hidden_state, float*, int64_t hidden) {
-    for (int64_t j = 0; j < hidden; ++j) hidden_state[j] = rounded(std::max(0.0, x[j] + h[j]));
-  }});
+  return run_network(call,
+                     {1, false, [](const double* x, const double* h, float* hidden_state, float*, int64_t hidden) {
+                        for (int64_t j = 0; j < hidden; ++j) hidden_state[j] = rounded(std::max(0.0, x[j] + h[j]));
+                      }});
 }
 
 }  // namespace atenon::reference

@@ -1,6 +1,6 @@
-// Every call is made concrete first: its tensors get the sizes that they have now, its scalars their values. So `when` guards and
-// sizes of a block are plain numbers, decompositions expand into a scratch graph that is run on the spot, and nothing that was
-// open when the program was made is open here.
+// Every call is made concrete first: its tensors get the sizes that they have now, its scalars their values. So `when`
+// guards and sizes of a block are plain numbers, decompositions expand into a scratch graph that is run on the spot,
+// and nothing that was open when the program was made is open here.
 #include "reference/reference.h"
 
 #include <algorithm>
@@ -69,7 +69,8 @@ class Evaluation {
       : opset_(opset), subgraphs_(subgraphs), generator_(generator) {}
 
   Result<void> evaluate(const ir::Node& node, Environment& environment) {
-    Results results = node.target() == "atenon::call" ? call_subgraph(node, environment) : call_operator(node, environment);
+    Results results =
+        node.target() == "atenon::call" ? call_subgraph(node, environment) : call_operator(node, environment);
     if (!results) return std::move(results.error()).note("in " + text::print(node));
     for (size_t i = 0; i < results->size() && i < node.results().size(); ++i)
       bind(*node.result(i), (*results)[i], environment);
@@ -78,7 +79,9 @@ class Evaluation {
 
   Results run(const ir::Graph& graph, std::vector<Datum> inputs, shape::Bindings symbols) {
     if (inputs.size() != graph.inputs().size())
-      return error(Status::bug, 0, "a graph of " + std::to_string(graph.inputs().size()) + " inputs is run on " + std::to_string(inputs.size()));
+      return error(
+          Status::bug, 0,
+          "a graph of " + std::to_string(graph.inputs().size()) + " inputs is run on " + std::to_string(inputs.size()));
     Environment environment{{}, std::move(symbols), generator_};
     for (size_t i = 0; i < inputs.size(); ++i) bind(*graph.inputs()[i], inputs[i], environment);
     // What nobody reads any more is dropped, so that a big model's intermediates do not pile up.
@@ -94,11 +97,16 @@ class Evaluation {
     for (const Argument& output : graph.outputs()) {
       Result<Argument> value = concrete(output, environment, nullptr);
       if (!value) return value.error();
-      if (const Value* tensor = value->value()) outputs.push_back(environment.values.at(tensor));
-      else if (value->is<ir::SymInt>()) outputs.push_back(value->get<ir::SymInt>().constant().value_or(0));
-      else if (value->is<ir::SymFloat>()) outputs.push_back(value->get<ir::SymFloat>().constant().value_or(0));
-      else if (value->is<ir::SymBool>()) outputs.push_back(value->get<ir::SymBool>().constant().value_or(false));
-      else outputs.push_back(false);  // None, a text: the caller reads those from the graph
+      if (const Value* tensor = value->value())
+        outputs.push_back(environment.values.at(tensor));
+      else if (value->is<ir::SymInt>())
+        outputs.push_back(value->get<ir::SymInt>().constant().value_or(0));
+      else if (value->is<ir::SymFloat>())
+        outputs.push_back(value->get<ir::SymFloat>().constant().value_or(0));
+      else if (value->is<ir::SymBool>())
+        outputs.push_back(value->get<ir::SymBool>().constant().value_or(false));
+      else
+        outputs.push_back(false);  // None, a text: the caller reads those from the graph
     }
     return outputs;
   }
@@ -128,7 +136,9 @@ class Evaluation {
   static Tensor fresh_copy(const Tensor& tensor) {
     Tensor copy = Tensor::empty(tensor.dtype, tensor.sizes);
     const Tensor rows = tensor.contiguous();
-    if (rows.nbytes() > 0) std::copy_n(static_cast<const std::byte*>(rows.data()), rows.nbytes(), static_cast<std::byte*>(copy.mutable_data()));
+    if (rows.nbytes() > 0)
+      std::copy_n(static_cast<const std::byte*>(rows.data()), rows.nbytes(),
+                  static_cast<std::byte*>(copy.mutable_data()));
     return copy;
   }
 
@@ -154,7 +164,9 @@ class Evaluation {
     Environment environment;
   };
   Result<Argument> concrete(const Argument& argument, const Environment& environment, Scratch* scratch) {
-    const auto unbound = [](const std::string& what) { return error(Status::violated, 632, "the number " + what + " has no value"); };
+    const auto unbound = [](const std::string& what) {
+      return error(Status::violated, 632, "the number " + what + " has no value");
+    };
     if (argument.is<ir::SymInt>()) {
       const auto value = shape::evaluate(argument.get<ir::SymInt>(), environment.symbols);
       return value ? Result<Argument>(Argument(*value)) : unbound(argument.get<ir::SymInt>().to_string());
@@ -208,10 +220,14 @@ class Evaluation {
     for (size_t i = 1; i < node.arguments().size(); ++i) {
       Result<Argument> value = concrete(node.arguments()[i], environment, nullptr);
       if (!value) return value.error();
-      if (const Value* tensor = value->value()) inputs.push_back(environment.values.at(tensor));
-      else if (value->is<ir::SymFloat>()) inputs.push_back(value->get<ir::SymFloat>().constant().value_or(0));
-      else if (value->is<ir::SymInt>()) inputs.push_back(value->get<ir::SymInt>().constant().value_or(0));
-      else inputs.push_back(value->get<ir::SymBool>().constant().value_or(false));
+      if (const Value* tensor = value->value())
+        inputs.push_back(environment.values.at(tensor));
+      else if (value->is<ir::SymFloat>())
+        inputs.push_back(value->get<ir::SymFloat>().constant().value_or(0));
+      else if (value->is<ir::SymInt>())
+        inputs.push_back(value->get<ir::SymInt>().constant().value_or(0));
+      else
+        inputs.push_back(value->get<ir::SymBool>().constant().value_or(false));
     }
     return run(body->second, std::move(inputs), environment.symbols);
   }
@@ -233,14 +249,19 @@ class Evaluation {
     if (!meaning) return meaning.error();
     if (*kind == opset::MeaningKind::extern_kernel) {
       const ExternKernel kernel = find_extern_kernel(meaning->extern_kernel);
-      if (!kernel) return error(Status::unsupported, 634, call.op->target() + " has no meaning here: there is no kernel '" + meaning->extern_kernel + "'");
-      const ExternCall extern_call{meaning->extern_arguments, scratch.environment.values, meaning->extern_types, scratch.environment.generator};
+      if (!kernel)
+        return error(Status::unsupported, 634,
+                     call.op->target() + " has no meaning here: there is no kernel '" + meaning->extern_kernel + "'");
+      const ExternCall extern_call{meaning->extern_arguments, scratch.environment.values, meaning->extern_types,
+                                   scratch.environment.generator};
       return kernel(extern_call);
     }
     std::vector<Tensor> operands;
-    for (const Value* tensor : meaning->tensors) operands.push_back(std::get<Tensor>(scratch.environment.values.at(tensor)));
+    for (const Value* tensor : meaning->tensors)
+      operands.push_back(std::get<Tensor>(scratch.environment.values.at(tensor)));
     if (meaning->is_view && operands.size() == 1)
-      if (std::optional<Tensor> window = alias(*meaning, operands[0], {})) return std::vector<Datum>{std::move(*window)};
+      if (std::optional<Tensor> window = alias(*meaning, operands[0], {}))
+        return std::vector<Datum>{std::move(*window)};
     Result<std::vector<Tensor>> tensors = run_loops(*meaning, operands, {});
     if (!tensors) return tensors.error();
     return std::vector<Datum>(tensors->begin(), tensors->end());
@@ -262,8 +283,10 @@ class Evaluation {
 
   // `add_` and `add.out`: the origin's results, written over the operands from `first` on.
   Results write_result(const Call& call, size_t first, size_t argument_count, const Environment& environment) {
-    Results results = apply(Call{call.op->origin(), {call.arguments.begin(), call.arguments.begin() + static_cast<std::ptrdiff_t>(argument_count)}},
-                            environment);
+    Results results =
+        apply(Call{call.op->origin(),
+                   {call.arguments.begin(), call.arguments.begin() + static_cast<std::ptrdiff_t>(argument_count)}},
+              environment);
     if (!results) return results;
     for (size_t i = 0; i < results->size(); ++i) {
       Tensor target = std::get<Tensor>(environment.values.at(call.arguments[first + i].value()));
@@ -316,8 +339,9 @@ Result<std::vector<Datum>> apply(const opset::Opset& opset, const opset::Call& c
   return Evaluation(opset, nullptr, environment.generator).apply(call, environment);
 }
 
-Result<std::vector<Datum>> run(const opset::Opset& opset, const ir::Graph& graph, const std::map<std::string, ir::Graph>& subgraphs,
-                               const shape::Facts&, std::vector<Datum> inputs, shape::Bindings symbols, Generator* generator) {
+Result<std::vector<Datum>> run(const opset::Opset& opset, const ir::Graph& graph,
+                               const std::map<std::string, ir::Graph>& subgraphs, const shape::Facts&,
+                               std::vector<Datum> inputs, shape::Bindings symbols, Generator* generator) {
   return Evaluation(opset, &subgraphs, generator).run(graph, std::move(inputs), std::move(symbols));
 }
 

@@ -1,8 +1,9 @@
 // Evaluates any operator from its meaning: correct, slow, the same bits everywhere.
 //
-// What capture uses for real tensors, specialize for folding, run for `--reference`, and every fast kernel's tests as truth. Floats of 16
-// bits are computed in f32 and rounded once; sums of floats accumulate in f64. Its transcendental functions are our own
-// (support/math.h), compiled without contraction, so that results do not depend on the host's libm.
+// What capture uses for real tensors, specialize for folding, run for `--reference`, and every fast kernel's tests as
+// truth. Floats of 16 bits are computed in f32 and rounded once; sums of floats accumulate in f64. Its transcendental
+// functions are our own (support/math.h), compiled without contraction, so that results do not depend on the host's
+// libm.
 #pragma once
 
 #include <variant>
@@ -27,17 +28,20 @@ struct Environment {
   Generator* generator = nullptr;  // what random operators draw from; without it they are E0635
 };
 
-// Evaluates one node; binds its results, and the symbols that it defines, in `environment`. Views alias their operand's storage
-// where strides allow. Checks that were assumed are not repeated here; reads outside a tensor are E0611.
-Result<void> evaluate(const opset::Opset& opset, const ir::Node& node, const shape::Facts& facts, Environment& environment);
+// Evaluates one node; binds its results, and the symbols that it defines, in `environment`. Views alias their operand's
+// storage where strides allow. Checks that were assumed are not repeated here; reads outside a tensor are E0611.
+Result<void> evaluate(const opset::Opset& opset, const ir::Node& node, const shape::Facts& facts,
+                      Environment& environment);
 
-// Evaluates an operator on real tensors, outside any graph: `arguments` hold Values whose data is in `environment`. For capture's
-// eager dispatch. The flattened results are returned. `add_` and `add.out` write into their operand's storage and return it.
+// Evaluates an operator on real tensors, outside any graph: `arguments` hold Values whose data is in `environment`. For
+// capture's eager dispatch. The flattened results are returned. `add_` and `add.out` write into their operand's storage
+// and return it.
 Result<std::vector<Datum>> apply(const opset::Opset& opset, const opset::Call& call, const Environment& environment);
 
-// Runs a whole graph on its inputs, in the graph's order; results are in the order of Graph::outputs (constants included).
-Result<std::vector<Datum>> run(const opset::Opset& opset, const ir::Graph& graph, const std::map<std::string, ir::Graph>& subgraphs,
-                               const shape::Facts& facts, std::vector<Datum> inputs, shape::Bindings symbols,
-                               Generator* generator = nullptr);
+// Runs a whole graph on its inputs, in the graph's order; results are in the order of Graph::outputs (constants
+// included).
+Result<std::vector<Datum>> run(const opset::Opset& opset, const ir::Graph& graph,
+                               const std::map<std::string, ir::Graph>& subgraphs, const shape::Facts& facts,
+                               std::vector<Datum> inputs, shape::Bindings symbols, Generator* generator = nullptr);
 
 }  // namespace atenon::reference

@@ -1,8 +1,8 @@
 /* Running Atenon programs from C.
  *
- * A session is one entry point of one program, loaded once. Sessions may be used from any number of threads at the same time. Inputs
- * and outputs are the leaves of the entry point's arguments and results, flattened, in order; each has a name (`cache.0.1`).
- * Tensors are dense and row-major, and belong to the caller.
+ * A session is one entry point of one program, loaded once. Sessions may be used from any number of threads at the same
+ * time. Inputs and outputs are the leaves of the entry point's arguments and results, flattened, in order; each has a
+ * name (`cache.0.1`). Tensors are dense and row-major, and belong to the caller.
  *
  *   atenon_session* session;
  *   char* message = NULL;
@@ -12,7 +12,8 @@
  *   atenon_run(session, &x, 1, &y, 1, &message);
  *   atenon_free(session);
  *
- * Every function that can fail returns a status and, where `message` is not NULL, a text that atenon_free_message() frees. */
+ * Every function that can fail returns a status and, where `message` is not NULL, a text that atenon_free_message()
+ * frees. */
 #ifndef ATENON_H
 #define ATENON_H
 
@@ -40,8 +41,18 @@ typedef enum {
 } atenon_status;
 
 typedef enum {
-  ATENON_F16, ATENON_BF16, ATENON_F32, ATENON_F64, ATENON_U8, ATENON_I8, ATENON_I16, ATENON_I32, ATENON_I64, ATENON_BOOL,
-  ATENON_C64, ATENON_C128
+  ATENON_F16,
+  ATENON_BF16,
+  ATENON_F32,
+  ATENON_F64,
+  ATENON_U8,
+  ATENON_I8,
+  ATENON_I16,
+  ATENON_I32,
+  ATENON_I64,
+  ATENON_BOOL,
+  ATENON_C64,
+  ATENON_C128
 } atenon_dtype;
 
 typedef struct {
@@ -64,10 +75,11 @@ ATENON_EXPORT const char* atenon_version(void);
 /* Threads that one run uses, for the whole process; 0: what affinity and cgroup allow. Not while a run is under way. */
 ATENON_EXPORT void atenon_set_threads(int threads);
 
-ATENON_EXPORT atenon_status atenon_load_file(const char* path, const atenon_options* options, atenon_session** session, char** message);
+ATENON_EXPORT atenon_status atenon_load_file(const char* path, const atenon_options* options, atenon_session** session,
+                                             char** message);
 /* `bytes` are read in place and must stay as they are until atenon_free. */
-ATENON_EXPORT atenon_status atenon_load_memory(const void* bytes, size_t size, const atenon_options* options, atenon_session** session,
-                                               char** message);
+ATENON_EXPORT atenon_status atenon_load_memory(const void* bytes, size_t size, const atenon_options* options,
+                                               atenon_session** session, char** message);
 ATENON_EXPORT void atenon_free(atenon_session* session);
 ATENON_EXPORT void atenon_free_message(char* message);
 
@@ -79,18 +91,23 @@ ATENON_EXPORT const char* atenon_output_name(const atenon_session* session, size
 /* By name, or by position written as a number; -1 if there is none. */
 ATENON_EXPORT int64_t atenon_find_input(const atenon_session* session, const char* name);
 ATENON_EXPORT int64_t atenon_find_output(const atenon_session* session, const char* name);
-/* The type of a leaf. `sizes` takes up to `capacity` numbers, -1 for a dynamic dimension. Returns the rank; a number (int, float,
- * bool) is passed as a tensor of rank 0. */
-ATENON_EXPORT int atenon_input_type(const atenon_session* session, size_t index, atenon_dtype* dtype, int64_t* sizes, int capacity);
-ATENON_EXPORT int atenon_output_type(const atenon_session* session, size_t index, atenon_dtype* dtype, int64_t* sizes, int capacity);
+/* The type of a leaf. `sizes` takes up to `capacity` numbers, -1 for a dynamic dimension. Returns the rank; a number
+ * (int, float, bool) is passed as a tensor of rank 0. */
+ATENON_EXPORT int atenon_input_type(const atenon_session* session, size_t index, atenon_dtype* dtype, int64_t* sizes,
+                                    int capacity);
+ATENON_EXPORT int atenon_output_type(const atenon_session* session, size_t index, atenon_dtype* dtype, int64_t* sizes,
+                                     int capacity);
 
-/* The sizes of output `index` for these inputs, whose data is not read. Writes up to `capacity` sizes, and the rank to `rank`. */
-ATENON_EXPORT atenon_status atenon_output_sizes(atenon_session* session, const atenon_tensor* inputs, size_t input_count, size_t index,
-                                                int64_t* sizes, int capacity, int* rank, char** message);
+/* The sizes of output `index` for these inputs, whose data is not read. Writes up to `capacity` sizes, and the rank to
+ * `rank`. */
+ATENON_EXPORT atenon_status atenon_output_sizes(atenon_session* session, const atenon_tensor* inputs,
+                                                size_t input_count, size_t index, int64_t* sizes, int capacity,
+                                                int* rank, char** message);
 
-/* Runs once. The first run with new sizes makes a plan, which takes milliseconds; later ones allocate no tensor memory. */
-ATENON_EXPORT atenon_status atenon_run(atenon_session* session, const atenon_tensor* inputs, size_t input_count, atenon_tensor* outputs,
-                                       size_t output_count, char** message);
+/* Runs once. The first run with new sizes makes a plan, which takes milliseconds; later ones allocate no tensor memory.
+ */
+ATENON_EXPORT atenon_status atenon_run(atenon_session* session, const atenon_tensor* inputs, size_t input_count,
+                                       atenon_tensor* outputs, size_t output_count, char** message);
 
 #ifdef __cplusplus
 }

@@ -31,20 +31,26 @@ Tensor tensor_of(const atenon_tensor& given) {
 }
 
 bool has_valid_type(const atenon_tensor& given) {
-  if (given.rank < 0 || given.dtype < ATENON_F16 || given.dtype > ATENON_C128 || (given.rank > 0 && !given.sizes)) return false;
+  if (given.rank < 0 || given.dtype < ATENON_F16 || given.dtype > ATENON_C128 || (given.rank > 0 && !given.sizes))
+    return false;
   for (int i = 0; i < given.rank; ++i)
     if (given.sizes[i] < 0) return false;
   return true;
 }
 
-Result<std::vector<std::optional<run::Datum>>> inputs_of(const run::Session& session, const atenon_tensor* inputs, size_t count) {
+Result<std::vector<std::optional<run::Datum>>> inputs_of(const run::Session& session, const atenon_tensor* inputs,
+                                                         size_t count) {
   std::vector<std::optional<run::Datum>> values;
   for (size_t i = 0; i < count; ++i) {
-    if (!has_valid_type(inputs[i])) return error(Status::usage, 603, "input " + std::to_string(i) + " has no valid type");
+    if (!has_valid_type(inputs[i]))
+      return error(Status::usage, 603, "input " + std::to_string(i) + " has no valid type");
     Tensor tensor = tensor_of(inputs[i]);
-    const bool is_number = i < session.inputs().size() && !std::holds_alternative<ir::TensorMeta>(session.inputs()[i].type);
-    if (is_number && tensor.numel() == 1) values.push_back(run::number_of(tensor, std::get<ir::ScalarKind>(session.inputs()[i].type)));
-    else values.push_back(std::move(tensor));
+    const bool is_number =
+        i < session.inputs().size() && !std::holds_alternative<ir::TensorMeta>(session.inputs()[i].type);
+    if (is_number && tensor.numel() == 1)
+      values.push_back(run::number_of(tensor, std::get<ir::ScalarKind>(session.inputs()[i].type)));
+    else
+      values.push_back(std::move(tensor));
   }
   values.resize(std::max(values.size(), session.inputs().size()));
   return values;
@@ -52,7 +58,10 @@ Result<std::vector<std::optional<run::Datum>>> inputs_of(const run::Session& ses
 
 int type_of(const run::Leaf& leaf, atenon_dtype* dtype, int64_t* sizes, int capacity) {
   if (const ir::ScalarKind* kind = std::get_if<ir::ScalarKind>(&leaf.type)) {
-    if (dtype) *dtype = *kind == ir::ScalarKind::integer ? ATENON_I64 : *kind == ir::ScalarKind::floating ? ATENON_F64 : ATENON_BOOL;
+    if (dtype)
+      *dtype = *kind == ir::ScalarKind::integer    ? ATENON_I64
+               : *kind == ir::ScalarKind::floating ? ATENON_F64
+                                                   : ATENON_BOOL;
     return 0;
   }
   const ir::TensorMeta& meta = std::get<ir::TensorMeta>(leaf.type);
@@ -61,7 +70,8 @@ int type_of(const run::Leaf& leaf, atenon_dtype* dtype, int64_t* sizes, int capa
   return meta.rank();
 }
 
-atenon_status load(Result<ir::ExportedProgram> program, const atenon_options* options, atenon_session** session, char** message) {
+atenon_status load(Result<ir::ExportedProgram> program, const atenon_options* options, atenon_session** session,
+                   char** message) {
   if (!program) return fail(program.error(), message);
   auto made = std::make_unique<atenon_session>();
   run::LoadOptions load_options;
@@ -72,7 +82,8 @@ atenon_status load(Result<ir::ExportedProgram> program, const atenon_options* op
       owner->opset = std::move(*loaded);
       return static_cast<const opset::Opset*>(owner->opset.get());
     };
-  auto loaded = run::Session::load(std::move(*program), options && options->entry ? options->entry : "", std::move(load_options));
+  auto loaded =
+      run::Session::load(std::move(*program), options && options->entry ? options->entry : "", std::move(load_options));
   if (!loaded) return fail(loaded.error(), message);
   made->session = std::move(*loaded);
   *session = made.release();
@@ -87,11 +98,13 @@ const char* atenon_version(void) { return ATENON_VERSION; }
 
 void atenon_set_threads(int threads) { set_threads(threads); }
 
-atenon_status atenon_load_file(const char* path, const atenon_options* options, atenon_session** session, char** message) {
+atenon_status atenon_load_file(const char* path, const atenon_options* options, atenon_session** session,
+                               char** message) {
   return load(program::read(path), options, session, message);
 }
 
-atenon_status atenon_load_memory(const void* bytes, size_t size, const atenon_options* options, atenon_session** session, char** message) {
+atenon_status atenon_load_memory(const void* bytes, size_t size, const atenon_options* options,
+                                 atenon_session** session, char** message) {
   auto storage = Storage::view(const_cast<void*>(bytes), size, nullptr, false);
   return load(program::parse(std::move(storage), "<memory>"), options, session, message);
 }
@@ -123,34 +136,39 @@ int atenon_input_type(const atenon_session* session, size_t index, atenon_dtype*
   return index < atenon_input_count(session) ? type_of(session->session->inputs()[index], dtype, sizes, capacity) : -1;
 }
 int atenon_output_type(const atenon_session* session, size_t index, atenon_dtype* dtype, int64_t* sizes, int capacity) {
-  return index < atenon_output_count(session) ? type_of(session->session->outputs()[index], dtype, sizes, capacity) : -1;
+  return index < atenon_output_count(session) ? type_of(session->session->outputs()[index], dtype, sizes, capacity)
+                                              : -1;
 }
 
-atenon_status atenon_output_sizes(atenon_session* session, const atenon_tensor* inputs, size_t input_count, size_t index, int64_t* sizes,
-                                  int capacity, int* rank, char** message) {
+atenon_status atenon_output_sizes(atenon_session* session, const atenon_tensor* inputs, size_t input_count,
+                                  size_t index, int64_t* sizes, int capacity, int* rank, char** message) {
   auto values = inputs_of(*session->session, inputs, input_count);
   if (!values) return fail(values.error(), message);
   auto types = session->session->infer_outputs(*values);
   if (!types) return fail(types.error(), message);
-  if (index >= types->size()) return fail(error(Status::usage, 601, "there is no output " + std::to_string(index)), message);
+  if (index >= types->size())
+    return fail(error(Status::usage, 601, "there is no output " + std::to_string(index)), message);
   if (!(*types)[index])
-    return fail(error(Status::unsupported, 609, "the size of output " + std::to_string(index) + " depends on data"), message);
+    return fail(error(Status::unsupported, 609, "the size of output " + std::to_string(index) + " depends on data"),
+                message);
   const ir::TensorMeta* meta = std::get_if<ir::TensorMeta>(&*(*types)[index]);
   *rank = meta ? meta->rank() : 0;
   for (int i = 0; i < *rank && i < capacity; ++i) sizes[i] = *meta->sizes[i].constant();
   return ATENON_OK;
 }
 
-atenon_status atenon_run(atenon_session* session, const atenon_tensor* inputs, size_t input_count, atenon_tensor* outputs,
-                         size_t output_count, char** message) {
+atenon_status atenon_run(atenon_session* session, const atenon_tensor* inputs, size_t input_count,
+                         atenon_tensor* outputs, size_t output_count, char** message) {
   run::Session& engine = *session->session;
   if (output_count != engine.outputs().size())
-    return fail(error(Status::usage, 601, "the program has " + std::to_string(engine.outputs().size()) + " outputs"), message);
+    return fail(error(Status::usage, 601, "the program has " + std::to_string(engine.outputs().size()) + " outputs"),
+                message);
   auto values = inputs_of(engine, inputs, input_count);
   if (!values) return fail(values.error(), message);
   std::vector<Tensor> into;
   for (size_t i = 0; i < output_count; ++i) {
-    if (!has_valid_type(outputs[i])) return fail(error(Status::usage, 603, "output " + std::to_string(i) + " has no valid type"), message);
+    if (!has_valid_type(outputs[i]))
+      return fail(error(Status::usage, 603, "output " + std::to_string(i) + " has no valid type"), message);
     into.push_back(tensor_of(outputs[i]));
   }
   auto results = engine.run(*values, {}, into);

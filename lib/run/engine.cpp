@@ -18,17 +18,19 @@ namespace {
 using ir::InputKind;
 using ir::OutputKind;
 
-Diagnostic violated(int code, std::string message) {
-  return error(Status::violated, code, std::move(message));
-}
+Diagnostic violated(int code, std::string message) { return error(Status::violated, code, std::move(message)); }
 
 // Alike where both are numbers of one value; a tensor is never a constant.
 bool equals_constant(const Datum& value, const ir::Argument& constant) {
   double number = 0;
-  if (const int64_t* integer = std::get_if<int64_t>(&value)) number = static_cast<double>(*integer);
-  else if (const double* real = std::get_if<double>(&value)) number = *real;
-  else if (const bool* truth = std::get_if<bool>(&value)) number = *truth;
-  else return false;
+  if (const int64_t* integer = std::get_if<int64_t>(&value))
+    number = static_cast<double>(*integer);
+  else if (const double* real = std::get_if<double>(&value))
+    number = *real;
+  else if (const bool* truth = std::get_if<bool>(&value))
+    number = *truth;
+  else
+    return false;
   if (constant.is<ir::SymInt>()) return constant.get<ir::SymInt>() == ir::SymInt(static_cast<int64_t>(number));
   if (constant.is<ir::SymFloat>()) return constant.get<ir::SymFloat>().constant() == number;
   if (constant.is<ir::SymBool>()) return constant.get<ir::SymBool>().constant() == (number != 0);
@@ -37,10 +39,14 @@ bool equals_constant(const Datum& value, const ir::Argument& constant) {
 
 const char* kind_of(const Datum& value) {
   switch (value.index()) {
-    case 0: return "a tensor";
-    case 1: return "an int";
-    case 2: return "a float";
-    default: return "a bool";
+    case 0:
+      return "a tensor";
+    case 1:
+      return "an int";
+    case 2:
+      return "a float";
+    default:
+      return "a bool";
   }
 }
 
@@ -62,7 +68,8 @@ bool is_lowered(const ir::Variant& variant) {
   return true;
 }
 
-Result<std::unique_ptr<Session>> Session::load(ir::ExportedProgram program, const std::string& entry, LoadOptions options) {
+Result<std::unique_ptr<Session>> Session::load(ir::ExportedProgram program, const std::string& entry,
+                                               LoadOptions options) {
   std::unique_ptr<Session> session(new Session);
   session->program_ = std::move(program);
   session->options_ = std::move(options);
@@ -126,8 +133,10 @@ Result<void> Session::connect() {
       if ((specs[i].kind == OutputKind::user_input_mutation) != mutated) continue;
       const ir::Argument& output = graph.outputs()[i];
       Leaf leaf{specs[i].target, ir::ScalarKind::integer, std::nullopt};
-      if (const ir::Value* value = output.value()) leaf.type = value->type;
-      else leaf.constant = output;
+      if (const ir::Value* value = output.value())
+        leaf.type = value->type;
+      else
+        leaf.constant = output;
       outputs_.push_back(std::move(leaf));
     }
   return {};
@@ -137,7 +146,8 @@ Result<const opset::Opset*> Session::opset() {
   std::lock_guard lock(mutex_);
   if (opset_) return opset_;
   if (!options_.opset)
-    return error(Status::unsupported, 615, "this program is not lowered throughout, and no operator set was found to run it by");
+    return error(Status::unsupported, 615,
+                 "this program is not lowered throughout, and no operator set was found to run it by");
   Result<const opset::Opset*> loaded = options_.opset();
   if (loaded) opset_ = *loaded;
   return loaded;
@@ -145,7 +155,8 @@ Result<const opset::Opset*> Session::opset() {
 
 // --- Inputs and variants --------------------------------------------------------------------------------------------
 
-Result<void> Session::bind(const ir::Variant& variant, const std::vector<std::optional<Datum>>& inputs, shape::Bindings& symbols) const {
+Result<void> Session::bind(const ir::Variant& variant, const std::vector<std::optional<Datum>>& inputs,
+                           shape::Bindings& symbols) const {
   struct Dimension {
     std::string name;
     int64_t size;
@@ -160,18 +171,23 @@ Result<void> Session::bind(const ir::Variant& variant, const std::vector<std::op
     if (!given) return error(Status::usage, 602, "input '" + leaf.path + "' is missing: " + ir::to_string(type));
     const Tensor* tensor = std::get_if<Tensor>(&*given);
     if (const ir::TensorMeta* meta = std::get_if<ir::TensorMeta>(&type)) {
-      if (!tensor) return violated(603, "input '" + leaf.path + "' is " + kind_of(*given) + ", and the program takes " + ir::to_string(type));
+      if (!tensor)
+        return violated(
+            603, "input '" + leaf.path + "' is " + kind_of(*given) + ", and the program takes " + ir::to_string(type));
       if (tensor->dtype != meta->dtype)
-        return violated(603, "input '" + leaf.path + "' is " + name_of(tensor->dtype) + ", and the program takes " + name_of(meta->dtype));
+        return violated(603, "input '" + leaf.path + "' is " + name_of(tensor->dtype) + ", and the program takes " +
+                                 name_of(meta->dtype));
       if (tensor->sizes.size() != meta->sizes.size())
-        return violated(603, "input '" + leaf.path + "' has " + std::to_string(tensor->sizes.size()) + " dimensions, and the program takes " +
-                                 ir::to_string(type));
+        return violated(603, "input '" + leaf.path + "' has " + std::to_string(tensor->sizes.size()) +
+                                 " dimensions, and the program takes " + ir::to_string(type));
       for (size_t axis = 0; axis < meta->sizes.size(); ++axis)
         dimensions.push_back({leaf.path + "[" + std::to_string(axis) + "]", tensor->sizes[axis], meta->sizes[axis]});
     } else {
-      if (tensor) return violated(603, "input '" + leaf.path + "' is a tensor, and the program takes " + ir::to_string(type));
+      if (tensor)
+        return violated(603, "input '" + leaf.path + "' is a tensor, and the program takes " + ir::to_string(type));
       for (const ir::Symbol& symbol : entry_->symbols)
-        if (const int64_t* integer = std::get_if<int64_t>(&*given); integer && symbol.source == leaf.path) symbols[symbol.name] = *integer;
+        if (const int64_t* integer = std::get_if<int64_t>(&*given); integer && symbol.source == leaf.path)
+          symbols[symbol.name] = *integer;
     }
   }
   for (const Dimension& dimension : dimensions)
@@ -181,14 +197,16 @@ Result<void> Session::bind(const ir::Variant& variant, const std::vector<std::op
     if (!expected || *expected == dimension.size) continue;
     std::string wanted = std::to_string(*expected);
     if (!dimension.expected.is_constant()) wanted = dimension.expected.to_string() + " = " + wanted;
-    return violated(604, "dimension " + dimension.name + " is " + std::to_string(dimension.size) + ", and must be " + wanted);
+    return violated(
+        604, "dimension " + dimension.name + " is " + std::to_string(dimension.size) + ", and must be " + wanted);
   }
   for (const ir::Symbol& symbol : entry_->symbols) {
     auto value = symbols.find(symbol.name);
     if (value == symbols.end() || symbol.range.contains(value->second)) continue;
     const bool below = value->second < symbol.range.lower;
     return violated(604, "dimension " + symbol.source + " is " + std::to_string(value->second) + ", and must be at " +
-                             (below ? "least " + std::to_string(symbol.range.lower) : "most " + std::to_string(symbol.range.upper)));
+                             (below ? "least " + std::to_string(symbol.range.lower)
+                                    : "most " + std::to_string(symbol.range.upper)));
   }
   for (const ir::Constraint& assumption : variant.assumptions) {
     if (shape::evaluate(assumption.truth, symbols) != false) continue;
@@ -212,19 +230,25 @@ Result<void> Session::bind(const ir::Variant& variant, const std::vector<std::op
   return {};
 }
 
-Result<const ir::Variant*> Session::choose(const std::vector<std::optional<Datum>>& inputs, shape::Bindings& symbols) const {
+Result<const ir::Variant*> Session::choose(const std::vector<std::optional<Datum>>& inputs,
+                                           shape::Bindings& symbols) const {
   if (inputs.size() != inputs_.size())
-    return error(Status::usage, 602, "the program takes " + std::to_string(inputs_.size()) + " inputs, not " + std::to_string(inputs.size()));
+    return error(
+        Status::usage, 602,
+        "the program takes " + std::to_string(inputs_.size()) + " inputs, not " + std::to_string(inputs.size()));
   for (size_t i = 0; i < inputs_.size(); ++i)
     if (inputs_[i].constant && inputs[i] && !equals_constant(*inputs[i], *inputs_[i].constant))
-      return violated(606, "input '" + inputs_[i].path + "' must be " + text::print(*inputs_[i].constant) + ": the program was specialised to it");
+      return violated(606, "input '" + inputs_[i].path + "' must be " + text::print(*inputs_[i].constant) +
+                               ": the program was specialised to it");
   std::optional<Diagnostic> first;
   for (const ir::Variant& variant : entry_->variants) {
     symbols.clear();
     Result<void> bound = bind(variant, inputs, symbols);
     if (bound) return &variant;
-    if (!first) first = bound.error();
-    else if (!variant.name.empty()) first->notes.push_back({"variant '" + variant.name + "': " + bound.failure().message});
+    if (!first)
+      first = bound.error();
+    else if (!variant.name.empty())
+      first->notes.push_back({"variant '" + variant.name + "': " + bound.failure().message});
   }
   return std::move(*first);
 }
@@ -237,7 +261,8 @@ Result<std::shared_ptr<Plan>> Session::plan(const std::vector<std::optional<Datu
     std::lock_guard lock(mutex_);
     for (size_t i = 0; i < plans_.size(); ++i) {
       if (!plans_[i]->fits(inputs)) continue;
-      std::rotate(plans_.begin(), plans_.begin() + static_cast<std::ptrdiff_t>(i), plans_.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+      std::rotate(plans_.begin(), plans_.begin() + static_cast<std::ptrdiff_t>(i),
+                  plans_.begin() + static_cast<std::ptrdiff_t>(i) + 1);
       return plans_[0];
     }
   }
@@ -253,7 +278,8 @@ Result<std::shared_ptr<Plan>> Session::plan(const std::vector<std::optional<Datu
   return made;
 }
 
-Result<std::vector<Datum>> Session::run(const std::vector<std::optional<Datum>>& inputs, const Observer& observer, std::span<Tensor> into) {
+Result<std::vector<Datum>> Session::run(const std::vector<std::optional<Datum>>& inputs, const Observer& observer,
+                                        std::span<Tensor> into) {
   share_threads_with_libraries();
   Result<std::shared_ptr<Plan>> found = plan(inputs);
   if (!found) return found.error();
@@ -280,13 +306,18 @@ Result<std::vector<Datum>> Session::run(const std::vector<std::optional<Datum>>&
   return ordered;
 }
 
-Result<void> Session::check_room(size_t output, const Tensor& room, ScalarType dtype, const std::vector<int64_t>& sizes) const {
+Result<void> Session::check_room(size_t output, const Tensor& room, ScalarType dtype,
+                                 const std::vector<int64_t>& sizes) const {
   if (room.dtype == dtype && room.sizes == sizes) return {};
-  auto text = [](ScalarType type, const std::vector<int64_t>& of) { return ir::to_string(ir::TensorMeta{type, {of.begin(), of.end()}}); };
-  return violated(603, "output '" + outputs_[output].path + "' is " + text(dtype, sizes) + ", and there is room for " + text(room.dtype, room.sizes));
+  auto text = [](ScalarType type, const std::vector<int64_t>& of) {
+    return ir::to_string(ir::TensorMeta{type, {of.begin(), of.end()}});
+  };
+  return violated(603, "output '" + outputs_[output].path + "' is " + text(dtype, sizes) + ", and there is room for " +
+                           text(room.dtype, room.sizes));
 }
 
-Result<std::vector<Datum>> Session::interpret(const ir::Variant& variant, const std::vector<std::optional<Datum>>& inputs,
+Result<std::vector<Datum>> Session::interpret(const ir::Variant& variant,
+                                              const std::vector<std::optional<Datum>>& inputs,
                                               const shape::Bindings& symbols, const Observer& observer) {
   std::lock_guard lock(interpreting_);
   return interpreter_->run(variant, inputs, symbols, observer);

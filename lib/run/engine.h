@@ -1,9 +1,9 @@
 // The execution engine: a program is loaded once and run any number of times, from any number of threads.
 //
-// A lowered variant runs by plans. A plan belongs to one set of input sizes: concrete shapes, places in one arena, prepared calls; it is
-// made at the first run with these sizes and kept. Each run that is under way has an arena of its own. Any other variant is
-// interpreted: node by node, by fast kernels where they are known, else by the meanings of the operators (interpreter.h).
-// Assumptions are checked before either.
+// A lowered variant runs by plans. A plan belongs to one set of input sizes: concrete shapes, places in one arena,
+// prepared calls; it is made at the first run with these sizes and kept. Each run that is under way has an arena of its
+// own. Any other variant is interpreted: node by node, by fast kernels where they are known, else by the meanings of
+// the operators (interpreter.h). Assumptions are checked before either.
 #pragma once
 
 #include <functional>
@@ -63,7 +63,8 @@ struct State {
 class Session {
  public:
   // `entry` "" is the first. The program stays with the session.
-  static Result<std::unique_ptr<Session>> load(ir::ExportedProgram program, const std::string& entry, LoadOptions options = {});
+  static Result<std::unique_ptr<Session>> load(ir::ExportedProgram program, const std::string& entry,
+                                               LoadOptions options = {});
   ~Session();
 
   const ir::ExportedProgram& program() const { return program_; }
@@ -71,8 +72,9 @@ class Session {
   const std::vector<Leaf>& inputs() const { return inputs_; }
   const std::vector<Leaf>& outputs() const { return outputs_; }
 
-  // One value for each leaf of the inputs; a leaf with a constant may be left out (nullopt). Outputs in flattened order, then
-  // inputs that the program writes to. Where `into` is not empty, output i is written to into[i], which has its sizes.
+  // One value for each leaf of the inputs; a leaf with a constant may be left out (nullopt). Outputs in flattened
+  // order, then inputs that the program writes to. Where `into` is not empty, output i is written to into[i], which has
+  // its sizes.
   Result<std::vector<Datum>> run(const std::vector<std::optional<Datum>>& inputs, const Observer& observer = {},
                                  std::span<Tensor> into = {});
   // Concrete output types for these inputs; nullopt for a size that only the run can tell.
@@ -88,7 +90,8 @@ class Session {
   Result<void> connect();
   // The first variant whose assumptions hold, and the symbols' values.
   Result<const ir::Variant*> choose(const std::vector<std::optional<Datum>>& inputs, shape::Bindings& symbols) const;
-  Result<void> bind(const ir::Variant& variant, const std::vector<std::optional<Datum>>& inputs, shape::Bindings& symbols) const;
+  Result<void> bind(const ir::Variant& variant, const std::vector<std::optional<Datum>>& inputs,
+                    shape::Bindings& symbols) const;
   Result<std::shared_ptr<Plan>> plan(const std::vector<std::optional<Datum>>& inputs);
   Result<const opset::Opset*> opset();
   Result<std::vector<Datum>> interpret(const ir::Variant& variant, const std::vector<std::optional<Datum>>& inputs,
@@ -108,12 +111,12 @@ class Session {
   std::vector<Leaf> inputs_, outputs_;
   std::vector<Source> sources_;
   std::vector<State> state_;
-  bool writes_state_ = false;     // a buffer is an output
-  bool keeps_order_ = true;       // the graph's outputs are the caller's, in order
+  bool writes_state_ = false;  // a buffer is an output
+  bool keeps_order_ = true;    // the graph's outputs are the caller's, in order
   std::shared_ptr<const kernels::Code> code_;
 
-  mutable std::mutex mutex_;       // of what follows
-  std::mutex running_;             // held through a run where the program writes its own state
+  mutable std::mutex mutex_;  // of what follows
+  std::mutex running_;        // held through a run where the program writes its own state
   std::mutex interpreting_;
   std::vector<std::shared_ptr<Plan>> plans_;  // the latest first
   std::unique_ptr<Interpreter> interpreter_;

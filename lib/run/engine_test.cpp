@@ -1,4 +1,5 @@
-// The engine on small programs in text form: planned and interpreted runs agree, checks name what is wrong, callers do not meet.
+// The engine on small programs in text form: planned and interpreted runs agree, checks name what is wrong, callers do
+// not meet.
 #include <doctest/doctest.h>
 
 #include <thread>
@@ -97,7 +98,8 @@ TEST_CASE("a lowered program runs by its plan: arena, aliases, in-place results"
 
 TEST_CASE("outputs are written where the caller says") {
   auto session = session_of(lowered);
-  std::vector<Tensor> into{Tensor::zeros(ScalarType::f32, {3, 2}), Tensor::zeros(ScalarType::f32, {3, 2}), Tensor::zeros(ScalarType::f32, {2, 2})};
+  std::vector<Tensor> into{Tensor::zeros(ScalarType::f32, {3, 2}), Tensor::zeros(ScalarType::f32, {3, 2}),
+                           Tensor::zeros(ScalarType::f32, {2, 2})};
   auto results = session->run({tensor({2, 2}, 1)}, {}, into);
   REQUIRE(results);
   for (int i = 0; i < 3; ++i) CHECK(values(into[i]) == values((*results)[i]));
@@ -113,7 +115,8 @@ TEST_CASE("many threads run one session at once") {
         const int64_t b = 1 + (caller + i) % 3;
         auto mine = session->run({tensor({b, 2}, static_cast<float>(caller))});
         auto again = session->run({tensor({b, 2}, static_cast<float>(caller))});
-        wrong[caller] += !mine || !again || values((*mine)[0]) != values((*again)[0]) || values((*mine)[2])[0] != static_cast<float>(caller);
+        wrong[caller] += !mine || !again || values((*mine)[0]) != values((*again)[0]) ||
+                         values((*mine)[2])[0] != static_cast<float>(caller);
       }
     });
   for (std::thread& caller : callers) caller.join();
@@ -142,11 +145,13 @@ TEST_CASE("an observer sees every node with its results") {
   std::vector<std::string> seen;
   auto results = session->run({tensor({2, 2}, 1)}, [&](const Observation& observation) -> Result<void> {
     seen.push_back(observation.node.result()->name + " " + observation.kernel + " " +
-                   std::to_string(std::get<Tensor>(observation.results[0]).numel()) + python_line(session->program(), observation.node));
+                   std::to_string(std::get<Tensor>(observation.results[0]).numel()) +
+                   python_line(session->program(), observation.node));
     return {};
   });
   REQUIRE(results);
-  CHECK(seen == std::vector<std::string>{"h onednn.matmul 6net.py:12: h = F.relu(self.a(x))", "r onednn.matmul 6", "t alias 6", "p onednn.matmul 6"});
+  CHECK(seen == std::vector<std::string>{"h onednn.matmul 6net.py:12: h = F.relu(self.a(x))", "r onednn.matmul 6",
+                                         "t alias 6", "p onednn.matmul 6"});
 }
 
 TEST_CASE("damaged plans are refused, not run") {
@@ -160,8 +165,10 @@ TEST_CASE("damaged plans are refused, not run") {
   CHECK(refused("slots=[12*b, 12*b]", "slots=[4*b, 12*b]") == "");  // rounded up to 64 bytes: it fits
   CHECK(refused("slots=[0]}", "slots=[5]}") == "a result does not fit into its arena slot");
   CHECK(refused("offset=[0]", "offset=[4]") == "an alias reaches beyond its operand");
-  CHECK(refused("strides=[[1, 3]]", "strides=[[1]]") == "a size or slot of a lowered call does not follow from the inputs");
-  CHECK(refused("kernel=\"onednn.matmul\"", "kernel=\"no.such\"") == "this version has no kernel 'no.such', which the program asks for");
+  CHECK(refused("strides=[[1, 3]]", "strides=[[1]]") ==
+        "a size or slot of a lowered call does not follow from the inputs");
+  CHECK(refused("kernel=\"onednn.matmul\"", "kernel=\"no.such\"") ==
+        "this version has no kernel 'no.such', which the program asks for");
 }
 
 }  // namespace atenon::run

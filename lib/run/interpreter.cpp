@@ -32,7 +32,8 @@ ir::Graph body_of(const ir::Node& node, std::vector<const ir::Value*>& operands)
   std::vector<ir::Argument> arguments;
   for (const ir::Argument& argument : node.arguments()) arguments.push_back(ir::map_values(argument, map));
   std::vector<ir::Named> keywords;
-  for (const ir::Named& keyword : node.keywords()) keywords.push_back({keyword.name, ir::map_values(keyword.argument, map)});
+  for (const ir::Named& keyword : node.keywords())
+    keywords.push_back({keyword.name, ir::map_values(keyword.argument, map)});
   std::vector<ir::Graph::Result> results;
   for (const auto& result : node.results()) results.push_back({result->name, result->type});
   ir::Node* copy = body.add(node.target(), std::move(arguments), std::move(keywords), std::move(results));
@@ -76,7 +77,8 @@ Result<std::vector<Datum>> Interpreter::run(const ir::Variant& variant, const st
   return run_graph(scope, variant.graph, std::move(values), observer);
 }
 
-Result<std::vector<Datum>> Interpreter::run_graph(Scope& scope, const ir::Graph& graph, std::vector<Datum> inputs, const Observer& observer) {
+Result<std::vector<Datum>> Interpreter::run_graph(Scope& scope, const ir::Graph& graph, std::vector<Datum> inputs,
+                                                  const Observer& observer) {
   std::map<const ir::Value*, Datum>& values = scope.environment.values;
   for (size_t i = 0; i < inputs.size(); ++i) values[graph.inputs()[i].get()] = std::move(inputs[i]);
   std::map<const ir::Value*, size_t> readers;  // that are still to come
@@ -89,7 +91,8 @@ Result<std::vector<Datum>> Interpreter::run_graph(Scope& scope, const ir::Graph&
     if (Result<void> done = run_node(scope, node, seen); !done) {
       Diagnostic diagnostic = done.error();
       diagnostic.notes.push_back({"in " + text::print(node)});
-      if (std::string line = python_line(session_.program_, node); !line.empty()) diagnostic.notes.push_back({"captured from " + line});
+      if (std::string line = python_line(session_.program_, node); !line.empty())
+        diagnostic.notes.push_back({"captured from " + line});
       return diagnostic;
     }
     if (observer) {
@@ -128,7 +131,8 @@ Result<void> Interpreter::run_node(Scope& scope, const ir::Node& node, Observati
                                       ? nullptr
                                       : &node.arguments()[0].get<ir::SubgraphRef>();
     auto found = body ? scope.variant.subgraphs.find(body->name) : scope.variant.subgraphs.end();
-    if (found == scope.variant.subgraphs.end()) return error(Status::bad_input, 617, "a call names no subgraph of its variant");
+    if (found == scope.variant.subgraphs.end())
+      return error(Status::bad_input, 617, "a call names no subgraph of its variant");
     return run_body(scope, node, found->second);
   }
   if (!session_.options_.reference) {
@@ -158,7 +162,8 @@ Result<void> Interpreter::run_body(Scope& scope, const ir::Node& node, const ir:
 Result<void> Interpreter::run_alias(Scope& scope, const ir::Node& node) {
   // By its body, so that the strides which lower wrote are held to the meaning.
   auto body = scope.variant.subgraphs.find(node.arguments()[0].get<ir::SubgraphRef>().name);
-  if (body == scope.variant.subgraphs.end()) return error(Status::bad_input, 617, "a call names no subgraph of its variant");
+  if (body == scope.variant.subgraphs.end())
+    return error(Status::bad_input, 617, "a call names no subgraph of its variant");
   return run_body(scope, node, body->second);
 }
 

@@ -27,7 +27,8 @@ class Interpreter {
     std::unique_ptr<kernels::PreparedCall> call;
   };
 
-  Result<std::vector<Datum>> run_graph(Scope& scope, const ir::Graph& graph, std::vector<Datum> inputs, const Observer& observer);
+  Result<std::vector<Datum>> run_graph(Scope& scope, const ir::Graph& graph, std::vector<Datum> inputs,
+                                       const Observer& observer);
   Result<void> run_node(Scope& scope, const ir::Node& node, Observation& seen);
   Result<void> run_body(Scope& scope, const ir::Node& node, const ir::Graph& body);
   Result<void> run_alias(Scope& scope, const ir::Node& node);

@@ -16,7 +16,8 @@ std::optional<size_t> find_leaf(const std::vector<Leaf>& leaves, const std::stri
 
 std::vector<std::string> leaf_names(const std::vector<Leaf>& leaves) {
   std::vector<std::string> names;
-  for (size_t i = 0; i < leaves.size(); ++i) names.push_back(leaves[i].path.empty() ? std::to_string(i) : leaves[i].path);
+  for (size_t i = 0; i < leaves.size(); ++i)
+    names.push_back(leaves[i].path.empty() ? std::to_string(i) : leaves[i].path);
   return names;
 }
 
@@ -27,9 +28,12 @@ Datum number_of(const Tensor& tensor, ir::ScalarKind kind) {
 }
 
 void store_number(const Datum& number, Tensor& into) {
-  if (const int64_t* integer = std::get_if<int64_t>(&number)) into.set_int(0, *integer);
-  else if (const double* real = std::get_if<double>(&number)) into.set(0, *real);
-  else if (const bool* truth = std::get_if<bool>(&number)) into.set(0, *truth);
+  if (const int64_t* integer = std::get_if<int64_t>(&number))
+    into.set_int(0, *integer);
+  else if (const double* real = std::get_if<double>(&number))
+    into.set(0, *real);
+  else if (const bool* truth = std::get_if<bool>(&number))
+    into.set(0, *truth);
 }
 
 Tensor tensor_of(const Datum& value) {

@@ -18,12 +18,11 @@ namespace {
 constexpr uint32_t arena_root = 0;
 constexpr size_t alignment = 64;
 
-size_t align(size_t bytes) {
-  return (bytes + alignment - 1) / alignment * alignment;
-}
+size_t align(size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
 
 Diagnostic unknown_size(const ir::Node& node) {
-  return error(Status::bad_input, 618, "a size or slot of a lowered call does not follow from the inputs: " + text::print(node));
+  return error(Status::bad_input, 618,
+               "a size or slot of a lowered call does not follow from the inputs: " + text::print(node));
 }
 
 // Item i of a list annotation; null where the annotation or the item is absent.
@@ -62,9 +61,11 @@ Result<std::shared_ptr<Plan>> Plan::make(Session& session, const ir::Variant& va
   plan->input_count_ = inputs.size();
   for (const std::optional<Datum>& input : inputs) {
     const Tensor* tensor = input ? std::get_if<Tensor>(&*input) : nullptr;
-    plan->input_sizes_.push_back(tensor ? std::pair(tensor->dtype, tensor->sizes) : std::pair<ScalarType, std::vector<int64_t>>());
+    plan->input_sizes_.push_back(tensor ? std::pair(tensor->dtype, tensor->sizes)
+                                        : std::pair<ScalarType, std::vector<int64_t>>());
     // Numbers decide sizes too: they are kept as a size.
-    if (input && std::holds_alternative<int64_t>(*input)) plan->input_sizes_.back().second = {std::get<int64_t>(*input)};
+    if (input && std::holds_alternative<int64_t>(*input))
+      plan->input_sizes_.back().second = {std::get<int64_t>(*input)};
   }
   if (Result<void> placed = plan->place(session); !placed) return placed.error();
   if (Result<void> prepared = plan->prepare(session); !prepared) return prepared.error();
@@ -92,7 +93,8 @@ Result<void> Plan::place(Session& session) {
     if (annotation.name != "slots" || !annotation.argument.is<ir::ArgumentList>()) continue;
     for (const ir::Argument& bytes : annotation.argument.get<ir::ArgumentList>()) {
       std::optional<int64_t> size = integer(bytes, symbols_);
-      if (!size || *size < 0) return error(Status::bad_input, 618, "the size of an arena slot does not follow from the inputs");
+      if (!size || *size < 0)
+        return error(Status::bad_input, 618, "the size of an arena slot does not follow from the inputs");
       slots.push_back(static_cast<int64_t>(arena_bytes_));
       arena_bytes_ += align(static_cast<size_t>(*size));
     }
@@ -109,10 +111,11 @@ Result<void> Plan::place(Session& session) {
     const ir::Value* value = graph.inputs()[i].get();
     if (!value->is_tensor()) continue;
     std::optional<std::vector<int64_t>> sizes = kernels::concrete(value->meta().sizes, symbols_);
-    if (!sizes) return error(Status::bad_input, 618, "the size of input '" + value->name + "' does not follow from the inputs");
+    if (!sizes)
+      return error(Status::bad_input, 618, "the size of input '" + value->name + "' does not follow from the inputs");
     const Session::Source source = session.sources_[i];
-    Place place{static_cast<uint32_t>(1 + (source.is_state ? 0 : state_count_) + source.index), 0, value->meta().dtype, *sizes,
-                contiguous_strides(*sizes)};
+    Place place{static_cast<uint32_t>(1 + (source.is_state ? 0 : state_count_) + source.index), 0, value->meta().dtype,
+                *sizes, contiguous_strides(*sizes)};
     places_[value] = std::move(place);
   }
 
@@ -161,7 +164,8 @@ Result<void> Plan::place(Session& session) {
       step.results.push_back(place);
       places_[value] = std::move(place);
     }
-    for (const ir::Value* operand : operands) step.buffers.push_back({places_.at(operand).root, places_.at(operand).offset});
+    for (const ir::Value* operand : operands)
+      step.buffers.push_back({places_.at(operand).root, places_.at(operand).offset});
     for (const Place& result : step.results) step.buffers.push_back({result.root, result.offset});
     steps_.push_back(std::move(step));
   }
@@ -180,7 +184,8 @@ Result<void> Plan::place(Session& session) {
 Result<void> Plan::prepare(Session& session) {
   std::map<const ir::Value*, const State*> states;
   for (size_t i = 0; i < session.sources_.size(); ++i)
-    if (session.sources_[i].is_state) states[variant_->graph.inputs()[i].get()] = &session.state_[session.sources_[i].index];
+    if (session.sources_[i].is_state)
+      states[variant_->graph.inputs()[i].get()] = &session.state_[session.sources_[i].index];
 
   std::vector<kernels::CallSite> sites;
   std::vector<const kernels::Kernel*> kernels;
@@ -191,10 +196,13 @@ Result<void> Plan::prepare(Session& session) {
     const kernels::Kernel* kernel = name == "alias" ? nullptr : kernels::find(name);
     step.kernel = kernel ? kernel->name() : "alias";
     if (name != "alias") {
-      if (!kernel) return error(Status::unsupported, 619, "this version has no kernel '" + name + "', which the program asks for");
+      if (!kernel)
+        return error(Status::unsupported, 619, "this version has no kernel '" + name + "', which the program asks for");
       const ir::Argument& body = node.arguments()[0];
-      auto found = body.is<ir::SubgraphRef>() ? variant_->subgraphs.find(body.get<ir::SubgraphRef>().name) : variant_->subgraphs.end();
-      if (found == variant_->subgraphs.end()) return error(Status::bad_input, 617, "a call names no subgraph of its variant");
+      auto found = body.is<ir::SubgraphRef>() ? variant_->subgraphs.find(body.get<ir::SubgraphRef>().name)
+                                              : variant_->subgraphs.end();
+      if (found == variant_->subgraphs.end())
+        return error(Status::bad_input, 617, "a call names no subgraph of its variant");
       site.body = &found->second;
       site.annotations = &node.annotations;
       site.symbols = symbols_;
@@ -210,7 +218,8 @@ Result<void> Plan::prepare(Session& session) {
         const Place& place = places_.at(operand);
         auto state = states.find(operand);
         const ir::Weight* weight = state == states.end() ? nullptr : state->second->weight;
-        if (weight && !weight->layout && !weight->tensor.is_contiguous()) weight = nullptr;  // read as the row-major copy
+        if (weight && !weight->layout && !weight->tensor.is_contiguous())
+          weight = nullptr;  // read as the row-major copy
         site.operands.push_back({place.dtype, place.sizes, place.strides, weight});
       }
       if (site.body->inputs().size() != site.operands.size() || site.body->outputs().size() != step.results.size())
@@ -233,8 +242,10 @@ Result<void> Plan::prepare(Session& session) {
     for (size_t i; (i = next.fetch_add(1)) < steps_.size();) {
       if (!kernels[i]) continue;
       auto call = kernels[i]->prepare(sites[i]);
-      if (call) steps_[i].call = std::move(*call);
-      else failures[i] = call.error();
+      if (call)
+        steps_[i].call = std::move(*call);
+      else
+        failures[i] = call.error();
     }
   };
   std::vector<std::thread> helpers;
@@ -275,14 +286,15 @@ Tensor Plan::view(const Context& context, const Place& place) const {
           Storage::view(context.roots[place.root] + place.offset, static_cast<size_t>(bytes), nullptr, false)};
 }
 
-Result<std::vector<Datum>> Plan::run(Session& session, const std::vector<std::optional<Datum>>& inputs, const Observer& observer,
-                                     std::span<Tensor> into) {
+Result<std::vector<Datum>> Plan::run(Session& session, const std::vector<std::optional<Datum>>& inputs,
+                                     const Observer& observer, std::span<Tensor> into) {
   std::unique_ptr<Context> context = take_context();
   std::vector<char*>& roots = context->roots;
   std::vector<Tensor> kept;  // row-major copies of inputs that lie otherwise
   kept.reserve(input_count_);
   roots[arena_root] = static_cast<char*>(context->arena->mutable_data());
-  for (size_t i = 0; i < state_count_; ++i) roots[1 + i] = static_cast<char*>(const_cast<void*>(session.state_[i].tensor.data()));
+  for (size_t i = 0; i < state_count_; ++i)
+    roots[1 + i] = static_cast<char*>(const_cast<void*>(session.state_[i].tensor.data()));
   for (size_t i = 0; i < input_count_; ++i) {
     const Tensor* tensor = inputs[i] ? std::get_if<Tensor>(&*inputs[i]) : nullptr;
     if (!tensor) continue;
@@ -296,7 +308,9 @@ Result<std::vector<Datum>> Plan::run(Session& session, const std::vector<std::op
   for (size_t i = 0; i < results.size(); ++i) {
     if (!output_places_[i]) continue;
     if (!into.empty())
-      if (Result<void> fitting = session.check_room(i, into[i], output_places_[i]->dtype, output_places_[i]->sizes); !fitting) return fitting.error();
+      if (Result<void> fitting = session.check_room(i, into[i], output_places_[i]->dtype, output_places_[i]->sizes);
+          !fitting)
+        return fitting.error();
     Tensor tensor = !into.empty() ? into[i] : Tensor::empty(output_places_[i]->dtype, output_places_[i]->sizes);
     roots[1 + state_count_ + input_count_ + i] = static_cast<char*>(tensor.mutable_data());
     results[i] = std::move(tensor);

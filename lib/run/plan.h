@@ -13,8 +13,8 @@ class Plan {
 
   // Whether the inputs have the sizes that this plan was made for.
   bool fits(const std::vector<std::optional<Datum>>& inputs) const;
-  Result<std::vector<Datum>> run(Session& session, const std::vector<std::optional<Datum>>& inputs, const Observer& observer,
-                                 std::span<Tensor> into);
+  Result<std::vector<Datum>> run(Session& session, const std::vector<std::optional<Datum>>& inputs,
+                                 const Observer& observer, std::span<Tensor> into);
   Memory memory() const { return {"", arena_bytes_ + scratch_bytes_, scratch_bytes_, 0}; }
   const ir::Variant& variant() const { return *variant_; }
   const shape::Bindings& symbols() const { return symbols_; }

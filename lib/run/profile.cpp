@@ -43,13 +43,15 @@ std::string Profile::to_text() const {
   for (const Row* row : slowest_first()) {
     double seconds = std::max(row->median(), 1e-9);
     char line[160];
-    snprintf(line, sizeof line, "%8.3f %5.1f %8.1f %6.1f  %-16s  ", seconds * 1e3, 100 * seconds / std::max(total, 1e-9), row->flops / seconds / 1e9,
-             row->bytes / seconds / 1e9, row->name.c_str());
+    snprintf(line, sizeof line, "%8.3f %5.1f %8.1f %6.1f  %-16s  ", seconds * 1e3,
+             100 * seconds / std::max(total, 1e-9), row->flops / seconds / 1e9, row->bytes / seconds / 1e9,
+             row->name.c_str());
     text += line + row->kernel + (row->line.empty() ? "" : "  # " + row->line) + "\n";
   }
   for (const auto& [kernel, sum] : by_kernel) {
     char line[160];
-    snprintf(line, sizeof line, "%8.3f %5.1f  all %d of %s\n", sum.first * 1e3, 100 * sum.first / std::max(total, 1e-9), sum.second, kernel.c_str());
+    snprintf(line, sizeof line, "%8.3f %5.1f  all %d of %s\n", sum.first * 1e3, 100 * sum.first / std::max(total, 1e-9),
+             sum.second, kernel.c_str());
     text += line;
   }
   return text;
@@ -58,7 +60,12 @@ std::string Profile::to_text() const {
 std::string Profile::to_json() const {
   nlohmann::ordered_json calls = nlohmann::ordered_json::array();
   for (const Row& row : rows_) {
-    calls.push_back({{"result", row.name}, {"kernel", row.kernel}, {"seconds", row.median()}, {"flops", row.flops}, {"bytes", row.bytes}, {"line", row.line}});
+    calls.push_back({{"result", row.name},
+                     {"kernel", row.kernel},
+                     {"seconds", row.median()},
+                     {"flops", row.flops},
+                     {"bytes", row.bytes},
+                     {"line", row.line}});
   }
   return nlohmann::ordered_json{{"schema", 1}, {"calls", calls}}.dump(1) + "\n";
 }

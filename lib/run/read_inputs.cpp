@@ -16,14 +16,16 @@ Diagnostic no_such_input(const Session& session, const std::string& name) {
   std::vector<std::string> names = leaf_names(session.inputs());
   std::string near = nearest(name, names);
   if (!near.empty()) unknown.notes.push_back({"did you mean '" + near + "'?"});
-  for (size_t i = 0; i < names.size(); ++i) unknown.notes.push_back({"input " + names[i] + ": " + type_of(session.inputs()[i])});
+  for (size_t i = 0; i < names.size(); ++i)
+    unknown.notes.push_back({"input " + names[i] + ": " + type_of(session.inputs()[i])});
   return unknown;
 }
 
 // A value for a size that was not given: the example's, or the least that is allowed.
 int64_t example_size(const Session& session, const ir::SymInt& size) {
   shape::Bindings bindings;
-  for (const ir::Symbol& symbol : session.entry().symbols) bindings[symbol.name] = symbol.hint.value_or(symbol.range.lower);
+  for (const ir::Symbol& symbol : session.entry().symbols)
+    bindings[symbol.name] = symbol.hint.value_or(symbol.range.lower);
   return shape::evaluate(size, bindings).value_or(1);
 }
 
@@ -40,8 +42,10 @@ Tensor made(ScalarType dtype, const std::vector<int64_t>& sizes, bool random) {
   for (int64_t i = 0, n = random ? tensor.numel() : 0; i < n; ++i) {
     uint32_t bits = hash(static_cast<uint64_t>(i));
     // Floats in -1..1; of integers only 0 and 1 are sure to be valid for whatever they index.
-    if (is_floating(dtype)) tensor.set(i, static_cast<double>(bits) / 2147483648.0 - 1.0);
-    else tensor.set_int(i, bits & 1);
+    if (is_floating(dtype))
+      tensor.set(i, static_cast<double>(bits) / 2147483648.0 - 1.0);
+    else
+      tensor.set_int(i, bits & 1);
   }
   return tensor;
 }
@@ -49,7 +53,8 @@ Tensor made(ScalarType dtype, const std::vector<int64_t>& sizes, bool random) {
 // "random", "zeros", each perhaps with sizes: "random[4,64]".
 Result<std::optional<Datum>> make(const Session& session, const Leaf& leaf, const std::string& value) {
   std::string word = value.substr(0, value.find('['));
-  if ((word != "random" && word != "zeros") || !std::holds_alternative<ir::TensorMeta>(leaf.type)) return std::optional<Datum>();
+  if ((word != "random" && word != "zeros") || !std::holds_alternative<ir::TensorMeta>(leaf.type))
+    return std::optional<Datum>();
   const auto& meta = std::get<ir::TensorMeta>(leaf.type);
   std::vector<int64_t> sizes;
   for (const ir::SymInt& size : meta.sizes) sizes.push_back(example_size(session, size));
@@ -60,7 +65,8 @@ Result<std::optional<Datum>> make(const Session& session, const Leaf& leaf, cons
     while (at < end && *at != ']') {
       int64_t size = 0;
       auto [rest, problem] = std::from_chars(at, end, size);
-      if (problem != std::errc() || size < 0) return error(Status::usage, 621, "cannot read the sizes in '" + value + "'").note("write random[4,64]");
+      if (problem != std::errc() || size < 0)
+        return error(Status::usage, 621, "cannot read the sizes in '" + value + "'").note("write random[4,64]");
       sizes.push_back(size);
       at = rest < end && *rest == ',' ? rest + 1 : rest;
     }
@@ -83,8 +89,8 @@ std::optional<Datum> number(const Leaf& leaf, const std::string& text) {
   return problem == std::errc() && rest == end ? std::optional<Datum>(value) : std::nullopt;
 }
 
-// NumPy has no bfloat16: its files hold uint16, which arrays reads as bf16. Other types must be the declared ones; float64 becomes
-// float32 where that is asked for, as NumPy's defaults are wide.
+// NumPy has no bfloat16: its files hold uint16, which arrays reads as bf16. Other types must be the declared ones;
+// float64 becomes float32 where that is asked for, as NumPy's defaults are wide.
 Result<Datum> fitted(const Leaf& leaf, Tensor tensor, const std::string& name) {
   if (const auto* kind = std::get_if<ir::ScalarKind>(&leaf.type)) {
     if (tensor.numel() != 1) return error(Status::usage, 622, "the input '" + name + "' is one number, not an array");
@@ -92,9 +98,11 @@ Result<Datum> fitted(const Leaf& leaf, Tensor tensor, const std::string& name) {
   }
   ScalarType wanted = std::get<ir::TensorMeta>(leaf.type).dtype;
   if (tensor.dtype == wanted) return Datum(std::move(tensor));
-  bool widened = (tensor.dtype == ScalarType::f64 && wanted == ScalarType::f32) || (is_integral(tensor.dtype) && wanted == ScalarType::i64);
+  bool widened = (tensor.dtype == ScalarType::f64 && wanted == ScalarType::f32) ||
+                 (is_integral(tensor.dtype) && wanted == ScalarType::i64);
   if (widened) return Datum(cast(tensor, wanted));
-  return error(Status::usage, 622, "the input '" + name + "' is " + type_of(leaf) + ", but the file holds " + name_of(tensor.dtype))
+  return error(Status::usage, 622,
+               "the input '" + name + "' is " + type_of(leaf) + ", but the file holds " + name_of(tensor.dtype))
       .note("convert it: numpy.save(file, x.astype('" + std::string(torch_name_of(wanted)) + "'))");
 }
 
@@ -121,7 +129,8 @@ Result<std::vector<std::optional<Datum>>> read_inputs(const Session& session, co
   for (const std::string& word : inputs) {
     size_t equals = word.find('=');
     if (equals == std::string::npos) {
-      return error(Status::usage, 621, "cannot read the input '" + word + "'").note("write NAME=FILE.npy, NAME=random, NAME=zeros or NAME=3");
+      return error(Status::usage, 621, "cannot read the input '" + word + "'")
+          .note("write NAME=FILE.npy, NAME=random, NAME=zeros or NAME=3");
     }
     std::string name = word.substr(0, equals), value = word.substr(equals + 1);
     std::optional<size_t> leaf = find_leaf(session.inputs(), name);
@@ -135,14 +144,17 @@ Result<std::vector<std::optional<Datum>>> read_inputs(const Session& session, co
     }
     Result<std::vector<arrays::Array>> content = arrays::read(value.starts_with('@') ? value.substr(1) : value);
     if (!content) return content.error();
-    if (content->size() != 1) return error(Status::usage, 621, value + " holds " + std::to_string(content->size()) + " arrays, not one").note("--inputs " + value + " takes them by their names");
+    if (content->size() != 1)
+      return error(Status::usage, 621, value + " holds " + std::to_string(content->size()) + " arrays, not one")
+          .note("--inputs " + value + " takes them by their names");
     if (Result<void> done = put(name, std::move((*content)[0].tensor)); !done) return done.error();
   }
   std::vector<std::string> names = leaf_names(session.inputs());
   Diagnostic missing = error(Status::usage, 623, "an input is missing");
   for (size_t i = 0; i < values.size(); ++i) {
     if (values[i] || session.inputs()[i].constant) continue;
-    missing.notes.push_back({names[i] + ": " + type_of(session.inputs()[i]) + ", give it by --input " + names[i] + "=FILE.npy (or =random)"});
+    missing.notes.push_back({names[i] + ": " + type_of(session.inputs()[i]) + ", give it by --input " + names[i] +
+                             "=FILE.npy (or =random)"});
   }
   if (!missing.notes.empty()) return missing;
   return values;

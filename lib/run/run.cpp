@@ -36,7 +36,8 @@ std::string summary(const std::string& name, const Datum& value) {
   }
   if (tensor.numel() > 1) line += "  " + shortest(lowest) + " .. " + shortest(highest);
   line += "  [";
-  for (int64_t i = 0; i < std::min<int64_t>(tensor.numel(), 5); ++i) line += (i ? ", " : "") + shortest(tensor.float_at(i));
+  for (int64_t i = 0; i < std::min<int64_t>(tensor.numel(), 5); ++i)
+    line += (i ? ", " : "") + shortest(tensor.float_at(i));
   return line + (tensor.numel() > 5 ? ", ...]" : "]");
 }
 
@@ -76,12 +77,17 @@ Result<void> write_outputs(const Session& session, const std::vector<Datum>& out
 
 std::string benchmark_report(std::vector<double> seconds, bool json) {
   std::sort(seconds.begin(), seconds.end());
-  double least = seconds.front() * 1e3, median = seconds[seconds.size() / 2] * 1e3, slow = seconds[seconds.size() * 9 / 10] * 1e3;
+  double least = seconds.front() * 1e3, median = seconds[seconds.size() / 2] * 1e3,
+         slow = seconds[seconds.size() * 9 / 10] * 1e3;
   if (json) {
-    return nlohmann::ordered_json{{"schema", 1}, {"runs", seconds.size()}, {"min_ms", least}, {"median_ms", median}, {"p90_ms", slow}}.dump() + "\n";
+    return nlohmann::ordered_json{
+               {"schema", 1}, {"runs", seconds.size()}, {"min_ms", least}, {"median_ms", median}, {"p90_ms", slow}}
+               .dump() +
+           "\n";
   }
   char line[128];
-  snprintf(line, sizeof line, "%zu runs: min %.3f ms, median %.3f ms, 90 %% %.3f ms\n", seconds.size(), least, median, slow);
+  snprintf(line, sizeof line, "%zu runs: min %.3f ms, median %.3f ms, 90 %% %.3f ms\n", seconds.size(), least, median,
+           slow);
   return line;
 }
 
@@ -89,7 +95,8 @@ Result<std::string> memory_report(Session& session, const Inputs& inputs) {
   Result<Memory> memory = session.memory(inputs);
   if (!memory) return memory.error();
   std::string text = "weights " + std::to_string(memory->weights) + " bytes\n";
-  if (!memory->formula.empty()) text += "arena   " + std::to_string(memory->arena) + " bytes = " + memory->formula + "\n";
+  if (!memory->formula.empty())
+    text += "arena   " + std::to_string(memory->arena) + " bytes = " + memory->formula + "\n";
   return text + "scratch " + std::to_string(memory->scratch) + " bytes\n";
 }
 
@@ -98,7 +105,8 @@ Result<std::string> memory_report(Session& session, const Inputs& inputs) {
 Result<Outcome> execute(ir::ExportedProgram program, const Options& options,
                         const std::function<Result<const opset::Opset*>()>& opset) {
   set_threads(options.threads);
-  Result<std::unique_ptr<Session>> loaded = Session::load(std::move(program), options.entry, {options.reference, opset});
+  Result<std::unique_ptr<Session>> loaded =
+      Session::load(std::move(program), options.entry, {options.reference, opset});
   if (!loaded) return loaded.error();
   Session& session = **loaded;
   Result<Inputs> inputs = read_inputs(session, options.inputs, options.input_files);
@@ -121,7 +129,8 @@ Result<Outcome> execute(ir::ExportedProgram program, const Options& options,
       if (options.profile) profile.add(seen);
       if (!options.dump.empty()) dump.take(seen);
       for (size_t i = 0; options.find_nan && odd.empty() && i < seen.results.size(); ++i) {
-        if (has_odd_number(seen.results[i])) odd = "%" + seen.node.result(i)->name + "  # " + python_line(session.program(), seen.node);
+        if (has_odd_number(seen.results[i]))
+          odd = "%" + seen.node.result(i)->name + "  # " + python_line(session.program(), seen.node);
       }
       return {};
     };

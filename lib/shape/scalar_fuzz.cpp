@@ -1,4 +1,5 @@
-// libFuzzer: no text may crash the reader of symbolic scalars, and what it accepts prints as something that reads back equal.
+// libFuzzer: no text may crash the reader of symbolic scalars, and what it accepts prints as something that reads back
+// equal.
 #include <cstdlib>
 
 #include "shape/symint.h"

@@ -12,8 +12,8 @@ namespace {
 struct Binding {
   std::string text;  // as the user wrote it
   std::string name;
-  std::vector<int64_t> values;               // one or several
-  std::optional<shape::Range> range = {};    // instead of values
+  std::vector<int64_t> values;             // one or several
+  std::optional<shape::Range> range = {};  // instead of values
   bool none = false;
 };
 
@@ -25,7 +25,8 @@ std::optional<int64_t> number(const std::string& text) {
 }
 
 Diagnostic unreadable(const std::string& text) {
-  return error(Status::usage, 410, "cannot read the binding '" + text + "'").note("write batch=1, batch=1,8,32, seq=1..2048 or mask=none");
+  return error(Status::usage, 410, "cannot read the binding '" + text + "'")
+      .note("write batch=1, batch=1,8,32, seq=1..2048 or mask=none");
 }
 
 Result<Binding> parse(const std::string& text) {
@@ -74,7 +75,8 @@ Result<void> substitute(ir::Variant& variant, const std::string& symbol, int64_t
       shape::SymBool before = constraint.truth;
       constraint.truth = substituted(before, substitution);
       if (constraint.truth.constant() == false) {
-        Diagnostic refuted = error(Status::violated, 411, "'" + binding.text + "' breaks the assumption " + before.to_string());
+        Diagnostic refuted =
+            error(Status::violated, 411, "'" + binding.text + "' breaks the assumption " + before.to_string());
         if (!constraint.reason.empty()) refuted.notes.push_back({"assumed because " + constraint.reason});
         return refuted;
       }
@@ -98,7 +100,8 @@ Result<void> bind_symbol(ir::EntryPoint& entry, size_t position, const Binding& 
   ir::Symbol& symbol = entry.symbols[position];
   if (binding.none) return unreadable(binding.text);
   if (binding.range) {
-    if (!symbol.range.contains(binding.range->lower) || !symbol.range.contains(binding.range->upper)) return out_of_range(binding, symbol);
+    if (!symbol.range.contains(binding.range->lower) || !symbol.range.contains(binding.range->upper))
+      return out_of_range(binding, symbol);
     symbol.range = *binding.range;
     if (symbol.hint && !symbol.range.contains(*symbol.hint)) symbol.hint = symbol.range.upper;
     return {};
@@ -141,11 +144,14 @@ Result<void> bind_input(ir::EntryPoint& entry, ir::InputSpec& spec, const Bindin
           .note("capture the model again without this input");
     }
     if (!binding.none) {
-      if (value->is_tensor()) return error(Status::usage, 411, "the input '" + spec.target + "' is a tensor, not a number");
+      if (value->is_tensor())
+        return error(Status::usage, 411, "the input '" + spec.target + "' is a tensor, not a number");
       if (Result<void> done = substitute(variant, value->name, binding.values[0], binding); !done) return done;
       for (ir::Node* user : std::vector<ir::Node*>(value->users)) {
         std::vector<ir::Argument> arguments;
-        auto constant = [&](ir::Value* leaf) { return leaf == value ? ir::Argument(binding.values[0]) : ir::Argument(leaf); };
+        auto constant = [&](ir::Value* leaf) {
+          return leaf == value ? ir::Argument(binding.values[0]) : ir::Argument(leaf);
+        };
         for (const ir::Argument& argument : user->arguments()) arguments.push_back(ir::map_values(argument, constant));
         std::vector<ir::Named> keywords = user->keywords();
         for (ir::Named& keyword : keywords) keyword.argument = ir::map_values(keyword.argument, constant);
@@ -209,8 +215,10 @@ void discharge_assumptions(Scope& scope) {
     for (const ir::Symbol& symbol : scope.entry.symbols) facts.declare(symbol.name, symbol.range);
     for (const ir::Constraint& kept : scope.variant.assumptions) facts.assume(kept.truth);
     for (size_t j = i + 1; j < all.size(); ++j) facts.assume(all[j].truth);
-    if (facts.decide(all[i].truth) == shape::Truth::proven) scope.report("discharged " + all[i].truth.to_string());
-    else scope.variant.assumptions.push_back(std::move(all[i]));
+    if (facts.decide(all[i].truth) == shape::Truth::proven)
+      scope.report("discharged " + all[i].truth.to_string());
+    else
+      scope.variant.assumptions.push_back(std::move(all[i]));
   }
 }
 

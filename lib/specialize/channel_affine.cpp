@@ -36,7 +36,8 @@ struct SumOfProducts {
 };
 
 std::optional<SumOfProducts> sum_of_products(const Meaning& meaning) {
-  if (meaning.results.size() != 1 || meaning.scatter || meaning.results[0].value == opset::no_scalar) return std::nullopt;
+  if (meaning.results.size() != 1 || meaning.scatter || meaning.results[0].value == opset::no_scalar)
+    return std::nullopt;
   const Scalar* root = &bare(meaning, meaning.results[0].value);
   SumOfProducts found;
   if (root->op == ScalarOp::add) {
@@ -69,7 +70,8 @@ struct Part {
   std::vector<double> shift = {0};
 };
 
-std::vector<double> combine(const std::vector<double>& a, const std::vector<double>& b, const std::function<double(double, double)>& f) {
+std::vector<double> combine(const std::vector<double>& a, const std::vector<double>& b,
+                            const std::function<double(double, double)>& f) {
   std::vector<double> result(std::max(a.size(), b.size()));
   for (size_t i = 0; i < result.size(); ++i) result[i] = f(a[a.size() == 1 ? 0 : i], b[b.size() == 1 ? 0 : i]);
   return result;
@@ -78,8 +80,8 @@ std::vector<double> combine(const std::vector<double>& a, const std::vector<doub
 // Evaluates one node of the scratch graph by channel.
 class ChannelEvaluator {
  public:
-  ChannelEvaluator(const Meaning& meaning, int channel_axis, int64_t channels, const std::map<const ir::Value*, Part>& parts,
-                   const reference::Environment& constants)
+  ChannelEvaluator(const Meaning& meaning, int channel_axis, int64_t channels,
+                   const std::map<const ir::Value*, Part>& parts, const reference::Environment& constants)
       : meaning_(meaning), channel_axis_(channel_axis), channels_(channels), parts_(parts), constants_(constants) {}
 
   std::optional<Part> evaluate(ScalarId id) const {
@@ -87,33 +89,42 @@ class ChannelEvaluator {
     switch (scalar.op) {
       case ScalarOp::constant:
         return Part{false, {0}, {is_floating(scalar.dtype) ? scalar.number : static_cast<double>(scalar.integer)}};
-      case ScalarOp::read: return read(scalar);
-      case ScalarOp::cast: return is_floating(scalar.dtype) ? evaluate(scalar.operands[0]) : std::nullopt;
-      case ScalarOp::neg: return times(evaluate(scalar.operands[0]), Part{false, {0}, {-1}});
-      case ScalarOp::add: return plus(evaluate(scalar.operands[0]), evaluate(scalar.operands[1]));
-      case ScalarOp::sub: return plus(evaluate(scalar.operands[0]), times(evaluate(scalar.operands[1]), Part{false, {0}, {-1}}));
-      case ScalarOp::mul: return times(evaluate(scalar.operands[0]), evaluate(scalar.operands[1]));
+      case ScalarOp::read:
+        return read(scalar);
+      case ScalarOp::cast:
+        return is_floating(scalar.dtype) ? evaluate(scalar.operands[0]) : std::nullopt;
+      case ScalarOp::neg:
+        return times(evaluate(scalar.operands[0]), Part{false, {0}, {-1}});
+      case ScalarOp::add:
+        return plus(evaluate(scalar.operands[0]), evaluate(scalar.operands[1]));
+      case ScalarOp::sub:
+        return plus(evaluate(scalar.operands[0]), times(evaluate(scalar.operands[1]), Part{false, {0}, {-1}}));
+      case ScalarOp::mul:
+        return times(evaluate(scalar.operands[0]), evaluate(scalar.operands[1]));
       case ScalarOp::div: {
         std::optional<Part> divisor = evaluate(scalar.operands[1]);
         if (!divisor || divisor->depends) return std::nullopt;
         for (double& x : divisor->shift) x = 1 / x;
         return times(evaluate(scalar.operands[0]), divisor);
       }
-      default: return std::nullopt;
+      default:
+        return std::nullopt;
     }
   }
 
  private:
   static std::optional<Part> plus(const std::optional<Part>& a, const std::optional<Part>& b) {
     if (!a || !b) return std::nullopt;
-    return Part{a->depends || b->depends, combine(a->scale, b->scale, std::plus<>()), combine(a->shift, b->shift, std::plus<>())};
+    return Part{a->depends || b->depends, combine(a->scale, b->scale, std::plus<>()),
+                combine(a->shift, b->shift, std::plus<>())};
   }
 
   static std::optional<Part> times(const std::optional<Part>& a, const std::optional<Part>& b) {
     if (!a || !b || (a->depends && b->depends)) return std::nullopt;
     const Part& x = a->depends ? *a : *b;
     const Part& c = a->depends ? *b : *a;
-    return Part{x.depends, combine(x.scale, c.shift, std::multiplies<>()), combine(x.shift, c.shift, std::multiplies<>())};
+    return Part{x.depends, combine(x.scale, c.shift, std::multiplies<>()),
+                combine(x.shift, c.shift, std::multiplies<>())};
   }
 
   std::optional<Part> read(const Scalar& scalar) const {
@@ -133,7 +144,8 @@ class ChannelEvaluator {
     for (size_t axis = 0; axis < scalar.operands.size(); ++axis) {
       const Scalar& index = at(meaning_, scalar.operands[axis]);
       if (index.op == ScalarOp::constant && index.integer == 0) continue;
-      if (result_axis(meaning_, scalar.operands[axis]) != channel_axis_ || values.sizes[axis] != channels_) return std::nullopt;
+      if (result_axis(meaning_, scalar.operands[axis]) != channel_axis_ || values.sizes[axis] != channels_)
+        return std::nullopt;
       stride += strides[axis];
     }
     Part part;
@@ -176,7 +188,8 @@ std::optional<ChannelProduct> channel_product(const Scope& scope, const ir::Node
   if (!call) return std::nullopt;
   ChannelProduct product;
   const std::vector<opset::Parameter>& parameters = call->op->schema().parameters;
-  auto bias = std::find_if(parameters.begin(), parameters.end(), [](const opset::Parameter& p) { return p.name == "bias" && p.type.optional; });
+  auto bias = std::find_if(parameters.begin(), parameters.end(),
+                           [](const opset::Parameter& p) { return p.name == "bias" && p.type.optional; });
   if (bias == parameters.end()) return std::nullopt;
   product.bias_argument = static_cast<size_t>(bias - parameters.begin());
   product.bias = call->arguments[product.bias_argument].value();
@@ -207,7 +220,8 @@ std::optional<ChannelProduct> channel_product(const Scope& scope, const ir::Node
   // Where there is no bias yet, see what the operator would do with one.
   ir::Graph scratch;
   if (!product.bias) {
-    ir::TensorMeta type{node.result()->meta().dtype, {node.result()->meta().sizes[static_cast<size_t>(product.channel_axis)]}};
+    ir::TensorMeta type{node.result()->meta().dtype,
+                        {node.result()->meta().sizes[static_cast<size_t>(product.channel_axis)]}};
     call->arguments[product.bias_argument] = scratch.add_input("bias", type);
     meaning = loops(scope, *call, facts);
     sum = meaning ? sum_of_products(*meaning) : std::nullopt;
@@ -217,8 +231,8 @@ std::optional<ChannelProduct> channel_product(const Scope& scope, const ir::Node
   return product;
 }
 
-std::optional<ChannelAffine> channel_affine(const Scope& scope, const ir::Node& node, const ir::Value* x, int channel_axis,
-                                            const shape::Facts& facts) {
+std::optional<ChannelAffine> channel_affine(const Scope& scope, const ir::Node& node, const ir::Value* x,
+                                            int channel_axis, const shape::Facts& facts) {
   if (node.result()->type != x->type) return std::nullopt;
   std::optional<int64_t> channels = x->meta().sizes[static_cast<size_t>(channel_axis)].constant();
   for (size_t i = 1; i < node.results().size(); ++i) {
@@ -265,14 +279,16 @@ std::optional<ChannelAffine> channel_affine(const Scope& scope, const ir::Node& 
     if (!call) return std::nullopt;
     std::optional<Meaning> meaning = loops(scope, *call, facts);
     if (!meaning || meaning->results.size() != 1 || meaning->scatter) return std::nullopt;
-    std::optional<Part> part = ChannelEvaluator(*meaning, channel_axis, *channels, parts, constants).evaluate(meaning->results[0].value);
+    std::optional<Part> part =
+        ChannelEvaluator(*meaning, channel_axis, *channels, parts, constants).evaluate(meaning->results[0].value);
     if (!part) return std::nullopt;
     parts[step.result()] = std::move(*part);
   }
   auto result = parts.find(scratch.outputs()[0].value());
   if (result == parts.end() || !result->second.depends) return std::nullopt;
   std::vector<double> each(static_cast<size_t>(*channels), 0);
-  return ChannelAffine{combine(result->second.scale, each, std::plus<>()), combine(result->second.shift, each, std::plus<>())};
+  return ChannelAffine{combine(result->second.scale, each, std::plus<>()),
+                       combine(result->second.shift, each, std::plus<>())};
 }
 
 }  // namespace atenon::specialize

@@ -8,8 +8,8 @@
 
 namespace atenon::specialize {
 
-// A product whose result can be scaled channel by channel by scaling a weight: result[.., c, ..] is a sum of products in which
-// the weight is read at c along `weight_axis`, plus bias[c] where there is a bias.
+// A product whose result can be scaled channel by channel by scaling a weight: result[.., c, ..] is a sum of products
+// in which the weight is read at c along `weight_axis`, plus bias[c] where there is a bias.
 struct ChannelProduct {
   ir::Value* weight = nullptr;
   int weight_axis = 0;
@@ -27,9 +27,9 @@ struct ChannelAffine {
   std::vector<double> shift;
 };
 
-// The affine map by channel that `node` applies to its operand `x`, all its other operands being constants. Decompositions are
-// looked through (a batch norm in inference is such a map). nullopt where it is none.
-std::optional<ChannelAffine> channel_affine(const Scope& scope, const ir::Node& node, const ir::Value* x, int channel_axis,
-                                            const shape::Facts& facts);
+// The affine map by channel that `node` applies to its operand `x`, all its other operands being constants.
+// Decompositions are looked through (a batch norm in inference is such a map). nullopt where it is none.
+std::optional<ChannelAffine> channel_affine(const Scope& scope, const ir::Node& node, const ir::Value* x,
+                                            int channel_axis, const shape::Facts& facts);
 
 }  // namespace atenon::specialize

@@ -1,8 +1,8 @@
 // Folds what scales and shifts channels into the weights and bias of the product before it.
 //
 // convolution -> batch norm in inference is the usual case, but nothing here knows either: products and affine maps are
-// recognised by their meanings (channel_affine.h). Factors are gathered in double precision over a whole chain of such nodes and
-// applied to the weights once.
+// recognised by their meanings (channel_affine.h). Factors are gathered in double precision over a whole chain of such
+// nodes and applied to the weights once.
 #include "specialize/channel_affine.h"
 
 namespace atenon::specialize {
@@ -21,8 +21,10 @@ Tensor scaled(const Tensor& weight, int axis, const std::vector<double>& scale) 
       for (int64_t j = 0; j < inner; ++j) to[i * inner + j] = static_cast<T>(from[i * inner + j] * factor);
     }
   };
-  if (rows.dtype == ScalarType::f64) apply(rows.as<double>(), result.mutable_as<double>());
-  else apply(rows.as<float>(), result.mutable_as<float>());
+  if (rows.dtype == ScalarType::f64)
+    apply(rows.as<double>(), result.mutable_as<double>());
+  else
+    apply(rows.as<float>(), result.mutable_as<float>());
   return result;
 }
 
@@ -36,11 +38,13 @@ Tensor shifted(const std::optional<Tensor>& bias, ScalarType dtype, const Channe
   return result;
 }
 
-std::string weight_name(const Scope& scope, const ir::Value* value) { return scope.entry.signature.input(value->name)->target; }
+std::string weight_name(const Scope& scope, const ir::Value* value) {
+  return scope.entry.signature.input(value->name)->target;
+}
 
 // The nodes after `product` that are affine by channel, each the only reader of the one before, and their composition.
-std::vector<ir::Node*> affine_chain(const Scope& scope, const ir::Node& node, int channel_axis, const shape::Facts& facts,
-                                    ChannelAffine& map) {
+std::vector<ir::Node*> affine_chain(const Scope& scope, const ir::Node& node, int channel_axis,
+                                    const shape::Facts& facts, ChannelAffine& map) {
   std::vector<ir::Node*> chain;
   const ir::Value* value = node.result();
   while (value->users.size() == 1 && value->returned == 0) {
@@ -79,7 +83,8 @@ Result<Changed> fold_batch_norms(Scope& scope) {
 
     std::string name = weight_name(scope, product->weight);
     std::optional<Tensor> bias = product->bias ? constant_behind(scope, product->bias) : std::nullopt;
-    ir::Value* weight = add_constant(scope, name + ".folded", scaled(*constant_behind(scope, product->weight), product->weight_axis, map.scale));
+    ir::Value* weight = add_constant(scope, name + ".folded",
+                                     scaled(*constant_behind(scope, product->weight), product->weight_axis, map.scale));
     ir::Value* shift = add_constant(scope, name + ".folded_bias", shifted(bias, dtype, map));
     Result<opset::Call> call = opset::bind(scope.opset, node);
     if (!call) return call.error();
@@ -90,11 +95,14 @@ Result<Changed> fold_batch_norms(Scope& scope) {
       ir::Argument argument = call->arguments[i];
       if (argument.value() == product->weight) argument = weight;
       if (i == product->bias_argument) argument = shift;
-      if (parameter.keyword_only) keywords.push_back({parameter.name, std::move(argument)});
-      else arguments.push_back(std::move(argument));
+      if (parameter.keyword_only)
+        keywords.push_back({parameter.name, std::move(argument)});
+      else
+        arguments.push_back(std::move(argument));
     }
     node.set_arguments(std::move(arguments), std::move(keywords));
-    scope.report("folded " + chain.front()->target() + " %" + chain.front()->result()->name + " into %" + node.result()->name);
+    scope.report("folded " + chain.front()->target() + " %" + chain.front()->result()->name + " into %" +
+                 node.result()->name);
     // The product now gives what the last of the chain gave, so it stands for that node.
     node.provenance = scope.program.provenance.derive(chain.back()->provenance, node.target());
     scope.variant.graph.replace_uses(chain.back()->result(), node.result());

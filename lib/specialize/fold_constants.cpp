@@ -1,7 +1,7 @@
 // Computes nodes whose operands are all constants, with the reference kernels.
 //
-// A result much larger than what it is computed from (an expanded or filled tensor) is left to be computed at run time: bytes in
-// a file cost more than such loops. Random operators stay, for each run draws anew.
+// A result much larger than what it is computed from (an expanded or filled tensor) is left to be computed at run time:
+// bytes in a file cost more than such loops. Random operators stay, for each run draws anew.
 #include "reference/reference.h"
 #include "specialize/passes.h"
 
@@ -66,7 +66,8 @@ Result<Changed> fold_constants(Scope& scope) {
       for (const ir::Node* user : result->users) is_read = is_read || !gone.contains(user);
       if (!is_read) continue;
       scope.report("folded " + node->target() + " %" + result->name);
-      ir::Value* value = add_constant(scope, "folded." + result->name, std::get<Tensor>(environment.values.at(result.get())));
+      ir::Value* value =
+          add_constant(scope, "folded." + result->name, std::get<Tensor>(environment.values.at(result.get())));
       scope.variant.graph.replace_uses(result.get(), value);
       changed = Changed::yes;
     }

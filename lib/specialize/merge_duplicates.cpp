@@ -25,7 +25,8 @@ Changed merge_duplicates(Scope& scope) {
     auto [first, is_new] = seen.try_emplace(key_of(node), &node);
     if (is_new) continue;
     scope.report("merged %" + node.result()->name + " into %" + first->second->result()->name);
-    for (size_t i = 0; i < node.results().size(); ++i) scope.variant.graph.replace_uses(node.result(i), first->second->result(i));
+    for (size_t i = 0; i < node.results().size(); ++i)
+      scope.variant.graph.replace_uses(node.result(i), first->second->result(i));
     scope.variant.graph.erase(node);
     changed = Changed::yes;
   }

@@ -1,4 +1,5 @@
-// The passes of specialize, one file each. A pass works on one variant; `Scope` is what it may look at and change around it.
+// The passes of specialize, one file each. A pass works on one variant; `Scope` is what it may look at and change
+// around it.
 #pragma once
 
 #include <map>
@@ -43,11 +44,13 @@ Changed remove_unused(Scope& scope);
 // Drops assumptions that follow from the ranges and the other assumptions.
 void discharge_assumptions(Scope& scope);
 
-// Weights as constants ---------------------------------------------------------------------------------------------------
+// Weights as constants
+// ---------------------------------------------------------------------------------------------------
 
 // The tensor behind a graph input, if it is state that no entry point mutates and that has plain strides.
 std::optional<Tensor> constant_behind(const Scope& scope, const ir::Value* value);
-// A new constant: a weight named after `wish` (made unique) and the graph input that holds it, in every variant of the entry.
+// A new constant: a weight named after `wish` (made unique) and the graph input that holds it, in every variant of the
+// entry.
 ir::Value* add_constant(Scope& scope, const std::string& wish, Tensor tensor);
 
 }  // namespace atenon::specialize

@@ -1,7 +1,8 @@
 // Removes nodes that give back an operand unchanged.
 //
-// Which they are follows from their meaning: the result has the operand's type, and its element at every index is the operand's
-// element at that index. So clone, detach, a cast to the same dtype and a view to the same shape need no list.
+// Which they are follows from their meaning: the result has the operand's type, and its element at every index is the
+// operand's element at that index. So clone, detach, a cast to the same dtype and a view to the same shape need no
+// list.
 #include "specialize/passes.h"
 
 namespace atenon::specialize {

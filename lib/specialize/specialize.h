@@ -1,7 +1,7 @@
 // Chooses shapes and makes constants of what no longer varies: binds and narrows symbols, freezes weights, folds.
 //
-// It never needs the model's source: everything follows from the program. Several values for one symbol give several variants,
-// each behind the assumption that picks it.
+// It never needs the model's source: everything follows from the program. Several values for one symbol give several
+// variants, each behind the assumption that picks it.
 #pragma once
 
 #include <string>

@@ -1,7 +1,7 @@
 // What a tool says to its user: one message with its place, its reason and its fix.
 //
-// Every layer reports what a user can cause as a Diagnostic inside a Result (result.h). A Diagnostic decides the exit status
-// of the tool, so it is chosen where the cause is known, not in main. The texts behind `--explain E0107` live in
+// Every layer reports what a user can cause as a Diagnostic inside a Result (result.h). A Diagnostic decides the exit
+// status of the tool, so it is chosen where the cause is known, not in main. The texts behind `--explain E0107` live in
 // lib/<folder>/errors.md, one `## E0107 Title` section a code; a test holds the two lists together. Codes by layer:
 // 00xx files and options, 01xx operators and verify, 02xx text form and file format, 03xx capture, 04xx decompose and
 // specialize, 05xx lower and pack, 06xx run, 07xx diff and show, 08xx arrays.
@@ -26,11 +26,11 @@ enum class Status : int {
 
 // A stretch of text that a message points at. `line` and `column` count from 1; line 0 means no place is known.
 struct SourceSpan {
-  std::string file;       // as the user named it; "<stdin>" for standard input
+  std::string file;  // as the user named it; "<stdin>" for standard input
   int line = 0;
-  int column = 0;         // in bytes; 0 points at the whole line
-  int width = 1;          // bytes under the caret and its tildes
-  std::string text;       // the line itself, for printing; empty when there is none to show
+  int column = 0;    // in bytes; 0 points at the whole line
+  int width = 1;     // bytes under the caret and its tildes
+  std::string text;  // the line itself, for printing; empty when there is none to show
 
   bool known() const { return line > 0; }
 };

@@ -1,8 +1,9 @@
 // Transcendental functions of our own: the same bits on every machine.
 //
-// The C library's exp, log, sin ... differ between versions and with the CPU's features, and what they compute ends up in
-// files (folded constants). These use IEEE + - * / and sqrt only, and this folder is compiled without contraction. Each is within a few
-// ulp of double, far inside half an ulp of f32. NaN gives NaN; infinities and the ends of domains are as in C.
+// The C library's exp, log, sin ... differ between versions and with the CPU's features, and what they compute ends up
+// in files (folded constants). These use IEEE + - * / and sqrt only, and this folder is compiled without contraction.
+// Each is within a few ulp of double, far inside half an ulp of f32. NaN gives NaN; infinities and the ends of domains
+// are as in C.
 #pragma once
 
 namespace atenon::math {
@@ -30,7 +31,7 @@ double acosh(double x);
 double atanh(double x);
 double erf(double x);
 double erfc(double x);
-double lgamma(double x);   // log |gamma(x)|
+double lgamma(double x);  // log |gamma(x)|
 double digamma(double x);
 double sigmoid(double x);
 

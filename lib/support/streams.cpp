@@ -31,7 +31,8 @@ Diagnostic cannot(const std::string& verb, int code, const std::string& path, in
                absent ? "there is no " + name : "cannot " + verb + " " + name + ": " + std::strerror(error_number));
 }
 
-// What a pipe holds at most, for fewer switches between writer and reader: all that an unprivileged process may ask for.
+// What a pipe holds at most, for fewer switches between writer and reader: all that an unprivileged process may ask
+// for.
 constexpr int pipe_size = 1 << 20;
 
 Contents map(int descriptor, size_t size) {
@@ -42,8 +43,8 @@ Contents map(int descriptor, size_t size) {
           true};
 }
 
-// Pages of our own, not malloc: they grow by moving (mremap) instead of copying, are aligned for whatever lies in them, and huge
-// ones take 440 MB from a pipe in 0.09 s where small ones need 0.25 s.
+// Pages of our own, not malloc: they grow by moving (mremap) instead of copying, are aligned for whatever lies in them,
+// and huge ones take 440 MB from a pipe in 0.09 s where small ones need 0.25 s.
 Result<Contents> read_stream(int descriptor, const std::string& path) {
   struct Pages {
     void* address = MAP_FAILED;
@@ -66,7 +67,8 @@ Result<Contents> read_stream(int descriptor, const std::string& path) {
   fcntl(descriptor, F_SETPIPE_SZ, pipe_size);
   size_t size = 0;
   for (;;) {
-    if (size == pages->size && !grow(std::max<size_t>(size * 2, size_t{1} << 20))) return cannot("read", 2, path, ENOMEM);
+    if (size == pages->size && !grow(std::max<size_t>(size * 2, size_t{1} << 20)))
+      return cannot("read", 2, path, ENOMEM);
     const ssize_t got = ::read(descriptor, static_cast<char*>(pages->address) + size, pages->size - size);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return cannot("read", 2, path, errno);

@@ -1,7 +1,7 @@
 // Real data: storages, owned or mapped, and strided tensors over them.
 //
-// Storages are shared by identity: two tensors alias exactly when they hold the same Storage object. Sizes and strides here are
-// concrete and count elements; symbolic types are ir/types.h.
+// Storages are shared by identity: two tensors alias exactly when they hold the same Storage object. Sizes and strides
+// here are concrete and count elements; symbolic types are ir/types.h.
 #pragma once
 
 #include <atomic>
@@ -43,7 +43,7 @@ class Storage {
   void fill_later(std::function<void(void*)> fill);
   // Changes a part of the content: at once, or right after the pending fill.
   void change(std::function<void(void*)> change);
-  const std::string& digest() const { return digest_; }  // XXH3-128, 32 hex digits; "" unless known
+  const std::string& digest() const { return digest_; }                 // XXH3-128, 32 hex digits; "" unless known
   void set_digest(std::string digest) { digest_ = std::move(digest); }  // by who has computed or read it
   // Bytes of a file that nobody has compared with digest() yet: program::verify_digests does, before weights are used.
   bool is_unchecked() const { return unchecked_; }
@@ -86,9 +86,13 @@ struct Tensor {
   const void* data() const;   // of the first element
   void* mutable_data();
   template <class T>
-  const T* as() const { return static_cast<const T*>(data()); }
+  const T* as() const {
+    return static_cast<const T*>(data());
+  }
   template <class T>
-  T* mutable_as() { return static_cast<T*>(mutable_data()); }
+  T* mutable_as() {
+    return static_cast<T*>(mutable_data());
+  }
 
   // The element at a row-major position, widened. Integers beyond 2^53 need int_at.
   double float_at(int64_t position) const;
@@ -98,8 +102,8 @@ struct Tensor {
 };
 
 std::vector<int64_t> contiguous_strides(std::span<const int64_t> sizes);
-// Converts element by element as PyTorch does: floats to integers truncate (out of range as x86 does: the lowest integer,
-// narrower ones its low bits), anything to bool is != 0, complex to real drops the imaginary part.
+// Converts element by element as PyTorch does: floats to integers truncate (out of range as x86 does: the lowest
+// integer, narrower ones its low bits), anything to bool is != 0, complex to real drops the imaginary part.
 Tensor cast(const Tensor& tensor, ScalarType dtype);
 
 float half_to_float(uint16_t bits);

@@ -1,7 +1,8 @@
-// The text form of programs: what `atenon show` prints and what every tool also reads. man/atenon-program.5 describes it.
+// The text form of programs: what `atenon show` prints and what every tool also reads. man/atenon-program.5 describes
+// it.
 //
-// Printing and parsing need no operator schemas. Text and binary are two spellings of one program: with the bytes of large
-// tensors at hand (`--segments`), text -> binary -> text and binary -> text -> binary are identities.
+// Printing and parsing need no operator schemas. Text and binary are two spellings of one program: with the bytes of
+// large tensors at hand (`--segments`), text -> binary -> text and binary -> text -> binary are identities.
 #pragma once
 
 #include <string>
@@ -12,7 +13,7 @@
 namespace atenon::text {
 
 struct PrintOptions {
-  bool inline_tensors = true;   // tensors of up to 64 elements are written out, larger ones by digest
+  bool inline_tensors = true;  // tensors of up to 64 elements are written out, larger ones by digest
 };
 
 std::string print(const ir::ExportedProgram& program, const PrintOptions& options = {});
@@ -27,7 +28,8 @@ std::string print_tree(const ir::TreeSpec& tree);
 // The digest of a storage's bytes, computed once; makes a lazy storage's bytes.
 std::string digest_of(Storage& storage);
 
-// Parses a whole program; large tensors come back with absent storages (Storage::absent). E02xx, pointing at line and column.
+// Parses a whole program; large tensors come back with absent storages (Storage::absent). E02xx, pointing at line and
+// column.
 Result<ir::ExportedProgram> parse(std::string_view text, const std::string& file_name);
 
 // Where node `node` came from, as notes under an error: `captured from net.py:12: h = F.gelu(y)`.

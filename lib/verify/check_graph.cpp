@@ -8,8 +8,8 @@ namespace {
 
 std::string quoted(const std::string& text) { return "'" + text + "'"; }
 
-// Sizes that depend on data are symbols. An inference calls them by numbers that no program reaches, the program as it likes:
-// where the inferred size is such a symbol, the program's size is its name.
+// Sizes that depend on data are symbols. An inference calls them by numbers that no program reaches, the program as it
+// likes: where the inferred size is such a symbol, the program's size is its name.
 constexpr int first_fresh = 1'000'000;
 void match_unbacked(const shape::SymInt& inferred, const shape::SymInt& declared, const std::set<std::string>& fresh,
                     shape::Substitution& names) {
@@ -17,7 +17,8 @@ void match_unbacked(const shape::SymInt& inferred, const shape::SymInt& declared
   if (symbol && fresh.contains(*symbol)) names.emplace(*symbol, declared);
 }
 
-bool same_type(const ir::Type& inferred, const ir::Type& declared, const shape::Facts& facts, const shape::Substitution& names) {
+bool same_type(const ir::Type& inferred, const ir::Type& declared, const shape::Facts& facts,
+               const shape::Substitution& names) {
   if (inferred.index() != declared.index()) return false;
   if (std::holds_alternative<ir::ScalarKind>(inferred)) return inferred == declared;
   const auto& a = std::get<ir::TensorMeta>(inferred);
@@ -32,8 +33,8 @@ bool same_type(const ir::Type& inferred, const ir::Type& declared, const shape::
 
 class GraphCheck {
  public:
-  GraphCheck(const ir::Graph& graph, const ir::Variant& variant, const shape::Facts& facts, const std::set<std::string>& symbols,
-             Findings& findings)
+  GraphCheck(const ir::Graph& graph, const ir::Variant& variant, const shape::Facts& facts,
+             const std::set<std::string>& symbols, Findings& findings)
       : graph_(graph), variant_(variant), facts_(facts), symbols_(symbols), findings_(findings) {}
 
   void run() {
@@ -45,8 +46,10 @@ class GraphCheck {
     }
     for (const ir::Node& node : graph_.forward()) {
       check_operands(node);
-      if (node.target() == "atenon::call") check_call(node);
-      else check_operator(node);
+      if (node.target() == "atenon::call")
+        check_call(node);
+      else
+        check_operator(node);
       for (const auto& result : node.results()) define(*result);
     }
     for (const ir::Argument& output : graph_.outputs()) {
@@ -74,7 +77,8 @@ class GraphCheck {
 
   void check_symbols(const std::set<std::string>& used, const std::string& where) {
     for (const std::string& symbol : used) {
-      if (!symbols_.contains(symbol)) findings_.add(123, where + " uses the symbol " + quoted(symbol) + ", which is not declared");
+      if (!symbols_.contains(symbol))
+        findings_.add(123, where + " uses the symbol " + quoted(symbol) + ", which is not declared");
     }
   }
 
@@ -105,7 +109,8 @@ class GraphCheck {
     if (!body) return findings_.add(124, "a call names no subgraph of its variant", node);
     std::vector<ir::Value*> operands = node.operands();
     bool fits = operands.size() == body->inputs().size() && node.results().size() == body->outputs().size();
-    for (size_t i = 0; fits && i < operands.size(); ++i) fits = same_type(body->inputs()[i]->type, operands[i]->type, facts_, {});
+    for (size_t i = 0; fits && i < operands.size(); ++i)
+      fits = same_type(body->inputs()[i]->type, operands[i]->type, facts_, {});
     for (size_t i = 0; fits && i < node.results().size(); ++i) {
       const ir::Value* output = body->outputs()[i].value();
       fits = output && same_type(output->type, node.result(i)->type, facts_, {});
@@ -119,8 +124,10 @@ class GraphCheck {
     Result<opset::Inference> inference = opset::infer(findings_.opset, *call, facts_, first_fresh);
     if (!inference) return findings_.add(inference.error(), node);
     if (inference->types.size() != node.results().size()) {
-      return findings_.add(125, node.target() + " has " + std::to_string(inference->types.size()) + " results here, not " +
-                                    std::to_string(node.results().size()), node);
+      return findings_.add(125,
+                           node.target() + " has " + std::to_string(inference->types.size()) + " results here, not " +
+                               std::to_string(node.results().size()),
+                           node);
     }
     std::set<std::string> fresh;
     for (const ir::Symbol& symbol : inference->unbacked) fresh.insert(symbol.name);
@@ -137,8 +144,10 @@ class GraphCheck {
     for (size_t i = 0; i < inference->types.size(); ++i) {
       check_symbols(symbols_of(node.result(i)->type), "%" + node.result(i)->name);
       if (same_type(inference->types[i], node.result(i)->type, facts_, names)) continue;
-      findings_.add(126, "%" + node.result(i)->name + " is declared " + ir::to_string(node.result(i)->type) + ", but " +
-                             node.target() + " gives " + ir::to_string(inference->types[i]), node);
+      findings_.add(126,
+                    "%" + node.result(i)->name + " is declared " + ir::to_string(node.result(i)->type) + ", but " +
+                        node.target() + " gives " + ir::to_string(inference->types[i]),
+                    node);
     }
     for (const ir::Constraint& assumption : inference->assumptions) {
       shape::SymBool truth = names.empty() ? assumption.truth : shape::substitute(assumption.truth, names);
@@ -172,8 +181,8 @@ void Findings::add(Diagnostic diagnostic, const ir::Node& node) {
   problems.push_back(std::move(diagnostic));
 }
 
-void check_graph(const ir::Graph& graph, const ir::Variant& variant, const shape::Facts& facts, const std::set<std::string>& symbols,
-                 Findings& findings) {
+void check_graph(const ir::Graph& graph, const ir::Variant& variant, const shape::Facts& facts,
+                 const std::set<std::string>& symbols, Findings& findings) {
   GraphCheck(graph, variant, facts, symbols, findings).run();
 }
 

@@ -23,7 +23,7 @@ struct Findings {
 };
 
 // Checks `graph` in the scope of `variant`; `symbols` are those that the entry point declares.
-void check_graph(const ir::Graph& graph, const ir::Variant& variant, const shape::Facts& facts, const std::set<std::string>& symbols,
-                 Findings& findings);
+void check_graph(const ir::Graph& graph, const ir::Variant& variant, const shape::Facts& facts,
+                 const std::set<std::string>& symbols, Findings& findings);
 
 }  // namespace atenon::verify

@@ -12,7 +12,9 @@ std::string quoted(const std::string& text) { return "'" + text + "'"; }
 bool lies_inside(const ir::Weight& weight) {
   const Tensor& tensor = weight.tensor;
   if (!tensor.storage || tensor.sizes.size() != tensor.strides.size() || tensor.offset < 0) return false;
-  if (weight.layout) return weight.layout->padded_bytes >= 0 && static_cast<size_t>(weight.layout->padded_bytes) <= tensor.storage->size();
+  if (weight.layout)
+    return weight.layout->padded_bytes >= 0 &&
+           static_cast<size_t>(weight.layout->padded_bytes) <= tensor.storage->size();
   int64_t last = tensor.offset;
   for (size_t i = 0; i < tensor.sizes.size(); ++i) {
     if (tensor.sizes[i] == 0) return true;
@@ -36,11 +38,16 @@ bool is_state(ir::InputKind kind) {
 
 void check_state_input(const ir::InputSpec& spec, const ir::Value& value, Findings& findings) {
   const ir::Weight* weight = findings.program.weight(spec.target);
-  if (!weight) return findings.add(132, "input %" + spec.value + " is the state " + quoted(spec.target) + ", which the program does not hold");
+  if (!weight)
+    return findings.add(
+        132, "input %" + spec.value + " is the state " + quoted(spec.target) + ", which the program does not hold");
   bool fits = value.is_tensor() && value.meta().dtype == weight->tensor.dtype &&
               value.meta().sizes.size() == weight->tensor.sizes.size();
-  for (size_t i = 0; fits && i < weight->tensor.sizes.size(); ++i) fits = value.meta().sizes[i] == shape::SymInt(weight->tensor.sizes[i]);
-  if (!fits) findings.add(133, "input %" + spec.value + " is declared " + ir::to_string(value.type) + ", unlike its weight " + quoted(spec.target));
+  for (size_t i = 0; fits && i < weight->tensor.sizes.size(); ++i)
+    fits = value.meta().sizes[i] == shape::SymInt(weight->tensor.sizes[i]);
+  if (!fits)
+    findings.add(133, "input %" + spec.value + " is declared " + ir::to_string(value.type) + ", unlike its weight " +
+                          quoted(spec.target));
 }
 
 // The signature names the graph's inputs and outputs one by one, in order.
@@ -55,7 +62,8 @@ void check_signature(const ir::EntryPoint& entry, const ir::Variant& variant, Fi
     }
     const auto& inputs = variant.graph.inputs();
     if (next >= inputs.size() || inputs[next]->name != spec.value) {
-      return findings.add(134, "input " + std::to_string(next) + " of the graph is not %" + spec.value + ", as the signature has it");
+      return findings.add(
+          134, "input " + std::to_string(next) + " of the graph is not %" + spec.value + ", as the signature has it");
     }
     if (is_state(spec.kind)) check_state_input(spec, *inputs[next], findings);
     ++next;
@@ -66,8 +74,8 @@ void check_signature(const ir::EntryPoint& entry, const ir::Variant& variant, Fi
                           std::to_string(signature.input_tree.leaf_count()) + " leaves");
   }
   if (variant.graph.outputs().size() != signature.outputs.size()) {
-    return findings.add(134, "the graph has " + std::to_string(variant.graph.outputs().size()) + " outputs, the signature " +
-                                 std::to_string(signature.outputs.size()));
+    return findings.add(134, "the graph has " + std::to_string(variant.graph.outputs().size()) +
+                                 " outputs, the signature " + std::to_string(signature.outputs.size()));
   }
   size_t user_outputs = 0;
   for (const ir::OutputSpec& spec : signature.outputs) {
@@ -91,8 +99,10 @@ void check_signature(const ir::EntryPoint& entry, const ir::Variant& variant, Fi
 void check_entry(const ir::EntryPoint& entry, Findings& findings) {
   std::set<std::string> symbols;
   for (const ir::Symbol& symbol : entry.symbols) {
-    if (!symbols.insert(symbol.name).second) findings.add(136, "the symbol " + quoted(symbol.name) + " is declared twice");
-    if (symbol.range.lower > symbol.range.upper) findings.add(136, "the range of the symbol " + quoted(symbol.name) + " is empty");
+    if (!symbols.insert(symbol.name).second)
+      findings.add(136, "the symbol " + quoted(symbol.name) + " is declared twice");
+    if (symbol.range.lower > symbol.range.upper)
+      findings.add(136, "the range of the symbol " + quoted(symbol.name) + " is empty");
   }
   if (entry.variants.empty()) findings.add(137, "the entry point " + quoted(entry.name) + " has no graph");
   for (const ir::Variant& variant : entry.variants) {
