@@ -131,6 +131,10 @@ class ChannelEvaluator {
     const ir::Value* tensor = meaning_.tensors[static_cast<size_t>(scalar.tensor)];
     if (auto part = parts_.find(tensor); part != parts_.end()) {  // x, at the same index as the result
       for (size_t axis = 0; axis < scalar.operands.size(); ++axis) {
+        // An axis of size 1 is read at 0 (a batch of one).
+        const Scalar& index = at(meaning_, scalar.operands[axis]);
+        if (tensor->meta().sizes[axis] == ir::SymInt(1) && index.op == ScalarOp::constant && index.integer == 0)
+          continue;
         if (result_axis(meaning_, scalar.operands[axis]) != static_cast<int>(axis)) return std::nullopt;
       }
       return part->second;
