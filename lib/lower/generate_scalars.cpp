@@ -92,7 +92,8 @@ Value* Generator::narrow(Value* x, ScalarType type) {
 size_t Generator::scope_of(LoopSet loops, bool is_partial) const {
   for (size_t i = scopes_.size(); i-- > 1;)
     if (scopes_[i].loops & loops || (is_partial && scopes_[i].is_conditional)) return i;
-  return 0;
+  // What depends on no loop may still read a reduction of the row, so it stands no further out than the row.
+  return scopes_.size() > 1 ? 1 : 0;
 }
 
 void Generator::enter(size_t scope) {
