@@ -167,6 +167,9 @@ TEST_CASE("damaged plans are refused, not run") {
   CHECK(refused("offset=[0]", "offset=[4]") == "an alias reaches beyond its operand");
   CHECK(refused("strides=[[1, 3]]", "strides=[[1]]") ==
         "a size or slot of a lowered call does not follow from the inputs");
+  CHECK(refused("aten::mm(%t, %x)", "aten::add.Tensor(%t, %t)") == "kernel 'onednn.matmul' does not take its call");
+  CHECK(refused("%t: f32[3, b], %x: f32[b, 2])\n    %mm", "%t: f64[3, b], %x: f32[b, 2])\n    %mm") ==
+        "a call and its body differ in the types of operands");
   CHECK(refused("kernel=\"onednn.matmul\"", "kernel=\"no.such\"") ==
         "this version has no kernel 'no.such', which the program asks for");
 }

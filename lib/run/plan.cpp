@@ -224,6 +224,17 @@ Result<void> Plan::prepare(Session& session) {
       }
       if (site.body->inputs().size() != site.operands.size() || site.body->outputs().size() != step.results.size())
         return error(Status::bad_input, 617, "a call and its body differ in operands or results: " + text::print(node));
+      // The file may say anything: kernels rely on a body that they take, with operands of the types that it names.
+      for (size_t j = 0; j < site.operands.size(); ++j) {
+        const ir::Value& input = *site.body->inputs()[j];
+        if (!input.is_tensor() || input.meta().dtype != site.operands[j].dtype ||
+            input.meta().sizes.size() != site.operands[j].sizes.size())
+          return error(Status::bad_input, 617, "a call and its body differ in the types of operands: " + text::print(node));
+      }
+      if (name != "llvm")
+        if (std::string refusal = kernel->refusal(*site.body); !refusal.empty())
+          return error(Status::unsupported, 619, "kernel '" + name + "' does not take its call: " + refusal)
+              .note("in " + text::print(node));
       for (const Place& result : step.results) {
         site.results.push_back({result.dtype, result.sizes, result.strides});
         for (size_t i = 0; i < site.operands.size(); ++i)
