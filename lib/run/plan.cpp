@@ -229,7 +229,8 @@ Result<void> Plan::prepare(Session& session) {
         const ir::Value& input = *site.body->inputs()[j];
         if (!input.is_tensor() || input.meta().dtype != site.operands[j].dtype ||
             input.meta().sizes.size() != site.operands[j].sizes.size())
-          return error(Status::bad_input, 617, "a call and its body differ in the types of operands: " + text::print(node));
+          return error(Status::bad_input, 617,
+                       "a call and its body differ in the types of operands: " + text::print(node));
       }
       if (name != "llvm")
         if (std::string refusal = kernel->refusal(*site.body); !refusal.empty())
