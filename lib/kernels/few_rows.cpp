@@ -88,7 +88,7 @@ class FewRowsCall : public PreparedCall {
     if (product.epilogue.empty()) {
       lanes().dots(x, loops.a.stride(2), loops.m(), w + first * loops.b.stride(1), loops.b.stride(1), last - first,
                    loops.k(), y + first, y_row);
-      add_bias(buffers, y, y_row, first, last);
+      add_bias(buffers, y, y_row, first, last, 0);
       return;
     }
     // The result may lie in the buffer of a residual that is still to be read: dots go through a small buffer.
@@ -98,7 +98,7 @@ class FewRowsCall : public PreparedCall {
       const int64_t count = std::min(chunk, last - j);
       lanes().dots(x, loops.a.stride(2), loops.m(), w + j * loops.b.stride(1), loops.b.stride(1), count, loops.k(),
                    dots, chunk);
-      add_bias(buffers, dots - j, chunk, j, j + count);
+      add_bias(buffers, dots, chunk, j, j + count, j);
       for (size_t step = 0; step < product.epilogue.size(); ++step) {
         const Matrix& matrix = loops.epilogue[step];
         const auto* operand =
@@ -115,11 +115,13 @@ class FewRowsCall : public PreparedCall {
     }
   }
 
-  void add_bias(std::span<void* const> buffers, float* y, int64_t y_row, int64_t first, int64_t last) const {
+  // To columns first..last of the result; `y` starts at column `origin`.
+  void add_bias(std::span<void* const> buffers, float* y, int64_t y_row, int64_t first, int64_t last,
+                int64_t origin) const {
     if (product.bias < 0) return;
     const auto* bias = static_cast<const float*>(buffers[product.bias]);
     for (int64_t m = 0; m < loops.m(); ++m)
-      for (int64_t j = first; j < last; ++j) y[m * y_row + j] += bias[j * bias_stride];
+      for (int64_t j = first; j < last; ++j) y[m * y_row + j - origin] += bias[j * bias_stride];
   }
 };
 

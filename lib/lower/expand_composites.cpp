@@ -46,6 +46,7 @@ Result<opset::Meaning> loops_of(const opset::Opset& opset, const ir::Node& node,
 Result<void> expand_composites(Lowering& lowering) {
   ir::Graph& graph = lowering.graph();
   std::set<const ir::Node*> settled;
+  std::vector<ir::Node*> with_loops;
   for (bool changed = true; changed;) {
     changed = false;
     for (ir::Node& node : graph.forward()) {
@@ -80,16 +81,21 @@ Result<void> expand_composites(Lowering& lowering) {
         continue;
       }
       settled.insert(&node);
-      if (*kind == opset::MeaningKind::extern_kernel) continue;
-      Result<opset::Meaning> meaning = opset::meaning(lowering.opset, *call, lowering.facts);
-      if (!meaning) return meaning.error();
-      Accesses accesses = accesses_of(*meaning, lowering.facts);
-      if (accesses.refusal.empty()) {
-        lowering.meanings[&node] = std::move(*meaning);
-        lowering.accesses[&node] = std::move(accesses);
-      } else {
-        lowering.accesses[&node].refusal = accesses.refusal;
-      }
+      if (*kind == opset::MeaningKind::loops) with_loops.push_back(&node);
+    }
+  }
+  // Meanings name the values that they read, so they are taken when no more of these are replaced.
+  for (ir::Node* node : with_loops) {
+    Result<opset::Call> call = opset::bind(lowering.opset, *node);
+    if (!call) return call.error();
+    Result<opset::Meaning> meaning = opset::meaning(lowering.opset, *call, lowering.facts);
+    if (!meaning) return meaning.error();
+    Accesses accesses = accesses_of(*meaning, lowering.facts);
+    if (accesses.refusal.empty()) {
+      lowering.meanings[node] = std::move(*meaning);
+      lowering.accesses[node] = std::move(accesses);
+    } else {
+      lowering.accesses[node].refusal = accesses.refusal;
     }
   }
   // What an expansion has left unused, readers after producers.

@@ -33,6 +33,11 @@ Result<void> prepack_weights(Lowering& lowering) {
   for (size_t i = 0; i < inputs.size(); ++i)
     if (inputs[i].kind != ir::InputKind::user_input) spec_of[inputs[i].value] = i;
 
+  // Calls hold pointers to weights while packed ones are added: room for all of them is made first.
+  size_t most = lowering.program.weights.size();
+  for (ir::Node& call : lowering.graph().forward()) most += call.operands().size();
+  lowering.program.weights.reserve(most);
+
   for (ir::Node& call : lowering.graph().forward()) {
     const kernels::Kernel* kernel = kernels::find(kernel_of(call));
     if (!kernel || kernel_of(call) == "llvm" || kernel_of(call) == "reference") continue;

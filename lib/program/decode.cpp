@@ -293,8 +293,10 @@ class Decoder {
     check(static_cast<size_t>(from.sizes_size()) <= text::max_rank, "a tensor has too many dimensions");
     check(from.strides_size() == (from.strided() ? from.sizes_size() : 0), "a tensor has not as many strides as sizes");
     for (const uint64_t code : from.sizes()) meta.sizes.push_back(size(code));
-    if (from.strided()) meta.strides.emplace();
-    for (const uint64_t code : from.strides()) meta.strides->push_back(size(code));
+    if (from.strided()) {
+      meta.strides.emplace();
+      for (const uint64_t code : from.strides()) meta.strides->push_back(size(code));
+    }
     meta.offset = size(from.offset());
     to.type = std::move(meta);
     return to;

@@ -195,7 +195,7 @@ Tensor Tensor::contiguous() const {
 }
 
 const void* Tensor::data() const {
-  const void* bytes = storage->data();
+  const void* bytes = storage ? storage->data() : nullptr;  // a tensor that holds nothing has no storage
   return bytes == nullptr ? nullptr : static_cast<const char*>(bytes) + offset * static_cast<int64_t>(size_of(dtype));
 }
 
