@@ -61,10 +61,6 @@ Diagnostic out_of_range(const Binding& binding, const ir::Symbol& symbol) {
       .note("capture the model again with a wider range for it");
 }
 
-shape::SymBool substituted(const shape::SymBool& truth, const shape::Substitution& substitution) {
-  return shape::substitute(truth, substitution);
-}
-
 // Puts `value` for `symbol` into a variant. Assumptions that it refutes are an error.
 Result<void> substitute(ir::Variant& variant, const std::string& symbol, int64_t value, const Binding& binding) {
   shape::Substitution substitution = {{symbol, shape::SymInt(value)}};
@@ -73,7 +69,7 @@ Result<void> substitute(ir::Variant& variant, const std::string& symbol, int64_t
   for (auto* constraints : {&variant.assumptions, &variant.guarantees}) {
     for (ir::Constraint& constraint : *constraints) {
       shape::SymBool before = constraint.truth;
-      constraint.truth = substituted(before, substitution);
+      constraint.truth = shape::substitute(before, substitution);
       if (constraint.truth.constant() == false) {
         Diagnostic refuted =
             error(Status::violated, 411, "'" + binding.text + "' breaks the assumption " + before.to_string());
