@@ -174,6 +174,12 @@ void CallStacks::enter_module(PyObject* module) {
   running_.push_back(running_.empty() ? nullptr : running_.back());
 }
 
+void CallStacks::forget_modules() {
+  modules_.clear();
+  running_.clear();
+  stacks_.clear();
+}
+
 void CallStacks::leave_module() {
   if (!running_.empty()) running_.pop_back();
 }

@@ -32,6 +32,8 @@ class CallStacks {
   void name_module(PyObject* module, std::string path);
   void enter_module(PyObject* module);
   void leave_module();
+  // Before the next capture, whose provenance is another one.
+  void forget_modules();
 
   std::string relative(const std::string& file);
 

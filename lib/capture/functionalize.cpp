@@ -189,6 +189,7 @@ TensorState Session::fresh(ir::Value* value) {
   TensorState state;
   state.base = std::make_shared<Base>();
   state.base->value = value;
+  state.base->recording = recording_number;
   state.value = value;
   return state;
 }
@@ -211,13 +212,14 @@ std::shared_ptr<Base> Session::lift(const Tensor& tensor) {
   ir::Value* input = graph.add_input(placeholder_name(entry.spec), std::move(meta));
   entry.spec.value = input->name;
   entry.base->value = entry.base->input = input;
+  entry.base->recording = recording_number;
   known.push_back(lifted.size());
   lifted.push_back(entry);
   return entry.base;
 }
 
 ir::TensorMeta Session::meta(const TensorObject& tensor) {
-  if (tensor.state->is_traced()) return tensor.state->value->meta();
+  if (tensor.state->is_traced()) return is_stale(*tensor.state->base) ? ir::TensorMeta() : tensor.state->value->meta();
   const Tensor& real = tensor.state->real;
   return {.dtype = real.dtype, .sizes = {real.sizes.begin(), real.sizes.end()}};
 }
@@ -225,6 +227,7 @@ ir::TensorMeta Session::meta(const TensorObject& tensor) {
 ir::Value* Session::read(TensorObject& tensor) {
   TensorState& state = *tensor.state;
   if (!state.is_traced()) return lift(state.real)->value;
+  if (is_stale(*state.base)) return raise(311, "a tensor of another capture is used in this one", "return it instead");
   if (state.seen == state.base->version) return state.value;
   // Something that shares this memory was written since: the view is made again from what the memory holds now.
   ir::Value* value = state.base->value;

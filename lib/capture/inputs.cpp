@@ -3,20 +3,31 @@
 #include <algorithm>
 
 #include "arrays/arrays.h"
+#include "capture/dimensions.h"
 #include "capture/pytree.h"
 #include "capture/symbols.h"
 
 namespace atenon::capture {
 namespace {
 
-// Names of forward's positional parameters, without self; `takes_any` is true where it has **keywords, or is not
-// Python's.
-std::vector<std::string> parameter_names(PyObject* forward, bool& takes_any) {
+// What Python calls the arguments of forward, without self.
+struct Parameters {
+  std::vector<std::string> names;  // first those that may be given by position
+  size_t positional = 0;
+  std::string rest = "args";     // further positional arguments: *args
+  bool take_any_keyword = true;  // **keywords, or not a function of Python's
+
+  std::string name_at(size_t position) const {
+    return position < positional ? names[position] : rest + "_" + std::to_string(position - positional);
+  }
+};
+
+Parameters parameters_of(PyObject* forward) {
   Ref function = Ref::borrow(forward);
-  bool is_bound = false;
+  size_t bound = 0;
   while (function) {
     if (PyMethod_Check(function.get())) {
-      is_bound = true;
+      bound = 1;
       function = Ref::borrow(PyMethod_GET_FUNCTION(function.get()));
     } else if (const Ref wrapped = attribute(function.get(), "__wrapped__")) {
       function = wrapped;
@@ -24,16 +35,19 @@ std::vector<std::string> parameter_names(PyObject* forward, bool& takes_any) {
       break;
     }
   }
-  const Ref code = attribute(function.get(), "__code__");
-  std::vector<std::string> names;
-  takes_any = true;
-  if (!code || !PyCode_Check(code.get())) return names;
-  takes_any = (reinterpret_cast<PyCodeObject*>(code.get())->co_flags & CO_VARKEYWORDS) != 0;
-  const int count = reinterpret_cast<PyCodeObject*>(code.get())->co_argcount +
-                    reinterpret_cast<PyCodeObject*>(code.get())->co_kwonlyargcount;
-  const Ref variables(PyObject_GetAttrString(code.get(), "co_varnames"));
-  for (int i = is_bound ? 1 : 0; i < count; ++i) names.push_back(text_of(PyTuple_GetItem(variables.get(), i)));
-  return names;
+  const Ref object = attribute(function.get(), "__code__");
+  Parameters parameters;
+  if (!object || !PyCode_Check(object.get())) return parameters;
+  const auto* code = reinterpret_cast<PyCodeObject*>(object.get());
+  const Ref variables(PyObject_GetAttrString(object.get(), "co_varnames"));
+  const auto count = static_cast<size_t>(code->co_argcount);
+  const auto name_of = [&](size_t i) { return text_of(PyTuple_GetItem(variables.get(), static_cast<Py_ssize_t>(i))); };
+  const size_t named = count + static_cast<size_t>(code->co_kwonlyargcount);
+  for (size_t i = bound; i < named; ++i) parameters.names.push_back(name_of(i));
+  parameters.positional = count - std::min(bound, count);
+  if (code->co_flags & CO_VARARGS) parameters.rest = name_of(named);
+  parameters.take_any_keyword = (code->co_flags & CO_VARKEYWORDS) != 0;
+  return parameters;
 }
 
 // One `--input`: an element type with sizes, or a file.
@@ -80,34 +94,19 @@ Result<Given> parse_given(const std::string& text) {
   return given;
 }
 
-// The attribute of a Dim that holds a bound; nullopt where there is none.
-std::optional<int64_t> bound(PyObject* dim, const char* name) {
-  const Ref value = attribute(dim, name);
-  if (!value || !PyLong_Check(value.get())) return std::nullopt;
-  int overflow = 0;
-  const long long number = PyLong_AsLongLongAndOverflow(value.get(), &overflow);
-  return overflow ? std::nullopt : std::optional<int64_t>(number);
-}
-
 class InputMaker {
  public:
-  InputMaker(Session& session, const Options& options) : session_(session), options_(options) {}
+  InputMaker(Session& session, const Options& options) : session_(session), options_(options), dimensions_(session) {}
 
-  std::optional<Inputs> make(PyObject* file, PyObject* forward);
+  std::optional<Inputs> make(const Example& example, PyObject* model);
 
  private:
   bool parse_options();
-  bool take_example(PyObject* file, PyObject* forward);
-  bool take_dynamic_shapes(PyObject* file);
+  bool take_example(const Example& example);
+  bool make_example();
+  bool specify(PyObject* model, PyObject* dynamic_shapes);
   bool trace(Inputs& inputs);
   Ref trace_leaf(Inputs& inputs, const std::string& path, PyObject* object);
-  bool declare(const std::string& name, shape::Range range, int64_t hint, const std::string& source);
-  std::optional<SymInt> size_from(PyObject* dim, int64_t example, const std::string& source);
-  bool sizes_from(PyObject* spec, std::vector<SymInt>& sizes, const std::vector<int64_t>& example,
-                  const std::string& path);
-  bool match(const SymInt& size, int64_t example, const std::string& source);
-  PyObject* spec_for(const std::string& path);
-  std::optional<int64_t> example_of(const SymInt& size);
   // E0305, about what the user typed or forgot.
   std::nullptr_t fail(std::string message, std::string fix) {
     return session_.raise(error(Status::usage, 305, std::move(message)).note("fix: " + std::move(fix)));
@@ -116,10 +115,10 @@ class InputMaker {
   Session& session_;
   const Options& options_;
   std::vector<Given> given_;
-  std::map<std::string, shape::Range> ranges_;  // from --dynamic
-  std::vector<std::string> names_;
-  bool takes_any_keyword_ = true;
-  Ref args_, keywords_, dynamic_;
+  Dimensions dimensions_;
+  Parameters parameters_;
+  Ref args_, keywords_;
+  Ref specs_;  // list: what dynamic_shapes says of each leaf
 };
 
 bool InputMaker::parse_options() {
@@ -133,43 +132,37 @@ bool InputMaker::parse_options() {
     if (equals == std::string::npos || dots == std::string::npos)
       return session_.raise(error(Status::usage, 305, "--dynamic '" + text + "' is not of the form batch=1..64")),
              false;
-    ranges_[text.substr(0, equals)] = {std::stoll(text.substr(equals + 1)), dots + 2 < text.size()
-                                                                                ? std::stoll(text.substr(dots + 2))
-                                                                                : shape::Range::highest};
+    dimensions_.narrow(text.substr(0, equals),
+                       {std::stoll(text.substr(equals + 1)),
+                        dots + 2 < text.size() ? std::stoll(text.substr(dots + 2)) : shape::Range::highest});
   }
   return true;
 }
 
-// The file's inputs(), or tensors made for --input.
-bool InputMaker::take_example(PyObject* file, PyObject* forward) {
-  names_ = parameter_names(forward, takes_any_keyword_);
-  keywords_ = Ref(PyDict_New());
-  if (const Ref function = attribute(file, "inputs"); function && PyCallable_Check(function.get())) {
-    const Ref made(PyObject_CallNoArgs(function.get()));
-    if (!made) return false;
-    if (PyDict_Check(made.get())) {
-      args_ = Ref(PyTuple_New(0));
-      keywords_ = made;
-    } else {
-      args_ = PyTuple_CheckExact(made.get())  ? made
-              : PyList_CheckExact(made.get()) ? Ref(PyList_AsTuple(made.get()))
-                                              : Ref(PyTuple_Pack(1, made.get()));
-    }
-    return static_cast<bool>(args_);
-  }
+bool InputMaker::take_example(const Example& example) {
+  if (!example.args) return make_example();
+  args_ = example.args;
+  keywords_ = example.keywords;
+  return true;
+}
+
+// Places for the tensors that --input describes.
+bool InputMaker::make_example() {
+  const std::vector<std::string>& names = parameters_.names;
   if (given_.empty()) {
     fail("there are no example inputs: the file has no inputs(), and no --input was given",
-         "--input " + (names_.empty() ? std::string("x") : names_[0]) + "='f32[batch,3,224,224]'");
+         "--input " + (names.empty() ? std::string("x") : names[0]) + "='f32[batch,3,224,224]'");
     return false;
   }
+  keywords_ = Ref(PyDict_New());
   args_ = Ref(PyTuple_New(0));
   for (Given& given : given_) {
     if (given.path.find('.') != std::string::npos) {
       fail("--input " + given.path + " names a part of an input that nobody made", "an inputs() in the file");
       return false;
     }
-    if (!takes_any_keyword_ && std::find(names_.begin(), names_.end(), given.path) == names_.end()) {
-      const std::string near = nearest(given.path, names_);
+    if (!parameters_.take_any_keyword && std::find(names.begin(), names.end(), given.path) == names.end()) {
+      const std::string near = nearest(given.path, names);
       fail("forward has no argument '" + given.path + "'",
            near.empty() ? "an --input for each argument of forward" : "--input " + near + "=...");
       return false;
@@ -178,170 +171,11 @@ bool InputMaker::take_example(PyObject* file, PyObject* forward) {
   }
   // In forward's order, whatever the order of the options.
   Ref ordered(PyDict_New());
-  for (const std::string& name : names_)
+  for (const std::string& name : names)
     if (PyDict_GetItemString(keywords_.get(), name.c_str())) PyDict_SetItemString(ordered.get(), name.c_str(), Py_True);
   if (PyDict_Update(ordered.get(), keywords_.get()) < 0) return false;
   keywords_ = ordered;
   return true;
-}
-
-bool InputMaker::take_dynamic_shapes(PyObject* file) {
-  const Ref function = attribute(file, "dynamic_shapes");
-  if (!function) return true;
-  dynamic_ = PyCallable_Check(function.get()) ? Ref(PyObject_CallNoArgs(function.get())) : function;
-  return static_cast<bool>(dynamic_);
-}
-
-// What dynamic_shapes() says of the leaf at `path`; borrowed, null if nothing.
-PyObject* InputMaker::spec_for(const std::string& path) {
-  PyObject* spec = dynamic_.get();
-  std::string rest = path;
-  bool is_top = true;
-  while (spec && spec != Py_None && !rest.empty()) {
-    const size_t dot = rest.find('.');
-    const std::string key = rest.substr(0, dot);
-    PyObject* next = nullptr;
-    if (PyDict_Check(spec)) {
-      next = PyDict_GetItemString(spec, key.c_str());
-      if (!next && is_top && PyDict_GET_SIZE(spec) == 1) {  // torch.export: {"args": (...)} for *args
-        next = PyDict_GetItemString(spec, "args");
-        if (next) {
-          spec = next;
-          is_top = false;
-          continue;
-        }
-      }
-    } else if (PyTuple_Check(spec) || PyList_Check(spec)) {
-      size_t position = is_top ? static_cast<size_t>(std::find(names_.begin(), names_.end(), key) - names_.begin())
-                               : static_cast<size_t>(std::atoll(key.c_str()));
-      if (position < static_cast<size_t>(PySequence_Fast_GET_SIZE(spec)))
-        next = PySequence_Fast_GET_ITEM(spec, static_cast<Py_ssize_t>(position));
-    }
-    spec = next;
-    rest = dot == std::string::npos ? "" : rest.substr(dot + 1);
-    is_top = false;
-  }
-  return spec;
-}
-
-bool InputMaker::declare(const std::string& name, shape::Range range, int64_t hint, const std::string& source) {
-  const auto known = std::find_if(session_.symbols.begin(), session_.symbols.end(),
-                                  [&](const ir::Symbol& s) { return s.name == name; });
-  if (known != session_.symbols.end()) {
-    if (known->hint == hint) return true;
-    session_.raise(306,
-                   "dimension `" + name + "` is " + std::to_string(*known->hint) + " in " + known->source + " but " +
-                       std::to_string(hint) + " in " + source,
-                   "example inputs in which both are equal, or two dimensions of different names");
-    return false;
-  }
-  if (const auto given = ranges_.find(name); given != ranges_.end()) range = given->second;
-  if (!range.contains(hint)) {
-    session_.raise(306,
-                   "dimension `" + name + "` is " + std::to_string(hint) + " in the example, outside of " +
-                       std::to_string(range.lower) + ".." +
-                       (range.upper == shape::Range::highest ? "" : std::to_string(range.upper)),
-                   "an example inside the range, or a wider range");
-    return false;
-  }
-  session_.facts.declare(name, range);
-  session_.symbols.push_back({.name = name, .range = range, .hint = hint, .source = source});
-  session_.hints[name] = hint;
-  return true;
-}
-
-// A size of an --input in terms of symbols, whose hints follow from the example where the size is one symbol.
-bool InputMaker::match(const SymInt& size, int64_t example, const std::string& source) {
-  if (const auto symbol = size.as_symbol()) return declare(*symbol, {1, shape::Range::highest}, example, source);
-  for (const std::string& symbol : size.symbols())
-    if (!session_.hints.contains(symbol)) {
-      session_.raise(306, "dimension `" + symbol + "` appears only inside `" + size.to_string() + "`",
-                     "an input one of whose sizes is `" + symbol + "` itself, before it");
-      return false;
-    }
-  if (shape::evaluate(size, session_.hints) == example) return true;
-  session_.raise(306, source + " is " + std::to_string(example) + " in the example, not " + size.to_string(),
-                 "an example of that size");
-  return false;
-}
-
-std::optional<SymInt> InputMaker::size_from(PyObject* dim, int64_t example, const std::string& source) {
-  if (dim == Py_None) return SymInt(example);
-  if (const auto number = integer_of(dim)) {
-    if (*number == SymInt(example)) return *number;
-    session_.raise(306, source + " is " + std::to_string(example) + " in the example, not " + number->to_string(),
-                   "an example of that size");
-    return std::nullopt;
-  }
-  const Ref name = attribute(dim, "__name__");
-  const Ref root = attribute(dim, "root");
-  if (root && root.get() != Py_None) {  // a derived dimension: 2 * batch + 1
-    const std::string root_name = text_of(attribute(root.get(), "__name__").get());
-    const Ref symbol = session_.wrap(SymInt::symbol(root_name));
-    const Ref function = attribute(dim, "fn");
-    const Ref derived(function && symbol ? PyObject_CallOneArg(function.get(), symbol.get()) : nullptr);
-    const std::optional<SymInt> size = derived ? integer_of(derived.get()) : std::nullopt;
-    if (!size || !match(*size, example, source)) {
-      if (!PyErr_Occurred())
-        session_.raise(306, "the derived dimension of " + source + " is not understood", "a plain torch.export.Dim");
-      return std::nullopt;
-    }
-    return size;
-  }
-  std::string text = name ? text_of(name.get()) : "";
-  shape::Range range{bound(dim, "min").value_or(1), bound(dim, "max").value_or(shape::Range::highest)};
-  if (text.empty() || text == "AUTO" || text == "DYNAMIC" || text == "STATIC") {
-    const std::string hint_kind = text.empty() ? str_of(dim) : text;
-    if (hint_kind.find("STATIC") != std::string::npos) return SymInt(example);
-    text = "s" + std::to_string(session_.symbols.size());
-  }
-  if (!declare(text, range, example, source)) return std::nullopt;
-  return SymInt::symbol(text);
-}
-
-bool InputMaker::sizes_from(PyObject* spec, std::vector<SymInt>& sizes, const std::vector<int64_t>& example,
-                            const std::string& path) {
-  if (!spec || spec == Py_None) return true;
-  const auto source = [&](size_t axis) { return path + "[" + std::to_string(axis) + "]"; };
-  if (PyDict_Check(spec)) {
-    PyObject *key = nullptr, *dim = nullptr;
-    for (Py_ssize_t position = 0; PyDict_Next(spec, &position, &key, &dim);) {
-      const long axis = PyLong_AsLong(key);
-      if (axis < 0 || static_cast<size_t>(axis) >= sizes.size()) {
-        PyErr_Clear();
-        session_.raise(306,
-                       "dynamic_shapes() names axis " + str_of(key) + " of " + path + ", which has " +
-                           std::to_string(sizes.size()),
-                       "an axis that is there");
-        return false;
-      }
-      const auto at = static_cast<size_t>(axis);
-      const std::optional<SymInt> size = size_from(dim, example[at], source(at));
-      if (!size) return false;
-      sizes[at] = *size;
-    }
-    return true;
-  }
-  if (!PyTuple_Check(spec) && !PyList_Check(spec)) {
-    session_.raise(306, "dynamic_shapes() gives " + str_of(spec) + " for " + path,
-                   "a dict from axes to dimensions, such as {0: batch}");
-    return false;
-  }
-  for (size_t axis = 0; axis < sizes.size() && axis < static_cast<size_t>(PySequence_Fast_GET_SIZE(spec)); ++axis) {
-    const std::optional<SymInt> size =
-        size_from(PySequence_Fast_GET_ITEM(spec, static_cast<Py_ssize_t>(axis)), example[axis], source(axis));
-    if (!size) return false;
-    sizes[axis] = *size;
-  }
-  return true;
-}
-
-// A value for a size of --input that no example gives: 2 for a new symbol, where its range allows.
-std::optional<int64_t> InputMaker::example_of(const SymInt& size) {
-  const auto symbol = size.as_symbol();
-  if (!symbol || session_.hints.contains(*symbol)) return shape::evaluate(size, session_.hints).value_or(0);
-  const auto range = ranges_.find(*symbol);
-  return range == ranges_.end() ? 2 : std::clamp<int64_t>(2, range->second.lower, range->second.upper);
 }
 
 // An argument as a graph input's name: "cache.0.1" is %cache_0_1.
@@ -353,26 +187,27 @@ std::string value_name(const std::string& path) {
 
 Ref InputMaker::trace_leaf(Inputs& inputs, const std::string& path, PyObject* object) {
   const auto given = std::find_if(given_.begin(), given_.end(), [&](const Given& g) { return g.path == path; });
+  PyObject* spec = specs_ ? PyList_GetItem(specs_.get(), static_cast<Py_ssize_t>(inputs.specs.size())) : nullptr;
   TensorObject* tensor = as_tensor(object);
   if (!tensor && given == given_.end()) {
     // Not a tensor: what forward does with it is fixed, and a caller must pass the same.
-    ir::InputSpec spec{.target = path};
+    ir::InputSpec constant{.target = path};
     if (object == Py_None)
-      spec.constant = Argument(ir::None{});
+      constant.constant = Argument(ir::None{});
     else if (PyBool_Check(object))
-      spec.constant = Argument(object == Py_True);
+      constant.constant = Argument(object == Py_True);
     else if (const auto integer = integer_of(object))
-      spec.constant = Argument(*integer);
+      constant.constant = Argument(*integer);
     else if (PyFloat_Check(object))
-      spec.constant = Argument(PyFloat_AS_DOUBLE(object));
+      constant.constant = Argument(PyFloat_AS_DOUBLE(object));
     else if (PyUnicode_Check(object))
-      spec.constant = Argument(text_of(object));
+      constant.constant = Argument(text_of(object));
     else {
       session_.raise(305, "input " + path + " is a " + Py_TYPE(object)->tp_name + ", which no program can take",
                      "tensors, numbers, texts, and containers of them");
       return {};
     }
-    inputs.specs.push_back(std::move(spec));
+    inputs.specs.push_back(std::move(constant));
     inputs.bases.push_back(nullptr);
     return Ref::borrow(object);
   }
@@ -395,15 +230,13 @@ Ref InputMaker::trace_leaf(Inputs& inputs, const std::string& path, PyObject* ob
       const std::string source = path + "[" + std::to_string(axis) + "]";
       const std::optional<int64_t> example = size.is_constant() ? size.constant()
                                              : tensor           ? meta.sizes[axis].constant()
-                                                                : example_of(size);
-      if (!example || !match(size, *example, source)) return {};
+                                                                : dimensions_.example_of(size);
+      if (!example || !dimensions_.match(size, *example, source)) return {};
     }
     meta.sizes = given->sizes;
   } else {
     if (given != given_.end()) meta.sizes = given->sizes;
-    std::vector<int64_t> example;
-    for (const SymInt& size : meta.sizes) example.push_back(*size.constant());
-    if (!sizes_from(spec_for(path), meta.sizes, example, path)) return {};
+    if (!dimensions_.apply(spec, meta.sizes, path)) return {};
   }
   if (given != given_.end()) given->used = true;
   ir::Value* input = session_.graph.add_input(value_name(path), std::move(meta));
@@ -427,7 +260,7 @@ bool InputMaker::trace(Inputs& inputs) {
   inputs.args = Ref(PyTuple_New(count));
   for (Py_ssize_t i = 0; i < count; ++i) {
     const auto at = static_cast<size_t>(i);
-    Ref traced = add(PyTuple_GET_ITEM(args_.get(), i), at < names_.size() ? names_[at] : "args_" + std::to_string(i));
+    Ref traced = add(PyTuple_GET_ITEM(args_.get(), i), parameters_.name_at(at));
     if (!traced) return false;
     PyTuple_SET_ITEM(inputs.args.get(), i, traced.release());
   }
@@ -448,17 +281,48 @@ bool InputMaker::trace(Inputs& inputs) {
   return true;
 }
 
-std::optional<Inputs> InputMaker::make(PyObject* file, PyObject* forward) {
+// Which leaf has which dynamic dimensions: torch.export.dynamic_shapes matches the two trees.
+bool InputMaker::specify(PyObject* model, PyObject* dynamic_shapes) {
+  if (!dynamic_shapes || dynamic_shapes == Py_None) return true;
+  const Ref module(PyImport_ImportModule("torch.export.dynamic_shapes"));
+  specs_ = Ref(module ? PyObject_CallMethod(module.get(), "specs_of_leaves", "OOOO", model, args_.get(),
+                                            keywords_.get(), dynamic_shapes)
+                      : nullptr);
+  return static_cast<bool>(specs_);
+}
+
+std::optional<Inputs> InputMaker::make(const Example& example, PyObject* model) {
+  const Ref forward = attribute(model, "forward");
+  parameters_ = parameters_of(forward ? forward.get() : model);
   Inputs inputs;
-  if (!parse_options() || !take_example(file, forward) || !take_dynamic_shapes(file) || !trace(inputs))
+  if (!parse_options() || !take_example(example) || !specify(model, example.dynamic_shapes.get()) || !trace(inputs))
     return std::nullopt;
   return inputs;
 }
 
 }  // namespace
 
-std::optional<Inputs> make_inputs(Session& session, PyObject* file, PyObject* forward, const Options& options) {
-  return InputMaker(session, options).make(file, forward);
+std::optional<Example> example_of_file(PyObject* file) {
+  Example example;
+  if (const Ref function = attribute(file, "inputs"); function && PyCallable_Check(function.get())) {
+    const Ref made(PyObject_CallNoArgs(function.get()));
+    if (!made) return std::nullopt;
+    const bool is_by_name = PyDict_Check(made.get());
+    example.keywords = is_by_name ? made : Ref(PyDict_New());
+    example.args = is_by_name                       ? Ref(PyTuple_New(0))
+                   : PyTuple_CheckExact(made.get()) ? made
+                   : PyList_CheckExact(made.get())  ? Ref(PyList_AsTuple(made.get()))
+                                                    : Ref(PyTuple_Pack(1, made.get()));
+  }
+  if (const Ref shapes = attribute(file, "dynamic_shapes")) {
+    example.dynamic_shapes = PyCallable_Check(shapes.get()) ? Ref(PyObject_CallNoArgs(shapes.get())) : shapes;
+    if (!example.dynamic_shapes) return std::nullopt;
+  }
+  return example;
+}
+
+std::optional<Inputs> make_inputs(Session& session, const Example& example, PyObject* model, const Options& options) {
+  return InputMaker(session, options).make(example, model);
 }
 
 }  // namespace atenon::capture

@@ -15,8 +15,18 @@ struct Inputs {
   std::vector<std::shared_ptr<Base>> bases;  // one a spec; null for constants
 };
 
-// `file` is the module of the user's file, `forward` what will be called. Declares symbols and adds the graph's inputs.
-// Null with a Python exception.
-std::optional<Inputs> make_inputs(Session& session, PyObject* file, PyObject* forward, const Options& options);
+// What a capture starts from.
+struct Example {
+  Ref args;            // tuple; null where --input alone says what goes in
+  Ref keywords;        // dict
+  Ref dynamic_shapes;  // as torch.export.export takes it; null or None for none
+};
+
+// The inputs() and dynamic_shapes() of a model file; nothing with a Python exception.
+std::optional<Example> example_of_file(PyObject* file);
+
+// Declares symbols and adds the graph's inputs for a call of `model`, a module or function. Nothing with a Python
+// exception.
+std::optional<Inputs> make_inputs(Session& session, const Example& example, PyObject* model, const Options& options);
 
 }  // namespace atenon::capture

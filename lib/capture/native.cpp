@@ -284,6 +284,14 @@ PyObject* sym(PyObject* module, PyObject* const* args, Py_ssize_t count) {
   return symbolic_function(session_of(module), text_of(args[0]), args + 1, static_cast<size_t>(count) - 1);
 }
 
+// fail(306, message, fix): an error of ours, raised by the Python of our package.
+PyObject* fail(PyObject* module, PyObject* args) {
+  int code = 0;
+  const char *message = nullptr, *fix = "";
+  if (!PyArg_ParseTuple(args, "is|s:fail", &code, &message, &fix)) return nullptr;
+  return session_of(module).raise(code, message, fix);
+}
+
 template <class Function>
 PyCFunction as_method(Function function) {
   return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
@@ -312,6 +320,7 @@ PyMethodDef functions[] = {
     {"is_tracing", is_tracing, METH_NOARGS, nullptr},
     {"push_module", push_module, METH_O, nullptr},
     {"pop_module", pop_module, METH_NOARGS, nullptr},
+    {"fail", fail, METH_VARARGS, nullptr},
     {"sym", as_method(sym), METH_FASTCALL, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };

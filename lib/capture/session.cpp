@@ -9,11 +9,18 @@ Session::Session(const opset::Opset& opset, std::string model_file, std::string 
 
 Session::~Session() = default;
 
+void Session::start_recording() {
+  static_cast<Recording&>(*this) = Recording();
+  ++recording_number;
+  call_stacks->forget_modules();
+}
+
 bool Session::decide(const SymBool& truth, const std::string& reason) {
   if (const auto constant = truth.constant()) return *constant;
   const shape::Truth known = facts.decide(truth);
   if (known != shape::Truth::open) return known == shape::Truth::proven;
   const std::optional<bool> example = shape::evaluate(truth, hints);
+  if (example && !is_tracing) return *example;  // a look at a finished program
   if (!example) {
     raise(310, "`" + truth.to_string() + "` depends on a size that only data decides",
           "use min, max or // instead of a comparison");

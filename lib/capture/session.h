@@ -46,6 +46,7 @@ using shape::SymInt;
 struct Base {
   ir::Value* value = nullptr;  // its content now
   uint64_t version = 0;        // counts updates
+  uint64_t recording = 0;      // the capture that it belongs to
   ir::Value* input = nullptr;  // the graph input that it was at first, if it was one
   bool is_written() const { return version > 0; }
 };
@@ -134,7 +135,27 @@ struct Lifted {
   ir::InputSpec spec;
 };
 
-class Session {
+// What one capture has found out so far. Empty again when the next one begins.
+struct Recording {
+  bool is_tracing = false;
+  ir::ExportedProgram program;
+  ir::Graph graph;
+  shape::Facts facts;
+  std::vector<ir::Symbol> symbols;
+  shape::Bindings hints;
+  std::vector<ir::Constraint> assumptions;
+  std::vector<StateEntry> state;
+  std::vector<Lifted> lifted;
+  std::unordered_map<const Storage*, std::vector<size_t>> lifted_by_storage;  // looked up only
+  int constants = 0;                                                          // numbers the constants without a name
+  reference::Environment constants_known;                                     // what constant_value has evaluated
+  std::vector<std::shared_ptr<Base>> buffers_read;                            // by constant_value: they must not change
+  std::vector<std::pair<std::shared_ptr<Base>, ir::InputSpec>> user_inputs;
+  int unbacked = 0;
+};
+
+// Lives as long as Python does; the captures of one process follow each other in it.
+class Session : public Recording {
  public:
   Session(const opset::Opset& opset, std::string model_file, std::string python_folder);
   ~Session();
@@ -151,24 +172,13 @@ class Session {
   ScalarType default_dtype = ScalarType::f32;
   bool grad_enabled = true;
 
-  // What is being captured.
-  bool is_tracing = false;
-  ir::ExportedProgram program;
-  ir::Graph graph;
-  shape::Facts facts;
-  std::vector<ir::Symbol> symbols;
-  shape::Bindings hints;
-  std::vector<ir::Constraint> assumptions;
-  std::vector<StateEntry> state;
-  std::vector<Lifted> lifted;
-  std::unordered_map<const Storage*, std::vector<size_t>> lifted_by_storage;  // looked up only
-  int constants = 0;                                                          // numbers the constants without a name
-  reference::Environment constants_known;                                     // what constant_value has evaluated
-  std::vector<std::shared_ptr<Base>> buffers_read;                            // by constant_value: they must not change
-  std::vector<std::pair<std::shared_ptr<Base>, ir::InputSpec>> user_inputs;
   std::unique_ptr<CallStacks> call_stacks;
-  int unbacked = 0;
+  uint64_t recording_number = 0;
   std::map<std::string, Ref> result_types;  // named tuples, by operator and names of results
+
+  // Forgets the capture before: its traced tensors can no longer be read (E0311).
+  void start_recording();
+  bool is_stale(const Base& base) const { return base.recording != recording_number; }
 
   // operator_call.cpp: one call. Null with a Python exception on failure.
   PyObject* call(const std::string& name, PyObject* const* args, size_t count, PyObject* keyword_names);

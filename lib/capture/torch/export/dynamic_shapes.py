@@ -3,8 +3,13 @@
 # `atenon capture` reads __name__, min and max of a Dim; of a derived one its root and the integers a, b of a * root + b;
 # and of Dim.AUTO, DYNAMIC and STATIC their `type`.
 import enum
+import inspect
+
+import _atenon
 
 from torch import _placeholder
+from torch._tensor import Tensor
+from torch.utils import _pytree
 
 __all__ = ["AdditionalInputs", "Dim", "ShapesCollection", "dims"]
 
@@ -126,34 +131,169 @@ def dims(*names, min=None, max=None):
 
 
 class ShapesCollection:
-    """Dynamic shapes by tensor object instead of by place."""
+    """Dynamic shapes by tensor object instead of by place: collection[tensor] = (dim, None), collection[tensor][0] = dim."""
 
     def __init__(self):
         self._shapes = {}
+        self._tensors = []  # keeps them alive: an id names only a living object
 
     def __setitem__(self, tensor, shape):
+        if id(tensor) in self._shapes and self._shapes[id(tensor)] not in ({}, shape):
+            raise AssertionError(f"Shapes assigned to tensor do not match: expected {self._shapes[id(tensor)]}, got {shape}")
+        self._tensors.append(tensor)
         self._shapes[id(tensor)] = shape
 
     def __getitem__(self, tensor):
+        self._tensors.append(tensor)
         return self._shapes.setdefault(id(tensor), {})
 
     def __len__(self):
         return len(self._shapes)
 
     def dynamic_shapes(self, m, args, kwargs=None):
-        from torch.utils._pytree import tree_map
+        found = set()
 
-        return tree_map(lambda leaf: self._shapes.get(id(leaf)), (args, kwargs or {}))
+        def shape_of(leaf):
+            if id(leaf) in self._shapes:
+                found.add(id(leaf))
+            return self._shapes.get(id(leaf))
+
+        shapes = {name: _pytree.tree_map(shape_of, value) for name, value in _arguments_by_name(m, args, kwargs).items()}
+        if len(found) < len(self._shapes):
+            raise ValueError(f"{len(self._shapes) - len(found)} of the tensors that were given shapes are not among the inputs")
+        return shapes
 
 
 class AdditionalInputs:
-    """Further example inputs, from which dynamic dimensions can be found."""
+    """Further example inputs: a size that differs between the examples is dynamic."""
 
     def __init__(self):
         self._examples = []
 
     def add(self, args, kwargs=None):
-        self._examples.append((args, kwargs))
+        if not isinstance(args, tuple):
+            raise AssertionError(f"Representative args {args} must be a tuple")
+        self._examples.append((args, kwargs or {}))
+
+    def dynamic_shapes(self, m, args, kwargs=None):
+        first = _arguments_by_name(m, args, kwargs)
+        others = [_arguments_by_name(m, *example) for example in self._examples]
+
+        def shape_of(value, *rest):
+            if not isinstance(value, Tensor):
+                if any(other != value for other in rest):
+                    raise ValueError(f"the inputs {[value, *rest]} differ, but only sizes of tensors can be dynamic")
+                return None
+            return {axis: Dim.DYNAMIC for axis in range(value.ndim) if any(other.shape[axis] != value.shape[axis] for other in rest)}
+
+        return _pytree.tree_map(shape_of, first, *others)
+
+    def verify(self, ep):
+        """Runs the program on every example; an assumption that one of them breaks is an error."""
+        for args, kwargs in self._examples:
+            ep.module()(*args, **kwargs)
+
+
+# --- Matching dynamic_shapes with the inputs
+
+
+def _arguments_by_name(model, args, kwargs):
+    """The arguments by the names of forward's parameters, as they are bound: {"x": ..., "args": (...), "kwargs": {...}}."""
+    forward = model.forward if hasattr(model, "forward") else model
+    try:
+        return dict(inspect.signature(forward).bind(*args, **(kwargs or {})).arguments)
+    except ValueError:  # a builtin, without a signature
+        return {"args": tuple(args), **(kwargs or {})}
+
+
+def specs_of_leaves(model, args, kwargs, dynamic_shapes):
+    """One spec a leaf of (args, kwargs), in order: a dict from axes to dimensions, or None."""
+    if isinstance(dynamic_shapes, (ShapesCollection, AdditionalInputs)):
+        dynamic_shapes = dynamic_shapes.dynamic_shapes(model, args, kwargs)
+    arguments = _arguments_by_name(model, args, kwargs)
+    if isinstance(dynamic_shapes, (tuple, list)):
+        if len(dynamic_shapes) != len(arguments):
+            _fail(f"dynamic_shapes has {len(dynamic_shapes)} entries for {len(arguments)} arguments ({', '.join(arguments)})",
+                  "an entry for each argument, None where nothing is dynamic")
+        dynamic_shapes = dict(zip(arguments, dynamic_shapes))
+    elif not isinstance(dynamic_shapes, dict):
+        _fail(f"dynamic_shapes is {dynamic_shapes!r}", 'a dict from arguments to shapes, such as {"x": {0: batch}}, or a tuple of shapes')
+    elif "args" not in arguments and set(dynamic_shapes) == {"args"} and len(args) == len(arguments):
+        dynamic_shapes = dict(zip(arguments, dynamic_shapes["args"]))
+    for name in dynamic_shapes:
+        if name not in arguments:
+            _fail(f"dynamic_shapes names '{name}', but the arguments are {', '.join(arguments)}", "the names of the arguments")
+    keywords, specs = {}, []
+    for name, value in arguments.items():
+        if name in kwargs:
+            keywords[name] = _match(name, value, dynamic_shapes.get(name))
+        elif isinstance(value, dict) and value.keys() <= kwargs.keys():  # **kwargs
+            shapes = dynamic_shapes.get(name) or {}
+            keywords.update({key: _match(key, child, shapes.get(key)) for key, child in value.items()})
+        else:
+            specs += _match(name, value, dynamic_shapes.get(name))
+    return specs + [spec for key in kwargs for spec in keywords[key]]
+
+
+def _fail(message, fix):
+    _atenon.fail(306, message, fix)
+
+
+def _children(value):
+    """(key, child) pairs of a container; None of a leaf."""
+    if _pytree.tree_is_leaf(value):
+        return None
+    node = _pytree.SUPPORTED_NODES[_pytree._get_node_type(value)]
+    if node.flatten_with_keys_fn is None:
+        return list(enumerate(node.flatten_fn(value)[0]))
+    return [(key.step, child) for key, child in node.flatten_with_keys_fn(value)[0]]
+
+
+def _match(path, value, spec):
+    """The specs of the leaves of one value, in order."""
+    children = _children(value)
+    if spec is None:
+        return [None] * len(_pytree.tree_leaves(value))
+    if children is None:
+        return [_axes(path, value, spec)]
+    if type(spec) is type(value) and not isinstance(spec, (dict, tuple, list)):  # a dataclass of shapes
+        spec = dict(_children(spec))
+    if isinstance(spec, dict):
+        keys = [key for key, _ in children]
+        for key in spec:
+            if key not in keys:
+                _fail(f"dynamic_shapes names '{key}', but {path} has {', '.join(map(repr, keys))}", "the keys that are there")
+        parts = [spec.get(key) for key in keys]
+    elif isinstance(spec, (tuple, list)):
+        if len(spec) != len(children):
+            _fail(f"dynamic_shapes has {len(spec)} entries for {path}, which has {len(children)}",
+                  "an entry for each, None where nothing is dynamic")
+        parts = spec
+    else:
+        _fail(f"dynamic_shapes gives {spec!r} for {path}, a {type(value).__name__}", "the same containers as in the inputs")
+    return [found for (key, child), part in zip(children, parts) for found in _match(f"{path}.{key}", child, part)]
+
+
+def _axes(path, value, spec):
+    if not isinstance(value, Tensor):
+        _fail(f"dynamic_shapes gives {spec!r} for {path}, a {type(value).__name__}: only tensors have sizes", "None in this place")
+    if isinstance(spec, Dim) and value.ndim == 1:
+        spec = {0: spec}
+    if isinstance(spec, (tuple, list)):
+        if len(spec) != value.ndim:
+            _fail(f"dynamic_shapes gives {len(spec)} dimensions for {path}, which has {value.ndim}",
+                  "a dimension for each axis, None where it is fixed")
+        spec = dict(enumerate(spec))
+    if not isinstance(spec, dict):
+        _fail(f"dynamic_shapes gives {spec!r} for {path}", "a dict from axes to dimensions, such as {0: batch}")
+    axes = {}
+    for axis, dim in spec.items():
+        if type(axis) is not int or not -value.ndim <= axis < value.ndim:
+            _fail(f"dynamic_shapes names axis {axis!r} of {path}, which has {value.ndim}", "an axis that is there")
+        if not (dim is None or isinstance(dim, (int, str, Dim, _DimHint))):
+            _fail(f"dynamic_shapes gives {dim!r} for axis {axis} of {path}", "a torch.export.Dim, Dim.AUTO, or None for a fixed size")
+        axes[axis % value.ndim] = dim
+    return axes
 
 
 __getattr__ = _placeholder.getter(__name__)

@@ -1,0 +1,32 @@
+// Dynamic dimensions: which sizes of the example inputs are symbols, and what is promised of those.
+#pragma once
+
+#include "capture/session.h"
+
+namespace atenon::capture {
+
+class Dimensions {
+ public:
+  explicit Dimensions(Session& session) : session_(session) {}
+
+  // The range of a symbol, whatever else says (--dynamic).
+  void narrow(const std::string& name, shape::Range range) { ranges_[name] = range; }
+
+  // A size in terms of symbols, whose hints follow from the example where the size is one symbol; `source` is "x[0]".
+  // False with a Python exception (E0306).
+  bool match(const SymInt& size, int64_t example, const std::string& source);
+  // Puts symbols into `sizes` (the example's) as `spec` says, a dict from axes to dimensions or None; a dimension is
+  // a torch.export.Dim, one derived from it (2 * batch), Dim.AUTO and its like, a name, an int or None.
+  bool apply(PyObject* spec, std::vector<SymInt>& sizes, const std::string& path);
+  // A value for a size that no example gives: 2 for a new symbol, where its range allows.
+  std::optional<int64_t> example_of(const SymInt& size);
+
+ private:
+  bool declare(const std::string& name, shape::Range range, int64_t hint, const std::string& source);
+  std::optional<SymInt> size_from(PyObject* dim, int64_t example, const std::string& source);
+
+  Session& session_;
+  std::map<std::string, shape::Range> ranges_;
+};
+
+}  // namespace atenon::capture

@@ -1,0 +1,56 @@
+#include "capture/failure.h"
+
+#include "capture/callstack.h"
+
+namespace atenon::capture {
+namespace {
+
+// A file that does not parse has its place in the exception, not in a traceback.
+SourceSpan syntax_error_place(Session& session, PyObject* exception) {
+  SourceSpan span{.file = session.call_stacks->relative(text_of(attribute(exception, "filename").get()))};
+  if (const Ref line = attribute(exception, "lineno"); line && PyLong_Check(line.get()))
+    span.line = static_cast<int>(PyLong_AsLong(line.get()));
+  if (const Ref column = attribute(exception, "offset"); column && PyLong_Check(column.get()))
+    span.column = static_cast<int>(PyLong_AsLong(column.get()));
+  span.text = text_of(attribute(exception, "text").get());
+  while (!span.text.empty() && span.text.back() == '\n') span.text.pop_back();
+  return span;
+}
+
+}  // namespace
+
+Diagnostic diagnostic_of_exception(Session& session) {
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  const Ref owned_type(type), exception(value), frames(traceback);
+  if (!exception) return error(Status::bug, 0, "Python failed without an exception");
+  if (PyErr_GivenExceptionMatches(exception.get(), session.capture_error.get())) {
+    const Ref code = attribute(exception.get(), "code"), status = attribute(exception.get(), "status"),
+              notes = attribute(exception.get(), "notes");
+    if (code && status && notes) {
+      Diagnostic diagnostic = error(static_cast<Status>(PyLong_AsLong(status.get())),
+                                    static_cast<int>(PyLong_AsLong(code.get())), str_of(exception.get()));
+      if (diagnostic.status != Status::usage) diagnostic.where = session.call_stacks->user_line(frames.get());
+      if (diagnostic.status == Status::bad_input)
+        diagnostic.status = Status::unsupported;  // the model's doing, not a file's
+      for (Py_ssize_t i = 0; i < PyList_GET_SIZE(notes.get()); ++i)
+        diagnostic.notes.push_back({text_of(PyList_GET_ITEM(notes.get(), i))});
+      return diagnostic;
+    }
+  }
+  const std::string name = reinterpret_cast<PyTypeObject*>(Py_TYPE(exception.get()))->tp_name;
+  const std::string text = str_of(exception.get());
+  Diagnostic diagnostic = error(Status::unsupported, 301, name + (text.empty() ? "" : ": " + text));
+  if (PyErr_GivenExceptionMatches(exception.get(), PyExc_SyntaxError)) {
+    diagnostic.where = syntax_error_place(session, exception.get());
+    return diagnostic;
+  }
+  diagnostic.where = session.call_stacks->user_line(frames.get());
+  std::vector<Note> stack = session.call_stacks->user_frames(frames.get());
+  if (!stack.empty()) stack.pop_back();  // the innermost is the place itself
+  for (size_t i = stack.size(); i-- > 0;) diagnostic.notes.push_back({"called " + stack[i].text});
+  return diagnostic;
+}
+
+}  // namespace atenon::capture

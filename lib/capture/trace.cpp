@@ -1,0 +1,206 @@
+#include "capture/trace.h"
+
+#include <set>
+
+#include "capture/pytree.h"
+#include "capture/state.h"
+
+namespace atenon::capture {
+namespace {
+
+class Trace {
+ public:
+  Trace(Session& session, PyObject* model) : session_(session), model_(model) {}
+
+  std::optional<ir::ExportedProgram> run(const Example& example, const Options& options, Report& report);
+
+ private:
+  bool write_outputs(PyObject* result, const Inputs& inputs);
+  bool add_mutations(const Inputs& inputs);
+  bool add_result(PyObject* result);
+  bool check_buffers_read();
+  void eliminate_unread_nodes();
+  void minimise_assumptions();
+  ir::ExportedProgram finish(const Inputs& inputs);
+
+  Session& session_;
+  PyObject* model_;
+  std::vector<Argument> outputs_;
+  ir::GraphSignature signature_;
+};
+
+bool Trace::add_result(PyObject* result) {
+  std::vector<Leaf> leaves;
+  if (!flatten(session_, result, "", signature_.output_tree, leaves)) return false;
+  const std::vector<std::string> paths = signature_.output_tree.leaf_paths();
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    PyObject* leaf = leaves[i].object.get();
+    Argument output;
+    if (TensorObject* tensor = as_tensor(leaf)) {
+      ir::Value* value = session_.read(*tensor);
+      if (!value) return false;
+      output = value;
+    } else if (SymbolObject* symbol = as_symbol(leaf)) {
+      std::visit([&](const auto& value) { output = value; }, *symbol->value);
+    } else if (leaf == Py_None) {
+      output = ir::None{};
+    } else if (PyBool_Check(leaf)) {
+      output = SymBool(leaf == Py_True);
+    } else if (PyLong_Check(leaf)) {
+      output = SymInt(static_cast<int64_t>(PyLong_AsLongLong(leaf)));
+    } else if (PyFloat_Check(leaf)) {
+      output = SymFloat(PyFloat_AS_DOUBLE(leaf));
+    } else if (PyUnicode_Check(leaf)) {
+      output = text_of(leaf);
+    } else {
+      session_.raise(315,
+                     std::string("forward returns a ") + Py_TYPE(leaf)->tp_name +
+                         (leaves[i].path.empty() ? "" : " at " + leaves[i].path) + ", which no program can give",
+                     "return tensors, numbers, and tuples, lists and dicts of them; or register the class with "
+                     "torch.utils._pytree.register_pytree_node");
+      return false;
+    }
+    outputs_.push_back(std::move(output));
+    signature_.outputs.push_back({ir::OutputKind::user_output, i < paths.size() ? paths[i] : std::to_string(i)});
+  }
+  return true;
+}
+
+// Updated state and inputs are outputs, before all others.
+bool Trace::add_mutations(const Inputs& inputs) {
+  std::optional<std::vector<Assigned>> assigned = assigned_buffers(session_, model_);
+  if (!assigned) return false;
+  for (Lifted& entry : session_.lifted) {
+    if (!entry.base->is_written()) continue;
+    // A plain attribute that forward updates is state: it becomes a buffer that no state dict has.
+    if (entry.spec.kind == ir::InputKind::constant_tensor) {
+      entry.spec.kind = ir::InputKind::buffer;
+      entry.spec.persistent = false;
+    }
+    outputs_.push_back(entry.base->value);
+    signature_.outputs.push_back({ir::OutputKind::buffer_mutation, entry.spec.target});
+  }
+  for (const Assigned& buffer : *assigned) {
+    outputs_.push_back(buffer.value);
+    signature_.outputs.push_back({ir::OutputKind::buffer_mutation, buffer.name});
+  }
+  for (size_t i = 0; i < inputs.bases.size(); ++i) {
+    if (!inputs.bases[i] || !inputs.bases[i]->is_written()) continue;
+    outputs_.push_back(inputs.bases[i]->value);
+    signature_.outputs.push_back({ir::OutputKind::user_input_mutation, inputs.specs[i].target});
+  }
+  return true;
+}
+
+bool Trace::check_buffers_read() {
+  for (const std::shared_ptr<Base>& base : session_.buffers_read)
+    if (base->is_written()) {
+      session_.raise(311,
+                     "a number was read from a buffer that forward updates: it would be another one at the next call",
+                     "compute with tensors instead");
+      return false;
+    }
+  return true;
+}
+
+bool Trace::write_outputs(PyObject* result, const Inputs& inputs) {
+  return check_buffers_read() && add_mutations(inputs) && add_result(result);
+}
+
+// Views that were only written through, and what Python computed and forgot.
+void Trace::eliminate_unread_nodes() {
+  for (ir::Node& node : session_.graph.backward()) {
+    if (node.has_users()) continue;
+    const opset::Operator* op = session_.opset.find(node.target());
+    const bool matters = op && (op->has_tag("keep") || op->has_tag("random"));
+    std::set<std::string> unbacked;
+    for (const auto& result : node.results())
+      if (result->is_tensor())
+        for (const SymInt& size : result->meta().sizes)
+          for (const std::string& symbol : size.symbols())
+            if (!session_.hints.contains(symbol)) unbacked.insert(symbol);
+    if (!matters && unbacked.empty()) session_.graph.erase(node);
+  }
+}
+
+// Drops what the ranges and the others imply.
+void Trace::minimise_assumptions() {
+  const auto facts_of = [&](const std::vector<ir::Constraint>& constraints, size_t without) {
+    shape::Facts facts;
+    for (const ir::Symbol& symbol : session_.symbols) facts.declare(symbol.name, symbol.range);
+    for (size_t i = 0; i < constraints.size(); ++i)
+      if (i != without) facts.assume(constraints[i].truth);
+    return facts;
+  };
+  for (size_t i = session_.assumptions.size(); i-- > 0;)
+    if (facts_of(session_.assumptions, i).decide(session_.assumptions[i].truth) == shape::Truth::proven)
+      session_.assumptions.erase(session_.assumptions.begin() + static_cast<ptrdiff_t>(i));
+}
+
+ir::ExportedProgram Trace::finish(const Inputs& inputs) {
+  session_.graph.set_outputs(std::move(outputs_));
+  eliminate_unread_nodes();
+  std::set<std::string> updated;
+  for (const ir::OutputSpec& output : signature_.outputs)
+    if (output.kind == ir::OutputKind::buffer_mutation) updated.insert(output.target);
+  keep_used_state(session_, updated);
+  minimise_assumptions();
+
+  std::map<std::string, ir::InputSpec> specs;  // by graph input
+  for (const Lifted& entry : session_.lifted) specs[entry.spec.value] = entry.spec;
+  // In the graph's order: parameters and buffers, user inputs, then constants, which forward made. A user input without
+  // a Value (a number, None) keeps its place in the call.
+  auto next = inputs.specs.begin();
+  for (const auto& input : session_.graph.inputs()) {
+    if (const auto found = specs.find(input->name); found != specs.end()) {
+      signature_.inputs.push_back(found->second);
+      continue;
+    }
+    while (next->value != input->name) signature_.inputs.push_back(*next++);
+    signature_.inputs.push_back(*next++);
+  }
+  signature_.inputs.insert(signature_.inputs.end(), next, inputs.specs.end());
+  signature_.input_tree = inputs.tree;
+
+  std::set<std::string> namespaces{"aten"};
+  for (const ir::Node& node : session_.graph.forward())
+    namespaces.insert(node.target().substr(0, node.target().find("::")));
+
+  ir::ExportedProgram program = std::move(session_.program);
+  for (const std::string& name : namespaces) program.opsets.push_back({name, 1});
+  ir::EntryPoint entry{.symbols = std::move(session_.symbols), .signature = std::move(signature_)};
+  entry.variants.push_back({.assumptions = std::move(session_.assumptions), .graph = std::move(session_.graph)});
+  program.entries.push_back(std::move(entry));
+  return program;
+}
+
+std::optional<ir::ExportedProgram> Trace::run(const Example& example, const Options& options, Report& report) {
+  session_.start_recording();
+  if (!collect_state(session_, model_)) return std::nullopt;
+  if (!options.weights.empty())
+    if (Result<void> loaded = load_weights(session_, options.weights, report.warnings); !loaded) {
+      session_.raise(loaded.error());
+      return std::nullopt;
+    }
+  lift_state(session_);
+  const std::optional<Inputs> inputs = make_inputs(session_, example, model_, options);
+  if (!inputs) return std::nullopt;
+  const PythonState python_state(model_);
+  session_.is_tracing = true;
+  const Ref result(PyObject_Call(model_, inputs->args.get(), inputs->keywords.get()));
+  const bool is_well = result && write_outputs(result.get(), *inputs);
+  session_.is_tracing = false;
+  if (!is_well) return std::nullopt;
+  std::vector<Diagnostic> changes = python_state.changes();
+  for (Diagnostic& change : changes) report.warnings.push_back(std::move(change));
+  return finish(*inputs);
+}
+
+}  // namespace
+
+std::optional<ir::ExportedProgram> trace(Session& session, PyObject* model, const Example& example,
+                                         const Options& options, Report& report) {
+  return Trace(session, model).run(example, options, report);
+}
+
+}  // namespace atenon::capture
