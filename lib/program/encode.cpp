@@ -50,15 +50,18 @@ class Encoder {
   }
 
   uint32_t frame(const ir::Frame& frame) {
+    // One after the other: the order in which arguments of a call are evaluated differs between compilers.
+    const uint32_t code = string(frame.code);
+    const uint32_t function = string(frame.function);
+    const uint32_t file = string(frame.file);
     const auto [found, is_new] =
-        frames_.try_emplace(std::tuple(string(frame.file), frame.line, string(frame.function), string(frame.code)),
-                            static_cast<uint32_t>(frames_.size()));
+        frames_.try_emplace(std::tuple(file, frame.line, function, code), static_cast<uint32_t>(frames_.size()));
     if (is_new) {
       wire::Frame& to = *out_.add_frames();
-      to.set_file(string(frame.file));
+      to.set_file(file);
       to.set_line(static_cast<uint32_t>(frame.line));
-      to.set_function(string(frame.function));
-      to.set_code(string(frame.code));
+      to.set_function(function);
+      to.set_code(code);
     }
     return found->second;
   }

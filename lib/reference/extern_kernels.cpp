@@ -179,7 +179,7 @@ Results equal(const ExternCall& call) {
     bool same = true;
     const int64_t numel = a.numel();
     for (int64_t i = 0; i < numel && same; ++i) same = comparable(a.as<T>()[i]) == comparable(b.as<T>()[i]);
-    return std::vector<Datum>{same};
+    return std::vector<Datum>{Datum(same)};  // in a template, clang 19 takes a bare bool for a size
   });
 }
 
