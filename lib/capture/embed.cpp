@@ -102,6 +102,6 @@ std::vector<std::string> imported_files(const std::string& python_folder, const 
 
 }  // namespace atenon::capture
 
-// Read by the address sanitizer as the process starts: CPython keeps what it allocates until the end, under stacks that no list
-// of suppressions names reliably. The tools that do not embed it are checked for leaks.
+// Read by the address sanitizer as the process starts: CPython keeps what it allocates until the end, under stacks that
+// no list of suppressions names reliably. The tools that do not embed it are checked for leaks.
 extern "C" const char* __asan_default_options() { return "detect_leaks=0"; }

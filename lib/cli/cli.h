@@ -98,8 +98,6 @@ Result<ir::ExportedProgram> read_program(const std::string& path, Context& conte
 // As read_program, but a program that is lowered throughout is not held to the operator sets, which costs more than a
 // small model's run: its calls are checked when they are prepared.
 Result<ir::ExportedProgram> read_executable(const std::string& path, Context& context);
-// The validation alone; adds the program's own operators to the context's.
-Result<void> check_program(const ir::ExportedProgram& program, Context& context, const std::string& path);
 
 // `atenon X ...`: executes atenon-X, from beside this executable or from PATH.
 int dispatch(int argc, char** argv);

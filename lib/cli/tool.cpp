@@ -325,19 +325,34 @@ int Tool::produce(int argc, char** argv, const std::function<Result<ir::Exported
   });
 }
 
+namespace {
+
+// Validates; the program's own operators join the context's.
+Result<void> check_program(const ir::ExportedProgram& program, Context& context, const std::string& path,
+                           const text::NodePlaces& places) {
+  for (const std::string& block : program.custom_blocks) {
+    if (Result<void> added = context.opset().add(block, path); !added) return added;
+  }
+  return verify::check(program, context.opset(), places);
+}
+
+}  // namespace
+
 Result<ir::ExportedProgram> read_program(const std::string& path, Context& context, const std::string& segments) {
   if (path == "-" && isatty(STDIN_FILENO)) {
     return error(Status::usage, 9, "no program: standard input is a terminal")
         .note("name a FILE, or pipe a program into " + context.tool());
   }
-  Result<ir::ExportedProgram> program = program::read(path, {.segments = segments});
+  text::NodePlaces places;
+  Result<ir::ExportedProgram> program = program::read(path, {.segments = segments, .places = &places});
   if (!program) return program.error();
-  if (Result<void> valid = check_program(*program, context, path); !valid) return valid.error();
+  if (Result<void> valid = check_program(*program, context, path, places); !valid) return valid.error();
   return program;
 }
 
 Result<ir::ExportedProgram> read_executable(const std::string& path, Context& context) {
-  Result<ir::ExportedProgram> program = program::read(path);
+  text::NodePlaces places;
+  Result<ir::ExportedProgram> program = program::read(path, {.places = &places});
   if (!program) return program.error();
   bool lowered = true;
   for (const ir::EntryPoint& entry : program->entries) {
@@ -346,15 +361,8 @@ Result<ir::ExportedProgram> read_executable(const std::string& path, Context& co
     }
   }
   if (lowered) return program;
-  if (Result<void> valid = check_program(*program, context, path); !valid) return valid.error();
+  if (Result<void> valid = check_program(*program, context, path, places); !valid) return valid.error();
   return program;
-}
-
-Result<void> check_program(const ir::ExportedProgram& program, Context& context, const std::string& path) {
-  for (const std::string& block : program.custom_blocks) {
-    if (Result<void> added = context.opset().add(block, path); !added) return added;
-  }
-  return verify::check(program, context.opset());
 }
 
 }  // namespace atenon::cli

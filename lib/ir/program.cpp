@@ -21,17 +21,6 @@ std::string key_of(const CallStack& stack) {
   return key;
 }
 
-Variant clone(const Variant& variant) {
-  Variant copy;
-  copy.name = variant.name;
-  copy.assumptions = variant.assumptions;
-  copy.guarantees = variant.guarantees;
-  copy.graph = variant.graph.clone();
-  for (const auto& [name, graph] : variant.subgraphs) copy.subgraphs.emplace(name, graph.clone());
-  copy.annotations = variant.annotations;
-  return copy;
-}
-
 }  // namespace
 
 Provenance::Provenance() { intern(CallStack{}); }
@@ -72,6 +61,17 @@ shape::Facts EntryPoint::facts(const Variant& variant) const {
   return facts;
 }
 
+Variant Variant::clone() const {
+  Variant copy;
+  copy.name = name;
+  copy.assumptions = assumptions;
+  copy.guarantees = guarantees;
+  copy.graph = graph.clone();
+  for (const auto& [called, body] : subgraphs) copy.subgraphs.emplace(called, body.clone());
+  copy.annotations = annotations;
+  return copy;
+}
+
 ExportedProgram ExportedProgram::clone() const {
   ExportedProgram copy;
   copy.opsets = opsets;
@@ -85,7 +85,7 @@ ExportedProgram ExportedProgram::clone() const {
     to.name = entry.name;
     to.symbols = entry.symbols;
     to.signature = entry.signature;
-    for (const Variant& variant : entry.variants) to.variants.push_back(ir::clone(variant));
+    for (const Variant& variant : entry.variants) to.variants.push_back(variant.clone());
   }
   return copy;
 }

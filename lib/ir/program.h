@@ -90,6 +90,8 @@ struct Variant {
   Graph graph;
   std::map<std::string, Graph> subgraphs;  // by name, scope: this variant
   std::vector<Named> annotations;          // after lower: the arena
+
+  Variant clone() const;
 };
 
 struct EntryPoint {

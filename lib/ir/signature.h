@@ -10,6 +10,11 @@
 namespace atenon::ir {
 
 enum class InputKind { user_input, parameter, buffer, constant_tensor, custom_object, token };
+// Held by the program as a weight, not passed by the caller.
+constexpr bool is_state(InputKind kind) {
+  return kind == InputKind::parameter || kind == InputKind::buffer || kind == InputKind::constant_tensor;
+}
+
 enum class OutputKind {
   user_output,
   buffer_mutation,

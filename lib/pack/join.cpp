@@ -92,9 +92,7 @@ void join_weights(ir::ExportedProgram& into, ir::ExportedProgram& from) {
   }
   for (ir::EntryPoint& entry : from.entries) {
     for (ir::InputSpec& spec : entry.signature.inputs) {
-      bool is_state = spec.kind == ir::InputKind::parameter || spec.kind == ir::InputKind::buffer ||
-                      spec.kind == ir::InputKind::constant_tensor;
-      if (is_state) spec.target = renamed.at(spec.target);
+      if (ir::is_state(spec.kind)) spec.target = renamed.at(spec.target);
     }
     for (ir::OutputSpec& spec : entry.signature.outputs) {
       if (spec.kind == ir::OutputKind::buffer_mutation) spec.target = renamed.at(spec.target);

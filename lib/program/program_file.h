@@ -12,17 +12,19 @@
 #include <string>
 
 #include "ir/program.h"
+#include "text/text.h"
 
 namespace atenon::program {
 
 struct ReadOptions {
-  std::string segments;         // a binary program that supplies the bytes which a text program names by digest
-  bool verify_weights = false;  // verify_digests at once
+  std::string segments;                // a binary program that supplies the bytes which a text program names by digest
+  bool verify_weights = false;         // verify_digests at once
+  text::NodePlaces* places = nullptr;  // filled from a text program
 };
 
 struct WriteOptions {
   bool text = false;
-  bool compress = false;  // zstd for segments that it makes smaller
+  bool compress = false;  // zstd for segments that it makes smaller; one that was read so stays so in any case
 };
 
 // "-" is standard input. Text or binary is recognised. E0230: not a program; E0231: cut off; E0232: damaged; E0233:

@@ -57,6 +57,7 @@ std::shared_ptr<Storage> storage_of(const wire::Segment& segment, std::string_vi
     storage = Storage::lazy(segment.size(), [bytes, size = segment.size(), file](void* data) {
       if (ZSTD_isError(ZSTD_decompress(data, size, bytes.data(), bytes.size()))) std::memset(data, 0, size);
     });
+    storage->set_packed(bytes, file);
   }
   storage->set_digest(digest);
   storage->set_unchecked(true);
@@ -168,7 +169,8 @@ Result<ir::ExportedProgram> parse(std::shared_ptr<Storage> bytes, const std::str
   const std::string_view content = view_of(*bytes);
   const bool is_binary = has_magic(content);
   if (!is_binary && !looks_like_text(content)) return not_a_program(content, file_name);
-  Result<ir::ExportedProgram> program = is_binary ? parse_binary(bytes, file_name) : text::parse(content, file_name);
+  Result<ir::ExportedProgram> program =
+      is_binary ? parse_binary(bytes, file_name) : text::parse(content, file_name, options.places);
   if (!program) return program;
   if (!options.segments.empty()) {
     if (Result<void> supplied = supply_segments(*program, options.segments); !supplied) return supplied.error();

@@ -54,13 +54,17 @@ File lay_out(const ir::ExportedProgram& program, const WriteOptions& options) {
       segment.set_encoding(wire::Segment::ABSENT);
       continue;
     }
-    Piece piece{0, storage.data(), storage.size(), encoded.segments[i]};
-    if (options.compress) {
-      std::shared_ptr<std::string> packed = compress(storage);
-      if (packed->size() < storage.size()) {
-        segment.set_encoding(wire::Segment::ZSTD);
-        piece = {0, packed->data(), packed->size(), packed};
-      }
+    Piece piece;
+    std::shared_ptr<std::string> made;
+    if (options.compress && storage.packed().empty()) made = compress(storage);
+    if (made && made->size() < storage.size()) {
+      piece = {0, made->data(), made->size(), made};
+      segment.set_encoding(wire::Segment::ZSTD);
+    } else if (!storage.packed().empty()) {
+      piece = {0, storage.packed().data(), storage.packed().size(), encoded.segments[i]};
+      segment.set_encoding(wire::Segment::ZSTD);
+    } else {
+      piece = {0, storage.data(), storage.size(), encoded.segments[i]};
     }
     const size_t alignment = piece.size >= large_segment ? large_alignment : small_alignment;
     has_large |= piece.size >= large_segment;

@@ -81,17 +81,6 @@ Result<void> substitute(ir::Variant& variant, const std::string& symbol, int64_t
   return {};
 }
 
-ir::Variant copy_of(const ir::Variant& variant) {
-  ir::Variant copy;
-  copy.name = variant.name;
-  copy.assumptions = variant.assumptions;
-  copy.guarantees = variant.guarantees;
-  copy.graph = variant.graph.clone();
-  for (const auto& [name, graph] : variant.subgraphs) copy.subgraphs.emplace(name, graph.clone());
-  copy.annotations = variant.annotations;
-  return copy;
-}
-
 Result<void> bind_symbol(ir::EntryPoint& entry, size_t position, const Binding& binding) {
   ir::Symbol& symbol = entry.symbols[position];
   if (binding.none) return unreadable(binding.text);
@@ -116,7 +105,7 @@ Result<void> bind_symbol(ir::EntryPoint& entry, size_t position, const Binding& 
   std::vector<ir::Variant> variants;
   for (const ir::Variant& variant : entry.variants) {
     for (int64_t value : binding.values) {
-      ir::Variant copy = copy_of(variant);
+      ir::Variant copy = variant.clone();
       std::string name = symbol.name + "=" + std::to_string(value);
       copy.name = copy.name.empty() ? name : copy.name + "," + name;
       if (Result<void> done = substitute(copy, symbol.name, value, binding); !done) return done;

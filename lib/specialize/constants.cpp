@@ -16,16 +16,12 @@ bool is_mutated(const ir::ExportedProgram& program, const std::string& target) {
   return false;
 }
 
-bool is_state(ir::InputKind kind) {
-  return kind == ir::InputKind::parameter || kind == ir::InputKind::buffer || kind == ir::InputKind::constant_tensor;
-}
-
 }  // namespace
 
 std::optional<Tensor> constant_behind(const Scope& scope, const ir::Value* value) {
   if (value->producer) return std::nullopt;
   const ir::InputSpec* spec = scope.entry.signature.input(value->name);
-  if (!spec || !is_state(spec->kind) || is_mutated(scope.program, spec->target)) return std::nullopt;
+  if (!spec || !ir::is_state(spec->kind) || is_mutated(scope.program, spec->target)) return std::nullopt;
   const ir::Weight* weight = scope.program.weight(spec->target);
   if (!weight || weight->layout || weight->tensor.storage->is_absent()) return std::nullopt;
   return weight->tensor;
@@ -58,7 +54,7 @@ Changed remove_unused(Scope& scope) {
   };
   Changed changed = ir::eliminate_dead_nodes(scope.variant.graph, matters);
   std::erase_if(scope.entry.signature.inputs, [&](const ir::InputSpec& spec) {
-    if (!is_state(spec.kind) || spec.value.empty()) return false;
+    if (!ir::is_state(spec.kind) || spec.value.empty()) return false;
     for (const ir::Variant& variant : scope.entry.variants) {
       if (variant.graph.find(spec.value)->has_users()) return false;
     }
@@ -69,7 +65,7 @@ Changed remove_unused(Scope& scope) {
   std::set<std::string> named;
   for (const ir::EntryPoint& entry : scope.program.entries) {
     for (const ir::InputSpec& spec : entry.signature.inputs) {
-      if (is_state(spec.kind)) named.insert(spec.target);
+      if (ir::is_state(spec.kind)) named.insert(spec.target);
     }
     for (const ir::OutputSpec& spec : entry.signature.outputs) {
       if (spec.kind == ir::OutputKind::buffer_mutation) named.insert(spec.target);

@@ -109,14 +109,20 @@ void* Storage::mutable_data() {
     allocate_bytes();
     std::memcpy(data_, original, size_);
   }
-  digest_.clear();
-  unchecked_ = false;
+  forget_origin();
   return data_;
+}
+
+void Storage::forget_origin() {
+  digest_.clear();
+  set_packed({}, nullptr);
+  unchecked_ = false;
 }
 
 void Storage::discard_pending() {
   const std::lock_guard lock(filling_);
   if (!pending_.load(std::memory_order_relaxed)) return;
+  forget_origin();
   allocate_bytes();
   fill_ = nullptr;
   pending_.store(false, std::memory_order_release);
@@ -126,14 +132,14 @@ void Storage::fill_later(std::function<void(void*)> fill) {
   const std::lock_guard lock(filling_);
   data_ = nullptr;
   keep_alive_ = nullptr;
-  digest_.clear();
-  unchecked_ = false;
+  forget_origin();
   fill_ = std::move(fill);
   pending_.store(true, std::memory_order_release);
 }
 
 void Storage::change(std::function<void(void*)> change) {
   if (is_lazy()) {
+    forget_origin();
     fill_ = [before = std::move(fill_), change = std::move(change)](void* data) {
       before(data);
       change(data);

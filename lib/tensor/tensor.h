@@ -11,6 +11,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "support/result.h"
@@ -48,9 +49,17 @@ class Storage {
   // Bytes of a file that nobody has compared with digest() yet: program::verify_digests does, before weights are used.
   bool is_unchecked() const { return unchecked_; }
   void set_unchecked(bool unchecked) { unchecked_ = unchecked; }
+  // The content as the zstd frame that it was read from, so that who passes it on need not decode it; empty if there is
+  // none. `owner` keeps the frame alive.
+  std::string_view packed() const { return packed_; }
+  void set_packed(std::string_view frame, std::shared_ptr<void> owner) {
+    packed_ = frame;
+    packed_owner_ = std::move(owner);
+  }
 
  private:
   Storage() = default;
+  void forget_origin();  // the content is no longer what was read
   void allocate_bytes();
 
   void* data_ = nullptr;
@@ -59,6 +68,8 @@ class Storage {
   bool writable_ = true;
   bool unchecked_ = false;
   std::string digest_;
+  std::string_view packed_;
+  std::shared_ptr<void> packed_owner_;
   std::shared_ptr<void> keep_alive_;  // owns data_, or keeps its owner
   std::function<void(void*)> fill_;
   std::atomic<bool> pending_ = false;  // fill_ has not run

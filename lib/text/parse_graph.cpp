@@ -39,6 +39,7 @@ void Parser::parse_node(ir::Graph& graph) {
   std::vector<ir::Argument> arguments = parse_arguments(&graph, &keywords);
   if (lexer_.failed()) return;
   ir::Node* node = graph.add(std::string(target.text), std::move(arguments), std::move(keywords), std::move(results));
+  if (places_) places_->emplace(node, lexer_.span(target));
   if (lexer_.is("{")) node->annotations = parse_annotations();
   node->provenance = parse_provenance();
 }

@@ -324,8 +324,8 @@ void Parser::parse_history() {
   program_.history.push_back(std::move(entry));
 }
 
-Result<ir::ExportedProgram> parse(std::string_view source, const std::string& file_name) {
-  return Parser(source, file_name).parse_program();
+Result<ir::ExportedProgram> parse(std::string_view source, const std::string& file_name, NodePlaces* places) {
+  return Parser(source, file_name, places).parse_program();
 }
 
 }  // namespace atenon::text

@@ -6,13 +6,15 @@
 #include <vector>
 
 #include "ir/program.h"
+#include "text/text.h"
 #include "text/tokens.h"
 
 namespace atenon::text {
 
 class Parser {
  public:
-  Parser(std::string_view source, const std::string& file_name) : lexer_(source, file_name) {}
+  Parser(std::string_view source, const std::string& file_name, NodePlaces* places)
+      : lexer_(source, file_name), places_(places) {}
 
   Result<ir::ExportedProgram> parse_program();
 
@@ -59,6 +61,7 @@ class Parser {
   void check_unique(bool is_new, const std::string& what, const Token& where);
 
   Lexer lexer_;
+  NodePlaces* places_;  // null where nobody asks
   ir::ExportedProgram program_;
   std::map<std::string, std::shared_ptr<Storage>, std::less<>> storages_;  // by number
   std::map<ir::ProvenanceId, Token> provenance_uses_;                      // the first use of each

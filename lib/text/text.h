@@ -5,6 +5,7 @@
 // large tensors at hand (`--segments`), text -> binary -> text and binary -> text -> binary are identities.
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
 
@@ -28,9 +29,12 @@ std::string print_tree(const ir::TreeSpec& tree);
 // The digest of a storage's bytes, computed once; makes a lazy storage's bytes.
 std::string digest_of(Storage& storage);
 
+// Where the operators of a parsed program's nodes stand in its text, for messages that come after parsing.
+using NodePlaces = std::map<const ir::Node*, SourceSpan>;
+
 // Parses a whole program; large tensors come back with absent storages (Storage::absent). E02xx, pointing at line and
-// column.
-Result<ir::ExportedProgram> parse(std::string_view text, const std::string& file_name);
+// column. Fills `places` if given; they hold while the program's graphs do, also after it is moved.
+Result<ir::ExportedProgram> parse(std::string_view text, const std::string& file_name, NodePlaces* places = nullptr);
 
 // Where node `node` came from, as notes under an error: `captured from net.py:12: h = F.gelu(y)`.
 std::vector<Note> provenance_notes(const ir::ExportedProgram& program, const ir::Node& node);

@@ -167,6 +167,18 @@ class GraphCheck {
 
 }  // namespace
 
+// The argument that the message quotes, if the line has it after the operator; else the operator.
+SourceSpan narrowed(SourceSpan span, const std::string& message) {
+  const size_t open = message.rfind('\''), start = open == std::string::npos ? open : message.rfind('\'', open - 1);
+  if (open == std::string::npos || start == std::string::npos) return span;
+  const std::string name = message.substr(start + 1, open - start - 1);
+  const size_t found = span.text.find(name + "=", static_cast<size_t>(span.column));
+  if (found == std::string::npos) return span;
+  span.column = static_cast<int>(found) + 1;
+  span.width = static_cast<int>(name.size());
+  return span;
+}
+
 void Findings::add(int code, std::string message) {
   problems.push_back(error(Status::bad_input, code, std::move(message)));
 }
@@ -176,7 +188,10 @@ void Findings::add(int code, std::string message, const ir::Node& node) {
 }
 
 void Findings::add(Diagnostic diagnostic, const ir::Node& node) {
-  diagnostic.notes.push_back({"in " + text::print(node)});
+  if (const auto place = places.find(&node); place != places.end())
+    diagnostic.where = narrowed(place->second, diagnostic.message);
+  else
+    diagnostic.notes.push_back({"in " + text::print(node)});
   for (Note& note : text::provenance_notes(program, node)) diagnostic.notes.push_back(std::move(note));
   problems.push_back(std::move(diagnostic));
 }

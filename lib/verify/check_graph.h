@@ -8,6 +8,7 @@
 
 #include "ir/program.h"
 #include "opset/opset.h"
+#include "text/text.h"
 
 namespace atenon::verify {
 
@@ -15,10 +16,11 @@ namespace atenon::verify {
 struct Findings {
   const ir::ExportedProgram& program;
   const opset::Opset& opset;
+  const text::NodePlaces& places;
   std::vector<Diagnostic> problems = {};
 
   void add(int code, std::string message);
-  void add(int code, std::string message, const ir::Node& node);  // with the node as text and its Python line
+  void add(int code, std::string message, const ir::Node& node);  // with the node and its Python line
   void add(Diagnostic diagnostic, const ir::Node& node);
 };
 

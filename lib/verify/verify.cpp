@@ -32,10 +32,6 @@ void check_weights(Findings& findings) {
   }
 }
 
-bool is_state(ir::InputKind kind) {
-  return kind == ir::InputKind::parameter || kind == ir::InputKind::buffer || kind == ir::InputKind::constant_tensor;
-}
-
 void check_state_input(const ir::InputSpec& spec, const ir::Value& value, Findings& findings) {
   const ir::Weight* weight = findings.program.weight(spec.target);
   if (!weight)
@@ -65,7 +61,7 @@ void check_signature(const ir::EntryPoint& entry, const ir::Variant& variant, Fi
       return findings.add(
           134, "input " + std::to_string(next) + " of the graph is not %" + spec.value + ", as the signature has it");
     }
-    if (is_state(spec.kind)) check_state_input(spec, *inputs[next], findings);
+    if (ir::is_state(spec.kind)) check_state_input(spec, *inputs[next], findings);
     ++next;
   }
   if (next != variant.graph.inputs().size()) findings.add(134, "the graph has more inputs than the signature");
@@ -115,8 +111,9 @@ void check_entry(const ir::EntryPoint& entry, Findings& findings) {
 
 }  // namespace
 
-std::vector<Diagnostic> problems(const ir::ExportedProgram& program, const opset::Opset& opset) {
-  Findings findings{program, opset};
+std::vector<Diagnostic> problems(const ir::ExportedProgram& program, const opset::Opset& opset,
+                                 const text::NodePlaces& places) {
+  Findings findings{program, opset, places};
   check_weights(findings);
   std::set<std::string> names;
   for (const ir::EntryPoint& entry : program.entries) {
@@ -127,8 +124,8 @@ std::vector<Diagnostic> problems(const ir::ExportedProgram& program, const opset
   return std::move(findings.problems);
 }
 
-Result<void> check(const ir::ExportedProgram& program, const opset::Opset& opset) {
-  std::vector<Diagnostic> found = problems(program, opset);
+Result<void> check(const ir::ExportedProgram& program, const opset::Opset& opset, const text::NodePlaces& places) {
+  std::vector<Diagnostic> found = problems(program, opset, places);
   if (found.empty()) return {};
   Diagnostic first = std::move(found.front());
   if (found.size() > 1) first.notes.push_back({"and " + std::to_string(found.size() - 1) + " more problems"});

@@ -7,13 +7,15 @@
 
 #include "ir/program.h"
 #include "opset/opset.h"
+#include "text/text.h"
 
 namespace atenon::verify {
 
-// All that is wrong, the first problem first; empty means valid. Codes E01xx; each names the node as text and its
-// Python line.
-std::vector<Diagnostic> problems(const ir::ExportedProgram& program, const opset::Opset& opset);
+// All that is wrong, the first problem first; empty means valid. Codes E01xx; each names the node, by its place in the
+// text that the program was parsed from or as text, and its Python line.
+std::vector<Diagnostic> problems(const ir::ExportedProgram& program, const opset::Opset& opset,
+                                 const text::NodePlaces& places = {});
 // The first problem, as an error.
-Result<void> check(const ir::ExportedProgram& program, const opset::Opset& opset);
+Result<void> check(const ir::ExportedProgram& program, const opset::Opset& opset, const text::NodePlaces& places = {});
 
 }  // namespace atenon::verify
