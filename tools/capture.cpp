@@ -18,13 +18,15 @@ int main(int argc, char** argv) {
               "an input such as x=f32[batch,3,224,224]: a name among the sizes is a dynamic dimension");
   tool.option("--dynamic", options.dynamic, "NAME=A..B", "the range of a dynamic dimension");
   tool.option("--weights", options.weights, "FILE", "state to load into the model: .pt, .safetensors or .npz");
+  tool.flag("--script", options.is_script, "FILE.py exports and saves by itself; -o takes what it saves");
+  tool.positional(options.script_arguments, "ARGUMENT",
+                  "what a --script finds in sys.argv; after -- if it begins with -");
   tool.option("--depfile", options.depfile, "FILE", "write a Make rule that lists the Python files read",
               cli::Effect::report);
-  return tool.produce(argc, argv, [&](cli::Context& context) -> Result<ir::ExportedProgram> {
-    options.depfile_target = context.output;
-    options.complete(context.share_folder(), std::getenv("VIRTUAL_ENV"));
+  return tool.produce(argc, argv, [&](cli::Context& context) -> Result<std::optional<ir::ExportedProgram>> {
+    options.complete(context.share_folder(), std::getenv("VIRTUAL_ENV"), context.output, context.output_is_given);
     capture::Report report;
-    Result<ir::ExportedProgram> program = capture::run(options, context.opset(), report);
+    auto program = capture::run(options, context.opset(), report);
     for (const auto& [stage, time] : report.milliseconds) context.say(stage + " " + std::to_string(time) + " ms");
     for (const Diagnostic& warning : report.warnings) context.warn(warning);
     return program;

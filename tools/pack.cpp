@@ -11,11 +11,13 @@ int main(int argc, char** argv) {
   tool.positional(files, "FILE",
                   "programs; those of one entry point become its variants, first that fits runs (default: -)");
   tool.assignments(named, "ENTRY=FILE", "a program whose entry point gets the name ENTRY");
-  return tool.produce(argc, argv, [&](cli::Context& context) -> Result<ir::ExportedProgram> {
+  return tool.produce(argc, argv, [&](cli::Context& context) -> Result<std::optional<ir::ExportedProgram>> {
     if (files.empty() && named.empty()) files.push_back("-");
     Result<std::vector<pack::Part>> parts =
         pack::read(files, named, [&](const std::string& path) { return cli::read_program(path, context); });
     if (!parts) return parts.error();
-    return pack::run(std::move(*parts));
+    Result<ir::ExportedProgram> package = pack::run(std::move(*parts));
+    if (!package) return package.error();
+    return std::optional(std::move(*package));
   });
 }

@@ -78,6 +78,7 @@ uint32_t CallStacks::frame_at(Code& code, int instruction) {
 }
 
 ir::ProvenanceId CallStacks::current(ir::Provenance& provenance) {
+  if (pretended_) return provenance.intern(*pretended_);
   std::vector<uint32_t> key;  // frames, innermost first, then the module
   for (PyFrameObject* frame = PyThreadState_GetFrame(PyThreadState_Get()); frame;) {
     PyCodeObject* code = PyFrame_GetCode(frame);

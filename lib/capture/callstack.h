@@ -35,6 +35,17 @@ class CallStacks {
   // Before the next capture, whose provenance is another one.
   void forget_modules();
 
+  // While one lives, the stack is taken to be another: that of a node which is recorded again.
+  class Pretence {
+   public:
+    Pretence(CallStacks& stacks, const ir::CallStack& stack) : stacks_(stacks) { stacks_.pretended_ = &stack; }
+    ~Pretence() { stacks_.pretended_ = nullptr; }
+    Pretence(const Pretence&) = delete;
+
+   private:
+    CallStacks& stacks_;
+  };
+
   std::string relative(const std::string& file);
 
  private:
@@ -56,6 +67,7 @@ class CallStacks {
   SourceSpan span_at(Code& code, int instruction);
   const std::string& line_of(const std::string& path, int line);
 
+  const ir::CallStack* pretended_ = nullptr;
   std::string model_folder_;
   std::string python_folder_;
   std::unordered_map<PyCodeObject*, Code> codes_;  // looked up only, never iterated

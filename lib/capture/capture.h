@@ -25,19 +25,23 @@
 namespace atenon::capture {
 
 struct Options {
-  std::string file;                  // FILE.py
-  std::string name = "model";        // callable or class in it that gives an nn.Module or a function
-  std::vector<std::string> inputs;   // "x=f32[batch,3,224,224]", "x=@file.npy"
-  std::vector<std::string> dynamic;  // "batch=1..64": ranges of symbols
-  std::string weights;               // .pt, .safetensors or .npz; "" for what the file's own Python makes
-  std::string depfile;               // Make rule that lists the Python files read; "" for none
-  std::string depfile_target;        // what that rule makes
-  std::string python_folder;         // share/atenon/python: where our torch lies
-  std::string virtual_environment;   // whose packages the file may import; "" for the system's
+  std::string file;                           // FILE.py
+  std::string name = "model";                 // callable or class in it that gives an nn.Module or a function
+  std::vector<std::string> inputs;            // "x=f32[batch,3,224,224]", "x=@file.npy"
+  std::vector<std::string> dynamic;           // "batch=1..64": ranges of symbols
+  std::string weights;                        // .pt, .safetensors or .npz; "" for what the file's own Python makes
+  std::string depfile;                        // Make rule that lists the Python files read; "" for none
+  std::string depfile_target;                 // what that rule makes
+  std::string python_folder;                  // share/atenon/python: where our torch lies
+  std::string virtual_environment;            // whose packages the file may import; "" for the system's
+  bool is_script = false;                     // the file exports by torch.export itself; what it saves is the program
+  std::vector<std::string> script_arguments;  // its sys.argv[1:]
+  bool takes_saved = false;                   // what the script saves is what run() gives, and is not written
 
-  // Takes `FILE.py:NAME` apart, and fills in what follows from where we are installed; `virtual_environment` may be
-  // null.
-  void complete(const std::string& share_folder, const char* virtual_environment);
+  // Takes `FILE.py:NAME` apart, and fills in what follows from where we are installed and where the output goes;
+  // `virtual_environment` may be null.
+  void complete(const std::string& share_folder, const char* virtual_environment, const std::string& output,
+                bool output_is_given);
 };
 
 // What capture says beside the program.
@@ -48,6 +52,7 @@ struct Report {
 
 // E03xx; the user's line is in the Diagnostic. An exception of the user's own Python is E0301, with its traceback as
 // notes. One call a process: CPython cannot be started twice.
-Result<ir::ExportedProgram> run(const Options& options, const opset::Opset& opset, Report& report);
+// A script gives a program where `takes_saved` says so (E0332 unless it saves just one), else nothing.
+Result<std::optional<ir::ExportedProgram>> run(const Options& options, opset::Opset& opset, Report& report);
 
 }  // namespace atenon::capture

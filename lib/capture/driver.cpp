@@ -23,14 +23,19 @@ namespace {
 
 class Run {
  public:
-  Run(const Options& options, const opset::Opset& opset, Report& report, std::string path)
-      : options_(options), report_(report), path_(std::move(path)), session_(opset, path_, options.python_folder) {}
+  Run(const Options& options, opset::Opset& opset, Report& report, std::string path)
+      : options_(options), report_(report), path_(std::move(path)), session_(opset, path_, options.python_folder) {
+    session_.report = &report;
+    session_.takes_saved = options.takes_saved;
+  }
 
-  Result<ir::ExportedProgram> operator()(const std::string& text);
+  Result<std::optional<ir::ExportedProgram>> operator()(const std::string& text);
 
  private:
   void note_time(const char* stage);
+  Result<ir::ExportedProgram> capture_model(PyObject* file);
   Result<Ref> build_model(PyObject* file);
+  Result<std::optional<ir::ExportedProgram>> run_script(const std::string& text);
   Diagnostic failure() { return diagnostic_of_exception(session_); }
 
   const Options& options_;
@@ -75,9 +80,37 @@ Result<Ref> Run::build_model(PyObject* file) {
   return model;
 }
 
-Result<ir::ExportedProgram> Run::operator()(const std::string& text) {
-  if (Result<void> started =
-          start({options_.python_folder, path_.substr(0, path_.rfind('/')), options_.virtual_environment});
+Result<ir::ExportedProgram> Run::capture_model(PyObject* file) {
+  Result<Ref> model = build_model(file);
+  if (!model) return model.error();
+  note_time("construct");
+  const std::optional<Example> example = example_of_file(file);
+  if (!example) return failure();
+  std::optional<Traced> traced = trace(session_, model->get(), *example, options_, report_);
+  if (!traced) return failure();
+  note_time("trace");
+  return std::move(traced->program);
+}
+
+Result<std::optional<ir::ExportedProgram>> Run::run_script(const std::string& text) {
+  const bool is_well = run_as_main(path_, text, options_.script_arguments);
+  note_time("script");
+  if (!is_well) return failure();
+  if (!options_.takes_saved) return std::optional<ir::ExportedProgram>();
+  if (session_.saved.size() == 1) return std::optional(std::move(session_.saved.front().second));
+  return error(Status::usage, 332,
+               session_.saved.empty()
+                   ? options_.file + " saves no program"
+                   : options_.file + " saves " + std::to_string(session_.saved.size()) + " programs, and -o takes one")
+      .note(session_.saved.empty() ? "fix: torch.export.save(exported_program, \"model.atn\") at its end"
+                                   : "fix: leave -o out: each is written to the path that the script names");
+}
+
+Result<std::optional<ir::ExportedProgram>> Run::operator()(const std::string& text) {
+  if (Result<void> started = start({.python_folder = options_.python_folder,
+                                    .model_folder = path_.substr(0, path_.rfind('/')),
+                                    .virtual_environment = options_.virtual_environment,
+                                    .keeps_output = options_.is_script && !options_.takes_saved});
       !started)
     return started.error();
   const Ref native(PyImport_ImportModule("_atenon"));
@@ -90,20 +123,13 @@ Result<ir::ExportedProgram> Run::operator()(const std::string& text) {
   PySys_SetObject("dont_write_bytecode", Py_True);
   if (!torch) return failure();
   const std::set<std::string> ours = imported_modules();
+  if (options_.is_script) return run_script(text);
   const Ref file = run_file(path_, text);
   if (!file) return failure();
   note_time("import");
 
-  Result<Ref> model = build_model(file.get());
-  if (!model) return model.error();
-  note_time("construct");
-
-  const std::optional<Example> example = example_of_file(file.get());
-  if (!example) return failure();
-  std::optional<ir::ExportedProgram> program = trace(session_, model->get(), *example, options_, report_);
-  if (!program) return failure();
-  note_time("trace");
-
+  Result<ir::ExportedProgram> program = capture_model(file.get());
+  if (!program) return program.error();
   if (!options_.depfile.empty())
     if (Result<void> written = write_depfile(options_.depfile, options_.depfile_target, options_.file, path_,
                                              imported_files(options_.python_folder, ours));
@@ -111,12 +137,15 @@ Result<ir::ExportedProgram> Run::operator()(const std::string& text) {
       return written.error();
   materialise(*program);
   note_time("initialise");
-  return std::move(*program);
+  return std::optional(std::move(*program));
 }
 
 }  // namespace
 
-void Options::complete(const std::string& share_folder, const char* environment) {
+void Options::complete(const std::string& share_folder, const char* environment, const std::string& output,
+                       bool output_is_given) {
+  depfile_target = output;
+  takes_saved = is_script && output_is_given;
   if (const size_t colon = file.rfind(".py:"); colon != std::string::npos) {
     name = file.substr(colon + 4);
     file.resize(colon + 3);
@@ -127,7 +156,7 @@ void Options::complete(const std::string& share_folder, const char* environment)
   if (environment) virtual_environment = environment;
 }
 
-Result<ir::ExportedProgram> run(const Options& options, const opset::Opset& opset, Report& report) {
+Result<std::optional<ir::ExportedProgram>> run(const Options& options, opset::Opset& opset, Report& report) {
   Result<Contents> text = read_contents(options.file);
   if (!text) return text.error();
   char path[PATH_MAX];

@@ -44,7 +44,8 @@ Result<void> start(const Interpreter& options) {
   if (PyStatus_Exception(status)) return failed(status.err_msg ? status.err_msg : "no reason was given");
 
   // Standard output is the program's: what the model prints is a message.
-  if (PySys_SetObject("stdout", PySys_GetObject("stderr")) < 0) return failed("no standard error");
+  if (!options.keeps_output && PySys_SetObject("stdout", PySys_GetObject("stderr")) < 0)
+    return failed("no standard error");
   PyObject* path = PySys_GetObject("path");
   if (!append_path(path, options.python_folder, 0) || !append_path(path, options.model_folder, 1))
     return failed("sys.path");
@@ -57,10 +58,11 @@ Result<void> start(const Interpreter& options) {
   return {};
 }
 
-Ref run_file(const std::string& path, const std::string& text) {
+namespace {
+
+Ref run_module(const std::string& name, const std::string& path, const std::string& text) {
   const Ref code(Py_CompileString(text.c_str(), path.c_str(), Py_file_input));
   if (!code) return {};
-  const std::string name = stem(path);
   const Ref module(PyModule_New(name.c_str()));
   if (!module) return {};
   // In sys.modules first, as for an import: dataclasses and pickles look their module up.
@@ -72,6 +74,44 @@ Ref run_file(const std::string& path, const std::string& text) {
       PyDict_SetItemString(names, "__builtins__", PyEval_GetBuiltins()) < 0)
     return {};
   return Ref(PyEval_EvalCode(code.get(), names, names)) ? module : Ref();
+}
+
+// Takes a SystemExit that means success.
+bool is_good_exit() {
+  if (!PyErr_ExceptionMatches(PyExc_SystemExit)) return false;
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  const Ref code = attribute(value, "code");
+  const bool is_good = !code || code.get() == Py_None || (PyLong_Check(code.get()) && PyLong_AsLong(code.get()) == 0);
+  if (!is_good) {
+    PyErr_Restore(type, value, traceback);
+    return false;
+  }
+  Py_XDECREF(type);
+  Py_XDECREF(value);
+  Py_XDECREF(traceback);
+  return true;
+}
+
+}  // namespace
+
+Ref run_file(const std::string& path, const std::string& text) { return run_module(stem(path), path, text); }
+
+bool run_as_main(const std::string& path, const std::string& text, const std::vector<std::string>& arguments) {
+  PyObject* argv = PySys_GetObject("argv");
+  if (!argv || PyList_SetSlice(argv, 0, PyList_GET_SIZE(argv), nullptr) < 0 || !append_path(argv, path, 0))
+    return false;
+  for (const std::string& argument : arguments)
+    if (!append_path(argv, argument, PyList_GET_SIZE(argv))) return false;
+  const bool is_well = static_cast<bool>(run_module("__main__", path, text)) || is_good_exit();
+  // The interpreter is never finalised: what the script printed is still in its buffer.
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  if (PyObject* output = PySys_GetObject("stdout")) Ref(PyObject_CallMethod(output, "flush", nullptr));
+  PyErr_Clear();
+  PyErr_Restore(type, value, traceback);
+  return is_well;
 }
 
 std::set<std::string> imported_modules() {

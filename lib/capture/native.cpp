@@ -4,6 +4,7 @@
 #include "capture/callstack.h"
 #include "capture/lazy_fill.h"
 #include "capture/literal.h"
+#include "capture/program_object.h"
 #include "capture/scalar_objects.h"
 #include "capture/symbols.h"
 #include "capture/tensor_object.h"
@@ -123,10 +124,10 @@ PyObject* call(PyObject* module, PyObject* const* args, Py_ssize_t count, PyObje
 
 PyObject* register_classes(PyObject* module, PyObject*, PyObject* keywords) {
   Session& session = session_of(module);
-  const std::pair<const char*, Ref*> places[] = {{"Tensor", &session.tensor_class},
-                                                 {"Parameter", &session.parameter_class},
-                                                 {"Size", &session.size_class},
-                                                 {"pytree", &session.pytree}};
+  const std::pair<const char*, Ref*> places[] = {
+      {"Tensor", &session.tensor_class}, {"Parameter", &session.parameter_class},
+      {"Size", &session.size_class},     {"pytree", &session.pytree},
+      {"Value", &session.value_class},   {"Subgraph", &session.subgraph_class}};
   for (const auto& [name, place] : places)
     if (PyObject* value = keywords ? PyDict_GetItemString(keywords, name) : nullptr) *place = Ref::borrow(value);
   return new_none();
@@ -292,6 +293,30 @@ PyObject* fail(PyObject* module, PyObject* args) {
   return session_of(module).raise(code, message, fix);
 }
 
+PyObject* export_program(PyObject* module, PyObject* args) { return export_model(session_of(module), args); }
+PyObject* load(PyObject* module, PyObject* from) { return load_program(session_of(module), from); }
+
+// assign(target, value): target holds value from now on, as target.copy_(value) but without an operator.
+PyObject* assign_tensor(PyObject* module, PyObject* args) {
+  Session& session = session_of(module);
+  PyObject *first = nullptr, *second = nullptr;
+  if (!PyArg_ParseTuple(args, "OO:assign", &first, &second)) return nullptr;
+  TensorObject *target = as_tensor(first), *source = as_tensor(second);
+  if (!target || !source) {
+    PyErr_SetString(PyExc_TypeError, "assign(target, value) takes two tensors");
+    return nullptr;
+  }
+  if (!session.is_tracing) return session.write_real(*target, source->state->real) ? new_none() : nullptr;
+  ir::Value* value = session.read(*source);
+  return value && session.write(*target, value) ? new_none() : nullptr;
+}
+
+// What a capture refuses is a RuntimeError; what an exported module refuses is an AssertionError for PyTorch's users.
+PyObject* make_capture_error() {
+  const Ref bases(PyTuple_Pack(2, PyExc_RuntimeError, PyExc_AssertionError));
+  return bases ? PyErr_NewException("_atenon.CaptureError", bases.get(), nullptr) : nullptr;
+}
+
 template <class Function>
 PyCFunction as_method(Function function) {
   return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
@@ -321,6 +346,9 @@ PyMethodDef functions[] = {
     {"push_module", push_module, METH_O, nullptr},
     {"pop_module", pop_module, METH_NOARGS, nullptr},
     {"fail", fail, METH_VARARGS, nullptr},
+    {"assign", assign_tensor, METH_VARARGS, nullptr},
+    {"export", export_program, METH_VARARGS, nullptr},
+    {"load", load, METH_O, nullptr},
     {"sym", as_method(sym), METH_FASTCALL, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
@@ -334,9 +362,9 @@ PyObject* make_native_module() { return PyModule_Create(&definition); }
 
 bool fill_native_module(PyObject* module, Session& session) {
   *static_cast<Session**>(PyModule_GetState(module)) = &session;
-  session.capture_error = Ref(PyErr_NewException("_atenon.CaptureError", PyExc_RuntimeError, nullptr));
+  session.capture_error = Ref(make_capture_error());
   if (!session.capture_error || !add_symbol_types(session) || !add_scalar_types(session) || !add_tensor_type(session) ||
-      !add_function_types(session) || !add_generator_type(session))
+      !add_function_types(session) || !add_generator_type(session) || !add_program_type(session))
     return false;
   Ref dtypes(PyDict_New());
   for (const auto& [type, object] : session.dtypes)

@@ -4,7 +4,7 @@
 
 namespace atenon::capture {
 
-Session::Session(const opset::Opset& opset, std::string model_file, std::string python_folder)
+Session::Session(opset::Opset& opset, std::string model_file, std::string python_folder)
     : opset(opset), call_stacks(std::make_unique<CallStacks>(std::move(model_file), std::move(python_folder))) {}
 
 Session::~Session() = default;

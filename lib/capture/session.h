@@ -31,6 +31,7 @@ namespace atenon::capture {
 
 class Session;
 class CallStacks;
+struct Report;
 
 using ir::Argument;
 using ir::ArgumentList;
@@ -157,16 +158,16 @@ struct Recording {
 // Lives as long as Python does; the captures of one process follow each other in it.
 class Session : public Recording {
  public:
-  Session(const opset::Opset& opset, std::string model_file, std::string python_folder);
+  Session(opset::Opset& opset, std::string model_file, std::string python_folder);
   ~Session();
   Session(const Session&) = delete;
 
-  const opset::Opset& opset;
+  opset::Opset& opset;
 
   // Python classes that results are wrapped in, set by _atenon.register, and the native types.
-  Ref tensor_class, parameter_class, size_class, pytree;
+  Ref tensor_class, parameter_class, size_class, pytree, value_class, subgraph_class;
   Ref tensor_type, symint_type, symfloat_type, symbool_type, dtype_type, device_type, generator_type, function_type,
-      method_type, capture_error;
+      method_type, program_type, capture_error;
   std::map<ScalarType, Ref> dtypes;
   Ref default_generator;
   ScalarType default_dtype = ScalarType::f32;
@@ -174,6 +175,10 @@ class Session : public Recording {
 
   std::unique_ptr<CallStacks> call_stacks;
   uint64_t recording_number = 0;
+  Report* report = nullptr;
+  // Programs that the user's script saves, by path, where they are the tool's own output.
+  bool takes_saved = false;
+  std::vector<std::pair<std::string, ir::ExportedProgram>> saved;
   std::map<std::string, Ref> result_types;  // named tuples, by operator and names of results
 
   // Forgets the capture before: its traced tensors can no longer be read (E0311).

@@ -43,11 +43,26 @@ bool is_plain(PyObject* object) {
 
 }  // namespace
 
+namespace {
+
+constexpr const char* registries[] = {"_parameters", "_buffers", "_modules"};
+
+std::vector<Ref> copies_of_registries(PyObject* names) {
+  std::vector<Ref> copies;
+  for (const char* name : registries) {
+    PyObject* registry = PyDict_GetItemString(names, name);
+    copies.push_back(registry && PyDict_Check(registry) ? Ref(PyDict_Copy(registry)) : Ref());
+  }
+  return copies;
+}
+
+}  // namespace
+
 PythonState::PythonState(PyObject* model) {
   for_each_module(model, [&](const std::string& path, PyObject* module) {
     const Ref names = attribute(module, "__dict__");
     if (names && PyDict_Check(names.get()))
-      modules_.push_back({path, Ref::borrow(module), Ref(PyDict_Copy(names.get()))});
+      modules_.push_back({path, Ref::borrow(module), Ref(PyDict_Copy(names.get())), copies_of_registries(names.get())});
     return true;
   });
   PyErr_Clear();
@@ -72,6 +87,22 @@ std::vector<Diagnostic> PythonState::changes() const {
   }
   PyErr_Clear();
   return changes;
+}
+
+void PythonState::restore() const {
+  for (const Module& module : modules_) {
+    const Ref names = attribute(module.object.get(), "__dict__");
+    if (!names || !module.before) continue;
+    PyDict_Clear(names.get());
+    PyDict_Update(names.get(), module.before.get());
+    for (size_t i = 0; i < std::size(registries); ++i) {
+      PyObject* registry = PyDict_GetItemString(names.get(), registries[i]);
+      if (!registry || !module.inner[i]) continue;
+      PyDict_Clear(registry);
+      PyDict_Update(registry, module.inner[i].get());
+    }
+  }
+  PyErr_Clear();
 }
 
 bool collect_state(Session& session, PyObject* model) {

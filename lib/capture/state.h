@@ -20,17 +20,20 @@ void lift_state(Session& session);
 // After forward: inputs that nobody reads are dropped, unless they are `updated`; the rest become weights.
 void keep_used_state(Session& session, const std::set<std::string>& updated);
 
-// Numbers and texts that modules hold (`self.calls`), to see whether forward changes them: a program cannot.
+// What modules hold before forward runs: to see whether it changes numbers and texts (`self.calls`), which a program
+// cannot, and to put everything back, so that a model can be used after its capture.
 class PythonState {
  public:
   explicit PythonState(PyObject* model);    // as they are now
   std::vector<Diagnostic> changes() const;  // warnings
+  void restore() const;
 
  private:
   struct Module {
     std::string path;
     Ref object;
-    Ref before;  // a copy of its __dict__
+    Ref before;              // a copy of its __dict__
+    std::vector<Ref> inner;  // and of the dicts in it that hold its parameters, buffers and modules
   };
   std::vector<Module> modules_;
 };

@@ -12,7 +12,7 @@ class Trace {
  public:
   Trace(Session& session, PyObject* model) : session_(session), model_(model) {}
 
-  std::optional<ir::ExportedProgram> run(const Example& example, const Options& options, Report& report);
+  std::optional<Traced> run(const Example& example, const Options& options, Report& report);
 
  private:
   bool write_outputs(PyObject* result, const Inputs& inputs);
@@ -146,20 +146,14 @@ ir::ExportedProgram Trace::finish(const Inputs& inputs) {
   keep_used_state(session_, updated);
   minimise_assumptions();
 
-  std::map<std::string, ir::InputSpec> specs;  // by graph input
-  for (const Lifted& entry : session_.lifted) specs[entry.spec.value] = entry.spec;
-  // In the graph's order: parameters and buffers, user inputs, then constants, which forward made. A user input without
-  // a Value (a number, None) keeps its place in the call.
-  auto next = inputs.specs.begin();
-  for (const auto& input : session_.graph.inputs()) {
-    if (const auto found = specs.find(input->name); found != specs.end()) {
-      signature_.inputs.push_back(found->second);
-      continue;
-    }
-    while (next->value != input->name) signature_.inputs.push_back(*next++);
-    signature_.inputs.push_back(*next++);
-  }
-  signature_.inputs.insert(signature_.inputs.end(), next, inputs.specs.end());
+  // State first, with the constants that forward has made, then what the user passes; some of that has no Value (a
+  // number, None).
+  for (const Lifted& entry : session_.lifted) signature_.inputs.push_back(entry.spec);
+  signature_.inputs.insert(signature_.inputs.end(), inputs.specs.begin(), inputs.specs.end());
+  std::vector<std::string> order;
+  for (const ir::InputSpec& spec : signature_.inputs)
+    if (!spec.value.empty()) order.push_back(spec.value);
+  session_.graph.order_inputs(order);
   signature_.input_tree = inputs.tree;
 
   std::set<std::string> namespaces{"aten"};
@@ -174,7 +168,7 @@ ir::ExportedProgram Trace::finish(const Inputs& inputs) {
   return program;
 }
 
-std::optional<ir::ExportedProgram> Trace::run(const Example& example, const Options& options, Report& report) {
+std::optional<Traced> Trace::run(const Example& example, const Options& options, Report& report) {
   session_.start_recording();
   if (!collect_state(session_, model_)) return std::nullopt;
   if (!options.weights.empty())
@@ -190,16 +184,20 @@ std::optional<ir::ExportedProgram> Trace::run(const Example& example, const Opti
   const Ref result(PyObject_Call(model_, inputs->args.get(), inputs->keywords.get()));
   const bool is_well = result && write_outputs(result.get(), *inputs);
   session_.is_tracing = false;
-  if (!is_well) return std::nullopt;
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
   std::vector<Diagnostic> changes = python_state.changes();
+  python_state.restore();
+  PyErr_Restore(type, value, traceback);
+  if (!is_well) return std::nullopt;
   for (Diagnostic& change : changes) report.warnings.push_back(std::move(change));
-  return finish(*inputs);
+  return Traced{finish(*inputs), result};
 }
 
 }  // namespace
 
-std::optional<ir::ExportedProgram> trace(Session& session, PyObject* model, const Example& example,
-                                         const Options& options, Report& report) {
+std::optional<Traced> trace(Session& session, PyObject* model, const Example& example, const Options& options,
+                            Report& report) {
   return Trace(session, model).run(example, options, report);
 }
 

@@ -39,7 +39,8 @@ class Context {
   bool verbose = false;
   bool quiet = false;
   bool json = false;
-  std::string output = "-";  // where a stage's program goes
+  std::string output = "-";      // where a stage's program goes
+  bool output_is_given = false;  // by -o
   // A message on standard error, unless -q.
   void warn(const Diagnostic& diagnostic);
   // A line on standard error, with -v only.
@@ -82,8 +83,9 @@ class Tool {
   // it gives, adds to the history, writes (`-o`, `-t`).
   int transform(int argc, char** argv,
                 const std::function<Result<ir::ExportedProgram>(ir::ExportedProgram, Context&)>& stage);
-  // For stages that start from something else than a program, or join several: as transform, without the reading.
-  int produce(int argc, char** argv, const std::function<Result<ir::ExportedProgram>(Context&)>& stage);
+  // For stages that start from something else than a program, or join several: as transform, without the reading. A
+  // stage that gives nothing has written what there was to write.
+  int produce(int argc, char** argv, const std::function<Result<std::optional<ir::ExportedProgram>>(Context&)>& stage);
   // For all others: parses, answers --help, --version, --explain CODE and the like, then calls `body`. A Diagnostic is
   // printed and decides the exit status.
   int run(int argc, char** argv, const std::function<Result<Status>(Context&)>& body);

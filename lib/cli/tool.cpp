@@ -297,30 +297,36 @@ int Tool::transform(int argc, char** argv,
   positional(state.path, "FILE", "program to read; - is standard input", false);
   option("--segments", state.segments, "FILE", "binary program with the bytes that a text program names by digest",
          Effect::report);
-  return produce(argc, argv, [&](Context& context) -> Result<ir::ExportedProgram> {
+  return produce(argc, argv, [&](Context& context) -> Result<std::optional<ir::ExportedProgram>> {
     Result<ir::ExportedProgram> program = read_program(state.path, context, state.segments);
     if (!program) return program.error();
     // Not before: in a pipe, all tools but one are waiting for their input.
     if (!context.quiet) context.progress_ = std::make_unique<Progress>(context.tool());
     Result<ir::ExportedProgram> changed = stage(std::move(*program), context);
     context.progress_.reset();
-    return changed;
+    if (!changed) return changed.error();
+    return std::optional(std::move(*changed));
   });
 }
 
-int Tool::produce(int argc, char** argv, const std::function<Result<ir::ExportedProgram>(Context&)>& stage) {
+int Tool::produce(int argc, char** argv,
+                  const std::function<Result<std::optional<ir::ExportedProgram>>(Context&)>& stage) {
   State& state = *state_;
   state.add_output_options(*this);
   return run(argc, argv, [&](Context& context) -> Result<Status> {
     context.output = state.output;
-    Result<ir::ExportedProgram> program = stage(context);
-    if (!program) return program.error();
-    if (Result<void> valid = verify::check(*program, context.opset()); !valid) {
+    for (const OptionRow& row : state.text.options)
+      if (row.long_name() == "--output") context.output_is_given = !row.given().empty();
+    Result<std::optional<ir::ExportedProgram>> made = stage(context);
+    if (!made) return made.error();
+    if (!*made) return Status::ok;
+    ir::ExportedProgram& program = **made;
+    if (Result<void> valid = verify::check(program, context.opset()); !valid) {
       Diagnostic ours = valid.error();
       ours.status = Status::bug;
       return std::move(ours).note("the program that " + context.tool() + " made is not valid: this is a bug of ours");
     }
-    if (Result<void> written = state.write(std::move(*program)); !written) return written.error();
+    if (Result<void> written = state.write(std::move(program)); !written) return written.error();
     return Status::ok;
   });
 }

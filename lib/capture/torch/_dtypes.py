@@ -50,6 +50,16 @@ def name_of(element_type):
     return str(element_type).removeprefix("torch.")
 
 
+_short_names = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u", "complex": "c", "bool": "b8"}
+
+
+def short_name(element_type):
+    """f32, i64, b8: as graphs are printed."""
+    name = name_of(element_type)
+    letters = name.rstrip("0123456789")
+    return _short_names[letters] + name[len(letters):]
+
+
 class finfo:
     """Numerical limits of a floating-point type."""
 

@@ -1,12 +1,69 @@
-# torch.export's names for dynamic dimensions: model files say with them which sizes may vary.
+# torch.export: captures a model inside the running script, and gives the program as PyTorch's ExportedProgram.
+import os
+import sys
+import types
+
+import _atenon
+
 from torch import _placeholder
+from torch.export.decomp_utils import CustomDecompTable
 from torch.export.dynamic_shapes import AdditionalInputs, Dim, ShapesCollection, dims
+from torch.export.exported_program import (
+    ExportedProgram, ModuleCallEntry, ModuleCallSignature, default_decompositions)
+from torch.export.graph_signature import ExportBackwardSignature, ExportGraphSignature
+from torch.export.unflatten import FlatArgsAdapter, UnflattenedModule, unflatten
+from torch.utils import _pytree
 
-__all__ = ["AdditionalInputs", "Dim", "ShapesCollection", "dims"]
+__all__ = ["AdditionalInputs", "CustomDecompTable", "Dim", "ExportBackwardSignature", "ExportGraphSignature", "ExportedProgram",
+           "FlatArgsAdapter", "ModuleCallEntry", "ModuleCallSignature", "ShapesCollection", "UnflattenedModule",
+           "default_decompositions", "dims", "draft_export", "export", "load", "register_dataclass", "save", "unflatten"]
 
 
-def export(*args, **kwargs):
-    raise NotImplementedError("torch.export.export is not supported inside a model file: atenon capture exports the model")
+def export(mod, args=(), kwargs=None, *, dynamic_shapes=None, strict=False, preserve_module_call_signature=(),
+           prefer_deferred_runtime_asserts_over_guards=False):
+    """Captures one call of a module, function or method. `strict` makes no difference: there is one way to capture, and it
+    is sound."""
+    if not callable(mod):
+        raise ValueError(f"Expected `mod` to be an instance of `torch.nn.Module` or a function, got {type(mod)}.")
+    if not isinstance(args, (tuple, list)):
+        args = (args,)
+    args, kwargs = tuple(args), dict(kwargs or {})
+    program, result = _atenon.export(mod, args, kwargs, dynamic_shapes)
+    in_spec, out_spec = _pytree.tree_structure((args, kwargs)), _pytree.tree_structure(result)
+    modules = [name for name, _ in mod.named_modules() if name] if hasattr(mod, "named_modules") else []
+    names = program.trees()[0][2]
+    return ExportedProgram(program, in_spec, out_spec, names, modules, (args, kwargs))
+
+
+def save(ep, f, *, extra_files=None, opset_version=None, pickle_protocol=2):
+    """Writes a program of Atenon's to a path or an open binary file."""
+    if not isinstance(ep, ExportedProgram):
+        raise TypeError(f"The 'ep' parameter must be an instance of 'ExportedProgram', got '{type(ep).__name__}' instead.")
+    if extra_files:
+        raise NotImplementedError("extra_files are not supported: a program holds no other files")
+    if isinstance(f, (str, os.PathLike)):
+        ep._program.save(os.fspath(f))
+    else:
+        f.write(ep._program.bytes())
+
+
+def load(f, *, extra_files=None, expected_opset_version=None):
+    return ExportedProgram._of_program(_atenon.load(os.fspath(f) if isinstance(f, (str, os.PathLike)) else f.read()))
+
+
+def register_dataclass(cls, *, serialized_type_name=None):
+    """Lets instances of a dataclass be inputs and outputs."""
+    _pytree.register_dataclass(cls, serialized_type_name=serialized_type_name)
 
 
 __getattr__ = _placeholder.getter(__name__)
+
+
+class _CallableModule(types.ModuleType):
+    """`torch.export(model, args)`: how talks and older texts call it."""
+
+    def __call__(self, *args, **kwargs):
+        return export(*args, **kwargs)
+
+
+sys.modules[__name__].__class__ = _CallableModule

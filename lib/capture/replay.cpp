@@ -1,0 +1,196 @@
+#include "capture/replay.h"
+
+#include "capture/argument_object.h"
+#include "capture/callstack.h"
+#include "capture/symbols.h"
+
+namespace atenon::capture {
+namespace {
+
+// What is in scope while a graph runs.
+class Replay {
+ public:
+  Replay(Session& session, const ir::ExportedProgram& program)
+      : session_(session), program_(program), entry_(program.entries[0]), variant_(entry_.variants[0]) {}
+
+  Ref run(PyObject* leaves, PyObject* state);
+
+ private:
+  bool take_inputs(PyObject* leaves, PyObject* state);
+  bool take(const ir::InputSpec& spec, PyObject* object);
+  bool take_constant(const ir::InputSpec& spec, PyObject* object);
+  bool check_sizes();
+  bool check_assumptions();
+  bool run_node(const ir::Node& node);
+  bool bind_results(const ir::Node& node, PyObject* result);
+  Ref object(const Argument& argument);
+  bool violated(const std::string& message) {
+    Diagnostic diagnostic = error(Status::violated, 330, message);
+    diagnostic.notes.push_back({"fix: an input that fits, or an export with dynamic_shapes that allow this one"});
+    session_.raise(std::move(diagnostic));
+    return false;
+  }
+
+  Session& session_;
+  const ir::ExportedProgram& program_;
+  const ir::EntryPoint& entry_;
+  const ir::Variant& variant_;
+  std::map<const ir::Value*, Ref> values_;
+  shape::Substitution symbols_;
+  struct Size {
+    std::string place;
+    SymInt expected, actual;
+  };
+  std::vector<Size> sizes_;  // those that are not a symbol of their own
+};
+
+bool Replay::take_constant(const ir::InputSpec& spec, PyObject* object_given) {
+  const Ref expected = object(*spec.constant);
+  if (!expected) return false;
+  const int same = PyObject_RichCompareBool(expected.get(), object_given, Py_EQ);
+  if (same < 0) return false;
+  return same || violated(spec.target + " is " + str_of(object_given) + ", but the program was made for " +
+                          str_of(expected.get()));
+}
+
+bool Replay::take(const ir::InputSpec& spec, PyObject* given) {
+  ir::Value* value = variant_.graph.find(spec.value);
+  TensorObject* tensor = as_tensor(given);
+  if (!tensor) return violated(spec.target + " is a " + Py_TYPE(given)->tp_name + ", not a tensor");
+  const ir::TensorMeta meta = session_.meta(*tensor), &expected = value->meta();
+  if (meta.dtype != expected.dtype)
+    return violated(spec.target + " is " + ir::to_string(meta) + ", but the program takes " + ir::to_string(expected));
+  if (meta.sizes.size() != expected.sizes.size())
+    return violated(spec.target + " has " + std::to_string(meta.sizes.size()) + " dimensions, not " +
+                    std::to_string(expected.sizes.size()));
+  for (size_t axis = 0; axis < meta.sizes.size(); ++axis) {
+    const auto symbol = expected.sizes[axis].as_symbol();
+    if (symbol && symbols_.emplace(*symbol, meta.sizes[axis]).second) continue;
+    sizes_.push_back({spec.target + "[" + std::to_string(axis) + "]", expected.sizes[axis], meta.sizes[axis]});
+  }
+  values_[value] = Ref::borrow(given);
+  return true;
+}
+
+bool Replay::take_inputs(PyObject* leaves, PyObject* state) {
+  Py_ssize_t next = 0;
+  for (const ir::InputSpec& spec : entry_.signature.inputs) {
+    if (spec.kind == ir::InputKind::user_input) {
+      if (next >= PyList_GET_SIZE(leaves)) return violated("there is no " + spec.target);
+      PyObject* leaf = PyList_GET_ITEM(leaves, next++);
+      if (!(spec.constant ? take_constant(spec, leaf) : take(spec, leaf))) return false;
+      continue;
+    }
+    PyObject* tensor = PyDict_GetItemString(state, spec.target.c_str());
+    if (!tensor) return violated("the state has no `" + spec.target + "`");
+    if (!take(spec, tensor)) return false;
+  }
+  return check_sizes() && check_assumptions();
+}
+
+bool Replay::check_sizes() {
+  for (const Size& size : sizes_) {
+    const bool same = session_.decide(shape::equal(shape::substitute(size.expected, symbols_), size.actual),
+                                      "an exported module takes this size");
+    if (PyErr_Occurred()) return false;
+    if (!same) return violated(size.place + " is " + size.actual.to_string() + ", not " + size.expected.to_string());
+  }
+  return true;
+}
+
+bool Replay::check_assumptions() {
+  const auto holds = [&](const SymBool& truth) {
+    return session_.decide(shape::substitute(truth, symbols_), "an assumption of an exported module");
+  };
+  for (const ir::Symbol& symbol : entry_.symbols) {
+    if (symbol.source.empty()) continue;
+    const SymInt size = SymInt::symbol(symbol.name);
+    const bool is_inside =
+        holds(shape::less_equal(symbol.range.lower, size)) &&
+        (symbol.range.upper == shape::Range::highest || holds(shape::less_equal(size, symbol.range.upper)));
+    if (PyErr_Occurred()) return false;
+    if (!is_inside)
+      return violated(symbol.source + " is " + symbols_.at(symbol.name).to_string() + ", outside of " +
+                      std::to_string(symbol.range.lower) + ".." +
+                      (symbol.range.upper == shape::Range::highest ? "" : std::to_string(symbol.range.upper)));
+  }
+  for (const ir::Constraint& assumption : variant_.assumptions) {
+    const bool is_true = holds(assumption.truth);
+    if (PyErr_Occurred()) return false;
+    if (!is_true)
+      return violated("the program assumes " + assumption.truth.to_string() +
+                      (assumption.reason.empty() ? "" : " (" + assumption.reason + ")"));
+  }
+  return true;
+}
+
+Ref Replay::object(const Argument& argument) {
+  return object_of(session_, ir::substitute(argument, symbols_),
+                   {.value = [&](const ir::Value* value) { return values_.at(value); },
+                    .subgraph = [&](const std::string& name) -> Ref {
+                      session_.raise(331, "the control flow of an exported module (" + name + ") cannot be run here",
+                                     "atenon run, on the saved program");
+                      return {};
+                    }});
+}
+
+// Sizes that only data decides are known now.
+bool Replay::bind_results(const ir::Node& node, PyObject* result) {
+  std::vector<Ref> flat;
+  std::vector<Ref> open{Ref::borrow(result)};
+  while (!open.empty()) {
+    const Ref next = std::move(open.back());
+    open.pop_back();
+    if (!PyTuple_Check(next.get()) && !PyList_Check(next.get())) {
+      flat.push_back(next);
+      continue;
+    }
+    for (Py_ssize_t i = PySequence_Fast_GET_SIZE(next.get()); i-- > 0;)
+      open.push_back(Ref::borrow(PySequence_Fast_GET_ITEM(next.get(), i)));
+  }
+  for (size_t i = 0; i < node.results().size() && i < flat.size(); ++i) {
+    const ir::Value* value = node.result(i);
+    values_[value] = flat[i];
+    if (const auto number = value->is_tensor() ? std::nullopt : integer_of(flat[i].get()))
+      symbols_[value->name] = *number;
+    TensorObject* tensor = as_tensor(flat[i].get());
+    if (!tensor || !value->is_tensor()) continue;
+    const std::vector<SymInt> actual = session_.meta(*tensor).sizes;
+    for (size_t axis = 0; axis < actual.size() && axis < value->meta().sizes.size(); ++axis)
+      if (const auto symbol = value->meta().sizes[axis].as_symbol()) symbols_.emplace(*symbol, actual[axis]);
+  }
+  return true;
+}
+
+bool Replay::run_node(const ir::Node& node) {
+  std::vector<Ref> owned;
+  for (const Argument& argument : node.arguments()) owned.push_back(object(argument));
+  Ref names(PyTuple_New(static_cast<Py_ssize_t>(node.keywords().size())));
+  for (size_t i = 0; i < node.keywords().size(); ++i) {
+    owned.push_back(object(node.keywords()[i].argument));
+    PyTuple_SET_ITEM(names.get(), static_cast<Py_ssize_t>(i), new_text(node.keywords()[i].name).release());
+  }
+  std::vector<PyObject*> arguments;
+  for (const Ref& argument : owned) {
+    if (!argument) return false;
+    arguments.push_back(argument.get());
+  }
+  const CallStacks::Pretence pretence(*session_.call_stacks, program_.provenance.at(node.provenance));
+  const Ref result(session_.call(node.target(), arguments.data(), node.arguments().size(), names.get()));
+  return result && bind_results(node, result.get());
+}
+
+Ref Replay::run(PyObject* leaves, PyObject* state) {
+  if (!take_inputs(leaves, state)) return {};
+  for (const ir::Node& node : variant_.graph.forward())
+    if (!run_node(node)) return {};
+  return list_of(variant_.graph.outputs(), [&](const Argument& output) { return object(output); });
+}
+
+}  // namespace
+
+Ref replay(Session& session, const ir::ExportedProgram& program, PyObject* leaves, PyObject* state) {
+  return Replay(session, program).run(leaves, state);
+}
+
+}  // namespace atenon::capture

@@ -1,0 +1,334 @@
+# ExportedProgram: torch.export's view of a program of Atenon's, which the native module holds.
+#
+# Nothing is kept twice: signature, graph and state are read from the program when they are asked for, and module() runs the
+# program itself. What only Python knows is beside it: the pytrees of inputs and outputs, with the user's own classes.
+import dataclasses
+import sys
+import textwrap
+
+import _atenon
+
+from torch import _placeholder
+from torch.export.decomp_utils import CustomDecompTable
+from torch.export.graph_signature import (
+    ConstantArgument, CustomObjArgument, ExportBackwardSignature, ExportGraphSignature, InputKind, InputSpec, OutputKind,
+    OutputSpec, SymBoolArgument, SymFloatArgument, SymIntArgument, TensorArgument, TokenArgument)
+from torch.fx.graph import Graph, Subgraph, Value
+from torch.fx.graph_module import GraphModule
+from torch.fx.node import Node
+from torch.nn.modules.module import Module
+from torch.nn.parameter import Parameter
+from torch.utils import _pytree
+
+__all__ = ["ExportedProgram", "ModuleCallEntry", "ModuleCallSignature", "default_decompositions"]
+
+_atenon.register(Value=Value, Subgraph=Subgraph)
+
+
+@dataclasses.dataclass
+class ModuleCallSignature:
+    inputs: list
+    outputs: list
+    in_spec: _pytree.TreeSpec
+    out_spec: _pytree.TreeSpec
+    forward_arg_names: list | None = None
+
+
+@dataclasses.dataclass
+class ModuleCallEntry:
+    fqn: str
+    signature: ModuleCallSignature | None = None
+
+
+@dataclasses.dataclass
+class CallSpec:
+    in_spec: _pytree.TreeSpec | None
+    out_spec: _pytree.TreeSpec | None
+
+
+@dataclasses.dataclass(frozen=True)
+class ValueRanges:
+    """From lower to upper; upper is math.inf where nothing bounds it."""
+
+    lower: int
+    upper: float
+
+    def __contains__(self, value):
+        return self.lower <= value <= self.upper
+
+    def __repr__(self):
+        return f"VR[{self.lower}, {'int_oo' if self.upper == float('inf') else self.upper}]"
+
+
+# --- Trees of a program as pytrees
+
+
+def _class_named(qualified):
+    module, _, name = qualified.rpartition(".")
+    found = sys.modules.get(module)
+    if found is None or not hasattr(found, name):
+        _atenon.fail(331, f"the program needs the class {qualified}, which is not here", f"import {module} first")
+    return getattr(found, name)
+
+
+def _pytree_of(tree):
+    kind, class_name, keys, children = tree
+    specs = [_pytree_of(child) for child in children]
+    if kind in ("leaf", "none"):
+        return _pytree.treespec_leaf()
+    if kind == "dict":
+        return _pytree.TreeSpec(dict, list(keys), specs)
+    if kind == "named_tuple":
+        return _pytree.TreeSpec(_pytree.namedtuple, _class_named(class_name), specs)
+    if kind == "custom":
+        return _pytree.TreeSpec(_class_named(class_name), [list(keys), []], specs)
+    return _pytree.TreeSpec(tuple if kind == "tuple" else list, None, specs)
+
+
+def _call_trees(program):
+    """in_spec and out_spec of a program that was read from a file: all inputs are positional."""
+    (kind, _, keys, children), output = program.trees()
+    positional = _pytree.TreeSpec(tuple, None, [_pytree_of(child) for child in children])
+    return _pytree.TreeSpec(tuple, None, [positional, _pytree.treespec_dict()]), _pytree_of(output), list(keys)
+
+
+# --- The program
+
+
+class ExportedProgram:
+    def __init__(self, program, in_spec, out_spec, argument_names, module_names=(), example_inputs=None):
+        self._program = program
+        self._in_spec = in_spec
+        self._out_spec = out_spec
+        self._argument_names = argument_names
+        self._module_names = list(module_names)
+        self._example_inputs = example_inputs
+        self._graph_module = None
+        self._state = None
+
+    @classmethod
+    def _of_program(cls, program):
+        in_spec, out_spec, names = _call_trees(program)
+        return cls(program, in_spec, out_spec, names)
+
+    def _with(self, program):
+        return ExportedProgram(program, self._in_spec, self._out_spec, self._argument_names, self._module_names, self._example_inputs)
+
+    # What goes in and out
+
+    @property
+    def graph_module(self):
+        if self._graph_module is None:
+            self._graph_module = GraphModule({}, Graph(self._program, "", self._placeholders()))
+            for node in self._graph_module.graph.find_nodes(op="get_attr"):
+                setattr(self._graph_module, node.target, GraphModule({}, Graph(self._program, node.target)))
+        return self._graph_module
+
+    @property
+    def graph(self):
+        return self.graph_module.graph
+
+    def _placeholders(self):
+        return [(value, value or target.replace(".", "_"), constant)
+                for _, value, target, _, _, constant in self._program.inputs()]
+
+    @property
+    def graph_signature(self):
+        inputs = []
+        for kind, value, target, persistent, is_constant, constant in self._program.inputs():
+            kind = InputKind[{"custom_object": "CUSTOM_OBJ"}.get(kind, kind.upper())]
+            argument = ConstantArgument(target.replace(".", "_"), constant) if is_constant else TensorArgument(value)
+            inputs.append(InputSpec(kind, argument, None if kind is InputKind.USER_INPUT else target,
+                                    persistent if kind is InputKind.BUFFER else None))
+        outputs = []
+        for (kind, target), value in zip(self._program.outputs(), self.graph.output_node().args[0]):
+            kind = OutputKind[kind.upper()]
+            outputs.append(OutputSpec(kind, _argument(value), None if kind is OutputKind.USER_OUTPUT else target))
+        return ExportGraphSignature(inputs, outputs)
+
+    @property
+    def range_constraints(self):
+        return {name: ValueRanges(lower, float("inf") if upper is None else upper)
+                for name, lower, upper, _, _ in self._program.symbols()}
+
+    @property
+    def assumptions(self):
+        """What the program assumes of its inputs besides the ranges: (truth, reason, line)."""
+        return self._program.assumptions()
+
+    @property
+    def call_spec(self):
+        return CallSpec(self._in_spec, self._out_spec)
+
+    @property
+    def module_call_graph(self):
+        signature = self.graph_signature
+        inputs = [spec.arg for spec in signature.input_specs if spec.kind is InputKind.USER_INPUT]
+        outputs = [spec.arg for spec in signature.output_specs if spec.kind is OutputKind.USER_OUTPUT]
+        top = ModuleCallSignature(inputs, outputs, self._in_spec, self._out_spec, list(self._argument_names))
+        return [ModuleCallEntry("", top), *map(ModuleCallEntry, self._module_names)]
+
+    @property
+    def example_inputs(self):
+        return self._example_inputs
+
+    dialect = property(lambda self: "ATEN")
+    verifiers = property(lambda self: [])
+
+    # State
+
+    def _tensors(self):
+        """Every tensor of the program by name, with its kind; parameters are Parameters."""
+        if self._state is None:
+            kinds = {target: (kind, persistent) for kind, _, target, persistent, _, _ in self._program.inputs() if kind != "user_input"}
+            self._state = {name: (*kinds.get(name, ("constant_tensor", True)), tensor)
+                           for name, tensor in self._program.weights().items()}
+            for name, (kind, persistent, tensor) in self._state.items():
+                if kind == "parameter":
+                    self._state[name] = (kind, persistent, Parameter(tensor, tensor.is_floating_point()))
+        return self._state
+
+    @property
+    def state_dict(self):
+        return {name: tensor for name, (kind, persistent, tensor) in self._tensors().items()
+                if kind == "parameter" or (kind == "buffer" and persistent)}
+
+    @property
+    def constants(self):
+        return {name: tensor for name, (kind, persistent, tensor) in self._tensors().items()
+                if kind == "constant_tensor" or (kind == "buffer" and not persistent)}
+
+    tensor_constants = constants
+
+    def named_parameters(self):
+        return ((name, tensor) for name, (kind, _, tensor) in self._tensors().items() if kind == "parameter")
+
+    def parameters(self):
+        return (tensor for _, tensor in self.named_parameters())
+
+    def named_buffers(self):
+        return ((name, tensor) for name, (kind, _, tensor) in self._tensors().items() if kind == "buffer")
+
+    def buffers(self):
+        return (tensor for _, tensor in self.named_buffers())
+
+    # What can be done with it
+
+    def module(self, check_guards=True):
+        return ExportedModule(self)
+
+    def run_decompositions(self, decomp_table=None, decompose_custom_triton_ops=False):
+        """By default to core ATen. The operators that were taken out of a table (default_decompositions()) are kept; an
+        empty table asks for a functional graph, which ours are from the start."""
+        if decomp_table is not None and not isinstance(decomp_table, CustomDecompTable):
+            if not decomp_table:
+                return self._with(self._program)
+            _atenon.fail(331, "run_decompositions takes no decompositions written in Python",
+                         "torch.export.default_decompositions() without the operators to keep")
+        return self._with(self._program.decomposed("core", [] if decomp_table is None else decomp_table.kept))
+
+    def validate(self):
+        self._program.validate()
+
+    def __call__(self, *args, **kwargs):
+        raise RuntimeError("Unable to call ExportedProgram directly. You should use `exported_program.module()` instead.")
+
+    def __str__(self):
+        code = textwrap.indent(self.graph_module.print_readable(print_output=False), "    ")
+        return (f"ExportedProgram:\n{code}\nGraph signature: {textwrap.indent(str(self.graph_signature), '    ').lstrip(' ')}\n"
+                f"Range constraints: {self.range_constraints}\n")
+
+
+def _argument(value):
+    if not isinstance(value, Node):
+        symbolic = {_atenon.SymInt: SymIntArgument, _atenon.SymFloat: SymFloatArgument, _atenon.SymBool: SymBoolArgument}
+        make = symbolic.get(type(value))
+        return make(str(value)) if make else ConstantArgument("", value)
+    kind = value.meta["val"]
+    scalars = {"int": SymIntArgument, "float": SymFloatArgument, "bool": SymBoolArgument}
+    return (scalars[kind] if isinstance(kind, str) else TensorArgument)(value.name)
+
+
+# --- As a module again
+
+
+class ExportedModule(Module):
+    """The program with its state as parameters and buffers, under the names they had, to be called as the model was."""
+
+    def __init__(self, exported):
+        super().__init__()
+        self._exported = exported
+        self._names = {}  # name of the state -> module, attribute
+        for name, (kind, persistent, tensor) in exported._tensors().items():
+            *path, attribute = name.split(".")
+            owner = self
+            for step in path:
+                if step not in owner._modules:
+                    owner.add_module(step, Module())
+                owner = owner._modules[step]
+            if kind == "parameter":
+                owner.register_parameter(attribute, tensor)
+            elif kind == "buffer":
+                owner.register_buffer(attribute, tensor, persistent=persistent)
+            else:
+                setattr(owner, attribute, tensor)
+            self._names[name] = (owner, attribute)
+        self._add_empty_modules(exported._module_names)
+        self.forward = _forward(self, exported)
+
+    def _add_empty_modules(self, paths):
+        for path in paths:
+            owner = self
+            for step in path.split("."):
+                if step not in owner._modules:
+                    owner.add_module(step, Module())
+                owner = owner._modules[step]
+
+    @property
+    def graph(self):
+        return self._exported.graph
+
+    @property
+    def code(self):
+        return self._exported.graph_module.code
+
+    def print_readable(self, *args, **kwargs):
+        return self._exported.graph_module.print_readable(*args, **kwargs)
+
+    def train(self, mode=True):
+        raise NotImplementedError("Calling train() is not supported yet.")
+
+    def eval(self):
+        raise NotImplementedError("Calling eval() is not supported yet.")
+
+    def _run(self, args, kwargs):
+        exported = self._exported
+        leaves = exported._in_spec.flatten_up_to((args, kwargs))
+        state = {name: getattr(owner, attribute) for name, (owner, attribute) in self._names.items()}
+        values = exported._program.call(leaves, state)
+        inputs = dict(zip([target for kind, _, target, *_ in exported._program.inputs() if kind == "user_input"], leaves))
+        outputs = []
+        for (kind, target), value in zip(exported._program.outputs(), values):
+            if kind == "user_output":
+                outputs.append(value)
+            else:
+                _atenon.assign((state if kind == "buffer_mutation" else inputs)[target], value)
+        return _pytree.tree_unflatten(outputs, exported._out_spec)
+
+
+def _forward(module, exported):
+    """A function with the model's own parameters, so that Python binds a call and a second capture finds the names."""
+    positional, keywords = exported._in_spec.children_specs
+    names = exported._argument_names[:positional.num_children]
+    listed = ", ".join([*names, *(["*", *keywords.context] if keywords.context else [])])
+    given = ", ".join(f"{name!r}: {name}" for name in keywords.context)
+    scope = {"run": module._run}
+    exec(f"def forward({listed}):\n    return run(({''.join(name + ', ' for name in names)}), {{{given}}})", scope)
+    return scope["forward"]
+
+
+def default_decompositions():
+    return CustomDecompTable()
+
+
+__getattr__ = _placeholder.getter(__name__)
