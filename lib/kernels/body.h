@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ir/graph.h"
+#include "kernels/lanes.h"
 
 namespace atenon::kernels {
 
@@ -43,27 +44,7 @@ std::optional<std::vector<int64_t>> concrete(const std::vector<ir::SymInt>& size
 
 // One step of an epilogue: x := f(x), or x := x op operand.
 struct PostOp {
-  enum class Kind {
-    relu,
-    clamp /* to [alpha, beta] */,
-    gelu_erf,
-    gelu_tanh,
-    silu,
-    sigmoid,
-    tanh,
-    hardswish,
-    hardsigmoid,
-    leaky_relu /* alpha */,
-    elu /* alpha */,
-    exp,
-    abs,
-    sqrt,
-    affine /* alpha * x + beta */,
-    add,
-    subtract,
-    multiply,
-    divide
-  };
+  using Kind = StepKind;
   Kind kind = Kind::relu;
   float alpha = 0;
   float beta = 0;

@@ -7,7 +7,7 @@ namespace atenon::kernels {
 
 std::span<const Kernel* const> all() {
   static const Kernel* const kernels[] = {
-      &onednn_convolution(), &few_rows(),  &onednn_matmul(),    &attention(), &lstm(),
+      &onednn_convolution(), &few_rows(),  &panels(),           &onednn_matmul(), &attention(), &lstm(),
       &onednn_pooling(),     &generated(), &reference_kernel(),
   };
   return kernels;

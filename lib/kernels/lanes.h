@@ -25,6 +25,55 @@ struct AttentionTile {
   float* scratch;
 };
 
+// What an epilogue does to a value x: f(x), or x op operand.
+enum class StepKind {
+  relu,
+  clamp /* to [alpha, beta] */,
+  gelu_erf,
+  gelu_tanh,
+  silu,
+  sigmoid,
+  tanh,
+  hardswish,
+  hardsigmoid,
+  leaky_relu /* alpha */,
+  elu /* alpha */,
+  exp,
+  abs,
+  sqrt,
+  affine /* alpha * x + beta */,
+  add,
+  subtract,
+  multiply,
+  divide
+};
+
+struct Step {
+  StepKind kind;
+  float alpha, beta;
+  const float* operand;  // at the tile's first element; null for f(x)
+  int64_t row, column;   // its distances
+};
+
+// A matrix is stored in panels of this many columns: panel p is k rows of columns [64 p, 64 p + 64), the last one
+// padded with zeros.
+constexpr int64_t panel_columns = 64;
+
+// Some rows of a product with one panel: y = epilogue(a * b + bias).
+struct PanelTile {
+  const float* a;  // columns side by side
+  int64_t a_row, rows, k;
+  const float* b;
+  const float* next;  // the panel that this thread reads next, or null
+  int64_t columns;    // of the panel that are there
+  const float* bias;  // or null
+  const Step* steps;
+  int64_t step_count;
+  float* y;  // columns side by side; may be an operand of the epilogue
+  int64_t y_row;
+  float* scratch;  // rows * panel_columns
+};
+
 struct Lanes {
   const char* name;
   // Floats of scratch that attention needs for one tile.
@@ -37,7 +86,11 @@ struct Lanes {
   // overwritten.
   void (*lstm_cell)(const float* input, const float* forget, const float* cell, const float* output, float* c, float* h,
                     int64_t units);
+  void (*panel)(const PanelTile& tile);
 };
+
+// Whether panel() does such a step.
+constexpr bool has_lanes(StepKind kind) { return kind != StepKind::exp && kind != StepKind::sqrt; }
 
 extern const Lanes lanes_portable;
 extern const Lanes lanes_avx2;    // AVX2 and FMA

@@ -1,8 +1,9 @@
 // The loops behind lanes.h, over a vector type V that the including file defines.
 //
-// V has `width` floats and: load, load_first(p, n), store, store_first(p, n), all(x), +, -, *, max, fma(a, b, c) = a *
-// b + c, round (to nearest), power_of_two (of whole numbers), sum and largest over lanes; `accumulators` is how many
-// vectors a block of a product is wide, so that 6 rows of them fit the registers.
+// max and min give their second operand where one is NaN. V has `width` floats and: load, load_first(p, n), store,
+// store_first(p, n), all(x), +, -, *, max, fma(a, b, c) = a * b + c, round (to nearest), power_of_two (of whole
+// numbers), sum and largest over lanes; `accumulators` is how many vectors a block of a product is wide, so that 6 rows
+// of them fit the registers.
 
 namespace {
 
@@ -28,12 +29,12 @@ inline V exp_of(V x) {
 
 inline V sigmoid_of(V x) {
   // e^-x overflows below -88; there the result is 0 to the last bit anyway.
-  return V::all(1.0f) / (V::all(1.0f) + exp_of(min(V::all(0.0f) - x, V::all(88.0f))));
+  return V::all(1.0f) / (V::all(1.0f) + exp_of(min(V::all(88.0f), V::all(0.0f) - x)));
 }
 
 inline V tanh_of(V x) {
   // 1 - 2 / (e^2x + 1): an absolute error of one unit in the last place of 1, which is what a cell's state needs.
-  return V::all(1.0f) - V::all(2.0f) / (V::all(1.0f) + exp_of(min(x + x, V::all(88.0f))));
+  return V::all(1.0f) - V::all(2.0f) / (V::all(1.0f) + exp_of(min(V::all(88.0f), x + x)));
 }
 
 // c[0..rows)[0..columns) = a * b for up to row_block rows and accumulators * width columns. b's last vector may be
@@ -296,6 +297,193 @@ void lstm_cell(const float* input, const float* forget, const float* cell, const
     const V shown = sigmoid_of(load(output)) * tanh_of(state);
     state.store_first(c + u, count);
     shown.store_first(h + u, count);
+  }
+}
+
+// --- Products with panels
+// ---------------------------------------------------------------------------------------------
+
+constexpr int64_t depth_block = 512;  // of k: its part of a panel and of the rows stay in the second-level cache
+constexpr int64_t line = 16;          // floats
+
+// sums[0..rows)[0..vectors * width) (+)= a * b over `depth`. Every 4 steps, `lines` cache lines of `ahead` are fetched.
+template <int rows, int vectors>
+inline void panel_block(int64_t depth, const float* a, int64_t a_row, const float* b, float* sums, bool adds,
+                        const float* ahead, int64_t lines) {
+  V sum[rows][vectors];
+#pragma GCC unroll 6
+  for (int i = 0; i < rows; ++i)
+#pragma GCC unroll 4
+    for (int j = 0; j < vectors; ++j) sum[i][j] = adds ? V::load(sums + i * panel_columns + j * V::width) : V::all(0);
+  auto step = [&](int64_t k) __attribute__((always_inline)) {
+    V right[vectors];
+#pragma GCC unroll 4
+    for (int j = 0; j < vectors; ++j) right[j] = V::load(b + k * panel_columns + j * V::width);
+#pragma GCC unroll 6
+    for (int i = 0; i < rows; ++i) {
+      const V left = V::all(a[i * a_row + k]);
+#pragma GCC unroll 4
+      for (int j = 0; j < vectors; ++j) sum[i][j] = fma(left, right[j], sum[i][j]);
+    }
+  };
+  int64_t k = 0;
+  for (; k + 4 <= depth; k += 4) {
+    for (int64_t l = 0; l < lines; ++l, ahead += line) __builtin_prefetch(ahead, 0, 2);
+    step(k), step(k + 1), step(k + 2), step(k + 3);
+  }
+  for (; k < depth; ++k) step(k);
+#pragma GCC unroll 6
+  for (int i = 0; i < rows; ++i)
+#pragma GCC unroll 4
+    for (int j = 0; j < vectors; ++j) sum[i][j].store(sums + i * panel_columns + j * V::width);
+}
+
+using PanelBlock = void (*)(int64_t, const float*, int64_t, const float*, float*, bool, const float*, int64_t);
+
+template <int vectors>
+PanelBlock panel_block_of(int64_t rows) {
+  constexpr PanelBlock blocks[] = {panel_block<1, vectors>, panel_block<2, vectors>, panel_block<3, vectors>,
+                                   panel_block<4, vectors>, panel_block<5, vectors>, panel_block<6, vectors>};
+  return blocks[rows - 1];
+}
+
+PanelBlock panel_block_of(int64_t rows, int64_t vectors) {
+  constexpr int most = V::accumulators;
+  if (vectors >= most) return panel_block_of<most>(rows);
+  if (vectors == 3) return panel_block_of<(most < 3 ? most : 3)>(rows);
+  return vectors == 2 ? panel_block_of<2>(rows) : panel_block_of<1>(rows);
+}
+
+// x := f(x, operand) for rows * columns values of a tile; operand is 0 where the step has none.
+template <class F>
+inline void map_tile(float* x, int64_t rows, int64_t columns, const Step& step, F f) {
+  for (int64_t i = 0; i < rows; ++i, x += panel_columns) {
+    const float* operand = step.operand ? step.operand + i * step.row : nullptr;
+    for (int64_t j = 0; j < columns; j += V::width) {
+      const int count = static_cast<int>(columns - j < V::width ? columns - j : V::width);
+      V other = V::all(0);
+      if (operand && step.column == 0) {
+        other = V::all(*operand);
+      } else if (operand && step.column == 1) {
+        other = count == V::width ? V::load(operand + j) : V::load_first(operand + j, count);
+      } else if (operand) {
+        float gathered[V::width] = {};
+        for (int l = 0; l < count; ++l) gathered[l] = operand[(j + l) * step.column];
+        other = V::load(gathered);
+      }
+      f(V::load(x + j), other).store(x + j);
+    }
+  }
+}
+
+// erf, absolute error 5e-7: an odd rational function fitted on [-3.9, 3.9], and 1 or -1 exactly beyond.
+inline V erf_of(V x) {
+  const V z = min(V::all(3.9f), max(V::all(-3.9f), x)), u = z * z;
+  V p = V::all(2.01187552e-8f);
+  p = fma(p, u, V::all(-1.99690903e-6f));
+  p = fma(p, u, V::all(1.47470953e-4f));
+  p = fma(p, u, V::all(3.89612221e-3f));
+  p = fma(p, u, V::all(5.11484196e-2f));
+  p = fma(p, u, V::all(2.04221235e-1f));
+  p = fma(p, u, V::all(1.1283791f));
+  V q = V::all(1.00656438e-3f);
+  q = fma(q, u, V::all(1.47301781e-2f));
+  q = fma(q, u, V::all(1.16784002e-1f));
+  q = fma(q, u, V::all(5.14315372e-1f));
+  q = fma(q, u, V::all(1));
+  return min(V::all(1), max(V::all(-1), z * p / q * V::all(1.0000003f)));
+}
+
+void apply_step(float* x, int64_t rows, int64_t columns, const Step& step) {
+  const V zero = V::all(0), one = V::all(1), six = V::all(6), alpha = V::all(step.alpha), beta = V::all(step.beta);
+  auto map = [&](auto f) { map_tile(x, rows, columns, step, f); };
+  switch (step.kind) {
+    case StepKind::relu:
+      return map([&](V v, V) { return max(zero, v); });
+    case StepKind::clamp:
+      return map([&](V v, V) { return min(beta, max(alpha, v)); });
+    case StepKind::gelu_erf:
+      return map([&](V v, V) {
+        const V half = V::all(0.5f) * v;
+        return fma(half, erf_of(v * V::all(0.70710678f)), half);
+      });
+    case StepKind::gelu_tanh:
+      return map([&](V v, V) { return v * sigmoid_of(V::all(1.5957691f) * fma(V::all(0.044715f) * v * v, v, v)); });
+    case StepKind::silu:
+      return map([&](V v, V) { return v * sigmoid_of(v); });
+    case StepKind::sigmoid:
+      return map([&](V v, V) { return sigmoid_of(v); });
+    case StepKind::tanh:
+      return map([&](V v, V) { return tanh_of(v); });
+    case StepKind::hardswish:
+      return map([&](V v, V) { return v * min(six, max(zero, v + V::all(3))) * V::all(1.0f / 6); });
+    case StepKind::hardsigmoid:
+      return map([&](V v, V) { return min(six, max(zero, v + V::all(3))) * V::all(1.0f / 6); });
+    case StepKind::leaky_relu:
+      return map([&](V v, V) { return fma(alpha, min(zero, v), max(zero, v)); });
+    case StepKind::elu:
+      return map([&](V v, V) { return fma(alpha, exp_of(min(zero, v)) - one, max(zero, v)); });
+    case StepKind::abs:
+      return map([&](V v, V) { return max(v, zero - v); });
+    case StepKind::affine:
+      return map([&](V v, V) { return fma(alpha, v, beta); });
+    case StepKind::add:
+      return map([](V v, V other) { return v + other; });
+    case StepKind::subtract:
+      return map([](V v, V other) { return v - other; });
+    case StepKind::multiply:
+      return map([](V v, V other) { return v * other; });
+    case StepKind::divide:
+      return map([](V v, V other) { return v / other; });
+    case StepKind::exp:
+    case StepKind::sqrt:
+      return;  // has_lanes() says no
+  }
+}
+
+void finish_rows(const PanelTile& tile, int64_t first, int64_t rows) {
+  float* sums = tile.scratch + first * panel_columns;
+  if (tile.bias) apply_step(sums, rows, tile.columns, {StepKind::add, 0, 0, tile.bias, 0, 1});
+  for (int64_t i = 0; i < tile.step_count; ++i) {
+    Step step = tile.steps[i];
+    if (step.operand) step.operand += first * step.row;
+    apply_step(sums, rows, tile.columns, step);
+  }
+  for (int64_t i = 0; i < rows; ++i) {
+    const float* from = sums + i * panel_columns;
+    float* to = tile.y + (first + i) * tile.y_row;
+    int64_t j = 0;
+    for (; j + V::width <= tile.columns; j += V::width) V::load(from + j).store(to + j);
+    if (j < tile.columns) V::load(from + j).store_first(to + j, static_cast<int>(tile.columns - j));
+  }
+}
+
+void panel(const PanelTile& tile) {
+  constexpr int64_t wide = V::accumulators * V::width;
+  const int64_t depths = tile.k > depth_block ? (tile.k + depth_block - 1) / depth_block : 1;
+  const int64_t depth = ((tile.k + depths - 1) / depths + 3) / 4 * 4;
+  const int64_t groups = (tile.rows + row_block - 1) / row_block;
+  // While a block is used, the next one is fetched, spread over the groups of rows; with few rows, reading the panel is
+  // all that takes time, and what is fetched lies a little ahead in it.
+  const bool is_stream = groups <= 2;
+  const int64_t lines = is_stream ? 16 : (16 + groups - 1) / groups;
+  for (int64_t k = 0; k < tile.k || k == 0; k += depth) {
+    const int64_t count = tile.k - k < depth ? tile.k - k : depth;
+    const bool is_last = k + depth >= tile.k;
+    const float *block = tile.b + k * panel_columns, *ahead = is_last ? tile.next : block + depth * panel_columns;
+    for (int64_t group = 0, row = 0; group < groups; ++group) {
+      const int64_t rows = (tile.rows - row + groups - group - 1) / (groups - group);
+      const float* fetched = ahead ? ahead + group * lines * (depth / 4) * line : nullptr;
+      int64_t fetches = fetched && group * lines < 16 ? lines : 0;
+      if (is_stream) fetched = block + 32 * panel_columns, fetches = group == 0 ? lines : 0;
+      for (int64_t j = 0; j < tile.columns; j += wide, fetches = 0) {
+        const int64_t vectors = (tile.columns - j + V::width - 1) / V::width;
+        panel_block_of(rows, vectors)(count, tile.a + row * tile.a_row + k, tile.a_row, block + j,
+                                      tile.scratch + row * panel_columns + j, k > 0, fetched, fetches);
+      }
+      if (is_last) finish_rows(tile, row, rows);
+      row += rows;
+    }
   }
 }
 

@@ -7,6 +7,7 @@ namespace atenon::kernels {
 
 const Kernel& onednn_convolution();
 const Kernel& few_rows();
+const Kernel& panels();
 const Kernel& onednn_matmul();
 const Kernel& attention();
 const Kernel& lstm();

@@ -205,8 +205,7 @@ class LstmKernel : public Kernel {
       if (lstm.parameter(cell, 0) == static_cast<int>(operand)) {
         const std::vector<int64_t>& sizes = site.operands[operand].sizes;
         ir::Graph body;
-        return onednn_matmul().weight_layout(
-            input_product(body, x[0] * x[1], sizes[1], sizes[0], nullptr, site.threads), 1);
+        return panels().weight_layout(input_product(body, x[0] * x[1], sizes[1], sizes[0], nullptr, site.threads), 1);
       }
     return std::nullopt;
   }
@@ -238,7 +237,7 @@ class LstmKernel : public Kernel {
       CallSite inner = product(weight.weight);
       std::unique_ptr<ir::Weight> packed;
       if (weight.weight && !weight.weight->layout)
-        if (auto layout = onednn_matmul().weight_layout(inner, 1)) {
+        if (auto layout = panels().weight_layout(inner, 1)) {
           packed = std::make_unique<ir::Weight>(*weight.weight);
           packed->tensor.storage = pack(weight.weight->tensor, *layout).storage;
           packed->tensor.offset = 0;
@@ -246,7 +245,7 @@ class LstmKernel : public Kernel {
           inner = product(packed.get());
           call->note = weight.weight->name + " repacked at load";
         }
-      Result<std::unique_ptr<PreparedCall>> prepared = onednn_matmul().prepare(inner);
+      Result<std::unique_ptr<PreparedCall>> prepared = panels().prepare(inner);
       if (!prepared) return prepared;
       call->flops += (*prepared)->flops + 8.0 * static_cast<double>(call->rows() * call->hidden * call->hidden);
       call->bytes += (*prepared)->bytes + 16.0 * static_cast<double>(call->hidden * call->hidden);

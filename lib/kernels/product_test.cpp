@@ -1,5 +1,9 @@
-// Products against three plain loops, on shapes kept as data. Operands are small whole numbers: no tolerance is needed.
+// Products of every kernel against three plain loops, on shapes kept as data. Operands are small whole numbers: no
+// tolerance is needed.
 #include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
 
 #include "kernels/list.h"
 #include "kernels/testing.h"
@@ -79,6 +83,80 @@ TEST_CASE("linear equals plain loops: flattened, packed, with every epilogue") {
           }
           CHECK(testing::difference(result, expected) == 0);
         }
+}
+
+TEST_CASE("products with panels equal plain loops: rows, columns and depths of every remainder, every epilogue") {
+  for (int64_t rows : {1, 5, 6, 13, 64, 250})
+    for (auto [inner, outer] : {std::pair<int64_t, int64_t>{8, 5}, {67, 64}, {1100, 150}})
+      for (int epilogue : {0, 1, 2, 3, 4}) {
+        CAPTURE(rows);
+        CAPTURE(inner);
+        CAPTURE(epilogue);
+        Call call;
+        Tensor x = testing::whole_numbers({rows, inner}, 1), w = testing::whole_numbers({outer, inner}, 2),
+               bias = testing::whole_numbers({outer}, 3);
+        Tensor residual =
+            testing::whole_numbers(epilogue == 4 ? std::vector<int64_t>{rows, 1} : std::vector{rows, outer}, 4);
+        const std::vector<int64_t> sizes = {rows, outer};
+        ir::Value *px = call.input(x), *pb = call.input(bias), *pr = call.input(residual), *pw = call.weight(w);
+        ir::Value* y = call.apply("aten::linear", {px, pw, pb}, sizes);
+        if (epilogue == 1) y = call.apply("aten::relu", {y}, sizes);
+        if (epilogue >= 2) y = call.apply("aten::add.Tensor", {pr, y}, sizes);
+        call.body.set_outputs({y});
+        Tensor result = Tensor::zeros(ScalarType::f32, sizes);
+        REQUIRE(call.pack_weight(panels(), 3, result));
+        REQUIRE(call.run(panels(), result, epilogue == 3 ? 2 : -1) == "");
+        CHECK(call.note == "");
+        Tensor expected = plain_loops(x, transposed(w, 0, 1), sizes);
+        for (int64_t i = 0; i < expected.numel(); ++i) {
+          float& value = expected.mutable_as<float>()[i];
+          value += bias.as<float>()[i % outer];
+          if (epilogue == 1) value = std::max(value, 0.f);
+          if (epilogue >= 2) value += residual.as<float>()[epilogue == 4 ? i / outer : i];
+        }
+        CHECK(testing::difference(result, expected) == 0);
+      }
+}
+
+TEST_CASE("every step of an epilogue with panels agrees with the C library") {
+  struct Case {
+    const char* target;
+    std::vector<ir::Argument> more;
+    double (*f)(double);
+  };
+  const Case cases[] = {
+      {"aten::gelu", {}, [](double x) { return 0.5 * x * (1 + std::erf(x * std::sqrt(0.5))); }},
+      {"aten::silu", {}, [](double x) { return x / (1 + std::exp(-x)); }},
+      {"aten::sigmoid", {}, [](double x) { return 1 / (1 + std::exp(-x)); }},
+      {"aten::tanh", {}, [](double x) { return std::tanh(x); }},
+      {"aten::hardswish", {}, [](double x) { return x * std::min(std::max(x + 3, 0.0), 6.0) / 6; }},
+      {"aten::hardsigmoid", {}, [](double x) { return std::min(std::max(x + 3, 0.0), 6.0) / 6; }},
+      {"aten::leaky_relu", {}, [](double x) { return x < 0 ? 0.01 * x : x; }},
+      {"aten::elu", {}, [](double x) { return x < 0 ? std::expm1(x) : x; }},
+      {"aten::abs", {}, [](double x) { return std::fabs(x); }},
+  };
+  const float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
+  for (const Case& c : cases) {
+    CAPTURE(c.target);
+    Call call;
+    Tensor x = testing::numbers({300, 1}, 1, 12), w = Tensor::zeros(ScalarType::f32, {1, 1});
+    w.mutable_as<float>()[0] = 1;
+    x.mutable_as<float>()[0] = nan, x.mutable_as<float>()[1] = infinity;
+    ir::Value *px = call.input(x), *pw = call.weight(w);
+    std::vector<ir::Argument> arguments = {call.apply("aten::linear", {px, pw}, {300, 1})};
+    arguments.insert(arguments.end(), c.more.begin(), c.more.end());
+    call.body.set_outputs({call.apply(c.target, arguments, {300, 1})});
+    Tensor result = Tensor::zeros(ScalarType::f32, {300, 1});
+    REQUIRE(call.run(panels(), result) == "");
+    CHECK(std::isnan(result.as<float>()[0]));
+    for (int64_t i = 1; i < 300; ++i) {
+      const double expected = c.f(x.as<float>()[i]);
+      if (std::isinf(expected))
+        CHECK(result.as<float>()[i] == expected);
+      else
+        CHECK(std::fabs(result.as<float>()[i] - expected) <= 2e-6 * (1 + std::fabs(expected)));
+    }
+  }
 }
 
 TEST_CASE("products of few rows, with every epilogue, in place too") {

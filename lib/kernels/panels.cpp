@@ -1,0 +1,164 @@
+// Products with a matrix in panels of 64 columns: linear layers of any number of rows.
+//
+// A panel is read in order, once for each block of rows, and the next one is fetched while it is used, so that large
+// products run at the speed of arithmetic and those of few rows at the speed of memory. The layout depends on the
+// matrix alone: a program with dynamic sizes has one packed weight. Which thread computes a panel changes nothing in
+// it.
+#include <atomic>
+#include <cassert>
+
+#include "kernels/lanes.h"
+#include "kernels/list.h"
+#include "kernels/product.h"
+#include "support/parallel.h"
+
+namespace atenon::kernels {
+
+namespace {
+
+constexpr int64_t most_rows = 240;               // of a tile
+constexpr int64_t serial_products = 512 * 1024;  // less than this is done before a second thread has woken up
+
+class PanelsCall : public PreparedCall {
+ public:
+  Product product;
+  Loops loops;
+  size_t result = 0;                // buffer
+  std::shared_ptr<Storage> packed;  // where the weight is not stored in panels
+  int64_t panels = 0, row_tiles = 0;
+
+  int64_t tile_rows() const { return row_tiles == 0 ? 0 : (loops.m() + row_tiles - 1) / row_tiles; }
+  size_t worker_bytes() const { return static_cast<size_t>(tile_rows() * panel_columns) * sizeof(float); }
+  int64_t workers() const {
+    return loops.m() * loops.n() * loops.k() < serial_products ? 1 : std::min<int64_t>(panels * row_tiles, threads());
+  }
+  size_t scratch_bytes() const override { return worker_bytes() * static_cast<size_t>(workers()); }
+
+  Result<void> run(std::span<void* const> buffers, void* scratch) override {
+    const int64_t tiles = panels * row_tiles, team = workers();
+    if (team <= 1) {
+      for (int64_t i = 0; i < tiles; ++i) tile(buffers, i, static_cast<float*>(scratch));
+      return {};
+    }
+    // Runs of neighbouring panels, so that what a thread fetches ahead is mostly its own; shorter ones towards the end,
+    // so that all finish together.
+    std::atomic<int64_t> next = 0;
+    parallel_for(team, [&](int64_t worker) {
+      auto* own = reinterpret_cast<float*>(static_cast<char*>(scratch) + worker * worker_bytes());
+      for (int64_t first = 0; first < tiles;) {
+        const int64_t run = std::max<int64_t>(1, (tiles - first) / (2 * team));
+        if (!next.compare_exchange_weak(first, first + run, std::memory_order_relaxed)) continue;
+        for (int64_t i = first; i < first + run; ++i) tile(buffers, i, own);
+        first = next.load(std::memory_order_relaxed);
+      }
+    });
+    return {};
+  }
+
+ private:
+  void tile(std::span<void* const> buffers, int64_t i, float* scratch) const {
+    const int64_t number = i % panels, row = i / panels * tile_rows(), column = number * panel_columns;
+    const auto* b = static_cast<const float*>(packed ? packed->data() : buffers[product.b.input]);
+    Step steps[16];
+    PanelTile tile{};
+    tile.a = static_cast<const float*>(buffers[product.a.input]) + row * loops.a.stride(2);
+    tile.a_row = loops.a.stride(2);
+    tile.rows = std::min(tile_rows(), loops.m() - row);
+    tile.k = loops.k();
+    tile.b = b + number * panel_columns * tile.k;
+    tile.next = number + 1 < panels ? tile.b + panel_columns * tile.k : row_tiles > 1 ? b : nullptr;
+    tile.columns = std::min(panel_columns, loops.n() - column);
+    tile.bias = product.bias < 0 ? nullptr : static_cast<const float*>(buffers[product.bias]) + column;
+    tile.steps = steps;
+    tile.step_count = static_cast<int64_t>(product.epilogue.size());
+    for (size_t s = 0; s < product.epilogue.size(); ++s) {
+      const PostOp& op = product.epilogue[s];
+      steps[s] = {op.kind, op.alpha, op.beta, nullptr, 0, 0};
+      if (!op.is_binary()) continue;
+      const Matrix& matrix = loops.epilogue[s];
+      steps[s].row = matrix.size(2) > 1 ? matrix.stride(2) : 0;
+      steps[s].column = matrix.size(1) > 1 ? matrix.stride(1) : 0;
+      steps[s].operand = static_cast<const float*>(buffers[op.operand]) + row * steps[s].row + column * steps[s].column;
+    }
+    tile.y = static_cast<float*>(buffers[result]) + row * loops.y.stride(2) + column;
+    tile.y_row = loops.y.stride(2);
+    tile.scratch = scratch;
+    lanes().panel(tile);
+  }
+};
+
+constexpr size_t most_steps = 16;
+
+ir::BlockedLayout panel_layout(const Operand& matrix, const View& view) {
+  const int64_t k = matrix.sizes[view.axes[0]], n = matrix.sizes[view.axes[1]];
+  ir::BlockedLayout layout;
+  layout.strides.assign(2, 0);
+  layout.strides[view.axes[0]] = panel_columns;
+  layout.strides[view.axes[1]] = k * panel_columns;
+  layout.inner_blocks = {{view.axes[1], panel_columns}};
+  layout.padded_bytes = (n + panel_columns - 1) / panel_columns * panel_columns * k * 4;
+  return layout;
+}
+
+class Panels : public Kernel {
+ public:
+  const char* name() const override { return "panels"; }
+
+  std::string refusal(const ir::Graph& body) const override {
+    Product product;
+    if (std::string refusal = read_product(body, {}, product); !refusal.empty()) return refusal;
+    if (product.b.axes.size() != 2 || body.inputs()[product.b.input]->meta().rank() != 2)
+      return "the matrix has batch axes";
+    if (product.epilogue.size() > most_steps) return "the chain behind the product is too long";
+    for (const PostOp& step : product.epilogue)
+      if (!has_lanes(step.kind)) return "a step behind the product has no vectors";
+    return "";
+  }
+
+  bool may_overwrite(const ir::Graph& body, size_t operand) const override {
+    return may_overwrite_addend(body, operand);
+  }
+
+  std::optional<ir::BlockedLayout> weight_layout(const CallSite& site, size_t operand) const override {
+    Product product;
+    if (!read_product(*site.body, site.symbols, product).empty() || static_cast<int>(operand) != product.b.input)
+      return std::nullopt;
+    return panel_layout(site.operands[operand], product.b);
+  }
+
+  Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const override {
+    auto call = std::make_unique<PanelsCall>();
+    [[maybe_unused]] std::string refusal = read_product(*site.body, site.symbols, call->product);
+    assert(refusal.empty());
+    call->loops = make_loops(call->product, site);
+    const Loops& loops = call->loops;
+    const Operand& matrix = site.operands[call->product.b.input];
+    const ir::BlockedLayout layout = panel_layout(matrix, call->product.b);
+    const bool dense = (loops.a.stride(1) == 1 || loops.k() == 1) && (loops.y.stride(1) == 1 || loops.n() == 1) &&
+                       (call->product.bias < 0 || site.operands[call->product.bias].strides[0] == 1 || loops.n() == 1);
+    // What is no weight would have to be packed in every run; other layouts and strides are oneDNN's.
+    const bool is_packed = matrix.weight && matrix.weight->layout;
+    if (!matrix.weight || loops.rank() != 2 || !loops.fits || !dense || (is_packed && *matrix.weight->layout != layout))
+      return onednn_matmul().prepare(site);
+    if (!is_packed) {
+      call->note = matrix.weight->name + " repacked at load";
+      call->packed = pack(matrix.weight->tensor, layout).storage;
+    }
+    call->result = site.operands.size();
+    call->panels = (loops.n() + panel_columns - 1) / panel_columns;
+    call->row_tiles = (loops.m() + most_rows - 1) / most_rows;
+    call->flops = 2.0 * static_cast<double>(loops.m() * loops.n() * loops.k());
+    call->bytes = 4.0 * static_cast<double>(loops.n() * loops.k() + loops.m() * (loops.n() + loops.k()));
+    call->detail = lanes().name;
+    return std::unique_ptr<PreparedCall>(std::move(call));
+  }
+};
+
+}  // namespace
+
+const Kernel& panels() {
+  static const Panels kernel;
+  return kernel;
+}
+
+}  // namespace atenon::kernels
