@@ -64,7 +64,7 @@ struct PanelTile {
   const float* a;  // columns side by side
   int64_t a_row, rows, k;
   const float* b;
-  const float* next;  // the panel that this thread reads next, or null
+  const float* next;  // the panel that this thread reads next, to be fetched from memory; null: nothing is fetched
   int64_t columns;    // of the panel that are there
   const float* bias;  // or null
   const Step* steps;

@@ -310,12 +310,17 @@ constexpr int64_t line = 16;          // floats
 template <int rows, int vectors>
 inline void panel_block(int64_t depth, const float* a, int64_t a_row, const float* b, float* sums, bool adds,
                         const float* ahead, int64_t lines) {
-  V sum[rows][vectors];
+  // An addition waits for the one before it: where there are few sums, even and odd steps have one each.
+  constexpr int chains = rows * vectors <= 6 ? 2 : 1;
+  V sum[chains][rows][vectors];
 #pragma GCC unroll 6
   for (int i = 0; i < rows; ++i)
 #pragma GCC unroll 4
-    for (int j = 0; j < vectors; ++j) sum[i][j] = adds ? V::load(sums + i * panel_columns + j * V::width) : V::all(0);
-  auto step = [&](int64_t k) __attribute__((always_inline)) {
+    for (int j = 0; j < vectors; ++j) {
+      sum[0][i][j] = adds ? V::load(sums + i * panel_columns + j * V::width) : V::all(0);
+      if (chains == 2) sum[chains - 1][i][j] = V::all(0);
+    }
+  auto step = [&](int64_t k, int chain) __attribute__((always_inline)) {
     V right[vectors];
 #pragma GCC unroll 4
     for (int j = 0; j < vectors; ++j) right[j] = V::load(b + k * panel_columns + j * V::width);
@@ -323,19 +328,22 @@ inline void panel_block(int64_t depth, const float* a, int64_t a_row, const floa
     for (int i = 0; i < rows; ++i) {
       const V left = V::all(a[i * a_row + k]);
 #pragma GCC unroll 4
-      for (int j = 0; j < vectors; ++j) sum[i][j] = fma(left, right[j], sum[i][j]);
+      for (int j = 0; j < vectors; ++j) sum[chain][i][j] = fma(left, right[j], sum[chain][i][j]);
     }
   };
   int64_t k = 0;
   for (; k + 4 <= depth; k += 4) {
     for (int64_t l = 0; l < lines; ++l, ahead += line) __builtin_prefetch(ahead, 0, 2);
-    step(k), step(k + 1), step(k + 2), step(k + 3);
+    step(k, 0), step(k + 1, chains - 1), step(k + 2, 0), step(k + 3, chains - 1);
   }
-  for (; k < depth; ++k) step(k);
+  for (; k < depth; ++k) step(k, 0);
 #pragma GCC unroll 6
   for (int i = 0; i < rows; ++i)
 #pragma GCC unroll 4
-    for (int j = 0; j < vectors; ++j) sum[i][j].store(sums + i * panel_columns + j * V::width);
+    for (int j = 0; j < vectors; ++j) {
+      const V total = chains == 2 ? sum[0][i][j] + sum[chains - 1][i][j] : sum[0][i][j];
+      total.store(sums + i * panel_columns + j * V::width);
+    }
 }
 
 using PanelBlock = void (*)(int64_t, const float*, int64_t, const float*, float*, bool, const float*, int64_t);
@@ -475,7 +483,7 @@ void panel(const PanelTile& tile) {
       const int64_t rows = (tile.rows - row + groups - group - 1) / (groups - group);
       const float* fetched = ahead ? ahead + group * lines * (depth / 4) * line : nullptr;
       int64_t fetches = fetched && group * lines < 16 ? lines : 0;
-      if (is_stream) fetched = block + 32 * panel_columns, fetches = group == 0 ? lines : 0;
+      if (is_stream) fetched = block + 32 * panel_columns, fetches = group == 0 && tile.next ? lines : 0;
       for (int64_t j = 0; j < tile.columns; j += wide, fetches = 0) {
         const int64_t vectors = (tile.columns - j + V::width - 1) / V::width;
         panel_block_of(rows, vectors)(count, tile.a + row * tile.a_row + k, tile.a_row, block + j,

@@ -7,14 +7,16 @@
 #include "kernels/body.h"
 #include "kernels/lanes.h"
 #include "kernels/list.h"
+#include "kernels/product.h"
 #include "support/parallel.h"
 
 namespace atenon::kernels {
 
 namespace {
 
-constexpr int64_t tile_units = 64;
-constexpr int64_t batch_block = 4;               // rows that lanes().dots takes at once
+constexpr int64_t tile_units = panel_columns;
+constexpr int64_t batch_block = 24;              // rows whose gates a tile holds at once
+constexpr int64_t dots_rows = 4;                 // rows that lanes().dots takes at once
 constexpr int64_t serial_products = 128 * 1024;  // a step with fewer is not worth a second thread
 
 struct Lstm {
@@ -83,6 +85,7 @@ class LstmCall : public PreparedCall {
   std::vector<std::unique_ptr<PreparedCall>> products;  // per layer and direction
   std::vector<ir::Graph> bodies;
   std::vector<std::unique_ptr<ir::Weight>> packed;
+  std::vector<bool> in_panels;  // the recurrent weight, per layer and direction
 
   int64_t rows() const { return steps * batch; }
   size_t product_bytes() const {
@@ -131,11 +134,18 @@ class LstmCall : public PreparedCall {
         float* c = result(2) + cell * batch * hidden;
         std::memcpy(states[0], operand(lstm.h) + cell * batch * hidden, state_bytes);
         std::memcpy(c, operand(lstm.c) + cell * batch * hidden, state_bytes);
-        for (int64_t step = 0; step < steps; ++step) {
-          const int64_t t = direction == 0 ? step : steps - 1 - step;
-          run_step(operand(lstm.parameter(cell, 1)), gates, t, states[step % 2], states[(step + 1) % 2], c,
-                   target + direction * hidden, width);
-        }
+        // A member keeps its units through all steps, so that their weights stay in its core's cache.
+        const bool alone = 4 * hidden * hidden * batch < serial_products;
+        run_team(alone ? 1 : static_cast<int>(tiles()), [&](Team& team, int member) {
+          const int64_t first = tiles() * member / team.members(), last = tiles() * (member + 1) / team.members();
+          for (int64_t step = 0; step < steps; ++step) {
+            const int64_t t = direction == 0 ? step : steps - 1 - step;
+            for (int64_t i = first; i < last; ++i)
+              run_tile(cell, i, operand(lstm.parameter(cell, 1)), gates, t, states[step % 2], states[(step + 1) % 2], c,
+                       target + direction * hidden, width);
+            team.wait();
+          }
+        });
         std::memcpy(result(1) + cell * batch * hidden, states[steps % 2], state_bytes);
       }
     }
@@ -143,31 +153,46 @@ class LstmCall : public PreparedCall {
   }
 
  private:
-  void run_step(const float* weight, const float* gates, int64_t t, const float* before, float* after, float* c,
-                float* y, int64_t y_row) const {
-    auto tile = [&](int64_t i) {
-      const int64_t unit = i * tile_units, units = std::min(tile_units, hidden - unit);
-      float sums[batch_block][4][tile_units];
-      for (int64_t b = 0; b < batch; b += batch_block) {
-        const int64_t count = std::min(batch_block, batch - b);
-        for (int64_t gate = 0; gate < 4; ++gate)
-          lanes().dots(before + b * hidden, hidden, count, weight + (gate * hidden + unit) * hidden, hidden, units,
-                       hidden, sums[0][gate], 4 * tile_units);
-        for (int64_t k = 0; k < count; ++k) {
-          const int64_t row = t * step_row + (b + k) * batch_row;
-          for (int64_t gate = 0; gate < 4; ++gate)
-            for (int64_t u = 0; u < units; ++u) sums[k][gate][u] += gates[row * 4 * hidden + gate * hidden + unit + u];
-          const int64_t place = (b + k) * hidden + unit;
-          lanes().lstm_cell(sums[k][0], sums[k][1], sums[k][2], sums[k][3], c + place, after + place, units);
-          std::memcpy(y + row * y_row + unit, after + place, static_cast<size_t>(units) * 4);
+  int64_t tiles() const { return (hidden + tile_units - 1) / tile_units; }
+
+  // Units [i * tile_units, (i + 1) * tile_units) of one step.
+  void run_tile(int64_t cell, int64_t i, const float* weight, const float* gates, int64_t t, const float* before,
+                float* after, float* c, float* y, int64_t y_row) const {
+    const int64_t unit = i * tile_units, units = std::min(tile_units, hidden - unit);
+    float sums[4][batch_block * tile_units];
+    for (int64_t b = 0; b < batch; b += batch_block) {
+      const int64_t count = std::min(batch_block, batch - b), row = t * step_row + b * batch_row;
+      const float* h = before + b * hidden;
+      for (int64_t gate = 0; gate < 4; ++gate) {
+        const int64_t column = gate * hidden + unit;
+        const Step input{StepKind::add, 0, 0, gates + row * 4 * hidden + column, batch_row * 4 * hidden, 1};
+        if (in_panels[cell]) {
+          lanes().panel({.a = h,
+                         .a_row = hidden,
+                         .rows = count,
+                         .k = hidden,
+                         .b = weight + column * hidden,
+                         .columns = units,
+                         .steps = &input,
+                         .step_count = 1,
+                         .y = sums[gate],
+                         .y_row = tile_units,
+                         .scratch = sums[gate]});
+          continue;
         }
+        for (int64_t k = 0; k < count; k += dots_rows)
+          lanes().dots(h + k * hidden, hidden, std::min(dots_rows, count - k), weight + column * hidden, hidden, units,
+                       hidden, sums[gate] + k * tile_units, tile_units);
+        for (int64_t k = 0; k < count; ++k)
+          for (int64_t u = 0; u < units; ++u) sums[gate][k * tile_units + u] += input.operand[k * input.row + u];
       }
-    };
-    const int64_t tiles = (hidden + tile_units - 1) / tile_units;
-    if (4 * hidden * hidden * batch < serial_products)
-      for (int64_t i = 0; i < tiles; ++i) tile(i);
-    else
-      parallel_for(tiles, tile);
+      for (int64_t k = 0; k < count; ++k) {
+        const int64_t place = (b + k) * hidden + unit, from = k * tile_units;
+        lanes().lstm_cell(sums[0] + from, sums[1] + from, sums[2] + from, sums[3] + from, c + place, after + place,
+                          units);
+        std::memcpy(y + (row + k * batch_row) * y_row + unit, after + place, static_cast<size_t>(units) * 4);
+      }
+    }
   }
 };
 
@@ -200,13 +225,13 @@ class LstmKernel : public Kernel {
   std::optional<ir::BlockedLayout> weight_layout(const CallSite& site, size_t operand) const override {
     Lstm lstm;
     if (!read_lstm(*site.body, site.symbols, lstm).empty()) return std::nullopt;
-    const std::vector<int64_t>& x = site.operands[lstm.x].sizes;
-    for (int64_t cell = 0; cell < lstm.layers * lstm.directions(); ++cell)
-      if (lstm.parameter(cell, 0) == static_cast<int>(operand)) {
-        const std::vector<int64_t>& sizes = site.operands[operand].sizes;
-        ir::Graph body;
-        return panels().weight_layout(input_product(body, x[0] * x[1], sizes[1], sizes[0], nullptr, site.threads), 1);
-      }
+    const std::vector<int64_t>& sizes = site.operands[operand].sizes;
+    for (int64_t cell = 0; cell < lstm.layers * lstm.directions(); ++cell) {
+      const bool is_input = lstm.parameter(cell, 0) == static_cast<int>(operand);
+      const bool is_recurrent = lstm.parameter(cell, 1) == static_cast<int>(operand);
+      // A gate of a tile is one panel, where panels begin with gates.
+      if (is_input || (is_recurrent && sizes[1] % panel_columns == 0)) return panel_layout(sizes, {1, 0});
+    }
     return std::nullopt;
   }
 
@@ -229,7 +254,12 @@ class LstmKernel : public Kernel {
     const int64_t cells = lstm.layers * lstm.directions();
     call->bodies.resize(cells);
     for (int64_t cell = 0; cell < cells; ++cell) {
-      const Operand& weight = site.operands[lstm.parameter(cell, 0)];
+      const Operand &weight = site.operands[lstm.parameter(cell, 0)],
+                    &recurrent = site.operands[lstm.parameter(cell, 1)];
+      call->in_panels.push_back(recurrent.weight && recurrent.weight->layout);
+      if (call->in_panels[cell] && (recurrent.sizes[1] % panel_columns != 0 ||
+                                    *recurrent.weight->layout != panel_layout(recurrent.sizes, {1, 0})))
+        return error(Status::unsupported, 613, "lstm: a recurrent weight lies in a layout that is not known");
       auto product = [&](const ir::Weight* stored) {
         call->bodies[cell] = ir::Graph();
         return input_product(call->bodies[cell], call->rows(), weight.sizes[1], weight.sizes[0], stored, site.threads);

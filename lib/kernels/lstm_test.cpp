@@ -16,7 +16,8 @@ TEST_CASE("lstm equals plain loops") {
     bool biases, bidirectional, batch_first;
   };
   for (const Case& c : {Case{5, 1, 6, 8, 1, true, false, false}, Case{7, 3, 10, 33, 2, true, false, true},
-                        Case{4, 6, 5, 19, 2, false, true, true}, Case{3, 2, 16, 128, 1, true, true, false}}) {
+                        Case{4, 6, 5, 19, 2, false, true, true}, Case{3, 2, 16, 128, 1, true, true, false},
+                        Case{3, 30, 4, 64, 2, true, false, true}}) {
     CAPTURE(c.hidden);
     Call call;
     const int64_t directions = c.bidirectional ? 2 : 1, cells = c.layers * directions;
@@ -55,6 +56,19 @@ TEST_CASE("lstm equals plain loops") {
     std::vector<Tensor*> results{&y, &h, &state};
     results.resize(call.body.outputs().size());
     for (Tensor* result : results) call.site.results.push_back({result->dtype, result->sizes, result->strides});
+    int in_panels = 0;
+    for (size_t i = 0; i < call.site.operands.size(); ++i) {
+      const ir::Weight* weight = call.site.operands[i].weight;
+      std::optional<ir::BlockedLayout> layout = weight ? lstm().weight_layout(call.site, i) : std::nullopt;
+      if (!layout) continue;
+      ++in_panels;
+      for (ir::Weight& stored : call.weights) {
+        if (&stored != weight) continue;
+        stored.layout = layout;
+        stored.tensor.storage = call.operands[i].storage = pack(stored.tensor, *layout).storage;
+      }
+    }
+    CHECK(in_panels == cells * (c.hidden % 64 == 0 ? 2 : 1));
     auto prepared = lstm().prepare(call.site);
     REQUIRE(prepared);
     std::vector<void*> buffers;

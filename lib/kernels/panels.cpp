@@ -89,17 +89,6 @@ class PanelsCall : public PreparedCall {
 
 constexpr size_t most_steps = 16;
 
-ir::BlockedLayout panel_layout(const Operand& matrix, const View& view) {
-  const int64_t k = matrix.sizes[view.axes[0]], n = matrix.sizes[view.axes[1]];
-  ir::BlockedLayout layout;
-  layout.strides.assign(2, 0);
-  layout.strides[view.axes[0]] = panel_columns;
-  layout.strides[view.axes[1]] = k * panel_columns;
-  layout.inner_blocks = {{view.axes[1], panel_columns}};
-  layout.padded_bytes = (n + panel_columns - 1) / panel_columns * panel_columns * k * 4;
-  return layout;
-}
-
 class Panels : public Kernel {
  public:
   const char* name() const override { return "panels"; }
@@ -123,7 +112,7 @@ class Panels : public Kernel {
     Product product;
     if (!read_product(*site.body, site.symbols, product).empty() || static_cast<int>(operand) != product.b.input)
       return std::nullopt;
-    return panel_layout(site.operands[operand], product.b);
+    return panel_layout(site.operands[operand].sizes, product.b.axes);
   }
 
   Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const override {
@@ -133,7 +122,7 @@ class Panels : public Kernel {
     call->loops = make_loops(call->product, site);
     const Loops& loops = call->loops;
     const Operand& matrix = site.operands[call->product.b.input];
-    const ir::BlockedLayout layout = panel_layout(matrix, call->product.b);
+    const ir::BlockedLayout layout = panel_layout(matrix.sizes, call->product.b.axes);
     const bool dense = (loops.a.stride(1) == 1 || loops.k() == 1) && (loops.y.stride(1) == 1 || loops.n() == 1) &&
                        (call->product.bias < 0 || site.operands[call->product.bias].strides[0] == 1 || loops.n() == 1);
     // What is no weight would have to be packed in every run; other layouts and strides are oneDNN's.
@@ -155,6 +144,17 @@ class Panels : public Kernel {
 };
 
 }  // namespace
+
+ir::BlockedLayout panel_layout(const std::vector<int64_t>& sizes, const std::vector<int>& axes) {
+  const int64_t k = sizes[axes[0]], n = sizes[axes[1]];
+  ir::BlockedLayout layout;
+  layout.strides.assign(2, 0);
+  layout.strides[axes[0]] = panel_columns;
+  layout.strides[axes[1]] = k * panel_columns;
+  layout.inner_blocks = {{axes[1], panel_columns}};
+  layout.padded_bytes = (n + panel_columns - 1) / panel_columns * panel_columns * k * 4;
+  return layout;
+}
 
 const Kernel& panels() {
   static const Panels kernel;

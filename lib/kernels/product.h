@@ -43,4 +43,7 @@ struct Loops {
 
 Loops make_loops(const Product& product, const CallSite& site);
 
+// A matrix in panels (lanes.h): axes[0] is k, axes[1] counts the columns.
+ir::BlockedLayout panel_layout(const std::vector<int64_t>& sizes, const std::vector<int>& axes);
+
 }  // namespace atenon::kernels

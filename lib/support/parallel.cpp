@@ -10,11 +10,15 @@
 #include <atomic>
 #include <cmath>
 #include <fstream>
+#include <mutex>
+#include <optional>
 #include <string>
 
 extern "C" {
 void GOMP_parallel(void (*body)(void*), void* data, unsigned threads, unsigned flags);
 int omp_in_parallel();
+int omp_get_thread_num();
+int omp_get_num_threads();
 int omp_get_max_threads();
 void omp_set_num_threads(int count);
 }
@@ -86,6 +90,26 @@ void take_tiles(void* data) {
   for (int64_t i; (i = work.next.fetch_add(1, std::memory_order_acq_rel)) < work.tiles;) work.tile(i);
 }
 
+// The team is made by the first member to come, when it is known how many threads there really are.
+struct TeamWork {
+  const std::function<void(Team&, int)>& body;
+  std::once_flag once;
+  std::optional<Team> team;
+};
+
+void join_team(void* data) {
+  TeamWork& work = *static_cast<TeamWork*>(data);
+  std::call_once(work.once, [&] { work.team.emplace(omp_get_num_threads()); });
+  work.body(*work.team, omp_get_thread_num());
+  work.team->wait();  // what was written is seen by the caller
+}
+
+void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
 }  // namespace
 
 int threads() {
@@ -116,6 +140,33 @@ void parallel_for(int64_t tiles, const std::function<void(int64_t)>& tile) {
     GOMP_parallel(take_tiles, &work, static_cast<unsigned>(team), 0);
     work.next.load(std::memory_order_acquire);
   }
+}
+
+void Team::wait() {
+  constexpr int spins = 4000;  // some tens of microseconds
+  const int phase = phase_.load(std::memory_order_relaxed);
+  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == members_) {
+    arrived_.store(0, std::memory_order_relaxed);
+    phase_.store(phase + 1, std::memory_order_release);
+    phase_.notify_all();
+    return;
+  }
+  for (int i = 0; i < spins; ++i) {
+    if (phase_.load(std::memory_order_acquire) != phase) return;
+    pause();
+  }
+  while (phase_.load(std::memory_order_acquire) == phase) phase_.wait(phase, std::memory_order_acquire);
+}
+
+void run_team(int most, const std::function<void(Team&, int)>& body) {
+  const int size = omp_in_parallel() != 0 ? 1 : std::min(most, threads());
+  if (size <= 1) {
+    Team alone(1);
+    body(alone, 0);
+    return;
+  }
+  TeamWork work{body, {}, std::nullopt};
+  GOMP_parallel(join_team, &work, static_cast<unsigned>(size), 0);
 }
 
 }  // namespace atenon

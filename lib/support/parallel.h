@@ -4,6 +4,7 @@
 // pool is libgomp's, the one that oneDNN uses too: there are never two pools that fight for the same cores.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 
@@ -18,6 +19,23 @@ void set_threads(int count);
 // handed out one by one, so they need not cost the same, but each should be worth some microseconds. Inside a tile,
 // another parallel_for, or a library that uses OpenMP, has one thread. `tile` must not throw.
 void parallel_for(int64_t tiles, const std::function<void(int64_t)>& tile);
+
+// Threads that run one body at the same time, for phases too short to be handed out anew. A member takes its part by
+// its number; the part of a phase stays with the same core, and so does the data in its cache.
+class Team {
+ public:
+  explicit Team(int members) : members_(members) {}
+  int members() const { return members_; }
+  // The end of a phase: returns when every member has called it. Spins at first, since phases last microseconds.
+  void wait();
+
+ private:
+  const int members_;
+  std::atomic<int> arrived_ = 0, phase_ = 0;
+};
+
+// Runs `body(team, member)` on each of at most `most` members; on one inside a tile.
+void run_team(int most, const std::function<void(Team&, int)>& body);
 
 // Gives libraries that this thread calls outside of tiles the same number of threads (OpenMP keeps one number a
 // thread).

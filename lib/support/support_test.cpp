@@ -75,6 +75,29 @@ TEST_CASE("digests are XXH3-128, in one piece or several") {
   CHECK(hasher.digest() == xxh3_128("abc", 3));
 }
 
+TEST_CASE("members of a team meet at the end of each phase") {
+  const int before = threads();
+  for (int count : {1, 2, 5}) {
+    set_threads(count);
+    std::atomic<int> arrivals = 0, early = 0, most = 0;
+    run_team(4, [&](Team& team, int member) {
+      if (member == 0) most = team.members();
+      for (int phase = 1; phase <= 200; ++phase) {
+        ++arrivals;
+        team.wait();
+        if (arrivals < phase * team.members()) ++early;
+        team.wait();
+      }
+    });
+    CHECK(early == 0);
+    CHECK(most == std::min(count, 4));
+    CHECK(arrivals == 200 * most);
+    parallel_for(3, [&](int64_t) { run_team(4, [&](Team& team, int) { early += team.members() - 1; }); });
+    CHECK(early == 0);
+  }
+  set_threads(before);
+}
+
 TEST_CASE("parallel_for runs every tile once, for any number of threads") {
   for (const int count : {1, 2, 5}) {
     set_threads(count);
