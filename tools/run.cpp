@@ -33,7 +33,8 @@ int main(int argc, char** argv) {
   tool.option("--threads", options.threads, "N", "threads; 0: as many as this process may use");
   tool.flag("--reference", options.reference, "compute by the meanings of the operators, without fast kernels");
   tool.option("--benchmark", options.benchmark, "N", "time N runs after the first");
-  tool.flag("--profile", options.profile, "time by call, with the line of Python it comes from");
+  tool.flag("--profile", options.profile,
+            "time by call beside the limits of this machine, with the line of Python it comes from");
   tool.flag("--memory", options.memory, "print what memory is planned, as a formula of the symbols");
   tool.flag("--nan", options.find_nan, "name the first result with a NaN or infinity");
   tool.option("--dump", options.dump, "FILE", "write the results of nodes to an .npz or .safetensors file");

@@ -12,6 +12,10 @@ double Profile::Row::median() const {
   return sorted[sorted.size() / 2];
 }
 
+double Profile::Row::of_limit(const kernels::Limits& limits) const {
+  return std::max(flops / limits.flops, bytes / limits.bytes) / std::max(median(), 1e-9);
+}
+
 void Profile::add(const Observation& seen) {
   auto [found, is_new] = index_.try_emplace(&seen.node, rows_.size());
   if (is_new) {
@@ -30,7 +34,7 @@ std::vector<const Profile::Row*> Profile::slowest_first() const {
   return order;
 }
 
-std::string Profile::to_text() const {
+std::string Profile::to_text(const kernels::Limits& limits) const {
   double total = 0;
   std::map<std::string, std::pair<double, int>> by_kernel;
   for (const Row& row : rows_) {
@@ -39,17 +43,19 @@ std::string Profile::to_text() const {
     sum.first += row.median();
     ++sum.second;
   }
-  std::string text = "      ms     %  GFLOP/s   GB/s  result            kernel\n";
+  char line[192];
+  snprintf(line, sizeof line, "limits of this machine with %d threads: %.1f GFLOP/s, %.1f GB/s from memory\n",
+           limits.threads, limits.flops / 1e9, limits.bytes / 1e9);
+  std::string text = line;
+  text += "      ms     %  GFLOP/s   GB/s  % of limit  result            kernel\n";
   for (const Row* row : slowest_first()) {
     double seconds = std::max(row->median(), 1e-9);
-    char line[160];
-    snprintf(line, sizeof line, "%8.3f %5.1f %8.1f %6.1f  %-16s  ", seconds * 1e3,
+    snprintf(line, sizeof line, "%8.3f %5.1f %8.1f %6.1f %11.0f  %-16s  ", seconds * 1e3,
              100 * seconds / std::max(total, 1e-9), row->flops / seconds / 1e9, row->bytes / seconds / 1e9,
-             row->name.c_str());
+             100 * row->of_limit(limits), row->name.c_str());
     text += line + row->kernel + (row->line.empty() ? "" : "  # " + row->line) + "\n";
   }
   for (const auto& [kernel, sum] : by_kernel) {
-    char line[160];
     snprintf(line, sizeof line, "%8.3f %5.1f  all %d of %s\n", sum.first * 1e3, 100 * sum.first / std::max(total, 1e-9),
              sum.second, kernel.c_str());
     text += line;
@@ -57,7 +63,7 @@ std::string Profile::to_text() const {
   return text;
 }
 
-std::string Profile::to_json() const {
+std::string Profile::to_json(const kernels::Limits& limits) const {
   nlohmann::ordered_json calls = nlohmann::ordered_json::array();
   for (const Row& row : rows_) {
     calls.push_back({{"result", row.name},
@@ -65,9 +71,15 @@ std::string Profile::to_json() const {
                      {"seconds", row.median()},
                      {"flops", row.flops},
                      {"bytes", row.bytes},
+                     {"of_limit", row.of_limit(limits)},
                      {"line", row.line}});
   }
-  return nlohmann::ordered_json{{"schema", 1}, {"calls", calls}}.dump(1) + "\n";
+  return nlohmann::ordered_json{
+             {"schema", 1},
+             {"limits", {{"threads", limits.threads}, {"flops", limits.flops}, {"bytes", limits.bytes}}},
+             {"calls", calls}}
+             .dump(1) +
+         "\n";
 }
 
 }  // namespace atenon::run

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/limits.h"
 #include "run/engine.h"
 
 namespace atenon::run {
@@ -14,9 +15,11 @@ class Profile {
   explicit Profile(const ir::ExportedProgram& program) : program_(program) {}
 
   void add(const Observation& seen);
-  // A table, the slowest call first, and the sum by kernel. Times are medians over the runs that were added.
-  std::string to_text() const;
-  std::string to_json() const;  // {"schema": 1, "calls": [...]}
+  // A table, the slowest call first, and the sum by kernel. Times are medians over the runs that were added; the
+  // fraction of the machine's limit is the time that the limits allow by the time that it took. Above 100 % operands
+  // were in a cache.
+  std::string to_text(const kernels::Limits& limits) const;
+  std::string to_json(const kernels::Limits& limits) const;  // {"schema": 1, "limits": {...}, "calls": [...]}
 
  private:
   struct Row {
@@ -24,6 +27,7 @@ class Profile {
     std::vector<double> seconds;
     double flops = 0, bytes = 0;
     double median() const;
+    double of_limit(const kernels::Limits& limits) const;
   };
   std::vector<const Row*> slowest_first() const;
 
