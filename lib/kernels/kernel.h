@@ -82,6 +82,8 @@ class Kernel {
   virtual std::optional<ir::BlockedLayout> weight_layout(const CallSite&, size_t /*operand*/) const {
     return std::nullopt;
   }
+  // Whether such a weight may as well stay in rows: the program then stores it once where others read its rows.
+  virtual bool takes_rows() const { return false; }
   // Axis order that the kernel wants for its tensors ({0,2,3,1} is channels last), or empty for no wish.
   virtual std::vector<int> preferred_order(const ir::Graph& /*body*/) const { return {}; }
   // Whether the result may take over the buffer of this operand: a residual that is added in place.

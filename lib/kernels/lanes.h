@@ -87,6 +87,9 @@ struct Lanes {
   void (*lstm_cell)(const float* input, const float* forget, const float* cell, const float* output, float* c, float* h,
                     int64_t units);
   void (*panel)(const PanelTile& tile);
+  // Makes a panel of `columns` columns of a matrix that lies column by column: column j is k floats at b + j *
+  // b_column.
+  void (*make_panel)(const float* b, int64_t b_column, int64_t k, int64_t columns, float* panel);
 };
 
 // Whether panel() does such a step.

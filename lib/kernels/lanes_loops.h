@@ -495,4 +495,11 @@ void panel(const PanelTile& tile) {
   }
 }
 
+void make_panel(const float* b, int64_t b_column, int64_t k, int64_t columns, float* panel) {
+  int64_t j = 0;
+  for (; j + V::width <= columns; j += V::width) V::transpose(b + j * b_column, b_column, k, panel + j, panel_columns);
+  for (; j < panel_columns; ++j)
+    for (int64_t i = 0; i < k; ++i) panel[i * panel_columns + j] = j < columns ? b[j * b_column + i] : 0;
+}
+
 }  // namespace

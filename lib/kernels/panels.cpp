@@ -23,12 +23,14 @@ class PanelsCall : public PreparedCall {
  public:
   Product product;
   Loops loops;
-  size_t result = 0;                // buffer
-  std::shared_ptr<Storage> packed;  // where the weight is not stored in panels
+  size_t result = 0;      // buffer
+  bool in_panels = true;  // else the matrix lies column by column, and each tile makes its panel
   int64_t panels = 0, row_tiles = 0;
 
   int64_t tile_rows() const { return row_tiles == 0 ? 0 : (loops.m() + row_tiles - 1) / row_tiles; }
-  size_t worker_bytes() const { return static_cast<size_t>(tile_rows() * panel_columns) * sizeof(float); }
+  size_t worker_bytes() const {
+    return static_cast<size_t>((tile_rows() + (in_panels ? 0 : loops.k())) * panel_columns) * sizeof(float);
+  }
   int64_t workers() const {
     return loops.m() * loops.n() * loops.k() < serial_products ? 1 : std::min<int64_t>(panels * row_tiles, threads());
   }
@@ -58,16 +60,22 @@ class PanelsCall : public PreparedCall {
  private:
   void tile(std::span<void* const> buffers, int64_t i, float* scratch) const {
     const int64_t number = i % panels, row = i / panels * tile_rows(), column = number * panel_columns;
-    const auto* b = static_cast<const float*>(packed ? packed->data() : buffers[product.b.input]);
+    const auto* b = static_cast<const float*>(buffers[product.b.input]);
     Step steps[16];
     PanelTile tile{};
     tile.a = static_cast<const float*>(buffers[product.a.input]) + row * loops.a.stride(2);
     tile.a_row = loops.a.stride(2);
     tile.rows = std::min(tile_rows(), loops.m() - row);
     tile.k = loops.k();
-    tile.b = b + number * panel_columns * tile.k;
-    tile.next = number + 1 < panels ? tile.b + panel_columns * tile.k : row_tiles > 1 ? b : nullptr;
     tile.columns = std::min(panel_columns, loops.n() - column);
+    if (in_panels) {
+      tile.b = b + number * panel_columns * tile.k;
+      tile.next = number + 1 < panels ? tile.b + panel_columns * tile.k : row_tiles > 1 ? b : nullptr;
+    } else {
+      float* made = scratch + tile_rows() * panel_columns;
+      lanes().make_panel(b + column * loops.b.stride(1), loops.b.stride(1), tile.k, tile.columns, made);
+      tile.b = made;
+    }
     tile.bias = product.bias < 0 ? nullptr : static_cast<const float*>(buffers[product.bias]) + column;
     tile.steps = steps;
     tile.step_count = static_cast<int64_t>(product.epilogue.size());
@@ -108,6 +116,9 @@ class Panels : public Kernel {
     return may_overwrite_addend(body, operand);
   }
 
+  // Making a panel costs little beside its use by many rows, and few rows read the matrix as it lies.
+  bool takes_rows() const override { return true; }
+
   std::optional<ir::BlockedLayout> weight_layout(const CallSite& site, size_t operand) const override {
     Product product;
     if (!read_product(*site.body, site.symbols, product).empty() || static_cast<int>(operand) != product.b.input)
@@ -125,14 +136,12 @@ class Panels : public Kernel {
     const ir::BlockedLayout layout = panel_layout(matrix.sizes, call->product.b.axes);
     const bool dense = (loops.a.stride(1) == 1 || loops.k() == 1) && (loops.y.stride(1) == 1 || loops.n() == 1) &&
                        (call->product.bias < 0 || site.operands[call->product.bias].strides[0] == 1 || loops.n() == 1);
-    // What is no weight would have to be packed in every run; other layouts and strides are oneDNN's.
     const bool is_packed = matrix.weight && matrix.weight->layout;
-    if (!matrix.weight || loops.rank() != 2 || !loops.fits || !dense || (is_packed && *matrix.weight->layout != layout))
+    const bool in_columns = !is_packed && (loops.b.stride(2) == 1 || loops.k() == 1);
+    if (loops.rank() != 2 || !loops.fits || !dense || !(is_packed ? *matrix.weight->layout == layout : in_columns))
       return onednn_matmul().prepare(site);
-    if (!is_packed) {
-      call->note = matrix.weight->name + " repacked at load";
-      call->packed = pack(matrix.weight->tensor, layout).storage;
-    }
+    if (!is_packed && loops.m() <= 4) return few_rows().prepare(site);
+    call->in_panels = is_packed;
     call->result = site.operands.size();
     call->panels = (loops.n() + panel_columns - 1) / panel_columns;
     call->row_tiles = (loops.m() + most_rows - 1) / most_rows;

@@ -38,22 +38,37 @@ Result<void> prepack_weights(Lowering& lowering) {
   for (ir::Node& call : lowering.graph().forward()) most += call.operands().size();
   lowering.program.weights.reserve(most);
 
+  auto weight_of = [&](const Value& value) -> const ir::Weight* {
+    auto spec = value.producer ? spec_of.end() : spec_of.find(value.name);
+    return spec == spec_of.end() ? nullptr : lowering.program.weight(inputs[spec->second].target);
+  };
+  auto packing_kernel = [&](const ir::Node& call) -> const kernels::Kernel* {
+    const std::string name = kernel_of(call);
+    return name == "llvm" || name == "reference" ? nullptr : kernels::find(name);
+  };
+  // What somebody reads in rows, such as an embedding that is tied to the last layer.
+  std::set<const Storage*> in_rows;
+  for (const ir::Node& call : lowering.graph().forward())
+    if (!packing_kernel(call))
+      for (const Value* operand : call.operands())
+        if (const ir::Weight* weight = weight_of(*operand)) in_rows.insert(weight->tensor.storage.get());
+
   for (ir::Node& call : lowering.graph().forward()) {
-    const kernels::Kernel* kernel = kernels::find(kernel_of(call));
-    if (!kernel || kernel_of(call) == "llvm" || kernel_of(call) == "reference") continue;
+    const kernels::Kernel* kernel = packing_kernel(call);
+    if (!kernel) continue;
     const ir::Graph& body = lowering.variant.subgraphs.at(call.arguments()[0].get<ir::SubgraphRef>().name);
     kernels::CallSite site{
         .body = &body, .annotations = &call.annotations, .symbols = lowering.hints, .threads = threads()};
     const std::vector<Value*> operands = call.operands();
     for (const Value* operand : operands) {
       site.operands.push_back(operand_of(lowering, *operand));
-      if (auto spec = spec_of.find(operand->name); !operand->producer && spec != spec_of.end())
-        site.operands.back().weight = lowering.program.weight(inputs[spec->second].target);
+      site.operands.back().weight = weight_of(*operand);
     }
     for (const auto& result : call.results()) site.results.push_back(operand_of(lowering, *result));
     for (size_t i = 0; i < operands.size(); ++i) {
       const ir::Weight* weight = site.operands[i].weight;
       if (!weight || weight->layout || written.count(weight->name)) continue;
+      if (kernel->takes_rows() && in_rows.count(weight->tensor.storage.get())) continue;
       std::optional<ir::BlockedLayout> layout = kernel->weight_layout(site, i);
       if (!layout) continue;
       if (weight->tensor.storage->is_absent())
