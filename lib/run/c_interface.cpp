@@ -56,6 +56,20 @@ Result<std::vector<std::optional<run::Datum>>> inputs_of(const run::Session& ses
   return values;
 }
 
+// The usual call: tensors of sizes that were seen before. No where it is anything else.
+Result<bool> run_again(run::Session& session, const atenon_tensor* inputs, size_t input_count,
+                       const atenon_tensor* outputs, size_t output_count) {
+  constexpr size_t most = 64;
+  run::Rows rows[most];
+  if (input_count + output_count > most) return false;
+  for (size_t i = 0; i < input_count + output_count; ++i) {
+    const atenon_tensor& tensor = i < input_count ? inputs[i] : outputs[i - input_count];
+    if (!has_valid_type(tensor)) return false;
+    rows[i] = {static_cast<ScalarType>(tensor.dtype), {tensor.sizes, static_cast<size_t>(tensor.rank)}, tensor.data};
+  }
+  return session.run_again({rows, input_count}, {rows + input_count, output_count});
+}
+
 int type_of(const run::Leaf& leaf, atenon_dtype* dtype, int64_t* sizes, int capacity) {
   if (const ir::ScalarKind* kind = std::get_if<ir::ScalarKind>(&leaf.type)) {
     if (dtype)
@@ -163,6 +177,9 @@ atenon_status atenon_run(atenon_session* session, const atenon_tensor* inputs, s
   if (output_count != engine.outputs().size())
     return fail(error(Status::usage, 601, "the program has " + std::to_string(engine.outputs().size()) + " outputs"),
                 message);
+  Result<bool> again = run_again(engine, inputs, input_count, outputs, output_count);
+  if (!again) return fail(again.error(), message);
+  if (*again) return ATENON_OK;
   auto values = inputs_of(engine, inputs, input_count);
   if (!values) return fail(values.error(), message);
   std::vector<Tensor> into;

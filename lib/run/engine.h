@@ -44,6 +44,13 @@ struct Observation {
 };
 using Observer = std::function<Result<void>(const Observation&)>;
 
+// A tensor in rows that belongs to the caller.
+struct Rows {
+  ScalarType dtype = ScalarType::f32;
+  std::span<const int64_t> sizes;
+  void* data = nullptr;
+};
+
 struct Memory {
   std::string formula;  // bytes of the arena over the program's symbols; "" where it is not lowered
   size_t arena = 0;     // bytes at these inputs, scratch included
@@ -77,6 +84,9 @@ class Session {
   // its sizes.
   Result<std::vector<Datum>> run(const std::vector<std::optional<Datum>>& inputs, const Observer& observer = {},
                                  std::span<Tensor> into = {});
+  // Runs again with sizes of an earlier run, allocating nothing; no where nothing is known of these sizes, or where
+  // results need more than to be written: then run() does it.
+  Result<bool> run_again(std::span<const Rows> inputs, std::span<const Rows> outputs);
   // Concrete output types for these inputs; nullopt for a size that only the run can tell.
   Result<std::vector<std::optional<ir::Type>>> infer_outputs(const std::vector<std::optional<Datum>>& inputs);
   Result<Memory> memory(const std::vector<std::optional<Datum>>& inputs);

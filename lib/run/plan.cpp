@@ -277,7 +277,8 @@ Result<void> Plan::prepare(Session& session) {
   return {};
 }
 
-std::unique_ptr<Plan::Context> Plan::take_context() {
+// With the state in its roots.
+std::unique_ptr<Plan::Context> Plan::take_context(const Session& session) {
   {
     std::lock_guard lock(mutex_);
     if (!idle_.empty()) {
@@ -289,7 +290,15 @@ std::unique_ptr<Plan::Context> Plan::take_context() {
   auto context = std::make_unique<Context>();
   context->arena = Storage::allocate(arena_bytes_ + scratch_bytes_ + alignment);
   context->roots.resize(1 + state_count_ + input_count_ + output_places_.size());
+  context->roots[arena_root] = static_cast<char*>(context->arena->mutable_data());
+  for (size_t i = 0; i < state_count_; ++i)
+    context->roots[1 + i] = static_cast<char*>(const_cast<void*>(session.state_[i].tensor.data()));
   return context;
+}
+
+void Plan::give_back(std::unique_ptr<Context> context) {
+  std::lock_guard lock(mutex_);
+  idle_.push_back(std::move(context));
 }
 
 Tensor Plan::view(const Context& context, const Place& place) const {
@@ -298,15 +307,38 @@ Tensor Plan::view(const Context& context, const Place& place) const {
           Storage::view(context.roots[place.root] + place.offset, static_cast<size_t>(bytes), nullptr, false)};
 }
 
+Result<void> Plan::run_steps(Context& context, const Observer& observer) {
+  const std::vector<char*>& roots = context.roots;
+  void* const scratch = roots[arena_root] + arena_bytes_;
+  for (Step& step : steps_) {
+    const auto start = observer ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
+    if (step.call) {
+      context.buffers.clear();
+      for (auto [root, offset] : step.buffers) context.buffers.push_back(roots[root] + offset);
+      if (Result<void> ran = step.call->run(context.buffers, scratch); !ran) return ran.error();
+    }
+    if (!observer) continue;
+    Observation seen{*step.node, step.kernel};
+    seen.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (step.call) {
+      seen.flops = step.call->flops;
+      seen.bytes = step.call->bytes;
+      seen.detail = &step.call->detail;
+    }
+    std::vector<Datum> values;
+    for (const Place& result : step.results) values.push_back(view(context, result));
+    seen.results = values;
+    if (Result<void> observed = observer(seen); !observed) return observed.error();
+  }
+  return {};
+}
+
 Result<std::vector<Datum>> Plan::run(Session& session, const std::vector<std::optional<Datum>>& inputs,
                                      const Observer& observer, std::span<Tensor> into) {
-  std::unique_ptr<Context> context = take_context();
+  std::unique_ptr<Context> context = take_context(session);
   std::vector<char*>& roots = context->roots;
   std::vector<Tensor> kept;  // row-major copies of inputs that lie otherwise
   kept.reserve(input_count_);
-  roots[arena_root] = static_cast<char*>(context->arena->mutable_data());
-  for (size_t i = 0; i < state_count_; ++i)
-    roots[1 + i] = static_cast<char*>(const_cast<void*>(session.state_[i].tensor.data()));
   for (size_t i = 0; i < input_count_; ++i) {
     const Tensor* tensor = inputs[i] ? std::get_if<Tensor>(&*inputs[i]) : nullptr;
     if (!tensor) continue;
@@ -328,27 +360,7 @@ Result<std::vector<Datum>> Plan::run(Session& session, const std::vector<std::op
     results[i] = std::move(tensor);
   }
 
-  void* const scratch = roots[arena_root] + arena_bytes_;
-  for (Step& step : steps_) {
-    const auto start = observer ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
-    if (step.call) {
-      context->buffers.clear();
-      for (auto [root, offset] : step.buffers) context->buffers.push_back(roots[root] + offset);
-      if (Result<void> ran = step.call->run(context->buffers, scratch); !ran) return ran.error();
-    }
-    if (!observer) continue;
-    Observation seen{*step.node, step.kernel};
-    seen.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    if (step.call) {
-      seen.flops = step.call->flops;
-      seen.bytes = step.call->bytes;
-      seen.detail = &step.call->detail;
-    }
-    std::vector<Datum> values;
-    for (const Place& result : step.results) values.push_back(view(*context, result));
-    seen.results = values;
-    if (Result<void> observed = observer(seen); !observed) return observed.error();
-  }
+  if (Result<void> ran = run_steps(*context, observer); !ran) return ran.error();
 
   for (size_t i = 0; i < results.size(); ++i) {
     if (written_in_place_[i]) continue;
@@ -361,9 +373,31 @@ Result<std::vector<Datum>> Plan::run(Session& session, const std::vector<std::op
       results[i] = kernels::number_of(constant, symbols_).value_or(0.0);
     }
   }
-  std::lock_guard lock(mutex_);
-  idle_.push_back(std::move(context));
+  give_back(std::move(context));
   return results;
+}
+
+bool Plan::fits(std::span<const Rows> inputs, std::span<const Rows> outputs) const {
+  auto has_sizes = [](const Rows& rows, ScalarType dtype, const std::vector<int64_t>& sizes) {
+    return rows.dtype == dtype && std::equal(rows.sizes.begin(), rows.sizes.end(), sizes.begin(), sizes.end());
+  };
+  if (inputs.size() != input_sizes_.size() || outputs.size() != output_places_.size()) return false;
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (!has_sizes(inputs[i], input_sizes_[i].first, input_sizes_[i].second)) return false;
+  for (size_t i = 0; i < outputs.size(); ++i)
+    if (!written_in_place_[i] || !has_sizes(outputs[i], output_places_[i]->dtype, output_places_[i]->sizes))
+      return false;
+  return true;
+}
+
+Result<void> Plan::run(Session& session, std::span<const Rows> inputs, std::span<const Rows> outputs) {
+  std::unique_ptr<Context> context = take_context(session);
+  char** root = context->roots.data() + 1 + state_count_;
+  for (const Rows& input : inputs) *root++ = static_cast<char*>(input.data);
+  for (const Rows& output : outputs) *root++ = static_cast<char*>(output.data);
+  Result<void> ran = run_steps(*context, {});
+  give_back(std::move(context));
+  return ran;
 }
 
 }  // namespace atenon::run

@@ -15,6 +15,10 @@ class Plan {
   bool fits(const std::vector<std::optional<Datum>>& inputs) const;
   Result<std::vector<Datum>> run(Session& session, const std::vector<std::optional<Datum>>& inputs,
                                  const Observer& observer, std::span<Tensor> into);
+  // The same for inputs and outputs in rows, without allocating; no where this plan is for other sizes, or its outputs
+  // have to be copied to their places.
+  bool fits(std::span<const Rows> inputs, std::span<const Rows> outputs) const;
+  Result<void> run(Session& session, std::span<const Rows> inputs, std::span<const Rows> outputs);
   Memory memory() const { return {"", arena_bytes_ + scratch_bytes_, scratch_bytes_, 0}; }
   const ir::Variant& variant() const { return *variant_; }
   const shape::Bindings& symbols() const { return symbols_; }
@@ -45,7 +49,9 @@ class Plan {
   Result<void> place(Session& session);
   Result<void> prepare(Session& session);
   Tensor view(const Context& context, const Place& place) const;
-  std::unique_ptr<Context> take_context();
+  std::unique_ptr<Context> take_context(const Session& session);
+  void give_back(std::unique_ptr<Context> context);
+  Result<void> run_steps(Context& context, const Observer& observer);
 
   const ir::Variant* variant_ = nullptr;
   shape::Bindings symbols_;

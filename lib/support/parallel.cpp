@@ -79,7 +79,7 @@ std::atomic<int>& chosen_threads() {
 
 struct Work {
   int64_t tiles;
-  const std::function<void(int64_t)>& tile;
+  FunctionRef<int64_t> tile;
   std::atomic<int64_t> next = 0;
 };
 
@@ -92,7 +92,7 @@ void take_tiles(void* data) {
 
 // The team is made by the first member to come, when it is known how many threads there really are.
 struct TeamWork {
-  const std::function<void(Team&, int)>& body;
+  FunctionRef<Team&, int> body;
   std::once_flag once;
   std::optional<Team> team;
 };
@@ -124,7 +124,7 @@ void set_threads(int count) {
 
 void share_threads_with_libraries() { omp_set_num_threads(threads()); }
 
-void parallel_for(int64_t tiles, const std::function<void(int64_t)>& tile) {
+void parallel_for(int64_t tiles, FunctionRef<int64_t> tile) {
   if (tiles <= 0) return;
   const int64_t team = std::min<int64_t>(threads(), tiles);
   if (omp_in_parallel() != 0) {
@@ -158,7 +158,7 @@ void Team::wait() {
   while (phase_.load(std::memory_order_acquire) == phase) phase_.wait(phase, std::memory_order_acquire);
 }
 
-void run_team(int most, const std::function<void(Team&, int)>& body) {
+void run_team(int most, FunctionRef<Team&, int> body) {
   const int size = omp_in_parallel() != 0 ? 1 : std::min(most, threads());
   if (size <= 1) {
     Team alone(1);

@@ -6,9 +6,24 @@
 
 #include <atomic>
 #include <cstdint>
-#include <functional>
+#include <memory>
 
 namespace atenon {
+
+// A function that lives as long as the call that it is given to: unlike std::function, it allocates nothing.
+template <class... Arguments>
+class FunctionRef {
+ public:
+  template <class F>
+  FunctionRef(const F& function)  // NOLINT(google-explicit-constructor): a lambda is given as it is
+      : function_(std::addressof(function)),
+        call_([](const void* f, Arguments... arguments) { (*static_cast<const F*>(f))(arguments...); }) {}
+  void operator()(Arguments... arguments) const { call_(function_, arguments...); }
+
+ private:
+  const void* function_;
+  void (*call_)(const void*, Arguments...);
+};
 
 // How many threads work on one parallel_for: at first what affinity and the cgroup's CPU quota allow.
 int threads();
@@ -18,7 +33,7 @@ void set_threads(int count);
 // Calls `tile(i)` for i in [0, tiles), in any order, on several threads, and returns when all are done. Tiles are
 // handed out one by one, so they need not cost the same, but each should be worth some microseconds. Inside a tile,
 // another parallel_for, or a library that uses OpenMP, has one thread. `tile` must not throw.
-void parallel_for(int64_t tiles, const std::function<void(int64_t)>& tile);
+void parallel_for(int64_t tiles, FunctionRef<int64_t> tile);
 
 // Threads that run one body at the same time, for phases too short to be handed out anew. A member takes its part by
 // its number; the part of a phase stays with the same core, and so does the data in its cache.
@@ -35,7 +50,7 @@ class Team {
 };
 
 // Runs `body(team, member)` on each of at most `most` members; on one inside a tile.
-void run_team(int most, const std::function<void(Team&, int)>& body);
+void run_team(int most, FunctionRef<Team&, int> body);
 
 // Gives libraries that this thread calls outside of tiles the same number of threads (OpenMP keeps one number a
 // thread).
