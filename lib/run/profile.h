@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/limits.h"
+#include "kernels/machine_limits.h"
 #include "run/engine.h"
 
 namespace atenon::run {

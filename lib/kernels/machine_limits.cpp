@@ -1,5 +1,5 @@
-// See limits.h. Both are measured with loops that kernels use, so what they reach is what a kernel could.
-#include "kernels/limits.h"
+// See machine_limits.h. Both are measured with loops that kernels use, so what they reach is what a kernel could.
+#include "kernels/machine_limits.h"
 
 #include <algorithm>
 #include <chrono>
