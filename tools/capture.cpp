@@ -1,4 +1,4 @@
-// atenon-capture: from a Python file with a model in it to a program.
+// atenon-capture: from a Python file with a model in it, or an archive of torch.export, to a program.
 #include "capture/capture.h"
 
 #include <cstdlib>

@@ -1,4 +1,5 @@
-// What the readers share: bytes of a file as a tensor, and complaints. Private to lib/arrays.
+// What the readers share: bytes of a file as a tensor, and complaints. Shared with lib/pt2, whose archives are zip
+// files too.
 #pragma once
 
 #include <string>

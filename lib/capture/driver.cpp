@@ -13,6 +13,7 @@
 #include "capture/session.h"
 #include "capture/state.h"
 #include "capture/trace.h"
+#include "pt2/pt2.h"
 #include "support/streams.h"
 
 namespace atenon::capture {
@@ -140,6 +141,15 @@ Result<std::optional<ir::ExportedProgram>> Run::operator()(const std::string& te
   return std::optional(std::move(*program));
 }
 
+// An archive of torch.export has its inputs and weights inside, and needs no Python.
+Result<ir::ExportedProgram> import_archive(const Options& options, const opset::Opset& opset,
+                                           const Contents& contents) {
+  if (!options.inputs.empty() || !options.dynamic.empty() || !options.weights.empty() || !options.depfile.empty())
+    return error(Status::usage, 305, options.file + " is an archive of torch.export, which says itself what goes in")
+        .note("fix: leave out --input, --dynamic, --weights and --depfile");
+  return pt2::read(contents, options.file, opset);
+}
+
 }  // namespace
 
 void Options::complete(const std::string& share_folder, const char* environment, const std::string& output,
@@ -159,6 +169,7 @@ void Options::complete(const std::string& share_folder, const char* environment,
 Result<std::optional<ir::ExportedProgram>> run(const Options& options, opset::Opset& opset, Report& report) {
   Result<Contents> text = read_contents(options.file);
   if (!text) return text.error();
+  if (pt2::is_archive(*text)) return import_archive(options, opset, *text);
   char path[PATH_MAX];
   if (!realpath(options.file.c_str(), path)) return error(Status::usage, 303, "there is no file " + options.file);
   // The session's Python objects live as long as the interpreter, which is never finalised: so does the session.

@@ -1,0 +1,84 @@
+// The nodes of an archive's graph, put one by one into a Graph of ours. Private to lib/pt2.
+#pragma once
+
+#include <map>
+#include <set>
+
+#include "pt2/aliases.h"
+#include "pt2/expression.h"
+#include "pt2/json_items.h"
+#include "pt2/provenance.h"
+
+namespace atenon::pt2 {
+
+// One graph of the archive: the program's, or a region that is called in it. Names are its own.
+struct Scope {
+  Item graph;
+  std::map<std::string, View> tensors;
+  std::map<std::string, ir::Argument> scalars;
+};
+
+class GraphReader {
+ public:
+  GraphReader(const opset::Opset& opset, const CallStacks& call_stacks, std::string file_name,
+              ir::ExportedProgram& program, ir::EntryPoint& entry, ir::Variant& variant);
+
+  // Makes the inputs of the graph, declares the symbols that their sizes are made of with the ranges given, and reads
+  // all nodes. What is found wrong in the JSON is noted there.
+  Result<void> read(const Item& graph, const Item& ranges);
+  // Guards that the export relied on, as Python: they become assumptions.
+  Result<void> assume_guards(const Item& guards);
+  // Sets the graph's outputs: what was updated in place first, in the signature, too.
+  Result<void> finish();
+
+ private:
+  // Inputs and symbols: graph_symbols.cpp.
+  Result<void> add_inputs(const Item& ranges);
+  Result<void> add_tensor_input(const ir::InputSpec& spec, const Item& ranges);
+  Result<void> add_derived(const ir::InputSpec& spec, size_t axis, const std::string& text, const Item& ranges);
+  void declare(const std::string& name, ir::Symbol symbol, const Item& ranges);
+  Result<shape::Scalar> expression(const Item& sym);  // a SymInt, SymFloat or SymBool of the schema
+  bool is_known(const Item& sym) const;
+  Item symbolic_value(const Scope& scope, const std::string& kind, const std::string& name) const;
+  Result<ir::Argument> scalar(Scope& scope, const std::string& kind, const Item& argument);
+  Result<void> assume(const shape::SymBool& truth, const std::string& reason);
+  void adopt_sizes(const Scope& scope, const std::string& name, const ir::Value& value);
+
+  Result<void> read_nodes(Scope& scope);
+  Result<void> read_node(Scope& scope, const Item& node);
+  bool read_symbolic(Scope& scope, const std::vector<Item>& outputs);
+  Result<void> read_check(Scope& scope, const std::string& target, const Item& node);
+  Result<void> read_region(Scope& scope, const std::string& target, const Item& node);
+  Result<void> read_call(Scope& scope, const opset::Operator& op, const Item& node);
+  Result<ir::Argument> argument(Scope& scope, const Item& argument);
+  Result<ir::Argument> tensor(Scope& scope, const Item& argument);
+  Result<void> bind_results(Scope& scope, const std::vector<Item>& outputs, const ir::Node& node,
+                            const std::function<View(size_t)>& view_of);
+  Result<ir::Node*> append(opset::Call call, const std::vector<std::string>& names = {});
+  Diagnostic at_node(Diagnostic diagnostic, const std::string& name) const;
+
+  const opset::Opset& opset_;
+  const CallStacks& call_stacks_;
+  std::string file_name_;
+  ir::ExportedProgram& program_;
+  ir::EntryPoint& entry_;
+  ir::Variant& variant_;
+  shape::Facts facts_;
+  Aliases aliases_;
+  std::map<std::string, shape::Scalar> symbols_;  // what the archive's symbols are here
+  std::map<std::string, shape::SymInt> derived_;  // dimensions of inputs, as "x[0]", that are symbols of their own
+  std::map<std::string, ir::Value*> measured_;    // numbers that nodes yield and that no SymInt can be, by symbol
+  Scope scope_{.graph = Item::none()};
+  int unbacked_ = 0;
+  int depth_ = 0;
+  ir::CallStack stack_;  // of the node that is being read
+};
+
+// `aten::add.Tensor` of `torch.ops.aten.add.Tensor`; "" of what is no operator.
+std::string target_of(const std::string& text);
+
+// All operators of the graph, and of those inside of it, that are not in the sets: one E0824.
+Result<void> check_operators(const Item& graph, const opset::Opset& opset, const CallStacks& call_stacks,
+                             const std::string& file_name);
+
+}  // namespace atenon::pt2

@@ -1,0 +1,229 @@
+// Symbols, and the inputs that they are read from.
+#include <algorithm>
+
+#include "pt2/archive.h"
+#include "pt2/graph_reader.h"
+
+namespace atenon::pt2 {
+
+using shape::Scalar;
+using shape::SymBool;
+using shape::SymInt;
+
+namespace {
+
+// The text of a SymInt, SymFloat or SymBool that is no constant; "" else.
+std::string expression_text(const Item& sym) {
+  const Item expression = sym.find("as_expr");
+  return expression.is_null() ? "" : expression.at("expr_str").text();
+}
+
+shape::Range range_of(const Item& ranges, const std::string& symbol) {
+  const Item given = ranges.find(symbol);
+  shape::Range range{0, shape::Range::highest};
+  if (given.is_null()) return range;
+  if (const Item lower = given.find("min_val"); !lower.is_null()) range.lower = lower.integer();
+  if (const Item upper = given.find("max_val"); !upper.is_null()) range.upper = upper.integer();
+  return range;
+}
+
+}  // namespace
+
+void GraphReader::declare(const std::string& name, ir::Symbol symbol, const Item& ranges) {
+  symbol.range = range_of(ranges, name);
+  facts_.declare(symbol.name, symbol.range);
+  symbols_.emplace(name, SymInt::symbol(symbol.name));
+  entry_.symbols.push_back(std::move(symbol));
+}
+
+Result<void> GraphReader::add_inputs(const Item& ranges) {
+  // A dimension that is one symbol is where the symbol is read; others are expressions of such symbols.
+  for (const ir::InputSpec& spec : entry_.signature.inputs) {
+    if (spec.kind != ir::InputKind::user_input || spec.value.empty()) continue;
+    const Item meta = scope_.graph.at("tensor_values").find(spec.value);
+    if (meta.is_null()) continue;
+    const std::vector<Item> sizes = meta.at("sizes").items();
+    for (size_t axis = 0; axis < sizes.size(); ++axis) {
+      const std::optional<std::string> name = lone_symbol(expression_text(sizes[axis]));
+      if (!name || symbols_.contains(*name)) continue;
+      ir::Symbol symbol{.name = *name, .source = spec.target + "[" + std::to_string(axis) + "]"};
+      const Item hint = sizes[axis].at("as_expr").find("hint");
+      if (!hint.is_null() && !hint.find("as_int").is_null()) symbol.hint = hint.at("as_int").integer();
+      declare(*name, std::move(symbol), ranges);
+    }
+  }
+  for (const ir::InputSpec& spec : entry_.signature.inputs) {
+    if (spec.kind != ir::InputKind::user_input || spec.value.empty()) continue;
+    const Item meta = scope_.graph.at("tensor_values").find(spec.value);
+    if (meta.is_null()) continue;
+    const std::vector<Item> sizes = meta.at("sizes").items();
+    for (size_t axis = 0; axis < sizes.size(); ++axis)
+      if (Result<void> derived = add_derived(spec, axis, expression_text(sizes[axis]), ranges); !derived)
+        return derived;
+  }
+  for (const ir::InputSpec& spec : entry_.signature.inputs) {
+    if (spec.value.empty()) continue;
+    if (variant_.graph.find(spec.value)) return damaged(file_name_, "two inputs are called '" + spec.value + "'");
+    if (Result<void> added = add_tensor_input(spec, ranges); !added) return added;
+  }
+  return {};
+}
+
+// A dimension such as `4*s0 + 1`, where s0 itself is the size of nothing: the dimension becomes a symbol, and s0 what
+// follows from it.
+Result<void> GraphReader::add_derived(const ir::InputSpec& spec, size_t axis, const std::string& text,
+                                      const Item& ranges) {
+  if (text.empty()) return {};
+  std::set<std::string> unknown;
+  Names names;
+  names.symbol = [&](const std::string& name) -> std::optional<Scalar> {
+    if (const auto known = symbols_.find(name); known != symbols_.end()) return known->second;
+    unknown.insert(name);
+    return SymInt::symbol(name);
+  };
+  Result<Scalar> size = parse_expression(text, names);
+  if (!size) return size.error();
+  if (unknown.size() != 1 || !std::holds_alternative<SymInt>(*size)) return {};
+  const std::string& base = *unknown.begin();
+  const SymInt whole = std::get<SymInt>(*size);
+  const std::optional<int64_t> offset = shape::substitute(whole, {{base, 0}}).constant();
+  const std::optional<int64_t> factor = offset ? (shape::substitute(whole, {{base, 1}}) - *offset).constant() : offset;
+  if (!factor || *factor <= 0 || whole != *factor * SymInt::symbol(base) + *offset) return {};
+
+  const shape::Range inner = range_of(ranges, base);
+  const auto outer = [&](int64_t bound) {
+    int64_t result = 0;
+    return __builtin_mul_overflow(bound, *factor, &result) || __builtin_add_overflow(result, *offset, &result)
+               ? shape::Range::highest
+               : result;
+  };
+  ir::Symbol symbol{.name = spec.value + "_" + std::to_string(axis),
+                    .range = {std::max<int64_t>(outer(inner.lower), 0), outer(inner.upper)},
+                    .source = spec.target + "[" + std::to_string(axis) + "]"};
+  const SymInt dimension = SymInt::symbol(symbol.name);
+  facts_.declare(symbol.name, symbol.range);
+  entry_.symbols.push_back(std::move(symbol));
+  symbols_.emplace(base, shape::floor_div(dimension - *offset, *factor));
+  derived_.emplace(spec.value + "[" + std::to_string(axis) + "]", dimension);
+  return assume(shape::equal(shape::mod(dimension - *offset, *factor), 0),
+                "torch.export was told " + whole.to_string());
+}
+
+Result<void> GraphReader::add_tensor_input(const ir::InputSpec& spec, const Item& ranges) {
+  const Item meta = scope_.graph.at("tensor_values").find(spec.value);
+  if (meta.is_null()) {  // a number that the caller passes: its symbol has the input's name
+    const Item whole = scope_.graph.find("sym_int_values").find(spec.value);
+    const std::optional<std::string> symbol = lone_symbol(expression_text(whole));
+    if (whole.is_null() || !symbol || symbols_.contains(*symbol))
+      return error(Status::unsupported, 823, "the input '" + spec.target + "' is of a kind that is not supported")
+          .at({.file = file_name_});
+    ir::Value* value = variant_.graph.add_input(spec.value, ir::ScalarKind::integer);
+    declare(*symbol, {.name = value->name}, ranges);
+    scope_.scalars[spec.value] = SymInt::symbol(value->name);
+    return {};
+  }
+  const std::optional<ScalarType> dtype = dtype_of(meta.at("dtype").integer());
+  if (!dtype)
+    return error(Status::unsupported, 823, "'" + spec.target + "' has an element type that is not supported")
+        .at({.file = file_name_});
+  ir::TensorMeta type{.dtype = *dtype};
+  for (const Item& size : meta.at("sizes").items()) {
+    const auto derived = derived_.find(spec.value + "[" + std::to_string(type.sizes.size()) + "]");
+    if (derived != derived_.end()) {
+      type.sizes.push_back(derived->second);
+      continue;
+    }
+    Result<Scalar> value = expression(size);
+    if (!value || !std::holds_alternative<SymInt>(*value))
+      return error(Status::unsupported, 825, "a size of the input '" + spec.target + "' is not understood")
+          .at({.file = file_name_})
+          .note("fix: give each dynamic dimension a torch.export.Dim of its own");
+    type.sizes.push_back(std::get<SymInt>(*value));
+  }
+  scope_.tensors[spec.value] = View::fresh(variant_.graph.add_input(spec.value, std::move(type)));
+  return {};
+}
+
+Result<Scalar> GraphReader::expression(const Item& sym) {
+  const auto [kind, value] = sym.alternative();
+  if (kind == "as_int") return Scalar(SymInt(value.integer()));
+  if (kind == "as_float") return Scalar(shape::SymFloat(value.real()));
+  if (kind == "as_bool") return Scalar(SymBool(value.truth()));
+  Names names;
+  names.symbol = [this](const std::string& name) -> std::optional<Scalar> {
+    const auto known = symbols_.find(name);
+    return known == symbols_.end() ? std::nullopt : std::optional(known->second);
+  };
+  return parse_expression(value.at("expr_str").text(), names);
+}
+
+// Do nodes before this one, and inputs, say what it is?
+bool GraphReader::is_known(const Item& sym) const {
+  const std::optional<std::string> symbol = lone_symbol(expression_text(sym));
+  return !symbol || symbols_.contains(*symbol);
+}
+
+Item GraphReader::symbolic_value(const Scope& scope, const std::string& kind, const std::string& name) const {
+  return scope.graph.find(kind.substr(3) + "_values").find(name);  // as_sym_int: sym_int_values
+}
+
+Result<ir::Argument> GraphReader::scalar(Scope& scope, const std::string& kind, const Item& argument) {
+  const auto [sort, value] = argument.alternative();
+  if (sort == "as_int") return ir::Argument(value.integer());
+  if (sort == "as_float") return ir::Argument(value.real());
+  if (sort == "as_bool") return ir::Argument(value.truth());
+  const std::string name = value.text();
+  if (const auto known = scope.scalars.find(name); known != scope.scalars.end()) return known->second;
+  const Item symbolic = symbolic_value(scope, kind, name);
+  if (symbolic.is_null()) return damaged(file_name_, "the graph uses '" + name + "' before it is defined");
+  if (const std::optional<std::string> symbol = lone_symbol(expression_text(symbolic)))
+    if (const auto measured = measured_.find(*symbol); measured != measured_.end())
+      return ir::Argument(measured->second);
+  Result<Scalar> known = expression(symbolic);
+  if (!known) return known.error();
+  return std::visit([](const auto& x) { return ir::Argument(x); }, *known);
+}
+
+Result<void> GraphReader::assume(const SymBool& truth, const std::string& reason) {
+  if (facts_.decide(truth) == shape::Truth::proven) return {};
+  if (!facts_.assume(truth))
+    return error(Status::unsupported, 825, "nothing can satisfy " + truth.to_string() + ": " + reason);
+  variant_.assumptions.push_back({truth, program_.provenance.intern(stack_), reason});
+  return {};
+}
+
+// A size that depends on data has a symbol of ours by now: the archive's is the same.
+void GraphReader::adopt_sizes(const Scope& scope, const std::string& name, const ir::Value& value) {
+  const Item meta = scope.graph.at("tensor_values").find(name);
+  if (meta.is_null() || !value.is_tensor()) return;
+  const std::vector<Item> sizes = meta.at("sizes").items();
+  for (size_t axis = 0; axis < std::min(sizes.size(), value.meta().sizes.size()); ++axis)
+    if (const std::optional<std::string> symbol = lone_symbol(expression_text(sizes[axis])))
+      symbols_.emplace(*symbol, value.meta().sizes[axis]);
+}
+
+Result<void> GraphReader::assume_guards(const Item& guards) {
+  stack_ = {};
+  if (guards.is_null()) return {};
+  Names names;
+  names.symbol = [](const std::string&) { return std::nullopt; };
+  names.size = [&](const std::string& path, int64_t dimension) -> std::optional<SymInt> {
+    for (const ir::InputSpec& spec : entry_.signature.inputs) {
+      if (spec.kind != ir::InputKind::user_input || spec.target != path || spec.value.empty()) continue;
+      const ir::Value* value = variant_.graph.find(spec.value);
+      if (value && value->is_tensor() && dimension >= 0 && dimension < value->meta().rank())
+        return value->meta().sizes[static_cast<size_t>(dimension)];
+    }
+    return std::nullopt;
+  };
+  for (const Item& guard : guards.items()) {
+    Result<Scalar> truth = parse_expression(guard.text(), names);
+    if (!truth || !std::holds_alternative<SymBool>(*truth))
+      return error(Status::unsupported, 825, "the export relied on what cannot be expressed here: " + guard.text())
+          .at({.file = file_name_});
+    if (Result<void> assumed = assume(std::get<SymBool>(*truth), "torch.export relied on it"); !assumed) return assumed;
+  }
+  return {};
+}
+
+}  // namespace atenon::pt2

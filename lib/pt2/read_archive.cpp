@@ -1,0 +1,107 @@
+// From an archive to a program: its JSON is read record by record, and its graph built anew with our own operators.
+#include <set>
+
+#include "ir/dead_nodes.h"
+#include "pt2/archive.h"
+#include "pt2/graph_reader.h"
+#include "pt2/pt2.h"
+#include "pt2/read_signature.h"
+
+namespace atenon::pt2 {
+namespace {
+
+constexpr int64_t schema_major = 8;  // since PyTorch 2.6
+
+Result<void> check_version(const Item& root, const std::string& file_name) {
+  const Item version = root.at("schema_version");
+  const int64_t major = version.at("major").integer(), minor = version.at("minor").integer();
+  if (major == schema_major) return {};
+  const Item torch = root.find("torch_version");
+  const std::string writer = torch.is_text() ? torch.text() : "an unknown version";
+  return error(Status::unsupported, 823,
+               "the archive has schema " + std::to_string(major) + "." + std::to_string(minor) +
+                   ", written by PyTorch " + writer)
+      .at({.file = file_name})
+      .note("schema 8 is read: PyTorch 2.6 to 2.13; export the model again with one of these");
+}
+
+void note_call_stacks(const Item& graph, CallStacks& call_stacks) {
+  std::vector<Item> open{graph};
+  while (!open.empty()) {
+    const Item next = open.back();
+    open.pop_back();
+    for (const Item& node : next.at("nodes").items()) {
+      if (const Item trace = node.at("metadata").find("stack_trace"); trace.is_text()) call_stacks.note(trace.text());
+      for (const Item& input : node.at("inputs").items())
+        if (const Item inner = input.at("arg").find("as_graph"); !inner.is_null()) open.push_back(inner.at("graph"));
+    }
+  }
+}
+
+Result<void> take_weights(const Archive& archive, const ir::GraphSignature& signature, ir::ExportedProgram& program) {
+  std::set<std::string> taken;
+  for (const ir::InputSpec& spec : signature.inputs) {
+    if (spec.kind == ir::InputKind::user_input || !taken.insert(spec.target).second) continue;
+    const auto weight = archive.weights.find(spec.target), constant = archive.constants.find(spec.target);
+    const bool is_weight = weight != archive.weights.end();
+    if (!is_weight && constant == archive.constants.end())
+      return damaged(archive.file_name, "the archive lacks the tensor '" + spec.target + "'");
+    program.weights.push_back({spec.target, is_weight ? weight->second : constant->second});
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<ir::ExportedProgram> read(const Contents& contents, const std::string& file_name, const opset::Opset& opset) {
+  Result<Archive> archive = open(contents, file_name);
+  if (!archive) return archive.error();
+  return read_program(*archive, opset);
+}
+
+Result<ir::ExportedProgram> read_program(const Archive& archive, const opset::Opset& opset) {
+  const std::string& file_name = archive.file_name;
+  Result<Document> document = Document::parse(archive.program.text(), file_name, "the program");
+  if (!document) return document.error();
+  const Item root = document->root();
+  if (Result<void> known = check_version(root, file_name); !known) return known.error();
+  const auto sound = [&](Diagnostic otherwise) {  // what is wrong with the JSON explains all else
+    if (otherwise.where.file.empty()) otherwise.where.file = file_name;
+    Result<void> checked = document->check();
+    return checked ? otherwise : checked.error();
+  };
+
+  const Item module = root.at("graph_module"), graph = module.at("graph");
+  CallStacks call_stacks;
+  note_call_stacks(graph, call_stacks);
+  if (Result<void> known = check_operators(graph, opset, call_stacks, file_name); !known) return sound(known.error());
+  ir::ExportedProgram program;
+  ir::EntryPoint entry;
+  Result<ir::GraphSignature> signature = read_signature(module, file_name);
+  if (!signature) return sound(signature.error());
+  if (Result<void> checked = document->check(); !checked) return checked.error();
+  entry.signature = std::move(*signature);
+  if (Result<void> taken = take_weights(archive, entry.signature, program); !taken) return taken.error();
+
+  ir::Variant variant;
+  GraphReader reader(opset, call_stacks, file_name, program, entry, variant);
+  Result<void> done = reader.read(graph, root.at("range_constraints"));
+  if (done) done = reader.assume_guards(root.find("guards_code"));
+  if (done) done = reader.finish();
+  if (!done) return sound(done.error());
+  if (Result<void> checked = document->check(); !checked) return checked.error();
+
+  ir::eliminate_dead_nodes(variant.graph, [&](const ir::Node& node) {
+    const opset::Operator* op = opset.find(node.target());
+    return op && (op->has_tag("keep") || op->has_tag("random"));
+  });
+  std::set<std::string> namespaces{"aten"};
+  for (const ir::Node& node : variant.graph.forward())
+    namespaces.insert(node.target().substr(0, node.target().find("::")));
+  for (const std::string& name : namespaces) program.opsets.push_back({name, 1});
+  entry.variants.push_back(std::move(variant));
+  program.entries.push_back(std::move(entry));
+  return program;
+}
+
+}  // namespace atenon::pt2
