@@ -12,7 +12,7 @@ int main(int argc, char** argv) {
                  "atenon capture resnet50.py | atenon decompose | atenon specialize batch=1 | atenon lower | atenon "
                  "pack -o resnet50.atn");
   capture::Options options;
-  tool.positional(options.file, "FILE.py[:NAME]", "the model's file; NAME gives the model or is it: `model` by default",
+  tool.positional(options.file, "FILE.py[:NAME]", "a model's file, NAME in it (default: `model`); or an archive .pt2",
                   true);
   tool.option("--input", options.inputs, "NAME=TYPE",
               "an input such as x=f32[batch,3,224,224]: a name among the sizes is a dynamic dimension");

@@ -8,9 +8,11 @@ int main(int argc, char** argv) {
   cli::Tool tool("atenon-pack", "joins programs into one package: variants, entry points, shared weights",
                  "atenon pack batch1.atn batch8.atn prefill=prefill.atn -o net.atn");
   std::vector<std::string> files, named;
+  std::string format = "atn";
   tool.positional(files, "FILE",
                   "programs; those of one entry point become its variants, first that fits runs (default: -)");
   tool.assignments(named, "ENTRY=FILE", "a program whose entry point gets the name ENTRY");
+  tool.option("--format", format, "FORMAT", "atn, or pt2: an archive that torch.export.load of PyTorch reads");
   return tool.produce(argc, argv, [&](cli::Context& context) -> Result<std::optional<ir::ExportedProgram>> {
     if (files.empty() && named.empty()) files.push_back("-");
     Result<std::vector<pack::Part>> parts =
@@ -18,6 +20,6 @@ int main(int argc, char** argv) {
     if (!parts) return parts.error();
     Result<ir::ExportedProgram> package = pack::run(std::move(*parts));
     if (!package) return package.error();
-    return std::optional(std::move(*package));
+    return pack::in_format(format, std::move(*package), context.opset(), context.output);
   });
 }

@@ -142,12 +142,15 @@ Result<std::optional<ir::ExportedProgram>> Run::operator()(const std::string& te
 }
 
 // An archive of torch.export has its inputs and weights inside, and needs no Python.
-Result<ir::ExportedProgram> import_archive(const Options& options, const opset::Opset& opset,
-                                           const Contents& contents) {
-  if (!options.inputs.empty() || !options.dynamic.empty() || !options.weights.empty() || !options.depfile.empty())
+Result<std::optional<ir::ExportedProgram>> import_archive(const Options& options, const opset::Opset& opset,
+                                                          const Contents& contents) {
+  if (!options.inputs.empty() || !options.dynamic.empty() || !options.weights.empty() || !options.depfile.empty() ||
+      options.is_script)
     return error(Status::usage, 305, options.file + " is an archive of torch.export, which says itself what goes in")
-        .note("fix: leave out --input, --dynamic, --weights and --depfile");
-  return pt2::read(contents, options.file, opset);
+        .note("fix: leave out --input, --dynamic, --weights, --depfile and --script");
+  Result<ir::ExportedProgram> program = pt2::read(contents, options.file, opset);
+  if (!program) return program.error();
+  return std::optional(std::move(*program));
 }
 
 }  // namespace

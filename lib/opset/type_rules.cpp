@@ -77,6 +77,16 @@ Datum predicate(Evaluator& e, const Expr& call, const std::vector<Datum>& a) {
   return elementwise(e, call, a, false, true);
 }
 
+// An elementwise type whose sizes are also those of tensors that have no say in the dtype: where's condition.
+Datum widened(Evaluator& evaluator, const Expr& call, const std::vector<Datum>& arguments) {
+  if (!takes(evaluator, call, arguments, 2)) return {};
+  if (!arguments[0].is<TypeOf>()) return evaluator.mistake(&call, to_string(arguments[0]) + " is not a type");
+  ResultType type = *arguments[0].get<TypeOf>();
+  auto& meta = std::get<ir::TensorMeta>(type.type);
+  meta.sizes = broadcast(evaluator, {evaluator.as_shape(arguments[1], &call), meta.sizes}, &call);
+  return type_datum(std::move(type));
+}
+
 Datum tensor(Evaluator& evaluator, const Expr& call, const std::vector<Datum>& arguments) {
   if (!takes(evaluator, call, arguments, 2)) return {};
   if (!arguments[0].is<ScalarType>()) return evaluator.mistake(&call, to_string(arguments[0]) + " is not a dtype");
@@ -214,6 +224,7 @@ const RuleTable& type_rules() {
       {"same", same},
       {"floating", floating},
       {"predicate", predicate},
+      {"widened", widened},
       {"tensor", tensor},
       {"promote", promoted},
       {"accumulate", accumulate},

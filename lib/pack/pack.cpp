@@ -2,6 +2,7 @@
 
 #include "pack/join.h"
 #include "program/program_file.h"
+#include "pt2/pt2.h"
 
 namespace atenon::pack {
 
@@ -42,6 +43,15 @@ Result<ir::ExportedProgram> run(std::vector<Part> parts) {
     if (Result<void> joined = join(package, std::move(parts[i])); !joined) return joined.error();
   }
   return package;
+}
+
+Result<std::optional<ir::ExportedProgram>> in_format(const std::string& format, ir::ExportedProgram package,
+                                                     const opset::Opset& opset, const std::string& output) {
+  if (format == "atn") return std::optional(std::move(package));
+  if (format != "pt2")
+    return error(Status::usage, 552, "there is no format '" + format + "'").note("there are: atn, pt2");
+  if (Result<void> written = pt2::write(package, opset, output); !written) return written.error();
+  return std::optional<ir::ExportedProgram>();
 }
 
 }  // namespace atenon::pack

@@ -6,10 +6,12 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "ir/program.h"
+#include "opset/opset.h"
 
 namespace atenon::pack {
 
@@ -25,5 +27,10 @@ Result<std::vector<Part>> read(const std::vector<std::string>& files, const std:
 
 // E0550: parts that do not fit together; E0551: bytes of a weight are missing. At least one part.
 Result<ir::ExportedProgram> run(std::vector<Part> parts);
+
+// The package, to be written in our own format ("atn"); or nullopt, once it is written to `output` as an archive of
+// torch.export ("pt2"). E0552: another format.
+Result<std::optional<ir::ExportedProgram>> in_format(const std::string& format, ir::ExportedProgram package,
+                                                     const opset::Opset& opset, const std::string& output);
 
 }  // namespace atenon::pack

@@ -1,7 +1,24 @@
 #include "pt2/aliases.h"
 
+#include <algorithm>
+#include <array>
+
 namespace atenon::pt2 {
 namespace {
+
+// Views that keep the order of the elements, views that undo themselves, and views with an operator that writes through
+// them.
+constexpr std::array<std::string_view, 9> reshaping = {"aten::view",      "aten::reshape", "aten::flatten",
+                                                       "aten::unflatten", "aten::ravel",   "aten::squeeze",
+                                                       "aten::unsqueeze", "aten::view_as", "aten::reshape_as"};
+constexpr std::array<std::string_view, 5> swapping = {"aten::t", "aten::transpose", "aten::swapaxes", "aten::swapdims",
+                                                      "aten::mT"};
+constexpr std::array<std::string_view, 3> scattering = {"aten::select", "aten::slice", "aten::diagonal"};
+
+template <class Names>
+bool is_one_of(const Names& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
 
 ir::ArgumentList list_of(const std::vector<ir::SymInt>& sizes) { return {sizes.begin(), sizes.end()}; }
 
@@ -23,14 +40,16 @@ Result<ir::Value*> Aliases::apply(const Step& step, ir::Value* viewed) const {
 
 // What `step` views, with `content` where the view is.
 Result<ir::Value*> Aliases::put_back(const Step& step, ir::Value* viewed, ir::Value* content) const {
-  const std::string scatter = step.call.op->schema().name + "_scatter";
-  if (!opset_.overloads(scatter).empty() || opset_.find(scatter)) {
+  const std::string& name = step.call.op->schema().name;
+  const std::vector<ir::SymInt> sizes = viewed->meta().sizes;
+  if (is_one_of(reshaping, name)) return only("aten::view", {content, list_of(sizes)});
+  if (is_one_of(swapping, name)) return apply(step, content);
+  if (is_one_of(scattering, name)) {
     std::vector<ir::Argument> arguments{viewed, content};
     arguments.insert(arguments.end(), step.call.arguments.begin() + 1, step.call.arguments.end());
-    return only(scatter, std::move(arguments));
+    return only(name + "_scatter", std::move(arguments));
   }
   // Which elements they are, numbered row by row, and as a view sees them.
-  const std::vector<ir::SymInt> sizes = viewed->meta().sizes;
   const ir::ArgumentList flat{ir::Argument(-1)};
   Result<ir::Value*> numbers = only("aten::arange", {shape::product(sizes)});
   if (numbers) numbers = only("aten::view", {*numbers, list_of(sizes)});

@@ -2,8 +2,8 @@
 //
 // A Memory is what PyTorch would call a storage: its content is a value of the graph, and an update makes another value
 // its content. A View is a tensor: a chain of view operators on a memory. Reading a tensor whose memory was written
-// since applies the chain anew; writing to one puts the new elements back through the chain, by the operator's derived
-// `_scatter`, or by the positions that its elements have in the memory.
+// since applies the chain anew; writing to one puts the new elements back through the chain, by the inverse of a view,
+// by its operator's `_scatter`, or by the positions that its elements have in the memory.
 #pragma once
 
 #include <functional>
@@ -41,8 +41,7 @@ class Aliases {
   // How nodes are appended to the graph.
   using Append = std::function<Result<ir::Node*>(const std::string& target, std::vector<ir::Argument> arguments)>;
   using AppendCall = std::function<Result<ir::Node*>(const opset::Call& call)>;
-  Aliases(const opset::Opset& opset, Append append, AppendCall append_call)
-      : opset_(opset), append_(std::move(append)), append_call_(std::move(append_call)) {}
+  Aliases(Append append, AppendCall append_call) : append_(std::move(append)), append_call_(std::move(append_call)) {}
 
   // The tensor's present value.
   Result<ir::Value*> read(View& view) const;
@@ -55,7 +54,6 @@ class Aliases {
   Result<ir::Value*> put_back(const Step& step, ir::Value* viewed, ir::Value* content) const;
   Result<ir::Value*> only(const std::string& target, std::vector<ir::Argument> arguments) const;
 
-  const opset::Opset& opset_;
   Append append_;
   AppendCall append_call_;
 };

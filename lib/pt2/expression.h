@@ -25,9 +25,11 @@ Result<shape::Scalar> parse_expression(const std::string& text, const Names& nam
 // The symbol that the text is, if it is nothing else.
 std::optional<std::string> lone_symbol(const std::string& text);
 
-// The spelling that torch.export reads back (built from classes). E0826 for what sympy has no counterpart of.
-Result<std::string> print_expression(const shape::SymInt& value);
-Result<std::string> print_expression(const shape::SymFloat& value);
-Result<std::string> print_expression(const shape::SymBool& value);
+// The spelling that torch.export reads back (built from classes). Of a symbol it says whether it is the size of an
+// input (positive) or one that a node finds. Nullopt for what sympy has no counterpart of.
+struct SymbolTraits {
+  std::function<bool(const std::string& name)> is_positive;
+};
+std::optional<std::string> print_expression(const shape::SymInt& value, const SymbolTraits& traits);
 
 }  // namespace atenon::pt2

@@ -173,7 +173,6 @@ GraphReader::GraphReader(const opset::Opset& opset, const CallStacks& call_stack
       entry_(entry),
       variant_(variant),
       aliases_(
-          opset,
           [this](const std::string& target, std::vector<Argument> arguments) -> Result<ir::Node*> {
             Result<Call> call = opset::resolve(opset_, target, arguments, {});
             if (!call) return call.error();
@@ -478,7 +477,7 @@ Result<void> GraphReader::bind_results(Scope& scope, const std::vector<Item>& ou
     const std::string name = name_of(outputs[i]);
     ir::Value* value = node.result(i);
     if (value->is_tensor()) {
-      adopt_sizes(scope, name, *value);
+      if (Result<void> same = adopt_sizes(scope, name, *value); !same) return same;
       scope.tensors[name] = view_of(i);
       continue;
     }
@@ -495,9 +494,10 @@ Result<void> GraphReader::bind_results(Scope& scope, const std::vector<Item>& ou
   return {};
 }
 
-Result<void> GraphReader::read(const Item& graph, const Item& ranges) {
+Result<void> GraphReader::read(const Item& graph, const Item& ranges, const Item& guards) {
   scope_.graph = graph;
   if (Result<void> added = add_inputs(ranges); !added) return added;
+  if (Result<void> assumed = assume_guards(guards); !assumed) return assumed;
   return read_nodes(scope_);
 }
 

@@ -23,11 +23,9 @@ class GraphReader {
   GraphReader(const opset::Opset& opset, const CallStacks& call_stacks, std::string file_name,
               ir::ExportedProgram& program, ir::EntryPoint& entry, ir::Variant& variant);
 
-  // Makes the inputs of the graph, declares the symbols that their sizes are made of with the ranges given, and reads
-  // all nodes. What is found wrong in the JSON is noted there.
-  Result<void> read(const Item& graph, const Item& ranges);
-  // Guards that the export relied on, as Python: they become assumptions.
-  Result<void> assume_guards(const Item& guards);
+  // Makes the inputs of the graph, declares the symbols that their sizes are made of with the ranges given, assumes the
+  // guards (Python that the export relied on), and reads all nodes. What is found wrong in the JSON is noted there.
+  Result<void> read(const Item& graph, const Item& ranges, const Item& guards);
   // Sets the graph's outputs: what was updated in place first, in the signature, too.
   Result<void> finish();
 
@@ -36,13 +34,14 @@ class GraphReader {
   Result<void> add_inputs(const Item& ranges);
   Result<void> add_tensor_input(const ir::InputSpec& spec, const Item& ranges);
   Result<void> add_derived(const ir::InputSpec& spec, size_t axis, const std::string& text, const Item& ranges);
+  Result<void> assume_guards(const Item& guards);
   void declare(const std::string& name, ir::Symbol symbol, const Item& ranges);
   Result<shape::Scalar> expression(const Item& sym);  // a SymInt, SymFloat or SymBool of the schema
   bool is_known(const Item& sym) const;
   Item symbolic_value(const Scope& scope, const std::string& kind, const std::string& name) const;
   Result<ir::Argument> scalar(Scope& scope, const std::string& kind, const Item& argument);
   Result<void> assume(const shape::SymBool& truth, const std::string& reason);
-  void adopt_sizes(const Scope& scope, const std::string& name, const ir::Value& value);
+  Result<void> adopt_sizes(const Scope& scope, const std::string& name, const ir::Value& value);
 
   Result<void> read_nodes(Scope& scope);
   Result<void> read_node(Scope& scope, const Item& node);

@@ -192,18 +192,27 @@ Result<void> GraphReader::assume(const SymBool& truth, const std::string& reason
   return {};
 }
 
-// A size that depends on data has a symbol of ours by now: the archive's is the same.
-void GraphReader::adopt_sizes(const Scope& scope, const std::string& name, const ir::Value& value) {
+// A size that depends on data has a symbol of ours by now: the archive's is the same. All else that the archive says of
+// the type must not contradict what we infer, or one of us is wrong about the operator.
+Result<void> GraphReader::adopt_sizes(const Scope& scope, const std::string& name, const ir::Value& value) {
   const Item meta = scope.graph.at("tensor_values").find(name);
-  if (meta.is_null() || !value.is_tensor()) return;
+  if (meta.is_null()) return {};
   const std::vector<Item> sizes = meta.at("sizes").items();
-  for (size_t axis = 0; axis < std::min(sizes.size(), value.meta().sizes.size()); ++axis)
+  bool fits = sizes.size() == value.meta().sizes.size() && dtype_of(meta.at("dtype").integer()) == value.meta().dtype;
+  for (size_t axis = 0; fits && axis < sizes.size(); ++axis) {
+    const SymInt& ours = value.meta().sizes[axis];
     if (const std::optional<std::string> symbol = lone_symbol(expression_text(sizes[axis])))
-      symbols_.emplace(*symbol, value.meta().sizes[axis]);
+      symbols_.emplace(*symbol, ours);
+    const Result<Scalar> theirs = expression(sizes[axis]);
+    if (theirs && std::holds_alternative<SymInt>(*theirs))
+      fits = facts_.decide(shape::equal(std::get<SymInt>(*theirs), ours)) != shape::Truth::refuted;
+  }
+  if (fits) return {};
+  return error(Status::unsupported, 825,
+               value.producer->target() + " gives " + ir::to_string(value.type) + ", and the archive has another type");
 }
 
 Result<void> GraphReader::assume_guards(const Item& guards) {
-  stack_ = {};
   if (guards.is_null()) return {};
   Names names;
   names.symbol = [](const std::string&) { return std::nullopt; };

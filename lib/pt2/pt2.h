@@ -23,4 +23,10 @@ bool is_archive(const Contents& contents);
 // from; E0825: a graph that cannot be expressed.
 Result<ir::ExportedProgram> read(const Contents& contents, const std::string& file_name, const opset::Opset& opset);
 
+// Writes a program of one entry point and one variant as torch.export.load of PyTorch 2.13 reads it; the same program
+// gives the same bytes. All arguments become positional ones; classes in the trees of inputs and outputs become the
+// dicts or tuples that they are made of; assumptions become guards. E0826: what an archive cannot say (lowered nodes,
+// numbers that nodes find, several variants); "-" is standard output.
+Result<void> write(const ir::ExportedProgram& program, const opset::Opset& opset, const std::string& path);
+
 }  // namespace atenon::pt2

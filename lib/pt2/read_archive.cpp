@@ -85,8 +85,7 @@ Result<ir::ExportedProgram> read_program(const Archive& archive, const opset::Op
 
   ir::Variant variant;
   GraphReader reader(opset, call_stacks, file_name, program, entry, variant);
-  Result<void> done = reader.read(graph, root.at("range_constraints"));
-  if (done) done = reader.assume_guards(root.find("guards_code"));
+  Result<void> done = reader.read(graph, root.at("range_constraints"), root.find("guards_code"));
   if (done) done = reader.finish();
   if (!done) return sound(done.error());
   if (Result<void> checked = document->check(); !checked) return checked.error();

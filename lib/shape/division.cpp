@@ -107,7 +107,9 @@ bool leads_negative(const SymInt& x) { return !x.is_constant() && x.polynomial()
 SymInt extremum(AtomKind kind, const SymInt& a, const SymInt& b) {
   if (is_overflow(a) || is_overflow(b)) return overflow();
   std::vector<SymInt> operands;
+  const int64_t neutral = kind == AtomKind::min ? INT64_MAX : INT64_MIN;  // how slices to the very end are written
   const auto add = [&](const SymInt& x) {
+    if (x.constant() == neutral) return;
     // Of two operands whose difference is a constant one is never taken.
     for (SymInt& known : operands) {
       const std::optional<int64_t> difference = (x - known).constant();
@@ -125,6 +127,7 @@ SymInt extremum(AtomKind kind, const SymInt& a, const SymInt& b) {
       add(*side);
     }
   }
+  if (operands.empty()) return neutral;
   if (operands.size() == 1) return operands[0];
   std::sort(operands.begin(), operands.end());
   return make_atom(kind, std::move(operands));

@@ -118,6 +118,7 @@ TEST_CASE("canonical spellings") {
       {"s % 0", "s % 0"},
       // Minimum and maximum.
       {"min(5, 3)", "3"},
+      {"min(9223372036854775807, s)", "s"},
       {"min(s, s + 1)", "s"},
       {"max(s, s + 1, 4, 5)", "max(5, s + 1)"},
       {"min(t, min(s, t))", "min(s, t)"},

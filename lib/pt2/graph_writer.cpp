@@ -1,0 +1,462 @@
+#include "pt2/graph_writer.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "pt2/archive.h"
+
+namespace atenon::pt2 {
+namespace {
+
+using ir::Argument;
+using shape::SymInt;
+
+constexpr int positional = 1, keyword = 2, strided = 7, contiguous_format = 1, preserve_format = 4;
+
+Diagnostic unsupported(const std::string& what) {
+  return error(Status::unsupported, 826, "this program cannot be an archive of torch.export: " + what);
+}
+
+OutputJson real(double value) {
+  if (std::isnan(value)) return "NaN";
+  if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
+  return value;
+}
+
+OutputJson tensor_argument(const std::string& name) { return {{"as_tensor", {{"name", name}}}}; }
+
+// L['d'][0]: how guards call an input.
+std::string guard_path(const std::string& path) {
+  std::string out = "L";
+  for (size_t start = 0; start <= path.size();) {
+    const size_t dot = std::min(path.find('.', start), path.size());
+    const std::string key = path.substr(start, dot - start);
+    const bool is_position = start > 0 && !key.empty() && std::all_of(key.begin(), key.end(), ::isdigit);
+    out += is_position ? "[" + key + "]" : "['" + key + "']";
+    start = dot + 1;
+  }
+  return out;
+}
+
+std::string target_text(const std::string& target) {  // torch.ops.aten.add.Tensor
+  const size_t colons = target.find("::");
+  const std::string name = target.substr(colons + 2);
+  return "torch.ops." + target.substr(0, colons) + "." + name + (name.find('.') == std::string::npos ? ".default" : "");
+}
+
+}  // namespace
+
+std::string graph_input_name(const ir::InputSpec& spec) {
+  if (!spec.value.empty()) return spec.value;
+  std::string name = spec.target;
+  std::replace(name.begin(), name.end(), '.', '_');
+  return name;
+}
+
+OutputJson constant_value(const Argument& constant) {
+  if (constant.is<SymInt>()) return {{"as_int", constant.get<SymInt>().constant().value_or(0)}};
+  if (constant.is<shape::SymFloat>())
+    return {{"as_float", real(constant.get<shape::SymFloat>().constant().value_or(0))}};
+  if (constant.is<shape::SymBool>()) return {{"as_bool", constant.get<shape::SymBool>().constant().value_or(false)}};
+  if (constant.is<std::string>()) return {{"as_string", constant.get<std::string>()}};
+  return {{"as_none", true}};
+}
+
+GraphWriter::GraphWriter(const ir::ExportedProgram& program, const ir::EntryPoint& entry, const opset::Opset& opset)
+    : program_(program), entry_(entry), variant_(entry.variants.front()), opset_(opset) {
+  int sizes = 0, found = 0;
+  for (const ir::Symbol& symbol : entry_.symbols) {
+    const bool is_input = !symbol.source.empty();
+    const std::string name = is_input ? "s" + std::to_string(sizes++) : "u" + std::to_string(found++);
+    renamed_.emplace(symbol.name, SymInt::symbol(name));
+    // PyTorch takes sizes of 0 and 1 for constants, so an example must not have them.
+    const int64_t least = std::max<int64_t>(symbol.range.lower, std::min<int64_t>(2, symbol.range.upper));
+    if (is_input) hints_[name] = std::max(symbol.hint.value_or(least), least);
+  }
+  traits_.is_positive = [](const std::string& name) { return name[0] == 's'; };
+}
+
+std::string GraphWriter::fresh_name(const std::string& stem) {
+  std::string name = stem;
+  for (int i = 1; !taken_.insert(name).second; ++i) name = stem + "_" + std::to_string(i);
+  return name;
+}
+
+// FX renames what is a word of Python (sum, max): those have neither a digit nor an underscore.
+std::string GraphWriter::name_of(const ir::Value& value) {
+  const auto known = value_names_.find(&value);
+  if (known != value_names_.end()) return known->second;
+  std::string name = value.name;
+  std::replace(name.begin(), name.end(), '.', '_');
+  const bool is_plain = std::all_of(name.begin(), name.end(), [](char c) { return c != '_' && (c < '0' || c > '9'); });
+  if (value.producer && (is_plain || std::isdigit(static_cast<unsigned char>(name[0]))))
+    name = is_plain ? name + "_0" : "v" + name;
+  return value_names_[&value] = fresh_name(name);
+}
+
+// --- Types
+
+Result<OutputJson> GraphWriter::sym_int(const SymInt& value) const {
+  const SymInt renamed = shape::substitute(value, renamed_);
+  if (const std::optional<int64_t> constant = renamed.constant()) return OutputJson{{"as_int", *constant}};
+  const std::optional<std::string> text = print_expression(renamed, traits_);
+  if (!text) return unsupported("it has the size " + value.to_string());
+  const std::optional<int64_t> hint = shape::evaluate(renamed, hints_);
+  return OutputJson{
+      {"as_expr", {{"expr_str", *text}, {"hint", hint ? OutputJson{{"as_int", *hint}} : OutputJson(nullptr)}}}};
+}
+
+Result<OutputJson> GraphWriter::tensor_meta(const ir::TensorMeta& meta) const {
+  OutputJson sizes = OutputJson::array(), strides = OutputJson::array();
+  std::vector<SymInt> steps(meta.sizes.size(), 1);
+  for (size_t i = steps.size(); i-- > 1;) steps[i - 1] = steps[i] * shape::max(meta.sizes[i], 1);
+  if (meta.strides) steps = *meta.strides;
+  for (size_t i = 0; i < meta.sizes.size(); ++i) {
+    Result<OutputJson> size = sym_int(meta.sizes[i]);
+    // The size of an input is at least 1 there, and one that a node finds is not compared with 1.
+    Result<OutputJson> stride =
+        sym_int(meta.strides ? steps[i]
+                             : shape::product({meta.sizes.begin() + static_cast<ptrdiff_t>(i) + 1, meta.sizes.end()}));
+    if (!size) return size.error();
+    if (!stride) return stride.error();
+    sizes.push_back(*size);
+    strides.push_back(*stride);
+  }
+  Result<OutputJson> offset = sym_int(meta.offset);
+  if (!offset) return offset.error();
+  return OutputJson{{"dtype", number_of(meta.dtype)},
+                    {"sizes", sizes},
+                    {"requires_grad", false},
+                    {"device", {{"type", "cpu"}, {"index", nullptr}}},
+                    {"strides", strides},
+                    {"storage_offset", *offset},
+                    {"layout", strided}};
+}
+
+// --- Sizes as nodes
+
+std::string GraphWriter::add_arithmetic(const std::string& target, const OutputJson& a, const OutputJson& b,
+                                        const SymInt& value) {
+  const std::string name = fresh_name("size_0");
+  const auto input = [](const char* label, const OutputJson& argument) {
+    return OutputJson{{"name", label},
+                      {"arg", argument.contains("as_int") ? argument : OutputJson{{"as_sym_int", argument}}},
+                      {"kind", positional}};
+  };
+  nodes_.push_back({{"target", target},
+                    {"inputs", {input("a", a), input("b", b)}},
+                    {"outputs", {{{"as_sym_int", {{"as_name", name}}}}}},
+                    {"metadata", OutputJson::object()},
+                    {"is_hop_single_tensor_return", nullptr},
+                    {"name", name}});
+  sizes_[name] = *sym_int(value);
+  size_names_[value.to_string()] = name;
+  return name;
+}
+
+Result<OutputJson> GraphWriter::size_argument(const SymInt& size) {
+  if (const std::optional<int64_t> constant = size.constant()) return OutputJson{{"as_int", *constant}};
+  if (Result<OutputJson> known = sym_int(size); !known) return known.error();
+  Result<std::string> name = name_of_size(size);
+  if (!name) return name.error();
+  return OutputJson{{"as_name", *name}};
+}
+
+Result<std::string> GraphWriter::name_of_size(const SymInt& size) {
+  if (const auto known = size_names_.find(size.to_string()); known != size_names_.end()) return known->second;
+  std::optional<OutputJson> sum;
+  SymInt so_far = 0;
+  for (const shape::Term& term : size.polynomial()->terms) {
+    OutputJson product{{"as_int", term.coefficient}};
+    SymInt value = term.coefficient;
+    for (const shape::Factor& factor : term.factors)
+      for (int i = 0; i < factor.power; ++i) {
+        Result<std::string> atom = name_of_atom(*factor.atom);
+        if (!atom) return atom.error();
+        const OutputJson named{{"as_name", *atom}};
+        const SymInt whole = shape::Polynomial::from({{.coefficient = 1, .factors = {{factor.atom, 1}}}});
+        const bool is_one = value == SymInt(1);
+        value = value * whole;
+        product = is_one ? named : OutputJson{{"as_name", add_arithmetic("_operator.mul", named, product, value)}};
+      }
+    so_far = so_far + value;
+    sum = sum ? OutputJson{{"as_name", add_arithmetic("_operator.add", *sum, product, so_far)}} : product;
+  }
+  return sum->at("as_name").get<std::string>();
+}
+
+Result<std::string> GraphWriter::name_of_atom(const shape::Atom& atom) {
+  if (const auto known = size_names_.find(atom.spelling); known != size_names_.end()) return known->second;
+  if (atom.kind == shape::AtomKind::symbol) {
+    const auto source = sources_.find(atom.spelling);
+    if (source == sources_.end()) return unsupported("it uses the size " + atom.spelling + ", which no tensor has");
+    const std::string name = fresh_name("sym_size_0");
+    nodes_.push_back(
+        {{"target", "torch.ops.aten.sym_size.int"},
+         {"inputs",
+          {{{"name", "self"}, {"arg", tensor_argument(name_of(*source->second.first))}, {"kind", positional}},
+           {{"name", "dim"}, {"arg", {{"as_int", source->second.second}}}, {"kind", positional}}}},
+         {"outputs", {{{"as_sym_int", {{"as_name", name}}}}}},
+         {"metadata", OutputJson::object()},
+         {"is_hop_single_tensor_return", nullptr},
+         {"name", name}});
+    sizes_[name] = *sym_int(SymInt::symbol(atom.spelling));
+    return size_names_[atom.spelling] = name;
+  }
+  const char* target = atom.kind == shape::AtomKind::floor_div ? "_operator.floordiv"
+                       : atom.kind == shape::AtomKind::mod     ? "_operator.mod"
+                       : atom.kind == shape::AtomKind::min     ? "torch.sym_min"
+                       : atom.kind == shape::AtomKind::max     ? "torch.sym_max"
+                                                               : nullptr;
+  if (!target) return unsupported("it computes the size " + atom.spelling);
+  SymInt so_far = atom.operands[0];
+  Result<OutputJson> left = size_argument(so_far);
+  if (!left) return left.error();
+  for (size_t i = 1; i < atom.operands.size(); ++i) {
+    const SymInt& operand = atom.operands[i];
+    Result<OutputJson> right = size_argument(operand);
+    if (!right) return right.error();
+    so_far = atom.kind == shape::AtomKind::floor_div ? shape::floor_div(so_far, operand)
+             : atom.kind == shape::AtomKind::mod     ? shape::mod(so_far, operand)
+             : atom.kind == shape::AtomKind::min     ? shape::min(so_far, operand)
+                                                     : shape::max(so_far, operand);
+    left = OutputJson{{"as_name", add_arithmetic(target, *left, *right, so_far)}};
+  }
+  return left->at("as_name").get<std::string>();
+}
+
+// --- Arguments and nodes
+
+Result<OutputJson> GraphWriter::list(const ir::ArgumentList& items, const opset::Parameter& parameter) {
+  const auto all = [&](const auto& holds) { return std::all_of(items.begin(), items.end(), holds); };
+  OutputJson values = OutputJson::array();
+  if (parameter.type.kind == opset::Kind::tensor) {
+    for (const Argument& item : items) {
+      if (!item.value() && !parameter.type.optional_items) return unsupported("a list has numbers among its tensors");
+      OutputJson tensor = item.value() ? tensor_argument(name_of(*item.value())) : OutputJson{{"as_none", true}};
+      values.push_back(parameter.type.optional_items ? tensor : tensor["as_tensor"]);
+    }
+    return OutputJson{{parameter.type.optional_items ? "as_optional_tensors" : "as_tensors", values}};
+  }
+  if (all([](const Argument& item) { return item.is<SymInt>() && item.get<SymInt>().is_constant(); })) {
+    for (const Argument& item : items) values.push_back(*item.get<SymInt>().constant());
+    return OutputJson{{"as_ints", values}};
+  }
+  if (all([](const Argument& item) { return item.is<SymInt>(); })) {
+    for (const Argument& item : items) {
+      Result<OutputJson> size = size_argument(item.get<SymInt>());
+      if (!size) return size.error();
+      values.push_back(*size);
+    }
+    return OutputJson{{"as_sym_ints", values}};
+  }
+  for (const Argument& item : items) {
+    const OutputJson value = constant_value(item);
+    if (value.contains("as_none")) return unsupported("a list of arguments is of mixed kinds");
+    values.push_back(value.begin().value());
+  }
+  return OutputJson{{parameter.type.kind == opset::Kind::boolean ? "as_bools" : "as_floats", values}};
+}
+
+Result<OutputJson> GraphWriter::argument(const Argument& argument, const opset::Parameter& parameter) {
+  if (const ir::Value* value = argument.value()) {
+    if (value->is_tensor()) return tensor_argument(name_of(*value));
+    return unsupported("it uses a number that a node finds, %" + value->name);
+  }
+  if (argument.is<ir::ArgumentList>()) return list(argument.get<ir::ArgumentList>(), parameter);
+  if (argument.is<ScalarType>()) return OutputJson{{"as_scalar_type", number_of(argument.get<ScalarType>())}};
+  if (argument.is<std::complex<double>>()) {
+    const auto& value = argument.get<std::complex<double>>();
+    return OutputJson{{"as_complex", {{"real", real(value.real())}, {"imag", real(value.imag())}}}};
+  }
+  if (parameter.type.kind == opset::Kind::word && !argument.is<ir::None>()) {
+    if (parameter.name == "device") return OutputJson{{"as_device", {{"type", "cpu"}, {"index", nullptr}}}};
+    if (parameter.name == "layout") return OutputJson{{"as_layout", strided}};
+    return OutputJson{{"as_memory_format", parameter.type.optional ? preserve_format : contiguous_format}};
+  }
+  if (argument.is<ir::SubgraphRef>()) return unsupported("it calls the graph @" + argument.get<ir::SubgraphRef>().name);
+  if (argument.is<SymInt>() && !argument.get<SymInt>().is_constant()) {
+    Result<OutputJson> size = size_argument(argument.get<SymInt>());
+    if (!size) return size.error();
+    return OutputJson{{"as_sym_int", *size}};
+  }
+  if ((argument.is<shape::SymFloat>() && !argument.get<shape::SymFloat>().constant()) ||
+      (argument.is<shape::SymBool>() && !argument.get<shape::SymBool>().constant()))
+    return unsupported("the argument " + parameter.name + " is computed from sizes, and no integer");
+  return constant_value(argument);
+}
+
+OutputJson GraphWriter::metadata(ir::ProvenanceId provenance) const {
+  const ir::CallStack& stack = program_.provenance.at(provenance);
+  OutputJson out = OutputJson::object();
+  std::string trace;
+  for (const ir::Frame& frame : stack.frames)
+    trace += (trace.empty() ? "File \"" : "\n  File \"") + frame.file + "\", line " + std::to_string(frame.line) +
+             ", in " + frame.function + "\n    " + frame.code;
+  if (!trace.empty()) out["stack_trace"] = trace;
+  const bool is_plain = (stack.module_path + stack.module_class).find_first_of(";,()[]") == std::string::npos;
+  if (!stack.module_class.empty() && is_plain)
+    out["nn_module_stack"] = "L__self__" + stack.module_path + "," + stack.module_path + "," + stack.module_class;
+  return out;
+}
+
+Result<void> GraphWriter::write_node(const ir::Node& node) {
+  const opset::Operator* op = opset_.find(node.target());
+  if (!op) return unsupported("it is lowered, or uses " + node.target() + ", which PyTorch does not know");
+  OutputJson inputs = OutputJson::array(), outputs = OutputJson::array();
+  const std::vector<opset::Parameter>& parameters = op->schema().parameters;
+  for (size_t i = 0; i < node.arguments().size() && i < parameters.size(); ++i) {
+    Result<OutputJson> value = argument(node.arguments()[i], parameters[i]);
+    if (!value) return value.error();
+    inputs.push_back({{"name", parameters[i].name}, {"arg", *value}, {"kind", positional}});
+  }
+  for (const ir::Named& named : node.keywords()) {
+    const opset::Parameter* parameter = op->schema().parameter(named.name);
+    if (!parameter) return unsupported(node.target() + " has no argument " + named.name);
+    Result<OutputJson> value = argument(named.argument, *parameter);
+    if (!value) return value.error();
+    inputs.push_back({{"name", named.name}, {"arg", *value}, {"kind", keyword}});
+  }
+  for (const auto& result : node.results()) {
+    if (!result->is_tensor()) return unsupported("the node %" + result->name + " finds a number");
+    Result<OutputJson> type = tensor_meta(result->meta());
+    if (!type) return type.error();
+    const std::string name = name_of(*result);
+    tensors_[name] = *type;
+    outputs.push_back(tensor_argument(name));
+    for (size_t axis = 0; axis < result->meta().sizes.size(); ++axis)
+      if (const std::optional<std::string> symbol = result->meta().sizes[axis].as_symbol())
+        sources_.emplace(*symbol, std::pair(result.get(), axis));
+  }
+  const bool is_list = op->schema().returns.size() == 1 && op->schema().returns[0].type.list;
+  if (is_list) {
+    OutputJson names = OutputJson::array();
+    for (const OutputJson& output : outputs) names.push_back(output.at("as_tensor"));
+    outputs = OutputJson::array({OutputJson{{"as_tensors", names}}});
+  }
+  const bool is_one = node.results().size() == 1 && !is_list;
+  const std::string name =
+      is_one ? name_of(*node.result()) : fresh_name("call_" + (node.results().empty() ? "0" : name_of(*node.result())));
+  nodes_.push_back({{"target", target_text(op->target())},
+                    {"inputs", inputs},
+                    {"outputs", outputs},
+                    {"metadata", metadata(node.provenance)},
+                    {"is_hop_single_tensor_return", nullptr},
+                    {"name", name}});
+  return {};
+}
+
+Result<OutputJson> GraphWriter::graph() {
+  OutputJson inputs = OutputJson::array(), outputs = OutputJson::array();
+  for (const ir::InputSpec& spec : entry_.signature.inputs) taken_.insert(graph_input_name(spec));
+  for (const ir::InputSpec& spec : entry_.signature.inputs) {
+    const ir::Value* value = spec.value.empty() ? nullptr : variant_.graph.find(spec.value);
+    if (!value) {
+      inputs.push_back(constant_value(spec.constant.value_or(ir::None{})));
+      continue;
+    }
+    if (!value->is_tensor()) return unsupported("the input " + spec.target + " is a number");
+    value_names_[value] = spec.value;
+    Result<OutputJson> type = tensor_meta(value->meta());
+    if (!type) return type.error();
+    tensors_[spec.value] = *type;
+    inputs.push_back(tensor_argument(spec.value));
+    for (size_t axis = 0; axis < value->meta().sizes.size(); ++axis)
+      if (const std::optional<std::string> symbol = value->meta().sizes[axis].as_symbol())
+        sources_.emplace(*symbol, std::pair(value, axis));
+  }
+  for (const ir::Node& node : variant_.graph.forward())
+    if (Result<void> written = write_node(node); !written) return written.error();
+  const opset::Parameter any{.name = "output"};
+  for (const Argument& output : variant_.graph.outputs()) {
+    Result<OutputJson> value = argument(output, any);
+    if (!value) return value.error();
+    outputs.push_back(*value);
+  }
+  return OutputJson{{"inputs", inputs},
+                    {"outputs", outputs},
+                    {"nodes", nodes_},
+                    {"tensor_values", tensors_},
+                    {"sym_int_values", sizes_},
+                    {"sym_bool_values", OutputJson::object()},
+                    {"is_single_tensor_return", false},
+                    {"custom_obj_values", OutputJson::object()},
+                    {"sym_float_values", OutputJson::object()}};
+}
+
+OutputJson GraphWriter::range_constraints() const {
+  OutputJson ranges = OutputJson::object();
+  for (const ir::Symbol& symbol : entry_.symbols) {
+    const shape::Range& range = symbol.range;
+    ranges[*renamed_.at(symbol.name).as_symbol()] = {
+        {"min_val", range.lower},
+        {"max_val", range.upper == shape::Range::highest ? OutputJson(nullptr) : OutputJson(range.upper)}};
+  }
+  return ranges;
+}
+
+OutputJson GraphWriter::guards() const {
+  OutputJson guards = OutputJson::array();
+  for (const ir::Constraint& assumption : variant_.assumptions) {
+    std::string text = assumption.truth.to_string(), out;
+    for (size_t i = 0; i < text.size();) {  // each name is a symbol, or a function of Python
+      size_t end = i;
+      while (end < text.size() && ir::is_name_character(text[end])) ++end;
+      const std::string word = text.substr(i, end - i);
+      const ir::Symbol* symbol = word.empty() ? nullptr : entry_.symbol(word);
+      if (symbol && !symbol->source.empty()) {
+        const size_t bracket = symbol->source.rfind('[');
+        out += guard_path(symbol->source.substr(0, bracket)) + ".size()" + symbol->source.substr(bracket);
+      } else {
+        out += word.empty() ? text.substr(i, 1) : word;
+      }
+      i = std::max(end, i + 1);
+    }
+    guards.push_back(out);
+  }
+  return guards;
+}
+
+OutputJson GraphWriter::signature() const {
+  OutputJson inputs = OutputJson::array(), outputs = OutputJson::array();
+  std::map<std::string, std::string> user_inputs;  // graph names by path
+  for (const ir::InputSpec& spec : entry_.signature.inputs) {
+    const OutputJson arg{{"name", graph_input_name(spec)}};
+    if (spec.kind == ir::InputKind::user_input) {
+      user_inputs[spec.target] = graph_input_name(spec);
+      if (spec.value.empty())
+        inputs.push_back({{"constant_input",
+                           {{"name", arg["name"]}, {"value", constant_value(spec.constant.value_or(ir::None{}))}}}});
+      else
+        inputs.push_back({{"user_input", {{"arg", {{"as_tensor", arg}}}}}});
+    } else if (spec.kind == ir::InputKind::parameter) {
+      inputs.push_back({{"parameter", {{"arg", arg}, {"parameter_name", spec.target}}}});
+    } else if (spec.kind == ir::InputKind::buffer) {
+      inputs.push_back({{"buffer", {{"arg", arg}, {"buffer_name", spec.target}, {"persistent", spec.persistent}}}});
+    } else {
+      inputs.push_back({{"tensor_constant", {{"arg", arg}, {"tensor_constant_name", spec.target}}}});
+    }
+  }
+  for (size_t i = 0; i < entry_.signature.outputs.size(); ++i) {
+    const ir::OutputSpec& spec = entry_.signature.outputs[i];
+    const Argument& output = variant_.graph.outputs()[i];
+    const ir::Value* value = output.value();
+    const OutputJson arg{{"name", value ? value_names_.at(value) : ""}};
+    if (spec.kind == ir::OutputKind::buffer_mutation) {
+      outputs.push_back({{"buffer_mutation", {{"arg", arg}, {"buffer_name", spec.target}}}});
+    } else if (spec.kind == ir::OutputKind::user_input_mutation) {
+      outputs.push_back({{"user_input_mutation", {{"arg", arg}, {"user_input_name", user_inputs[spec.target]}}}});
+    } else if (value) {
+      outputs.push_back({{"user_output", {{"arg", {{"as_tensor", arg}}}}}});
+    } else if (output.is<SymInt>() && !output.get<SymInt>().is_constant()) {
+      const std::string name = size_names_.at(output.get<SymInt>().to_string());
+      outputs.push_back({{"user_output", {{"arg", {{"as_sym_int", {{"as_name", name}}}}}}}});
+    } else {
+      outputs.push_back({{"user_output", {{"arg", constant_value(output)}}}});
+    }
+  }
+  return {{"input_specs", inputs}, {"output_specs", outputs}};
+}
+
+}  // namespace atenon::pt2
