@@ -28,7 +28,16 @@ void gather(const Datum& datum, size_t depth, Literal& literal) {
   for (const Datum& item : datum.items()) gather(item, depth + 1, literal);
 }
 
+// A complex tensor is written as its real and imaginary parts, along a last axis of size 2.
 std::optional<Tensor> tensor_of(const Datum& datum, std::optional<ScalarType> dtype) {
+  if (dtype && is_complex(*dtype)) {
+    std::optional<Tensor> parts = tensor_of(datum, *dtype == ScalarType::c128 ? ScalarType::f64 : ScalarType::f32);
+    if (!parts || parts->sizes.empty() || parts->sizes.back() != 2) return std::nullopt;
+    parts->dtype = *dtype;
+    parts->sizes.pop_back();
+    parts->strides = contiguous_strides(parts->sizes);
+    return parts;
+  }
   Literal literal;
   gather(datum, 0, literal);
   if (!literal.is_regular) return std::nullopt;

@@ -10,6 +10,8 @@ namespace {
 
 bool is_half(ScalarType type) { return is_floating(type) && size_of(type) == 2; }
 bool is_real_float(ScalarType type) { return is_floating(type); }
+// The type of a complex number's real and imaginary part.
+ScalarType part_of(ScalarType type) { return type == ScalarType::c128 ? ScalarType::f64 : ScalarType::f32; }
 
 struct Lowest {
   int64_t lowest, highest;
@@ -144,11 +146,13 @@ ScalarId Loops::size(const ir::SymInt& size) {
 }
 
 ScalarId Loops::constant(int64_t value, ScalarType dtype) {
-  if (is_floating(dtype)) return constant(static_cast<double>(value), dtype);
+  if (is_floating(dtype) || is_complex(dtype)) return constant(static_cast<double>(value), dtype);
   return add({.op = ScalarOp::constant, .dtype = dtype, .integer = wrapped(value, dtype)});
 }
 
 ScalarId Loops::constant(double value, ScalarType dtype) {
+  if (is_complex(dtype))
+    return add({.op = ScalarOp::cast, .dtype = dtype, .operands = {constant(value, part_of(dtype))}});
   if (dtype == ScalarType::f32) value = static_cast<float>(value);
   if (is_floating(dtype)) return add({.op = ScalarOp::constant, .dtype = dtype, .number = value});
   if (dtype == ScalarType::boolean) return constant(static_cast<int64_t>(value != 0), dtype);
@@ -217,6 +221,11 @@ ScalarId Loops::scalar(const Datum& datum, const Expr* expr, std::optional<Scala
     const ir::SymFloat& value = datum.get<ir::SymFloat>();
     id = value.constant() ? constant(*value.constant(), dtype && is_real_float(*dtype) ? *dtype : ScalarType::f64)
                           : add({.op = ScalarOp::size_float, .dtype = ScalarType::f64, .size_float = value});
+  } else if (datum.is<std::complex<double>>()) {
+    const std::complex<double> value = datum.get<std::complex<double>>();
+    id = add({.op = ScalarOp::complex,
+              .dtype = ScalarType::c128,
+              .operands = {constant(value.real(), ScalarType::f64), constant(value.imag(), ScalarType::f64)}});
   } else if (datum.is<ir::SymBool>()) {
     id = truth(evaluator_.settled(datum.get<ir::SymBool>()), expr);
   } else if (datum.is<ir::Value*>()) {
@@ -379,10 +388,11 @@ ScalarId Loops::make(ScalarOp op, ScalarType dtype, std::vector<ScalarId> operan
 // Elements first: a number takes the dtype of what it meets, unless it is of a higher category.
 ScalarType Loops::common(const Datum& a, const Datum& b, const Expr* expr) {
   const auto dtype_of = [&](const Datum& datum) {
-    return datum.is<ir::SymInt>()     ? ScalarType::i64
-           : datum.is<ir::SymFloat>() ? ScalarType::f64
-           : datum.is<ir::SymBool>()  ? ScalarType::boolean
-                                      : dtype_of_widened(scalar(datum, expr));
+    return datum.is<ir::SymInt>()             ? ScalarType::i64
+           : datum.is<ir::SymFloat>()         ? ScalarType::f64
+           : datum.is<ir::SymBool>()          ? ScalarType::boolean
+           : datum.is<std::complex<double>>() ? ScalarType::c128
+                                              : dtype_of_widened(scalar(datum, expr));
   };
   const bool a_moves = is_dynamic(a), b_moves = is_dynamic(b);
   const ScalarType x = dtype_of(a), y = dtype_of(b);
@@ -391,7 +401,9 @@ ScalarType Loops::common(const Datum& a, const Datum& b, const Expr* expr) {
     return is_half(joined) ? ScalarType::f32 : joined;
   }
   const ScalarType element = a_moves ? x : y, number = a_moves ? y : x;
-  if (is_floating(element) || is_complex(element)) return element;
+  if (is_complex(element)) return element;
+  if (is_complex(number)) return element == ScalarType::f64 ? number : ScalarType::c64;
+  if (is_floating(element)) return element;
   if (is_floating(number)) return ScalarType::f64;
   return element == ScalarType::boolean ? number : element;
 }
@@ -401,7 +413,7 @@ Datum Loops::binary(Operation operation, const Datum& a, const Datum& b, const E
   const bool is_swapped = operation == Operation::gt || operation == Operation::ge;
   const bool is_logical = op == ScalarOp::logical_and || op == ScalarOp::logical_or;
   ScalarType type = is_logical ? ScalarType::boolean : common(a, b, expr);
-  if (op == ScalarOp::div && !is_floating(type)) type = ScalarType::f64;
+  if (op == ScalarOp::div && !is_floating(type) && !is_complex(type)) type = ScalarType::f64;
   std::vector<ScalarId> operands = {scalar(a, expr, type), scalar(b, expr, type)};
   if (evaluator_.failed()) return {};
   if (is_swapped) std::swap(operands[0], operands[1]);
@@ -428,7 +440,10 @@ Datum Loops::function(ScalarOp op, const std::vector<Datum>& arguments, const Ex
   ScalarType type = is_binary ? common(arguments[0], arguments[1], expr) : dtype_of_widened(scalar(arguments[0], expr));
   const bool keeps_integers = op == ScalarOp::abs || op == ScalarOp::minimum || op == ScalarOp::maximum ||
                               op == ScalarOp::trunc_div || op == ScalarOp::bit_xor;
-  if (!is_floating(type)) {
+  if (op == ScalarOp::complex) type = is_floating(type) ? type : ScalarType::f64;
+  if (op == ScalarOp::real && !is_complex(type)) return Element{scalar(arguments[0], expr)};
+  if (op == ScalarOp::imag && !is_complex(type)) return Element{constant(int64_t{0}, type)};
+  if (!is_floating(type) && !is_complex(type)) {
     if (op == ScalarOp::floor || op == ScalarOp::ceil || op == ScalarOp::trunc || op == ScalarOp::round)
       return Element{scalar(arguments[0], expr)};
     if (op == ScalarOp::isnan) return Element{constant(int64_t{0}, ScalarType::boolean)};
@@ -439,7 +454,11 @@ Datum Loops::function(ScalarOp op, const std::vector<Datum>& arguments, const Ex
   std::vector<ScalarId> operands;
   for (const Datum& argument : arguments) operands.push_back(scalar(argument, expr, type));
   if (evaluator_.failed()) return {};
-  return Element{make(op, op == ScalarOp::isnan ? ScalarType::boolean : type, std::move(operands))};
+  if (op == ScalarOp::isnan) return Element{make(op, ScalarType::boolean, std::move(operands))};
+  if (op == ScalarOp::complex)
+    return Element{make(op, type == ScalarType::f64 ? ScalarType::c128 : ScalarType::c64, std::move(operands))};
+  const bool is_part = op == ScalarOp::abs || op == ScalarOp::real || op == ScalarOp::imag;
+  return Element{make(op, is_part && is_complex(type) ? part_of(type) : type, std::move(operands))};
 }
 
 // `0 if n == 1 else i`, where i runs below n, is i: what broadcasting by an open size comes to when nothing is

@@ -363,8 +363,6 @@ Result<Meaning> meaning(const Opset& opset, const Call& call, const shape::Facts
 // --- Text
 // -----------------------------------------------------------------------------------------------------------------
 
-namespace {
-
 const char* name_of(ScalarOp op) {
   static constexpr const char* names[] = {
       "constant", "size",   "size_float", "index",      "read",        "cast",        "add",        "sub",
@@ -375,9 +373,11 @@ const char* name_of(ScalarOp op) {
       "sin",      "cos",    "tan",        "asin",       "acos",        "atan",        "sinh",       "cosh",
       "tanh",     "asinh",  "acosh",      "atanh",      "erf",         "erfc",        "lgamma",     "digamma",
       "abs",      "floor",  "ceil",       "trunc",      "round",       "isnan",       "sigmoid",    "atan2",
-      "reduce"};
+      "complex",  "real",   "imag",       "reduce"};
   return names[static_cast<int>(op)];
 }
+
+namespace {
 
 template <class Range, class Print>
 std::string joined(const Range& range, Print print) {

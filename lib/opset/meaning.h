@@ -90,9 +90,14 @@ enum class ScalarOp : uint8_t {
   round /* half to even */,
   isnan,
   sigmoid,
-  atan2,   // two floats
+  atan2,    // two floats
+  complex,  // from its real and imaginary part
+  real,
+  imag,    // parts of a complex number
   reduce,  // component `component` of reduction number `reduction`
 };
+
+const char* name_of(ScalarOp op);
 
 struct Scalar {
   ScalarOp op = ScalarOp::constant;

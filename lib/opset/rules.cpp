@@ -404,6 +404,8 @@ const Function1 functions[] = {
     {"digamma", ScalarOp::digamma, nullptr, nullptr},
     {"rsqrt", ScalarOp::rsqrt, nullptr, nullptr},
     {"sigmoid", ScalarOp::sigmoid, nullptr, nullptr},
+    {"real", ScalarOp::real, nullptr, nullptr},
+    {"imag", ScalarOp::imag, nullptr, nullptr},
 };
 
 Datum function1(Evaluator& evaluator, const Expr& call, const Data& arguments) {
@@ -523,6 +525,7 @@ const RuleTable& number_rules() {
                        {"isnan", isnan},
                        {"trunc_div", trunc_div},
                        {"atan2", of_elements<ScalarOp::atan2>},
+                       {"complex", of_elements<ScalarOp::complex>},
                        {"bit_xor", of_elements<ScalarOp::bit_xor>},
                        {"as", as}};
     for (const Function1& function : functions) table[function.name] = function1;

@@ -205,23 +205,6 @@ Results reinterpret(const ExternCall& call) {
   return std::vector<Datum>{view};
 }
 
-// (real, imag), equal shapes
-Results complex(const ExternCall& call) {
-  const Tensor real = call.tensor(0).contiguous(), imaginary = call.tensor(1).contiguous();
-  Tensor result = call.result(0);
-  if (real.sizes != result.sizes || imaginary.sizes != result.sizes)
-    return error(Status::unsupported, 634, "complex() of different shapes is not known");
-  const int64_t numel = result.numel();
-  for (int64_t i = 0; i < numel; ++i) {
-    if (result.dtype == ScalarType::c64)
-      result.mutable_as<std::complex<float>>()[i] = {static_cast<float>(real.float_at(i)),
-                                                     static_cast<float>(imaginary.float_at(i))};
-    else
-      result.mutable_as<std::complex<double>>()[i] = {real.float_at(i), imaginary.float_at(i)};
-  }
-  return std::vector<Datum>{result};
-}
-
 // (self, sorted, return_inverse, return_counts): always sorted.
 Results unique(const ExternCall& call) {
   const Tensor self = call.tensor(0).contiguous();
@@ -280,7 +263,6 @@ ExternKernel find_extern_kernel(const std::string& name) {
                                                                      {"assert", assert_holds},
                                                                      {"bernoulli", bernoulli},
                                                                      {"bincount", bincount},
-                                                                     {"complex", complex},
                                                                      {"cumulative_extremum", cumulative_extremum},
                                                                      {"equal", equal},
                                                                      {"exponential", exponential},
@@ -296,6 +278,13 @@ ExternKernel find_extern_kernel(const std::string& name) {
                                                                      {"rnn_relu", rnn_relu},
                                                                      {"rnn_tanh", rnn_tanh},
                                                                      {"sort", sort},
+                                                                     {"cholesky", cholesky},
+                                                                     {"lu", lu},
+                                                                     {"lu_order", lu_order},
+                                                                     {"solve_triangular", solve_triangular},
+                                                                     {"qr", qr},
+                                                                     {"eigh", eigh},
+                                                                     {"svd", svd},
                                                                      {"uniform", uniform},
                                                                      {"unique", unique}};
   for (const auto& [known, kernel] : kernels)

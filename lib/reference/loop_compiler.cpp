@@ -382,6 +382,9 @@ Register LoopCompiler::emit_reduction(const Scalar& scalar, int scope) {
       program_.scopes[0].steps.resize(before);
     }
     stack_.pop_back();
+    // What was computed inside is not known to the next reduction, though it may run over the same variables.
+    for (Register& r : registers_)
+      if (r != no_register && register_scope_[static_cast<size_t>(r)] == plan.scope) r = no_register;
     program_.reductions[static_cast<size_t>(index)] = plan;
     Step step;
     step.kind = Step::Kind::reduce;

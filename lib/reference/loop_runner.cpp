@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "reference/complex_parts.h"
 #include "reference/lane_ops.h"
 #include "reference/loop_compiler.h"
 #include "support/parallel.h"
@@ -188,7 +189,6 @@ Result<void> run_scatter(const LoopProgram& program, const std::vector<Tensor>& 
 Result<void> check_operands(const Meaning& meaning, const std::vector<Tensor>& operands) {
   if (meaning.variable_count > 64) return error(Status::unsupported, 634, "more than 64 loops in one operator");
   for (const Tensor& tensor : operands) {
-    if (is_complex(tensor.dtype)) return error(Status::unsupported, 634, "loops over complex numbers are not known");
     if (tensor.numel() > 0 && !tensor.data())
       return error(Status::bad_input, 633,
                    "a tensor's bytes are not here: the program was read as text, without --segments");
@@ -196,10 +196,44 @@ Result<void> check_operands(const Meaning& meaning, const std::vector<Tensor>& o
   return {};
 }
 
+// A complex tensor as its parts: a last axis of size 2, or back again. No byte moves.
+Tensor as_parts(Tensor tensor) {
+  if (!is_complex(tensor.dtype)) return tensor;
+  tensor.dtype = tensor.dtype == ScalarType::c128 ? ScalarType::f64 : ScalarType::f32;
+  for (int64_t& stride : tensor.strides) stride *= 2;
+  tensor.offset *= 2;
+  tensor.sizes.push_back(2);
+  tensor.strides.push_back(1);
+  return tensor;
+}
+Tensor joined(Tensor tensor) {
+  tensor.dtype = tensor.dtype == ScalarType::f64 ? ScalarType::c128 : ScalarType::c64;
+  tensor.sizes.pop_back();
+  tensor.strides = contiguous_strides(tensor.sizes);
+  return tensor;
+}
+
+Result<std::vector<Tensor>> run_complex_loops(const Meaning& meaning, const std::vector<Tensor>& operands,
+                                              const shape::Bindings& symbols) {
+  Result<Meaning> parts = in_real_parts(meaning);
+  if (!parts) return parts.error();
+  std::vector<Tensor> real;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const bool is_base = meaning.scatter && meaning.scatter->base == static_cast<int>(i);
+    real.push_back(as_parts(is_base ? cast(operands[i], meaning.results[0].type.dtype) : operands[i]));
+  }
+  Result<std::vector<Tensor>> results = run_loops(*parts, real, symbols);
+  if (!results) return results;
+  for (size_t i = 0; i < results->size(); ++i)
+    if (is_complex(meaning.results[i].type.dtype)) (*results)[i] = joined(std::move((*results)[i]));
+  return results;
+}
+
 }  // namespace
 
 Result<std::vector<Tensor>> run_loops(const Meaning& meaning, const std::vector<Tensor>& operands,
                                       const shape::Bindings& symbols) {
+  if (has_complex(meaning)) return run_complex_loops(meaning, operands, symbols);
   if (auto ok = check_operands(meaning, operands); !ok) return ok.error();
   Result<Sizes> sizes = sizes_of(meaning, symbols);
   if (!sizes) return sizes.error();
