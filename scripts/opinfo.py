@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8,
           torch.bool, torch.complex64]
-TRIED = 40  # samples of an OpInfo and dtype that are looked at
+TRIED = 24  # samples of an OpInfo and dtype that are looked at
 UNSPELLED = {"layout", "device", "pin_memory", "memory_format", "non_blocking", "generator"}
 WIDER = {torch.float32: torch.float64, torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.complex64: torch.complex128}
 

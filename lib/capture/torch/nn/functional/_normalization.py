@@ -15,6 +15,12 @@ def _check_several_values(input):
 def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-05):
     if training:
         _check_several_values(input)
+        if running_mean is not None and running_var is not None:
+            out, _, _, mean, variance = aten._native_batch_norm_legit_functional(input, weight, bias, running_mean, running_var,
+                                                                                 True, momentum, eps)
+            running_mean.copy_(mean)
+            running_var.copy_(variance)
+            return out
     return aten.batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, True)
 
 

@@ -1,22 +1,17 @@
-# Padding. All of them are one function over dimensions, mode and value; the classes below differ in those only.
+# Padding: one function over dimensions, mode and value. The classes differ in these only, and are made from them.
 from torch.nn import functional as F
 from torch.nn.modules.module import Module
-from torch.nn.modules.utils import _ntuple, _pair, _quadruple
+from torch.nn.modules.utils import _ntuple
 
-__all__ = [
-    "CircularPad1d", "CircularPad2d", "CircularPad3d", "ConstantPad1d", "ConstantPad2d", "ConstantPad3d", "ReflectionPad1d",
-    "ReflectionPad2d", "ReflectionPad3d", "ReplicationPad1d", "ReplicationPad2d", "ReplicationPad3d", "ZeroPad1d", "ZeroPad2d",
-    "ZeroPad3d",
-]
-
-_sextuple = _ntuple(6)
+__all__ = [f"{kind}Pad{rank}d" for kind in ("Circular", "Constant", "Reflection", "Replication", "Zero") for rank in (1, 2, 3)]
 
 
 class _ConstantPadNd(Module):
     __constants__ = ["padding", "value"]
 
-    def __init__(self, value):
+    def __init__(self, padding, value):
         super().__init__()
+        self.padding = self._spread(padding)
         self.value = value
 
     def forward(self, input):
@@ -26,41 +21,7 @@ class _ConstantPadNd(Module):
         return f"padding={self.padding}, value={self.value}"
 
 
-class ConstantPad1d(_ConstantPadNd):
-    def __init__(self, padding, value):
-        super().__init__(value)
-        self.padding = _pair(padding)
-
-
-class ConstantPad2d(_ConstantPadNd):
-    def __init__(self, padding, value):
-        super().__init__(value)
-        self.padding = _quadruple(padding)
-
-
-class ConstantPad3d(_ConstantPadNd):
-    def __init__(self, padding, value):
-        super().__init__(value)
-        self.padding = _sextuple(padding)
-
-
-class ZeroPad1d(ConstantPad1d):
-    def __init__(self, padding):
-        super().__init__(padding, 0.0)
-
-    def extra_repr(self):
-        return f"{self.padding}"
-
-
-class ZeroPad2d(ConstantPad2d):
-    def __init__(self, padding):
-        super().__init__(padding, 0.0)
-
-    def extra_repr(self):
-        return f"{self.padding}"
-
-
-class ZeroPad3d(ConstantPad3d):
+class _ZeroPadNd(_ConstantPadNd):
     def __init__(self, padding):
         super().__init__(padding, 0.0)
 
@@ -94,37 +55,7 @@ class _ReplicationPadNd(_PadNd):
     _mode = "replicate"
 
 
-class CircularPad1d(_CircularPadNd):
-    _spread = staticmethod(_pair)
-
-
-class CircularPad2d(_CircularPadNd):
-    _spread = staticmethod(_quadruple)
-
-
-class CircularPad3d(_CircularPadNd):
-    _spread = staticmethod(_sextuple)
-
-
-class ReflectionPad1d(_ReflectionPadNd):
-    _spread = staticmethod(_pair)
-
-
-class ReflectionPad2d(_ReflectionPadNd):
-    _spread = staticmethod(_quadruple)
-
-
-class ReflectionPad3d(_ReflectionPadNd):
-    _spread = staticmethod(_sextuple)
-
-
-class ReplicationPad1d(_ReplicationPadNd):
-    _spread = staticmethod(_pair)
-
-
-class ReplicationPad2d(_ReplicationPadNd):
-    _spread = staticmethod(_quadruple)
-
-
-class ReplicationPad3d(_ReplicationPadNd):
-    _spread = staticmethod(_sextuple)
+for _kind in (_ConstantPadNd, _ZeroPadNd, _CircularPadNd, _ReflectionPadNd, _ReplicationPadNd):
+    for _rank in (1, 2, 3):
+        _name = f"{_kind.__name__[1:-2]}{_rank}d"
+        globals()[_name] = type(_name, (_kind,), {"__module__": __name__, "_spread": staticmethod(_ntuple(2 * _rank))})
