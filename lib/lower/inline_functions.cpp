@@ -2,7 +2,7 @@
 //
 // exp: Cody and Waite's reduction by ln 2, then a polynomial, scaled in two steps so that denormal results are right.
 // log: mantissa in [sqrt(1/2), sqrt(2)), Cephes' polynomial (f32) or the series of atanh (f64).
-// erf: Norbert Juffa's two polynomials. tanh: Cephes near 0, exp elsewhere. sin, cos: reduced by pi/2 in f64.
+// pow in f64: the logarithm as two doubles. erf: Norbert Juffa's two polynomials. tanh: Cephes near 0, exp elsewhere. sin, cos: reduced by pi/2 in f64.
 #include "lower/inline_functions.h"
 
 #include <initializer_list>
@@ -52,6 +52,8 @@ class Functions {
   Value* scale(Value* x, Value* exponent);  // x * 2^exponent, |exponent| < 2 * 127 (1023)
 
   Value* exp(Value* x);
+  Value* exp_series(Value* x);
+  Value* exp2(Value* x);
   Value* expm1(Value* x);
   Value* log(Value* x);
   Value* log1p(Value* x);
@@ -60,7 +62,8 @@ class Functions {
   Value* sine(Value* x, bool cosine);
   Value* atan(Value* x);
   Value* atan2(Value* y, Value* x);
-  Value* pow(Value* x, Value* y);
+  Value* pow(Value* x, Value* y, bool for_f32);
+  Value* precise_power(Value* x, Value* y, Value* rough);
   // Evaluates a function of f32 in f64.
   template <class Function>
   Value* wide(Value* x, Function function) {
@@ -105,8 +108,7 @@ Value* Functions::exp(Value* x) {
   if (is_double(x)) {
     r = fma(n, number(x, -6.93145751953125e-1), x);
     r = fma(n, number(x, -1.42860682030941723212e-6), r);
-    e = polynomial(r, {1.0 / 6227020800, 1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320,
-                       1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5, 1, 1});
+    e = exp_series(r);
   } else {
     r = fma(n, number(x, -0.693359375), x);
     r = fma(n, number(x, 2.12194440e-4), r);
@@ -117,10 +119,28 @@ Value* Functions::exp(Value* x) {
   return scale(e, exponent);
 }
 
+// In f64, for |x| up to ln 2 / 2.
+Value* Functions::exp_series(Value* x) {
+  return polynomial(x, {1.0 / 6227020800, 1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320,
+                        1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5, 1, 1});
+}
+
+// In f64: the fraction is what is left of x, without rounding, so large exponents cost no precision.
+Value* Functions::exp2(Value* x) {
+  x = b_.CreateSelect(less(x, -1076), number(x, -1076), x);
+  x = b_.CreateSelect(greater(x, 1025), number(x, 1025), x);
+  auto [n, exponent] = nearest(x);
+  return scale(exp_series(mul(b_.CreateFSub(x, n), std::numbers::ln2)), exponent);
+}
+
+// In f64. Where exp(x) is near 1 its last bits would be lost to the subtraction.
 Value* Functions::expm1(Value* x) {
   Value* exact = add(exp(x), -1);
-  Value* series = b_.CreateFMul(x, polynomial(x, {1.0 / 24, 1.0 / 6, 0.5, 1}));
-  return b_.CreateSelect(less(absolute(x), 1e-3), series, exact);
+  Value* series = b_.CreateFMul(
+      x, polynomial(x, {1.0 / 355687428096000, 1.0 / 20922789888000, 1.0 / 1307674368000, 1.0 / 87178291200,
+                        1.0 / 6227020800, 1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320,
+                        1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5, 1}));
+  return b_.CreateSelect(less(absolute(x), 0.6), series, exact);
 }
 
 Value* Functions::log(Value* x) {
@@ -163,9 +183,13 @@ Value* Functions::log(Value* x) {
                          number(x, std::numeric_limits<double>::quiet_NaN()));
 }
 
+// In f64. What 1 + x rounds away is put back by the ratio of x to what was left of it (Kahan).
 Value* Functions::log1p(Value* x) {
-  Value* series = b_.CreateFMul(x, polynomial(x, {-0.25, 1.0 / 3, -0.5, 1}));
-  return b_.CreateSelect(less(absolute(x), 1e-3), series, log(add(x, 1)));
+  Value* u = add(x, 1);
+  Value* left = add(u, -1);
+  Value* y = b_.CreateFMul(log(u), b_.CreateFDiv(x, left));
+  y = b_.CreateSelect(b_.CreateFCmpOEQ(left, number(x, 0)), x, y);
+  return b_.CreateSelect(b_.CreateFCmpOEQ(x, number(x, std::numeric_limits<double>::infinity())), x, y);
 }
 
 Value* Functions::tanh(Value* x) {
@@ -242,10 +266,45 @@ Value* Functions::atan2(Value* y, Value* x) {
   return b_.CreateSelect(is_nan, b_.CreateFAdd(x, y), copy_sign(angle, y));
 }
 
-Value* Functions::pow(Value* x, Value* y) {
+// x^y in f64, x > 0: the logarithm as a sum of two doubles, since an error in it grows with y. `rough` where x is 0,
+// denormal or infinite, or the result leaves the range.
+Value* Functions::precise_power(Value* x, Value* y, Value* rough) {
+  Value* root = bits(number(x, std::numbers::sqrt2 / 2));
+  Value* exponent = b_.CreateAShr(b_.CreateSub(bits(x), root), integer(x, 52));
+  Value* m = from_bits(b_.CreateSub(bits(x), b_.CreateShl(exponent, integer(x, 52))), x);
+  Value* n = b_.CreateSIToFP(exponent, x->getType());
+  // log m = 2 atanh(s), s = (m - 1) / (m + 1) with what the division and the sum round away.
+  Value* difference = add(m, -1);
+  Value* total = add(m, 1);
+  Value* total_rest = b_.CreateFSub(m, add(total, -1));
+  Value* s = b_.CreateFDiv(difference, total);
+  Value* s_rest = b_.CreateFSub(fma(b_.CreateFNeg(s), total, difference), b_.CreateFMul(s, total_rest));
+  s_rest = b_.CreateFDiv(s_rest, total);
+  Value* z = b_.CreateFMul(s, s);
+  Value* tail = polynomial(z, {2.0 / 25, 2.0 / 23, 2.0 / 21, 2.0 / 19, 2.0 / 17, 2.0 / 15, 2.0 / 13, 2.0 / 11, 2.0 / 9,
+                               2.0 / 7, 2.0 / 5, 2.0 / 3});
+  tail = b_.CreateFMul(b_.CreateFMul(tail, z), s);
+  Value* whole = mul(n, 6.93145751953125e-1);  // exact
+  Value* high = b_.CreateFAdd(whole, mul(s, 2));
+  Value* before = b_.CreateFSub(high, whole);
+  Value* low = b_.CreateFAdd(b_.CreateFSub(whole, b_.CreateFSub(high, before)), b_.CreateFSub(mul(s, 2), before));
+  low = b_.CreateFAdd(low, fma(n, number(x, 1.42860682030941723212e-6), fma(s_rest, number(x, 2), tail)));
+  Value* sum = b_.CreateFAdd(high, low);
+  low = b_.CreateFSub(low, b_.CreateFSub(sum, high));
+  high = sum;
+  Value* product = b_.CreateFMul(y, high);
+  Value* rest = fma(y, low, fma(y, high, b_.CreateFNeg(product)));
+  Value* power = exp(product);
+  power = fma(power, rest, power);
+  Value* is_plain = b_.CreateAnd(less(absolute(product), 700), greater(x, 0x1p-1022));
+  is_plain = b_.CreateAnd(is_plain, less(x, std::numeric_limits<double>::infinity()));
+  return b_.CreateSelect(is_plain, power, rough);
+}
+
+Value* Functions::pow(Value* x, Value* y, bool for_f32) {
   const double infinity = std::numeric_limits<double>::infinity();
   Value* product = b_.CreateFMul(y, log(absolute(x)));
-  Value* magnitude = exp(product);
+  Value* magnitude = for_f32 ? exp(product) : precise_power(absolute(x), y, exp(product));
   Value* whole = b_.CreateFCmpOEQ(call(llvm::Intrinsic::trunc, y), y);
   Value* half = mul(y, 0.5);
   Value* is_odd = b_.CreateAnd(whole, b_.CreateFCmpONE(call(llvm::Intrinsic::trunc, half), half));
@@ -291,9 +350,9 @@ Value* Functions::evaluate(ScalarOp op, std::span<Value* const> operands) {
     case ScalarOp::isnan:
       return b_.CreateFCmpUNO(x, x);
     case ScalarOp::pow:
-      return is_double(x) ? pow(x, operands[1]) : narrow(pow(widen(x), widen(operands[1])), x);
+      return is_double(x) ? pow(x, operands[1], false) : narrow(pow(widen(x), widen(operands[1]), true), x);
     case ScalarOp::exp2:
-      return wide(x, [&](Value* v) { return exp(mul(v, std::numbers::ln2)); });
+      return wide(x, [&](Value* v) { return exp2(v); });
     case ScalarOp::expm1:
       return wide(x, [&](Value* v) { return expm1(v); });
     case ScalarOp::log2:
