@@ -2,7 +2,8 @@
 //
 // exp: Cody and Waite's reduction by ln 2, then a polynomial, scaled in two steps so that denormal results are right.
 // log: mantissa in [sqrt(1/2), sqrt(2)), Cephes' polynomial (f32) or the series of atanh (f64).
-// pow in f64: the logarithm as two doubles. erf: Norbert Juffa's two polynomials. tanh: Cephes near 0, exp elsewhere. sin, cos: reduced by pi/2 in f64.
+// pow in f64: the logarithm as two doubles. erf: Norbert Juffa's two polynomials. tanh: Cephes near 0, exp elsewhere.
+// sin, cos: reduced by pi/2 in f64.
 #include "lower/inline_functions.h"
 
 #include <initializer_list>

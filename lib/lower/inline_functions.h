@@ -1,9 +1,10 @@
 // Mathematical functions as straight-line LLVM IR: no calls, no branches, so that LLVM's vectoriser takes them at any
 // width.
 //
-// f32 functions are within 4 units in the last place of the exact value over their whole range, special values included
-// (generate_test.cpp measures). The rarer ones are computed in f64, where a simple formula is exact enough. f64 has
-// exp, log and what needs no polynomial.
+// Functions are within 4 units in the last place of the exact value over their whole range, special values included,
+// and
+// + - * / and sqrt are rounded once (generate_test.cpp measures, in f32 and in f64). The rarer ones of f32 are computed
+// in f64, where a simple formula is exact enough; f64 itself lacks erf and the trigonometric ones.
 #pragma once
 
 #include <span>
