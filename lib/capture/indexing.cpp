@@ -79,10 +79,14 @@ bool Indexing::apply_item(PyObject* item, size_t specified) {
     const bool is_whole =
         (slice->start == Py_None || (PyLong_CheckExact(slice->start) && PyLong_AsLong(slice->start) == 0)) &&
         slice->stop == Py_None && (slice->step == Py_None || integer_of(slice->step) == SymInt(1));
-    const Ref one(PyLong_FromLong(1));
-    if (!is_whole && !view("aten::slice", {current(), axis.get(), slice->start, slice->stop,
-                                           slice->step == Py_None ? one.get() : slice->step}))
-      return false;
+    // A bound that is a tensor stands for the number in it.
+    const auto number = [](PyObject* bound) {
+      return as_tensor(bound) ? Ref(PyNumber_Index(bound)) : Ref::borrow(bound);
+    };
+    const Ref start = number(slice->start), stop = number(slice->stop);
+    const Ref step = slice->step == Py_None ? Ref(PyLong_FromLong(1)) : number(slice->step);
+    if (!start || !stop || !step) return false;
+    if (!is_whole && !view("aten::slice", {current(), axis.get(), start.get(), stop.get(), step.get()})) return false;
     ++axis_;
     ++slot_;
     return true;
