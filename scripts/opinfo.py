@@ -79,6 +79,10 @@ class Samples(TorchDispatchMode):
 
     def add(self, target, args, kwargs, out):
         leaves = [a for a in tree_leaves((args, kwargs)) if isinstance(a, torch.Tensor)]
+        if not target.endswith(".*"):  # PyTorch takes a tensor for a list of integers, too
+            parameters = overload_of(target)._schema.arguments
+            if any(isinstance(a, torch.Tensor) and "Tensor" not in str(p.type) for a, p in zip(args, parameters)):
+                return
         dtype = next((a.dtype for a in leaves), kwargs.get("dtype"))
         fails = out is None
         key = (target, dtype, fails)
