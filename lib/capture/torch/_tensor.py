@@ -52,8 +52,10 @@ class Tensor(_atenon.Tensor):
     retains_grad = False
     _backward_hooks = None
 
-    vars().update({name: method for name, method in _operator_methods().items() if not hasattr(_atenon.Tensor, name)
-                   and name not in vars()})
+    for _name, _method in _operator_methods().items():
+        if not hasattr(_atenon.Tensor, _name):
+            vars().setdefault(_name, _method)
+    del _name, _method
 
     def __new__(cls, *args, device=None):
         made = _made_as(_dtypes.name_of(_modes.get_default_dtype()), args)

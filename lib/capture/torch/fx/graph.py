@@ -110,7 +110,7 @@ class Graph:
 
     @property
     def nodes(self):
-        return _NodeList(self._nodes)
+        return list(self._nodes)
 
     def output_node(self):
         return self._nodes[-1]
@@ -132,18 +132,12 @@ class Graph:
         return _Code(spell(self, verbose))
 
     def __str__(self):
-        arguments = ", ".join(f"%{n.name} : [num_users={len(n.users)}]" for n in self._nodes if n.op == "placeholder")
-        return "\n".join(["graph():", *("    " + node.format_node() for node in self._nodes)]) if arguments else "graph():"
+        return "\n".join(["graph():", *("    " + node.format_node() for node in self._nodes)])
 
 
 class _Code:
     def __init__(self, src):
         self.src = src
-
-
-class _NodeList(list):
-    def __reversed__(self):
-        return reversed(list(self))
 
 
 def _type(value):

@@ -106,14 +106,10 @@ class Node:
     def format_node(self):
         if self.op == "output":
             return f"return {self.args[0]}"
-        kind = self.meta.get("val")
-        shown = f" : [num_users={len(self.users)}]"
-        if self.op == "placeholder":
-            return f"%{self.name}{shown} = placeholder[target={self.target}]"
-        if self.op == "get_attr":
-            return f"%{self.name}{shown} = get_attr[target={self.target}]"
-        return (f"%{self.name}{shown} = call_function[target={_qualified(self.target)}](args = {_percent(self.args)}, "
-                f"kwargs = {_percent(self.kwargs)})" if kind is not None else f"%{self.name}")
+        shown = f"%{self.name} : [num_users={len(self.users)}] = {self.op}"
+        if self.op != "call_function":
+            return f"{shown}[target={self.target}]"
+        return f"{shown}[target={_qualified(self.target)}](args = {_percent(self.args)}, kwargs = {_percent(self.kwargs)})"
 
     def __repr__(self):
         return self.name

@@ -1,0 +1,185 @@
+# Updates in place: of intermediates, through views, of inputs, of buffers.
+import torch
+import torch.nn.functional as F
+
+from cases import by_size, case, ints, rand
+from torch import nn
+from torch.export import Dim
+
+batch = Dim("batch", max=64)
+rows = by_size(lambda n: rand(n, 4), 2, 5)
+
+
+@case(rand(3, 4), shapes={"x": {0: batch}}, others=rows)
+def add_in_place(self, x):
+    y = x * 2
+    y += 1
+    y.mul_(x).clamp_(-0.5, 0.5)
+    return y
+
+
+@case(rand(3, 4), shapes={"x": {0: batch}}, others=rows)
+def write_through_slice(self, x):
+    y = x.clone()
+    y[:, 1:3] = 0
+    y[:, 0] += x[:, 3]
+    return y
+
+
+@case(rand(3, 4), shapes={"x": {0: batch}}, others=rows)
+def view_sees_update(self, x):
+    y = x.clone()
+    row = y[0]
+    flat = y.view(-1)
+    y.add_(1)
+    return row * 2, flat.sum()
+
+
+@case(rand(3, 4), shapes={"x": {0: batch}}, others=rows)
+def update_seen_by_base(self, x):
+    y = x.clone()
+    y.t()[1].fill_(7)
+    y.unsqueeze(0).squeeze(0)[..., -1].neg_()
+    return y
+
+
+@case(rand(4))
+def input_is_updated(self, x):
+    x.mul_(2)
+    return x + 1
+
+
+@case(rand(2, 3), rand(2, 3))
+def two_inputs_updated(self, x, y):
+    y.copy_(x)
+    x[0].zero_()
+    return x + y
+
+
+@case(rand(4, 4))
+def masked_store(self, x):
+    y = x.clone()
+    y[y < 0] = 0
+    return y.masked_fill(x > 0.5, 9)
+
+
+@case(rand(4, 3), ints(2, high=4))
+def indexed_store(self, x, index):
+    y = x.clone()
+    y[index] = torch.ones(3)
+    y.index_add_(0, index, torch.ones(2, 3))
+    return y
+
+
+@case(rand(2, 4), ints(2, 2, high=4))
+def scatter_in_place(self, x, index):
+    return x.clone().scatter_(1, index, 5.0), torch.zeros(2, 4).scatter_add_(1, index, x[:, :2])
+
+
+@case(rand(3))
+def loop_of_updates(self, x):
+    y = torch.zeros(3, 3)
+    for i in range(3):
+        y[i] = x * i
+        y[i, i] += 1
+    return y
+
+
+@case(rand(2, 3))
+def functional_in_place(self, x):
+    y = F.relu(x - 0.1, inplace=True)
+    return F.dropout(y, 0.5, self.training)
+
+
+@case(rand(3, 4), shapes={"x": {0: batch}}, others=rows)
+def overwritten_view_of_view(self, x):
+    y = x.clone()
+    part = y[:, 1:][:, :2]
+    part -= 1
+    part[0] = 3
+    return y, part
+
+
+@case(rand(4))
+def out_argument(self, x):
+    y = torch.empty(4)
+    torch.add(x, 1, out=y)
+    return y
+
+
+@case(rand(2, 2))
+def swap_columns(self, x):
+    y = x.clone()
+    y[:, 0], y[:, 1] = x[:, 1].clone(), x[:, 0].clone()
+    return y
+
+
+@case(rand(3))
+class CountsCalls(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x):
+        self.calls += 1
+        return x * self.calls
+
+
+@case(rand(3), others=[(rand(3),), (rand(3),)])
+class KeepsMean(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(3))
+        self.register_buffer("unused", torch.ones(2))
+
+    def forward(self, x):
+        self.mean.lerp_(x, 0.5)
+        return x - self.mean
+
+
+@case(rand(2), others=[(rand(2),)])
+class AssignsBuffer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("last", torch.zeros(2), persistent=False)
+
+    def forward(self, x):
+        before = self.last
+        self.last = x * 2
+        return before + self.last
+
+
+@case(rand(1, 2), others=[(rand(1, 2),), (rand(1, 2),)])
+class ShiftsCache(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("cache", torch.zeros(3, 2))
+
+    def forward(self, x):
+        self.cache.copy_(torch.cat([self.cache[1:], x]))
+        return self.cache.sum(0)
+
+
+@case(rand(4, 3), others=[(rand(4, 3),)])
+class TrainsNorm(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(3)
+
+    def eval(self):
+        return self.train()
+
+    def forward(self, x):
+        return self.norm(x)
+
+
+@case(rand(2, 3))
+class Tied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(3, 3, bias=False)
+        self.second = nn.Linear(3, 3)
+        self.second.weight = self.first.weight
+
+    def forward(self, x):
+        return self.second(self.first(x))

@@ -1,0 +1,124 @@
+# Views of inputs and intermediates: slices, transposes, reshapes, splits, expansions.
+import torch
+
+from cases import by_size, case, ints, rand
+from torch.export import Dim
+
+batch = Dim("batch", max=64)
+rows = by_size(lambda n: rand(n, 4), 2, 5)
+
+
+@case(rand(6, 4), shapes={"x": {0: batch}}, others=rows)
+def slice_with_step(self, x):
+    return x[:, 1::2] + x[:, ::2]
+
+
+@case(rand(3, 4), shapes={"x": {0: batch}}, others=rows)
+def transpose_and_multiply(self, x):
+    return x.t() @ x
+
+
+@case(rand(3, 4), shapes={"x": {0: batch}}, others=rows)
+def view_with_minus_one(self, x):
+    return x.view(-1, 2).sum(1)
+
+
+@case(rand(2, 3, 4), shapes={"x": {0: batch}}, others=by_size(lambda n: rand(n, 3, 4), 3))
+def flatten_and_unflatten(self, x):
+    return x.flatten(1).unflatten(1, (4, 3)).permute(0, 2, 1)
+
+
+@case(rand(4, 6))
+def split_in_parts(self, x):
+    a, b, c = x.split([1, 2, 3], dim=1)
+    return a + b.sum(1, keepdim=True), c
+
+
+@case(rand(5, 4))
+def chunks_of_unequal_size(self, x):
+    return [part * i for i, part in enumerate(x.chunk(3))]
+
+
+@case(rand(3, 2))
+def unbind_rows(self, x):
+    first, second, third = x.unbind()
+    return first + second - third
+
+
+@case(rand(1, 4), shapes={"x": {0: batch}}, others=rows)
+def expand_new_axis(self, x):
+    return x.unsqueeze(1).expand(-1, 3, -1) * 2
+
+
+@case(rand(4, 4))
+def diagonal_of_square(self, x):
+    return x.diagonal() + x.diagonal(1).sum()
+
+
+@case(rand(2, 1, 3, 1))
+def squeeze_axes(self, x):
+    return x.squeeze(), x.squeeze(1), x.squeeze((1, 3))
+
+
+@case(rand(3, 4), shapes={"x": {0: batch}}, others=rows)
+def narrow_and_select(self, x):
+    return x.narrow(1, 1, 2) * x.select(0, 0)[None, :2]
+
+
+@case(rand(8), shapes={"x": {0: Dim("n", min=4, max=32)}}, others=by_size(lambda n: rand(n), 5, 12))
+def unfold_windows(self, x):
+    return x.unfold(0, 3, 1).mean(1)
+
+
+@case(rand(2, 3), rand(3))
+def broadcast_explicitly(self, x, y):
+    a, b = torch.broadcast_tensors(x, y)
+    return a * b
+
+
+@case(rand(3, 4), shapes={"x": {0: batch}}, others=rows)
+def stack_and_concatenate(self, x):
+    return torch.stack([x, -x], 1), torch.cat([x, x[:1]], 0)
+
+
+@case(rand(2, 6))
+def movedim_and_swap(self, x):
+    return x.reshape(2, 3, 2).movedim(0, -1).swapaxes(0, 1)
+
+
+@case(rand(3, 4))
+def flip_and_roll(self, x):
+    return x.flip(0), torch.roll(x, 1, dims=1), x.rot90()
+
+
+@case(rand(4), ints(3, high=4))
+def gather_by_index(self, x, index):
+    return x[index] + x.index_select(0, index) + x.take(index)
+
+
+@case(rand(3, 4))
+def mixed_indices(self, x):
+    return x[[0, 2]], x[..., -1], x[1:, None, ::2], x[:, [1, 3]], x[torch.tensor([0, 1]), torch.tensor([1, 2])]
+
+
+@case(rand(3, 4))
+def complex_view(self, x):
+    return torch.view_as_complex(x.reshape(3, 2, 2)).abs()
+
+
+@case(rand(3, 3))
+def triangles(self, x):
+    return x.tril(), x.triu(1), torch.tril(torch.ones(3, 3), -1) + x
+
+
+@case(rand(2, 3), shapes={"x": {0: batch, 1: Dim("width", max=16)}}, others=[(rand(4, 5),)])
+def repeat_by_size(self, x):
+    return x.repeat(2, 1).reshape(2, x.shape[0], x.shape[1]), x.repeat_interleave(2, 1)
+
+
+@case(rand(2, 8, 4), shapes={"x": {0: batch, 1: Dim("seq", max=32)}}, others=[(rand(3, 5, 4),)])
+def attention_heads(self, x):
+    b, s, d = x.shape
+    heads = x.view(b, s, 2, d // 2).transpose(1, 2)
+    weights = (heads @ heads.transpose(-2, -1) / 2).softmax(-1)
+    return (weights @ heads).transpose(1, 2).reshape(b, s, d)
