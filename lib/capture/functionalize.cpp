@@ -209,7 +209,7 @@ std::shared_ptr<Base> Session::lift(const Tensor& tensor) {
     }
   if (entry.spec.target.empty()) entry.spec.target = "lifted_tensor_" + std::to_string(constants++);
   ir::TensorMeta meta{.dtype = tensor.dtype, .sizes = {tensor.sizes.begin(), tensor.sizes.end()}};
-  ir::Value* input = graph.add_input(placeholder_name(entry.spec), std::move(meta));
+  ir::Value* input = program_graph().add_input(placeholder_name(entry.spec), std::move(meta));
   entry.spec.value = input->name;
   entry.base->value = entry.base->input = input;
   entry.base->recording = recording_number;
@@ -226,15 +226,15 @@ ir::TensorMeta Session::meta(const TensorObject& tensor) {
 
 ir::Value* Session::read(TensorObject& tensor) {
   TensorState& state = *tensor.state;
-  if (!state.is_traced()) return lift(state.real)->value;
+  if (!state.is_traced()) return here(lift(state.real)->value);
   if (is_stale(*state.base)) return raise(311, "a tensor of another capture is used in this one", "return it instead");
-  if (state.seen == state.base->version) return state.value;
+  if (state.seen == state.base->version) return here(state.value);
   // Something that shares this memory was written since: the view is made again from what the memory holds now.
-  ir::Value* value = state.base->value;
+  ir::Value* value = here(state.base->value);
   for (const Step& step : state.chain) {
-    value = repeat(*this, step, value);
-    if (!value) return nullptr;
+    if (value) value = repeat(*this, step, value);
   }
+  if (!value || !is_here(*state.base->value)) return value;  // a branch's own view of what lies outside ends with it
   state.value = value;
   state.seen = state.base->version;
   return value;
@@ -265,7 +265,7 @@ bool Session::write(TensorObject& tensor, ir::Value* value) {
   }
   for (size_t axis = 0; axis < before.sizes.size(); ++axis) {
     const SymBool same = shape::equal(before.sizes[axis], value->meta().sizes[axis]);
-    const bool is_same = decide(same, "an update in place keeps the shape");
+    const bool is_same = require(same, "an update in place keeps the shape");
     if (PyErr_Occurred()) return false;
     if (is_same) continue;
     raise(312, "an update in place cannot change the shape from " + ir::to_string(before) + " to " +
@@ -283,6 +283,11 @@ bool Session::write(TensorObject& tensor, ir::Value* value) {
   }
   const std::shared_ptr<Base> base = state.is_traced() ? state.base : lift(state.real);
   if (!may_update(*base)) return false;
+  if (!is_here(*base->value)) {
+    raise(312, "a branch or loop body updates a tensor that lies outside of it",
+          "clone() it inside, and return the new value");
+    return false;
+  }
   std::vector<ir::Value*> viewed{base->value};  // what each step views
   for (size_t i = 0; i + 1 < state.chain.size(); ++i) {
     viewed.push_back(repeat(*this, state.chain[i], viewed.back()));
@@ -318,43 +323,61 @@ bool Session::write_real(TensorObject& tensor, const Tensor& value) {
   return true;
 }
 
-std::optional<reference::Datum> Session::constant_value(ir::Value* value, const std::string& purpose) {
-  // The nodes behind the value, in the graph's order, by a walk from it to its operands.
-  std::vector<const ir::Node*> needed;
-  std::vector<ir::Value*> open{value};
+std::optional<reference::Datum> Session::known_value(ir::Value* value) {
+  // What has to be evaluated, operands before their readers: a node, or an input of a subgraph by what it stands for.
+  struct Visit {
+    ir::Value* value;
+    ir::Value* outside = nullptr;
+    bool is_ready = false;
+  };
+  std::vector<Visit> open{{value}}, needed;
   std::map<const ir::Node*, bool> seen;
+  std::vector<std::pair<ir::Value*, const Lifted*>> state_read;
   while (!open.empty()) {
-    ir::Value* next = open.back();
+    const Visit next = open.back();
     open.pop_back();
-    if (constants_known.values.contains(next)) continue;
-    if (!next->producer) {
-      const auto found =
-          std::find_if(lifted.begin(), lifted.end(), [&](const Lifted& entry) { return entry.base->input == next; });
-      if (found == lifted.end()) {
-        raise(311, purpose + " needs the value of a tensor that depends on the model's inputs",
-              "compute with tensors instead (torch.where for a choice), or take the number as an argument of its own");
-        return std::nullopt;
-      }
-      if (found->spec.kind == ir::InputKind::buffer) buffers_read.push_back(found->base);
-      constants_known.values.emplace(next, found->tensor);
+    if (next.is_ready) {
+      needed.push_back(next);
+    } else if (constants_known.values.contains(next.value)) {
       continue;
+    } else if (const ir::Node* node = next.value->producer) {
+      if (!seen.emplace(node, true).second) continue;
+      const opset::Operator* op = opset.find(node->target());
+      if (!op || op->has_tag("random") || !ir::symbols_read(*node).empty()) return std::nullopt;
+      open.push_back({next.value, nullptr, true});
+      for (ir::Value* operand : node->operands()) open.push_back({operand});
+    } else if (ir::Value* outside = captured_by(next.value)) {
+      open.push_back({next.value, outside, true});
+      open.push_back({outside});
+    } else {
+      const auto found = std::find_if(lifted.begin(), lifted.end(),
+                                      [&](const Lifted& entry) { return entry.base->input == next.value; });
+      if (found == lifted.end()) return std::nullopt;
+      state_read.emplace_back(next.value, &*found);
     }
-    if (!seen.emplace(next->producer, true).second) continue;
-    needed.push_back(next->producer);
-    for (ir::Value* operand : next->producer->operands()) open.push_back(operand);
   }
-  std::map<const ir::Node*, size_t> order;
-  if (needed.size() > 1) {
-    size_t position = 0;
-    for (const ir::Node& node : graph.forward()) order[&node] = position++;
+  for (const auto& [input, entry] : state_read) {
+    if (entry->spec.kind == ir::InputKind::buffer) buffers_read.push_back(entry->base);
+    constants_known.values.emplace(input, entry->tensor);
   }
-  std::sort(needed.begin(), needed.end(), [&](const ir::Node* a, const ir::Node* b) { return order[a] < order[b]; });
-  for (const ir::Node* node : needed)
-    if (Result<void> done = reference::evaluate(opset, *node, facts, constants_known); !done) {
+  for (const Visit& visit : needed) {
+    if (visit.outside) {
+      constants_known.values.emplace(visit.value, constants_known.values.at(visit.outside));
+    } else if (Result<void> done = reference::evaluate(opset, *visit.value->producer, facts, constants_known); !done) {
       raise(done.error());
       return std::nullopt;
     }
+  }
   return constants_known.values.at(value);
+}
+
+std::optional<reference::Datum> Session::constant_value(ir::Value* value, const std::string& purpose) {
+  std::optional<reference::Datum> datum = known_value(value);
+  if (!datum)
+    raise(311, purpose + " needs the value of a tensor that depends on the model's inputs",
+          "compute with tensors instead: torch.where(condition, a, b) chooses by element, torch.cond(condition, f, g, "
+          "(x,)) runs one of two functions; .item() gives a number that stays symbolic");
+  return datum;
 }
 
 }  // namespace atenon::capture

@@ -2,6 +2,7 @@
 #include "capture/native.h"
 
 #include "capture/callstack.h"
+#include "capture/control_flow.h"
 #include "capture/lazy_fill.h"
 #include "capture/literal.h"
 #include "capture/program_object.h"
@@ -317,6 +318,28 @@ PyObject* make_capture_error() {
   return bases ? PyErr_NewException("_atenon.CaptureError", bases.get(), nullptr) : nullptr;
 }
 
+// require(condition, reason): whether a truth of the user's holds; see Session::require.
+PyObject* require(PyObject* module, PyObject* args) {
+  PyObject* condition = nullptr;
+  const char* reason = "";
+  if (!PyArg_ParseTuple(args, "Os:require", &condition, &reason)) return nullptr;
+  SymbolObject* symbol = as_symbol(condition);
+  const SymBool* truth = symbol ? std::get_if<SymBool>(symbol->value) : nullptr;
+  if (!truth) return PyBool_FromLong(PyObject_IsTrue(condition));
+  const bool holds = session_of(module).require(*truth, reason);
+  return PyErr_Occurred() ? nullptr : PyBool_FromLong(holds);
+}
+
+PyObject* subgraph(PyObject* module, PyObject* args) {
+  PyObject *function = nullptr, *examples = nullptr;
+  Py_ssize_t whole = 0;
+  if (!PyArg_ParseTuple(args, "OO!n:trace_subgraph", &function, &PyList_Type, &examples, &whole)) return nullptr;
+  return trace_subgraph(session_of(module), function, examples, whole);
+}
+PyObject* control_flow_node(PyObject* module, PyObject* const* args, Py_ssize_t count) {
+  return control_flow(session_of(module), args, static_cast<size_t>(count));
+}
+
 template <class Function>
 PyCFunction as_method(Function function) {
   return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
@@ -350,6 +373,9 @@ PyMethodDef functions[] = {
     {"export", export_program, METH_VARARGS, nullptr},
     {"load", load, METH_O, nullptr},
     {"sym", as_method(sym), METH_FASTCALL, nullptr},
+    {"require", require, METH_VARARGS, nullptr},
+    {"trace_subgraph", subgraph, METH_VARARGS, nullptr},
+    {"control_flow", as_method(control_flow_node), METH_FASTCALL, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -11,6 +11,7 @@
 #include "capture/convert.h"
 #include "capture/functionalize.h"
 #include "capture/lazy_fill.h"
+#include "capture/symbols.h"
 #include "capture/tensor_data.h"
 #include "capture/tensor_object.h"
 #include "opset/schema.h"
@@ -83,12 +84,6 @@ bool equals_default(const Argument& argument, const Parameter& parameter) {
   const ArgumentList& list = argument.get<ArgumentList>();  // int[2]=0 is bound as [0, 0]
   return !list.empty() &&
          std::all_of(list.begin(), list.end(), [&](const Argument& item) { return item == *parameter.fallback; });
-}
-
-Ref number_of(const reference::Datum& datum) {
-  if (auto* integer = std::get_if<int64_t>(&datum)) return Ref(PyLong_FromLongLong(*integer));
-  if (auto* real = std::get_if<double>(&datum)) return Ref(PyFloat_FromDouble(*real));
-  return Ref(PyBool_FromLong(std::get<bool>(datum)));
 }
 
 }  // namespace
@@ -206,7 +201,7 @@ std::optional<std::vector<Ref>> Dispatch::evaluate(const Call& call) {
   if (!data) return session_.raise(data.error()), std::nullopt;
   for (reference::Datum& datum : *data) {
     auto* tensor = std::get_if<Tensor>(&datum);
-    results.push_back(tensor ? session_.wrap(TensorState{.real = std::move(*tensor)}) : number_of(datum));
+    results.push_back(tensor ? session_.wrap(TensorState{.real = std::move(*tensor)}) : number_object(datum));
     if (!results.back()) return std::nullopt;
   }
   return results;
@@ -224,9 +219,7 @@ std::optional<std::vector<Ref>> Dispatch::trace(const Call& call) {
   for (size_t i = 0; i < node->results().size(); ++i) {
     ir::Value* value = node->result(i);
     if (!value->is_tensor()) {  // a number, which Python's code may look at
-      const std::optional<reference::Datum> datum = session_.constant_value(value, name_);
-      if (!datum) return std::nullopt;
-      results.push_back(number_of(*datum));
+      results.push_back(session_.number(value));
     } else {
       results.push_back(
           session_.wrap(viewed ? view_of(session_, *viewed, call, *node, static_cast<int>(i)) : session_.fresh(value)));

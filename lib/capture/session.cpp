@@ -22,14 +22,26 @@ bool Session::decide(const SymBool& truth, const std::string& reason) {
   const std::optional<bool> example = shape::evaluate(truth, hints);
   if (example && !is_tracing) return *example;  // a look at a finished program
   if (!example) {
-    raise(310, "`" + truth.to_string() + "` depends on a size that only data decides",
-          "use min, max or // instead of a comparison");
+    const std::string text = truth.to_string();
+    raise(311, "whether `" + text + "` holds depends on data, and Python needs to know it here",
+          "torch.cond(" + text + ", f, g, operands) runs one of two functions, torch._check(" + text +
+              ") promises one answer; torch.sym_min, torch.sym_max and // need none");
     return false;
   }
   ir::Constraint constraint{.truth = *example ? truth : shape::negate(truth), .reason = reason};
   constraint.provenance = call_stacks->current(program.provenance);
   assume(std::move(constraint));
   return *example;
+}
+
+bool Session::require(const SymBool& truth, const std::string& reason) {
+  const shape::Truth known = facts.decide(truth);
+  if (known != shape::Truth::open) return known == shape::Truth::proven;
+  if (shape::evaluate(truth, hints)) return decide(truth, reason);
+  ir::Constraint constraint{.truth = truth, .reason = reason};
+  constraint.provenance = call_stacks->current(program.provenance);
+  assume(std::move(constraint));
+  return true;
 }
 
 void Session::assume(ir::Constraint constraint) {

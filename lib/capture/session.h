@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -136,11 +137,30 @@ struct Lifted {
   ir::InputSpec spec;
 };
 
+// What surrounds a subgraph while it is recorded. A value of the outer graph that the subgraph reads becomes an input.
+struct Scope {
+  ir::Graph outer;
+  std::map<ir::Value*, ir::Value*> inner_of;
+  std::vector<ir::Value*> captured;  // values of `outer`, in the order of their inputs
+};
+
+// A function that was recorded, before a node takes it.
+struct Subgraph {
+  ir::Graph graph;
+  size_t own_inputs = 0;  // before those that stand for captured values
+  std::map<ir::Value*, ir::Value*> inner_of;
+  std::vector<ir::Value*> captured;
+  std::set<std::string> defines;  // symbols
+};
+
 // What one capture has found out so far. Empty again when the next one begins.
 struct Recording {
   bool is_tracing = false;
   ir::ExportedProgram program;
-  ir::Graph graph;
+  ir::Graph graph;                             // that is being recorded: the program's, or a subgraph
+  std::vector<Scope> scopes;                   // the graphs around it, outermost first
+  std::deque<Subgraph> traced;                 // functions that were recorded
+  std::map<std::string, ir::Graph> subgraphs;  // that nodes run
   shape::Facts facts;
   std::vector<ir::Symbol> symbols;
   shape::Bindings hints;
@@ -190,13 +210,22 @@ class Session : public Recording {
   PyObject* call(const std::string& name, std::initializer_list<PyObject*> args);
   // Appends a node while tracing; null with a Python exception on failure.
   ir::Node* record(const std::string& target, std::vector<Argument> arguments, std::vector<Named> keywords = {});
-  // Data of a value that does not depend on inputs: evaluates the nodes behind it. Null with a Python exception
-  // otherwise.
+  // Data of a value that does not depend on inputs: evaluates the nodes behind it. Null without an exception where it
+  // does depend on them.
+  std::optional<reference::Datum> known_value(ir::Value* value);
+  // The same, with E0311 where it depends on them.
   std::optional<reference::Datum> constant_value(ir::Value* value, const std::string& purpose);
+  // A number that a node yields, for Python: itself where it is known, else a symbol of the value's name.
+  Ref number(ir::Value* value);
+  // A fresh symbol that no input decides, with a name that is free in the graph, too.
+  std::string new_symbol(shape::Range range);
 
   // Decides a truth about sizes: by what is known, else by the example, which is then an assumption with the user's
   // line.
   bool decide(const SymBool& truth, const std::string& reason);
+  // The same where the user promises the truth, or only one answer goes on: what data decide is assumed to hold, and is
+  // checked when the data is there.
+  bool require(const SymBool& truth, const std::string& reason);
   void assume(ir::Constraint constraint);
 
   // Wraps.
@@ -204,7 +233,15 @@ class Session : public Recording {
   Ref wrap(const SymInt& value);
   Ref wrap(const SymFloat& value);
   Ref wrap(const SymBool& value);
+  Ref truth(const SymBool& value);  // Python's own bool where what is known of the symbols decides it
   Ref wrap_sizes(const std::vector<SymInt>& sizes);
+
+  // control_flow.cpp. The value as the graph that is being recorded sees it; null with an exception where it belongs to
+  // a branch that has ended.
+  ir::Value* here(ir::Value* value);
+  bool is_here(const ir::Value& value) const;            // no value of an outer graph
+  ir::Value* captured_by(const ir::Value* input) const;  // the outer value behind a subgraph's input, or null
+  ir::Graph& program_graph() { return scopes.empty() ? graph : scopes.front().outer; }
 
   // functionalize.cpp. read(): the Value that a tensor is now (lifting and regenerating as needed); write(): an update
   // in place.

@@ -180,11 +180,11 @@ void lift_state(Session& session) {
     if (entry.tensor.storage) session.lift(entry.tensor);
 }
 
-void keep_used_state(Session& session, const std::set<std::string>& updated) {
+void keep_used_state(Session& session, ir::Graph& graph, const std::set<std::string>& updated) {
   std::vector<Lifted> used;
   for (Lifted& entry : session.lifted) {
     if (!entry.base->input->has_users() && !updated.contains(entry.spec.target)) {
-      session.graph.erase_input(entry.base->input);
+      graph.erase_input(entry.base->input);
       continue;
     }
     session.program.weights.push_back({.name = entry.spec.target, .tensor = entry.tensor});

@@ -18,7 +18,7 @@ Result<void> load_weights(Session& session, const std::string& file, std::vector
 void lift_state(Session& session);
 
 // After forward: inputs that nobody reads are dropped, unless they are `updated`; the rest become weights.
-void keep_used_state(Session& session, const std::set<std::string>& updated);
+void keep_used_state(Session& session, ir::Graph& graph, const std::set<std::string>& updated);
 
 // What modules hold before forward runs: to see whether it changes numbers and texts (`self.calls`), which a program
 // cannot, and to put everything back, so that a model can be used after its capture.

@@ -1,9 +1,10 @@
 // SymInt, SymFloat and SymBool of Python: sizes that stay symbolic while the user's code computes with them.
 //
-// Arithmetic makes expressions; a result that has become constant is a number of Python's own. A comparison is decided
-// at once, so that what Python stores is a real bool: by what is known of the symbols, else by the example input, and
-// then the truth is an assumption of the program. Where CPython insists on a number of its own (range(n), int(n), an
-// index of a list) the value cannot stay symbolic, which is an error that names the line.
+// Arithmetic makes expressions; a result that has become constant is a number of Python's own. So is a comparison that
+// what is known of the symbols decides. Any other stays a truth until Python branches on it: then the example decides,
+// and the truth is an assumption of the program, or an error where only data could tell. Where CPython insists on a
+// number of its own (range(n), int(n), an index of a list) the value cannot stay symbolic, which is an error that names
+// the line.
 #include "capture/symbols.h"
 
 #include <cmath>
@@ -27,7 +28,8 @@ std::optional<Number> number_of(PyObject* object) {
   if (SymbolObject* symbol = as_symbol(object)) {
     if (auto* integer = std::get_if<SymInt>(symbol->value)) return *integer;
     if (auto* real = std::get_if<SymFloat>(symbol->value)) return *real;
-    return std::nullopt;
+    // A truth in arithmetic is 0 or 1, as Python's is.
+    return SymInt(symbol->session->decide(std::get<SymBool>(*symbol->value), "a truth used as a number") ? 1 : 0);
   }
   if (PyLong_Check(object)) {
     int overflow = 0;
@@ -53,6 +55,7 @@ Session& session_of(PyObject* a, PyObject* b = nullptr) {
 template <class Integers, class Floats>
 PyObject* combine(PyObject* a, PyObject* b, Integers integers, Floats floats) {
   const std::optional<Number> x = number_of(a), y = number_of(b);
+  if (PyErr_Occurred()) return nullptr;
   if (!x || !y) Py_RETURN_NOTIMPLEMENTED;
   Session& session = session_of(a, b);
   if (std::holds_alternative<SymInt>(*x) && std::holds_alternative<SymInt>(*y))
@@ -87,7 +90,7 @@ PyObject* true_divide(PyObject* a, PyObject* b) {
 bool refuse_zero(Session& session, PyObject* divisor) {
   const std::optional<Number> number = number_of(divisor);
   if (!number || !std::holds_alternative<SymInt>(*number)) return false;
-  if (!session.decide(shape::equal(std::get<SymInt>(*number), 0), "division by a size"))
+  if (session.require(shape::not_equal(std::get<SymInt>(*number), 0), "division by a size"))
     return PyErr_Occurred() != nullptr;
   PyErr_SetString(PyExc_ZeroDivisionError, "division of a size by zero");
   return true;
@@ -124,7 +127,7 @@ PyObject* power(PyObject* a, PyObject* b, PyObject* modulus) {
 PyObject* negative(PyObject* self) {
   const Number number = *number_of(self);
   if (auto* integer = std::get_if<SymInt>(&number)) return session_of(self).wrap(-*integer).release();
-  return session_of(self).wrap(apply("-", SymFloat(0.0), to_float(number))).release();
+  return session_of(self).wrap(apply("*", SymFloat(-1.0), to_float(number))).release();
 }
 PyObject* positive(PyObject* self) { return Py_NewRef(self); }
 PyObject* absolute(PyObject* self) {
@@ -158,10 +161,34 @@ SymBool relation(int op, const Number& a, const Number& b) {
 
 PyObject* compare(PyObject* a, PyObject* b, int op) {
   const std::optional<Number> x = number_of(a), y = number_of(b);
-  if (!x || !y) Py_RETURN_NOTIMPLEMENTED;
-  const bool truth = session_of(a, b).decide(relation(op, *x, *y), "a comparison of sizes");
   if (PyErr_Occurred()) return nullptr;
-  return PyBool_FromLong(truth);
+  if (!x || !y) Py_RETURN_NOTIMPLEMENTED;
+  return session_of(a, b).truth(relation(op, *x, *y)).release();
+}
+
+// The truth that an operand of & and | stands for; nullopt if it is none.
+std::optional<SymBool> truth_of(PyObject* object) {
+  if (PyBool_Check(object)) return SymBool(object == Py_True);
+  SymbolObject* symbol = as_symbol(object);
+  const SymBool* truth = symbol ? std::get_if<SymBool>(symbol->value) : nullptr;
+  return truth ? std::optional(*truth) : std::nullopt;
+}
+
+template <SymBool (*join)(const SymBool&, const SymBool&)>
+PyObject* joined(PyObject* a, PyObject* b) {
+  const std::optional<SymBool> x = truth_of(a), y = truth_of(b);
+  if (!x || !y) Py_RETURN_NOTIMPLEMENTED;
+  return session_of(a, b).truth(join(*x, *y)).release();
+}
+
+PyObject* inverted(PyObject* self) {
+  if (const std::optional<SymBool> truth = truth_of(self))
+    return session_of(self).truth(shape::negate(*truth)).release();
+  const std::optional<Number> number = number_of(self);
+  if (const auto* integer = number ? std::get_if<SymInt>(&*number) : nullptr)
+    return session_of(self).wrap(SymInt(-1) - *integer).release();
+  PyErr_SetString(PyExc_TypeError, "bad operand type for unary ~: 'SymFloat'");
+  return nullptr;
 }
 
 int is_nonzero(PyObject* self) {
@@ -169,7 +196,7 @@ int is_nonzero(PyObject* self) {
   Session& session = *symbol->session;
   bool truth;
   if (auto* boolean = std::get_if<SymBool>(symbol->value))
-    truth = session.decide(*boolean, "a truth about sizes");
+    truth = session.decide(*boolean, "a comparison of sizes");
   else
     truth = session.decide(relation(Py_NE, *number_of(self), SymInt(0)), "a size used as a truth");
   return PyErr_Occurred() ? -1 : truth;
@@ -241,6 +268,9 @@ PyType_Slot slots[] = {
     {Py_nb_negative, reinterpret_cast<void*>(negative)},
     {Py_nb_positive, reinterpret_cast<void*>(positive)},
     {Py_nb_absolute, reinterpret_cast<void*>(absolute)},
+    {Py_nb_and, reinterpret_cast<void*>(joined<shape::both>)},
+    {Py_nb_or, reinterpret_cast<void*>(joined<shape::either>)},
+    {Py_nb_invert, reinterpret_cast<void*>(inverted)},
     {Py_nb_bool, reinterpret_cast<void*>(is_nonzero)},
     {Py_nb_index, reinterpret_cast<void*>(as_index)},
     {Py_nb_int, reinterpret_cast<void*>(as_index)},
@@ -248,7 +278,7 @@ PyType_Slot slots[] = {
     {0, nullptr},
 };
 
-PyObject* new_symbol(Session& session, const Ref& type, std::variant<SymInt, SymFloat, SymBool> value) {
+PyObject* symbol_object(Session& session, const Ref& type, std::variant<SymInt, SymFloat, SymBool> value) {
   auto* object = PyObject_New(SymbolObject, reinterpret_cast<PyTypeObject*>(type.get()));
   if (!object) return nullptr;
   object->session = &session;
@@ -320,19 +350,72 @@ PyObject* symbolic_function(Session& session, const std::string& name, PyObject*
   return nullptr;
 }
 
+Ref number_object(const reference::Datum& number) {
+  if (auto* integer = std::get_if<int64_t>(&number)) return Ref(PyLong_FromLongLong(*integer));
+  if (auto* real = std::get_if<double>(&number)) return Ref(PyFloat_FromDouble(*real));
+  return Ref(PyBool_FromLong(std::get<bool>(number)));
+}
+
+std::string Session::new_symbol(shape::Range range) {
+  std::string name;
+  do name = "u" + std::to_string(unbacked++);
+  while (facts.ranges().contains(name) || graph.find(name));
+  facts.declare(name, range);
+  symbols.push_back({.name = name, .range = range, .source = ""});
+  return name;
+}
+
+namespace {
+
+// What an integer of this type can be.
+shape::Range range_of(ScalarType type) {
+  if (type == ScalarType::i64) return {};
+  const int64_t bits = static_cast<int64_t>(8 * size_of(type));
+  if (type == ScalarType::u8) return {0, 255};
+  return {-(int64_t{1} << (bits - 1)), (int64_t{1} << (bits - 1)) - 1};
+}
+
+}  // namespace
+
+Ref Session::number(ir::Value* value) {
+  const std::optional<reference::Datum> known = known_value(value);
+  if (known) return number_object(*known);
+  if (PyErr_Occurred()) return {};
+  const std::vector<ir::Value*> operands = value->producer ? value->producer->operands() : std::vector<ir::Value*>();
+  switch (std::get<ir::ScalarKind>(value->type)) {
+    case ir::ScalarKind::integer: {
+      const bool is_read = operands.size() == 1 && operands[0]->is_tensor() && is_integral(operands[0]->meta().dtype);
+      graph.rename(value, new_symbol(is_read ? range_of(operands[0]->meta().dtype) : shape::Range()));
+      return wrap(SymInt::symbol(value->name));
+    }
+    case ir::ScalarKind::floating:
+      graph.rename(value, new_symbol({}));
+      return wrap(SymFloat::number(SymInt::symbol(value->name)));
+    case ir::ScalarKind::boolean:
+      graph.rename(value, new_symbol({0, 1}));
+      return wrap(shape::not_equal(SymInt::symbol(value->name), 0));
+  }
+  return {};
+}
+
 Ref Session::wrap(const SymInt& value) {
   if (const auto constant = value.constant()) return Ref(PyLong_FromLongLong(*constant));
-  return Ref(new_symbol(*this, symint_type, value));
+  return Ref(symbol_object(*this, symint_type, value));
 }
 
 Ref Session::wrap(const SymFloat& value) {
   if (const auto constant = value.constant()) return Ref(PyFloat_FromDouble(*constant));
-  return Ref(new_symbol(*this, symfloat_type, value));
+  return Ref(symbol_object(*this, symfloat_type, value));
 }
 
 Ref Session::wrap(const SymBool& value) {
   if (const auto constant = value.constant()) return Ref(PyBool_FromLong(*constant));
-  return Ref(new_symbol(*this, symbool_type, value));
+  return Ref(symbol_object(*this, symbool_type, value));
+}
+
+Ref Session::truth(const SymBool& value) {
+  const shape::Truth known = facts.decide(value);
+  return known == shape::Truth::open ? wrap(value) : Ref(PyBool_FromLong(known == shape::Truth::proven));
 }
 
 Ref Session::wrap_sizes(const std::vector<SymInt>& sizes) {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "capture/python.h"
+#include "reference/reference.h"
 #include "shape/symint.h"
 
 namespace atenon::capture {
@@ -17,6 +18,9 @@ bool add_symbol_types(Session& session);  // false with a Python exception
 std::optional<shape::SymInt> integer_of(PyObject* object);
 // The same for numbers that may be floating.
 std::optional<shape::SymFloat> float_of(PyObject* object);
+
+// A computed number as Python's own.
+Ref number_object(const reference::Datum& number);
 
 // torch.sym_min and its like: min, max, float, int, sqrt, exp, log.
 PyObject* symbolic_function(Session& session, const std::string& name, PyObject* const* args, size_t count);

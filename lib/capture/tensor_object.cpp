@@ -138,7 +138,16 @@ PyObject* data_ptr(PyObject* self, PyObject*) {
 // --- Values as Python's own
 // -------------------------------------------------------------------------------------------
 
+// Whether the value is known while capturing: a number that depends on inputs stays symbolic.
+bool is_symbolic(TensorObject& tensor) {
+  if (!tensor.session->is_tracing) return false;
+  ir::Value* value = tensor.session->read(tensor);
+  return value && !tensor.session->known_value(value) && !PyErr_Occurred();
+}
+
 PyObject* item(PyObject* self, PyObject*) {
+  if (is_symbolic(self_of(self))) return self_of(self).session->call("aten::item", {self});
+  if (PyErr_Occurred()) return nullptr;
   const std::optional<Tensor> value = data_of(self_of(self), "item()");
   if (!value) return nullptr;
   if (value->numel() == 1) return element(*value, 0);
@@ -148,6 +157,20 @@ PyObject* item(PyObject* self, PyObject*) {
 }
 
 PyObject* tolist(PyObject* self, PyObject*) {
+  if (is_symbolic(self_of(self))) {
+    TensorObject& tensor = self_of(self);
+    if (sizes_of(tensor).empty()) return item(self, nullptr);
+    const Ref parts(tensor.session->call("aten::unbind", {self}));
+    Ref list(parts ? PySequence_List(parts.get()) : nullptr);
+    for (Py_ssize_t i = 0; list && i < PyList_GET_SIZE(list.get()); ++i) {
+      const Ref part = Ref::borrow(PyList_GET_ITEM(list.get(), i));
+      PyObject* values = tolist(part.get(), nullptr);
+      if (!values) return nullptr;
+      PyList_SetItem(list.get(), i, values);
+    }
+    return list.release();
+  }
+  if (PyErr_Occurred()) return nullptr;
   const std::optional<Tensor> value = data_of(self_of(self), "tolist()");
   return value ? nested_list(value->contiguous()) : nullptr;
 }

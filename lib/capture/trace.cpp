@@ -4,6 +4,7 @@
 
 #include "capture/pytree.h"
 #include "capture/state.h"
+#include "ir/dead_nodes.h"
 
 namespace atenon::capture {
 namespace {
@@ -27,6 +28,7 @@ class Trace {
   PyObject* model_;
   std::vector<Argument> outputs_;
   ir::GraphSignature signature_;
+  ir::Variant variant_;
 };
 
 bool Trace::add_result(PyObject* result) {
@@ -109,18 +111,17 @@ bool Trace::write_outputs(PyObject* result, const Inputs& inputs) {
 
 // Views that were only written through, and what Python computed and forgot.
 void Trace::eliminate_unread_nodes() {
-  for (ir::Node& node : session_.graph.backward()) {
-    if (node.has_users()) continue;
+  const auto matters = [&](const ir::Node& node) {
     const opset::Operator* op = session_.opset.find(node.target());
-    const bool matters = op && (op->has_tag("keep") || op->has_tag("random"));
-    std::set<std::string> unbacked;
-    for (const auto& result : node.results())
-      if (result->is_tensor())
-        for (const SymInt& size : result->meta().sizes)
-          for (const std::string& symbol : size.symbols())
-            if (!session_.hints.contains(symbol)) unbacked.insert(symbol);
-    if (!matters && unbacked.empty()) session_.graph.erase(node);
-  }
+    return op && (op->has_tag("keep") || op->has_tag("random"));
+  };
+  for (auto& [name, graph] : variant_.subgraphs) ir::eliminate_dead_nodes(variant_, graph, matters);
+  ir::eliminate_dead_nodes(variant_, variant_.graph, matters);
+  std::set<std::string> mentioned = variant_.graph.symbols();
+  for (const auto& [name, graph] : variant_.subgraphs) mentioned.merge(graph.symbols());
+  for (const ir::Constraint& constraint : variant_.assumptions) mentioned.merge(constraint.truth.symbols());
+  std::erase_if(session_.symbols,
+                [&](const ir::Symbol& symbol) { return symbol.source.empty() && !mentioned.contains(symbol.name); });
 }
 
 // Drops what the ranges and the others imply.
@@ -139,12 +140,15 @@ void Trace::minimise_assumptions() {
 
 ir::ExportedProgram Trace::finish(const Inputs& inputs) {
   session_.graph.set_outputs(std::move(outputs_));
+  minimise_assumptions();
+  variant_.graph = std::move(session_.graph);
+  variant_.subgraphs = std::move(session_.subgraphs);
+  variant_.assumptions = std::move(session_.assumptions);
   eliminate_unread_nodes();
   std::set<std::string> updated;
   for (const ir::OutputSpec& output : signature_.outputs)
     if (output.kind == ir::OutputKind::buffer_mutation) updated.insert(output.target);
-  keep_used_state(session_, updated);
-  minimise_assumptions();
+  keep_used_state(session_, variant_.graph, updated);
 
   // State first, with the constants that forward has made, then what the user passes; some of that has no Value (a
   // number, None).
@@ -153,17 +157,20 @@ ir::ExportedProgram Trace::finish(const Inputs& inputs) {
   std::vector<std::string> order;
   for (const ir::InputSpec& spec : signature_.inputs)
     if (!spec.value.empty()) order.push_back(spec.value);
-  session_.graph.order_inputs(order);
+  variant_.graph.order_inputs(order);
   signature_.input_tree = inputs.tree;
 
   std::set<std::string> namespaces{"aten"};
-  for (const ir::Node& node : session_.graph.forward())
-    namespaces.insert(node.target().substr(0, node.target().find("::")));
+  const auto note_namespaces = [&](const ir::Graph& graph) {
+    for (const ir::Node& node : graph.forward()) namespaces.insert(node.target().substr(0, node.target().find("::")));
+  };
+  note_namespaces(variant_.graph);
+  for (const auto& [name, graph] : variant_.subgraphs) note_namespaces(graph);
 
   ir::ExportedProgram program = std::move(session_.program);
   for (const std::string& name : namespaces) program.opsets.push_back({name, 1});
   ir::EntryPoint entry{.symbols = std::move(session_.symbols), .signature = std::move(signature_)};
-  entry.variants.push_back({.assumptions = std::move(session_.assumptions), .graph = std::move(session_.graph)});
+  entry.variants.push_back(std::move(variant_));
   program.entries.push_back(std::move(entry));
   return program;
 }

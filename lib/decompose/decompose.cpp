@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <set>
 
+#include "ir/control_flow.h"
 #include "ir/dead_nodes.h"
 #include "opset/call.h"
 #include "support/streams.h"
@@ -47,6 +48,7 @@ class Rewriter {
   // Replaces `node` by its decomposition if it has to go; says whether it did.
   Result<bool> visit(ir::Node& node, ir::Variant& variant, ir::Graph& graph, shape::Facts& facts) {
     if (node.target() == "atenon::call") return decided(node, false, "was lowered already");
+    if (ir::is_control_flow(node.target())) return decided(node, false, "its subgraphs are rewritten");
     Result<opset::Call> call = opset::bind(opset_, node);
     if (!call) return explained(call.error(), node);
     const opset::Operator& op = *call->op;
@@ -65,8 +67,7 @@ class Rewriter {
     if (!expansion) return explained(expansion.error(), node);
     decided(node, true, users_own ? "by the decomposition in " + op.place().file : "is not in " + set_.name);
     for (ir::Constraint& assumption : expansion->assumptions) assume(variant, facts, std::move(assumption));
-    for (size_t i = 0; i < expansion->results.size(); ++i) graph.replace_uses(node.result(i), expansion->results[i]);
-    graph.erase(node);
+    graph.replace(node, expansion->results);
     return true;
   }
 
@@ -166,10 +167,10 @@ Result<ir::ExportedProgram> run(ir::ExportedProgram program, opset::Opset& opset
     for (ir::Variant& variant : entry.variants) {
       shape::Facts facts = entry.facts(variant);
       if (Result<void> done = rewriter.rewrite(variant, variant.graph, facts); !done) return done.error();
-      ir::eliminate_dead_nodes(variant.graph, matters);
+      ir::eliminate_dead_nodes(variant, variant.graph, matters);
       for (auto& [name, graph] : variant.subgraphs) {
         if (Result<void> done = rewriter.rewrite(variant, graph, facts); !done) return done.error();
-        ir::eliminate_dead_nodes(graph, matters);
+        ir::eliminate_dead_nodes(variant, graph, matters);
       }
     }
   }

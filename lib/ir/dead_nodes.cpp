@@ -2,12 +2,26 @@
 
 namespace atenon::ir {
 
-Changed eliminate_dead_nodes(Graph& graph, const std::function<bool(const Node&)>& matters) {
+Changed eliminate_dead_nodes(const Variant& variant, Graph& graph, const std::function<bool(const Node&)>& matters) {
   Changed changed = Changed::no;
+  // Mentioned outside of this graph's nodes, or by nodes that stay.
+  std::set<std::string> mentioned;
+  for (const Constraint& constraint : variant.assumptions) mentioned.merge(constraint.truth.symbols());
+  for (const auto& [name, other] : variant.subgraphs)
+    if (&other != &graph) mentioned.merge(other.symbols());
+  for (const Argument& output : graph.outputs()) mentioned.merge(symbols_of(output));
+  const auto is_mentioned = [&](const Node& node) {
+    for (const std::string& symbol : symbols_defined(node))
+      if (mentioned.contains(symbol)) return true;
+    return false;
+  };
   // One backward walk is enough: readers come after producers, so by the time we see a producer every dead reader is
   // already gone.
   for (Node& node : graph.backward()) {  // allows erasing the current node
-    if (node.has_users() || matters(node)) continue;
+    if (node.has_users() || matters(node) || is_mentioned(node)) {
+      mentioned.merge(symbols_read(node));
+      continue;
+    }
     graph.erase(node);
     changed = Changed::yes;
   }

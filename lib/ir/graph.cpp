@@ -227,6 +227,46 @@ std::set<std::string> Graph::symbols() const {
   return out;
 }
 
+void Graph::replace(Node& node, const std::vector<Value*>& values) {
+  std::vector<std::pair<Value*, std::string>> numbers;
+  for (size_t i = 0; i < node.results().size() && i < values.size(); ++i) {
+    Value* result = node.result(i);
+    replace_uses(result, values[i]);
+    if (!result->is_tensor() && values[i]->producer) numbers.emplace_back(values[i], result->name);
+  }
+  erase(node);
+  for (const auto& [value, name] : numbers) rename(value, name);
+}
+
+std::set<std::string> symbols_of(const Argument& argument) {
+  std::set<std::string> out;
+  collect(argument, out);
+  return out;
+}
+
+std::set<std::string> symbols_read(const Node& node) {
+  std::set<std::string> out;
+  for (const Argument& argument : node.arguments()) collect(argument, out);
+  for (const Named& keyword : node.keywords()) collect(keyword.argument, out);
+  return out;
+}
+
+std::set<std::string> symbols_defined(const Node& node) {
+  std::set<std::string> defined;
+  if (node.target() == "atenon::call") return defined;
+  std::set<std::string> known = symbols_read(node);
+  for (const Value* operand : node.operands()) collect(operand->type, known);
+  for (const auto& result : node.results()) {
+    if (!result->is_tensor()) {
+      defined.insert(result->name);
+      continue;
+    }
+    for (const SymInt& size : result->meta().sizes)
+      if (const auto symbol = size.as_symbol(); symbol && !known.contains(*symbol)) defined.insert(*symbol);
+  }
+  return defined;
+}
+
 void Graph::substitute(const shape::Substitution& by) {
   for (const auto& input : inputs_) input->type = ir::substitute(input->type, by);
   for (const auto& node : nodes_) {  // Values stay where they are, so users need no recount

@@ -164,6 +164,8 @@ class Graph {
   void move_before(Node& node, Node& other);
   // Lets every user of `from`, and the graph's outputs, use `to`.
   void replace_uses(Value* from, Value* to);
+  // Lets `values` take the place of the node's results, and erases it. Numbers keep their names, which are symbols.
+  void replace(Node& node, const std::vector<Value*>& values);
 
   // Walks in order; erasing or inserting around the current node is allowed.
   class Iterator;
@@ -221,6 +223,12 @@ class Graph::Span {
   bool backward_;
 };
 
+// Symbols that an argument, or all of a node's arguments, mention.
+std::set<std::string> symbols_of(const Argument& argument);
+std::set<std::string> symbols_read(const Node& node);
+// Symbols that the node defines: numbers that it yields, by the names of its results, and sizes that only its data
+// decide. A lowered call defines none.
+std::set<std::string> symbols_defined(const Node& node);
 // Calls `visit` for every argument at any depth, lists first outside, then inside.
 void for_each(const Argument& argument, const std::function<void(const Argument&)>& visit);
 // Rebuilds an argument with every leaf that is a Value replaced.

@@ -132,6 +132,11 @@ void Planner::run() {
 
 }  // namespace
 
-void plan_arena(Lowering& lowering) { Planner(lowering).run(); }
+void plan_arena(Lowering& lowering) {
+  // Sizes that only data decide are allocated when they are known.
+  for (const ir::Node& node : lowering.graph().forward())
+    if (stays(node)) return;
+  Planner(lowering).run();
+}
 
 }  // namespace atenon::lower

@@ -60,15 +60,27 @@ ir::Graph make_body(const std::vector<ir::Node*>& nodes, const std::vector<Value
   return body;
 }
 
+std::map<const ir::Node*, size_t> find_segments(ir::Graph& graph) {
+  std::map<const ir::Node*, size_t> segments;
+  size_t segment = 0;
+  for (const ir::Node& node : graph.forward()) {
+    segments.emplace(&node, segment);
+    if (stays(node)) ++segment;
+  }
+  return segments;
+}
+
 void order_groups(Lowering& lowering) {
   std::map<const ir::Node*, size_t> position;
   for (const ir::Node& node : lowering.graph().forward()) position.emplace(&node, position.size());
-  std::map<const Group*, size_t> rank;  // of the last node: where the group would stand
+  const std::map<const ir::Node*, size_t> segments = find_segments(lowering.graph());
+  // Of the last node: where the group would stand, all of a segment before the next.
+  std::map<const Group*, std::pair<size_t, size_t>> rank;
   for (auto& group : lowering.groups) {
     std::sort(group->nodes.begin(), group->nodes.end(),
               [&](const ir::Node* a, const ir::Node* b) { return position[a] < position[b]; });
     find_boundary(group->nodes, group->operands, group->results);
-    rank[group.get()] = position[group->nodes.back()];
+    rank[group.get()] = {segments.at(group->nodes.back()), position[group->nodes.back()]};
   }
   // The ready group that stands first is next.
   std::map<const Group*, size_t> waiting;

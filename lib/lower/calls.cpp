@@ -150,7 +150,21 @@ void make_calls(Lowering& lowering) {
   ir::Graph lowered;
   std::map<const Value*, Value*> mapped;
   for (const auto& input : lowering.graph().inputs()) mapped[input.get()] = lowered.add_input(input->name, input->type);
+  const auto map = [&](Value* value) { return ir::Argument(mapped.at(value)); };
   for (const auto& group : lowering.groups) {
+    if (group->role == Role::node) {
+      const ir::Node& node = *group->nodes[0];
+      std::vector<ir::Argument> arguments;
+      for (const ir::Argument& argument : node.arguments()) arguments.push_back(ir::map_values(argument, map));
+      std::vector<ir::Named> keywords = node.keywords();
+      for (ir::Named& keyword : keywords) keyword.argument = ir::map_values(keyword.argument, map);
+      std::vector<ir::Graph::Result> results;
+      for (const auto& result : node.results()) results.push_back({result->name, result->type});
+      ir::Node* copy = lowered.add(node.target(), std::move(arguments), std::move(keywords), std::move(results));
+      copy->provenance = node.provenance;
+      for (size_t i = 0; i < node.results().size(); ++i) mapped[node.result(i)] = copy->result(i);
+      continue;
+    }
     // Bodies are named after what they compute.
     const std::string wish = group->results.empty() ? "body" : group->results[0]->name;
     std::string name = wish;
@@ -187,8 +201,7 @@ void make_calls(Lowering& lowering) {
     if (group->role == Role::loops) call->annotate("code_key", group->code_key);
   }
   std::vector<ir::Argument> outputs;
-  for (const ir::Argument& output : lowering.graph().outputs())
-    outputs.push_back(ir::map_values(output, [&](Value* value) { return ir::Argument(mapped.at(value)); }));
+  for (const ir::Argument& output : lowering.graph().outputs()) outputs.push_back(ir::map_values(output, map));
   lowered.set_outputs(std::move(outputs));
   lowering.variant.graph = std::move(lowered);
   lowering.groups.clear();

@@ -184,7 +184,7 @@ Result<void> LayoutChoice::run() {
         if (Result<Value*> copy = copy_before(*group, operand); !copy) return copy.error();
       }
     }
-    if (group->role != Role::alias) place_results(*group);
+    if (group->role != Role::alias && group->role != Role::node) place_results(*group);
     for (auto& copy : copies_) placed.push_back(std::move(copy));
     copies_.clear();
     placed.push_back(std::move(group));

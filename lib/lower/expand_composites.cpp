@@ -1,7 +1,7 @@
 // Decomposes what no kernel takes, level by level, and finds the loops of what is left.
+#include "ir/control_flow.h"
 #include "kernels/kernel.h"
 #include "lower/lowering.h"
-#include "text/text.h"
 
 namespace atenon::lower {
 
@@ -19,14 +19,29 @@ const kernels::Kernel* find_kernel(const ir::Node& node) {
   return nullptr;
 }
 
-Diagnostic no_kernel(const Lowering& lowering, const ir::Node& node, const std::string& why) {
-  Diagnostic diagnostic = error(Status::unsupported, 501, "nothing runs " + node.target() + ": " + why);
-  diagnostic.notes.push_back({text::print(node)});
-  for (Note& note : text::provenance_notes(lowering.program, node)) diagnostic.notes.push_back(std::move(note));
-  return diagnostic;
+// Numbers are read by their symbols, so that operands are tensors.
+void read_by_symbol(ir::Graph& graph, const ir::Value& number) {
+  const ir::SymInt symbol = ir::SymInt::symbol(number.name);
+  const auto kind = std::get<ir::ScalarKind>(number.type);
+  const ir::Argument spelled = kind == ir::ScalarKind::integer    ? ir::Argument(symbol)
+                               : kind == ir::ScalarKind::floating ? ir::Argument(ir::SymFloat::number(symbol))
+                                                                  : ir::Argument(shape::not_equal(symbol, 0));
+  const auto map = [&](ir::Value* value) { return value == &number ? spelled : ir::Argument(value); };
+  for (ir::Node* user : std::vector<ir::Node*>(number.users)) {
+    std::vector<ir::Argument> arguments;
+    for (const ir::Argument& argument : user->arguments()) arguments.push_back(ir::map_values(argument, map));
+    std::vector<ir::Named> keywords = user->keywords();
+    for (ir::Named& keyword : keywords) keyword.argument = ir::map_values(keyword.argument, map);
+    user->set_arguments(std::move(arguments), std::move(keywords));
+  }
+  std::vector<ir::Argument> outputs;
+  for (const ir::Argument& output : graph.outputs()) outputs.push_back(ir::map_values(output, map));
+  graph.set_outputs(std::move(outputs));
 }
 
 }  // namespace
+
+bool stays(const ir::Node& node) { return ir::is_control_flow(node.target()) || !ir::symbols_defined(node).empty(); }
 
 std::vector<const kernels::Kernel*> library_kernels() {
   std::vector<const kernels::Kernel*> found;
@@ -45,16 +60,22 @@ Result<opset::Meaning> loops_of(const opset::Opset& opset, const ir::Node& node,
 
 Result<void> expand_composites(Lowering& lowering) {
   ir::Graph& graph = lowering.graph();
+  for (const auto& input : graph.inputs())
+    if (!input->is_tensor()) read_by_symbol(graph, *input);
+  for (const ir::Node& node : graph.forward())
+    for (const auto& result : node.results())
+      if (!result->is_tensor()) read_by_symbol(graph, *result);
   std::set<const ir::Node*> settled;
   std::vector<ir::Node*> with_loops;
   for (bool changed = true; changed;) {
     changed = false;
     for (ir::Node& node : graph.forward()) {
       if (settled.count(&node)) continue;
-      for (const auto& result : node.results())
-        if (!result->is_tensor())
-          return no_kernel(lowering, node, "it yields a number, which only the interpreter computes so far");
-      if (!node.has_users() && !node.results().empty()) {
+      if (ir::is_control_flow(node.target())) {
+        settled.insert(&node);
+        continue;
+      }
+      if (!node.has_users() && !node.results().empty() && !stays(node)) {
         graph.erase(node);
         changed = true;
         continue;
@@ -72,15 +93,15 @@ Result<void> expand_composites(Lowering& lowering) {
             opset::expand(lowering.opset, *call, lowering.facts, graph, &node,
                           lowering.program.provenance.derive(node.provenance, node.target()));
         if (!expansion) return expansion.error();
-        for (size_t i = 0; i < node.results().size(); ++i) graph.replace_uses(node.result(i), expansion->results[i]);
         for (ir::Constraint& assumption : expansion->assumptions)
           if (lowering.facts.decide(assumption.truth) != shape::Truth::proven)
             lowering.variant.assumptions.push_back(assumption);
-        graph.erase(node);
+        graph.replace(node, expansion->results);
         changed = true;
         continue;
       }
       settled.insert(&node);
+      if (stays(node)) continue;
       if (*kind == opset::MeaningKind::loops) with_loops.push_back(&node);
     }
   }
@@ -100,7 +121,7 @@ Result<void> expand_composites(Lowering& lowering) {
   }
   // What an expansion has left unused, readers after producers.
   for (ir::Node& node : graph.backward())
-    if (!node.has_users() && !node.results().empty()) graph.erase(node);
+    if (!node.has_users() && !node.results().empty() && !stays(node)) graph.erase(node);
   return {};
 }
 

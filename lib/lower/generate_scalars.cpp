@@ -264,6 +264,11 @@ Value* Generator::size_float(const SymFloat& x) {
     enter(0);
     return b_.CreateSIToFP(whole, b_.getDoubleTy());
   }
+  if (node.op == "number") {
+    Value* bits = index(node.integer);
+    enter(0);
+    return b_.CreateBitCast(bits, b_.getDoubleTy());
+  }
   std::vector<Value*> operands;
   for (const SymFloat& operand : node.operands) operands.push_back(size_float(operand));
   enter(0);

@@ -51,7 +51,7 @@ class Grouper {
   void release_views();
 
   Lowering& lowering_;
-  std::map<const Node*, size_t> position_;
+  std::map<const Node*, size_t> position_, segment_;
   std::map<const Node*, Shape> shapes_;
   std::map<const Node*, std::vector<Edge>> edges_;
   std::map<const Group*, Shape> group_shapes_;
@@ -170,7 +170,9 @@ std::vector<Node*> Grouper::epilogue(Node* anchor, const kernels::Kernel& kernel
           if (!next || position_[user] < position_[next]) next = user;
         }
       }
-    if (!is_chain || !next || lowering_.group_of.count(next) || !edges_.count(next) || is_view(lowering_, *next)) break;
+    if (!is_chain || !next || segment_[next] != segment_[anchor] || lowering_.group_of.count(next) ||
+        !edges_.count(next) || is_view(lowering_, *next))
+      break;
     tried.push_back(next);
     std::vector<Value*> operands, results;
     find_boundary(tried, operands, results);
@@ -216,6 +218,10 @@ void Grouper::take_kernels() {
   for (auto at = nodes.rbegin(); at != nodes.rend(); ++at) {
     Node* node = *at;
     if (lowering_.group_of.count(node)) continue;
+    if (stays(*node)) {
+      add_group({.role = Role::node, .nodes = {node}});
+      continue;
+    }
     Group group{.role = Role::kernel, .nodes = {node}};
     std::vector<Value*> operands, results;
     find_boundary(group.nodes, operands, results);
@@ -275,7 +281,7 @@ bool Grouper::would_close_circle(const Group& a, const Group& b) const {
 
 // May the node be computed in the loops of the group?
 bool Grouper::can_join(const Node& node, const Group& group) const {
-  if (group.role != Role::loops) return false;
+  if (group.role != Role::loops || segment_.at(&node) != segment_.at(group.nodes.front())) return false;
   auto own = shapes_.find(&node);
   auto theirs = group_shapes_.find(&group);
   auto edges = edges_.find(&node);
@@ -377,6 +383,7 @@ void Grouper::release_views() {
 }
 
 Result<void> Grouper::run() {
+  segment_ = find_segments(lowering_.graph());
   for (Node& node : lowering_.graph().forward()) {
     position_.emplace(&node, position_.size());
     classify(node);

@@ -17,6 +17,7 @@ void explain(const Lowering& lowering, Report& report) {
     decision.call = group->results.empty() ? "" : group->results[0]->name;
     decision.kernel = group->role == Group::Role::alias   ? "alias"
                       : group->role == Group::Role::loops ? "llvm"
+                      : group->role == Group::Role::node  ? "reference"
                                                           : group->kernel->name();
     for (const ir::Node* node : group->nodes) decision.operators.push_back(node->target());
     decision.refusals = group->refusals;

@@ -17,7 +17,9 @@ namespace atenon::lower {
 
 // Nodes that become one call.
 struct Group {
-  enum class Role { kernel, loops, alias };
+  // `node` stays as it is: it yields numbers or sizes that only data decide, or runs subgraphs. The engine runs it by
+  // its meaning, and allocates what comes after it when its sizes are known.
+  enum class Role { kernel, loops, alias, node };
   Role role = Role::loops;
   const kernels::Kernel* kernel = nullptr;  // role kernel
   std::vector<ir::Node*> nodes;             // in the order of the graph
@@ -70,6 +72,11 @@ void find_boundary(const std::vector<ir::Node*>& nodes, std::vector<ir::Value*>&
 
 // The meaning of a node of any graph in loops, or an error.
 Result<opset::Meaning> loops_of(const opset::Opset& opset, const ir::Node& node, const shape::Facts& facts);
+
+// Whether the node is no call, but stays itself.
+bool stays(const ir::Node& node);
+// The number of nodes before this one that stay: symbols have no edges, so no group reaches across such a node.
+std::map<const ir::Node*, size_t> find_segments(ir::Graph& graph);
 
 // Passes, in order. After each holds what its comment says.
 

@@ -4,8 +4,10 @@
 #include "reference/reference.h"
 
 #include <algorithm>
+#include <bit>
 #include <map>
 
+#include "reference/control_flow.h"
 #include "reference/extern_kernels.h"
 #include "reference/loop_runner.h"
 #include "tensor/elements.h"
@@ -69,8 +71,9 @@ class Evaluation {
       : opset_(opset), subgraphs_(subgraphs), generator_(generator) {}
 
   Result<void> evaluate(const ir::Node& node, Environment& environment) {
-    Results results =
-        node.target() == "atenon::call" ? call_subgraph(node, environment) : call_operator(node, environment);
+    Results results = node.target() == "atenon::call"      ? call_subgraph(node, environment)
+                      : ir::is_control_flow(node.target()) ? call_control_flow(node, environment)
+                                                           : call_operator(node, environment);
     if (!results) return std::move(results.error()).note("in " + text::print(node));
     for (size_t i = 0; i < results->size() && i < node.results().size(); ++i)
       bind(*node.result(i), (*results)[i], environment);
@@ -97,16 +100,8 @@ class Evaluation {
     for (const Argument& output : graph.outputs()) {
       Result<Argument> value = concrete(output, environment, nullptr);
       if (!value) return value.error();
-      if (const Value* tensor = value->value())
-        outputs.push_back(environment.values.at(tensor));
-      else if (value->is<ir::SymInt>())
-        outputs.push_back(value->get<ir::SymInt>().constant().value_or(0));
-      else if (value->is<ir::SymFloat>())
-        outputs.push_back(value->get<ir::SymFloat>().constant().value_or(0));
-      else if (value->is<ir::SymBool>())
-        outputs.push_back(value->get<ir::SymBool>().constant().value_or(false));
-      else
-        outputs.push_back(false);  // None, a text: the caller reads those from the graph
+      outputs.push_back(
+          datum_of(*value, environment));  // None, a text are false: the caller reads those from the graph
     }
     return outputs;
   }
@@ -151,9 +146,11 @@ class Evaluation {
       for (size_t axis = 0; axis < sizes.size() && axis < tensor->sizes.size(); ++axis)
         if (const auto symbol = sizes[axis].as_symbol()) environment.symbols.emplace(*symbol, tensor->sizes[axis]);
     } else if (const int64_t* number = std::get_if<int64_t>(&datum)) {
-      environment.symbols.emplace(value.name, *number);
+      environment.symbols.insert_or_assign(value.name, *number);
+    } else if (const double* real = std::get_if<double>(&datum)) {
+      environment.symbols.insert_or_assign(value.name, std::bit_cast<int64_t>(*real));
     } else if (const bool* truth = std::get_if<bool>(&datum)) {
-      environment.symbols.emplace(value.name, *truth);
+      environment.symbols.insert_or_assign(value.name, *truth);
     }
   }
 
@@ -220,16 +217,36 @@ class Evaluation {
     for (size_t i = 1; i < node.arguments().size(); ++i) {
       Result<Argument> value = concrete(node.arguments()[i], environment, nullptr);
       if (!value) return value.error();
-      if (const Value* tensor = value->value())
-        inputs.push_back(environment.values.at(tensor));
-      else if (value->is<ir::SymFloat>())
-        inputs.push_back(value->get<ir::SymFloat>().constant().value_or(0));
-      else if (value->is<ir::SymInt>())
-        inputs.push_back(value->get<ir::SymInt>().constant().value_or(0));
-      else
-        inputs.push_back(value->get<ir::SymBool>().constant().value_or(false));
+      inputs.push_back(datum_of(*value, environment));
     }
     return run(body->second, std::move(inputs), environment.symbols);
+  }
+
+  Results call_control_flow(const ir::Node& node, const Environment& environment) {
+    const std::optional<ir::ControlFlow> flow = ir::control_flow(node);
+    if (!flow) return error(Status::bad_input, 632, node.target() + " does not have the arguments that it takes");
+    ControlFlowRunner runner;
+    runner.value = [&](const Argument& argument) -> Result<Datum> {
+      Result<Argument> value = concrete(argument, environment, nullptr);
+      if (!value) return value.error();
+      return datum_of(*value, environment);
+    };
+    runner.run = [&](const std::string& name, std::vector<Datum> inputs) -> Results {
+      const auto body = subgraphs_ ? subgraphs_->find(name) : Subgraphs::const_iterator{};
+      if (!subgraphs_ || body == subgraphs_->end())
+        return error(Status::bad_input, 632, "there is no subgraph @" + name);
+      return run(body->second, std::move(inputs), environment.symbols);
+    };
+    runner.empty = [&](size_t i) -> Result<Tensor> { return empty_result(node, i, environment.symbols); };
+    return run_control_flow(*flow, runner);
+  }
+
+  // A number, or the tensor of a Value, from an argument without symbols.
+  static Datum datum_of(const Argument& argument, const Environment& environment) {
+    if (const Value* value = argument.value()) return environment.values.at(value);
+    if (argument.is<ir::SymFloat>()) return argument.get<ir::SymFloat>().constant().value_or(0);
+    if (argument.is<ir::SymInt>()) return argument.get<ir::SymInt>().constant().value_or(0);
+    return argument.is<ir::SymBool>() && argument.get<ir::SymBool>().constant().value_or(false);
   }
 
   Results apply_concrete(const Call& call, const Environment& environment) {

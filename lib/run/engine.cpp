@@ -208,6 +208,10 @@ Result<void> Session::bind(const ir::Variant& variant, const std::vector<std::op
                              (below ? "least " + std::to_string(symbol.range.lower)
                                     : "most " + std::to_string(symbol.range.upper)));
   }
+  return check_assumptions(variant, symbols);
+}
+
+Result<void> Session::check_assumptions(const ir::Variant& variant, const shape::Bindings& symbols) const {
   for (const ir::Constraint& assumption : variant.assumptions) {
     if (shape::evaluate(assumption.truth, symbols) != false) continue;
     std::string values;

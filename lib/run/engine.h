@@ -102,6 +102,8 @@ class Session {
   Result<const ir::Variant*> choose(const std::vector<std::optional<Datum>>& inputs, shape::Bindings& symbols) const;
   Result<void> bind(const ir::Variant& variant, const std::vector<std::optional<Datum>>& inputs,
                     shape::Bindings& symbols) const;
+  // Those of which enough is known: the others wait for the nodes that define their symbols.
+  Result<void> check_assumptions(const ir::Variant& variant, const shape::Bindings& symbols) const;
   Result<std::shared_ptr<Plan>> plan(const std::vector<std::optional<Datum>>& inputs);
   Result<const opset::Opset*> opset();
   Result<std::vector<Datum>> interpret(const ir::Variant& variant, const std::vector<std::optional<Datum>>& inputs,

@@ -1,10 +1,13 @@
 // See interpreter.h.
 #include "run/interpreter.h"
 
+#include <bit>
 #include <cassert>
 #include <chrono>
 
+#include "ir/control_flow.h"
 #include "kernels/body.h"
+#include "reference/control_flow.h"
 #include "support/parallel.h"
 #include "text/text.h"
 
@@ -18,7 +21,7 @@ std::string kernel_of(const ir::Node& node) {
 }
 
 // A graph of this one node, whose inputs are the node's tensors.
-ir::Graph body_of(const ir::Node& node, std::vector<const ir::Value*>& operands) {
+ir::Graph body_of(const ir::Node& node, std::vector<ir::Value*>& operands) {
   ir::Graph body;
   std::map<const ir::Value*, ir::Value*> inputs;
   auto map = [&](ir::Value* value) -> ir::Argument {
@@ -46,7 +49,55 @@ ir::Graph body_of(const ir::Node& node, std::vector<const ir::Value*>& operands)
 bool same(const std::vector<kernels::Operand>& a, const std::vector<kernels::Operand>& b) {
   for (size_t i = 0; i < a.size(); ++i)
     if (a[i].sizes != b[i].sizes || a[i].strides != b[i].strides || a[i].weight != b[i].weight) return false;
-  return a.size() == b.size();
+  return true;
+}
+
+bool same(const kernels::CallSite& a, const kernels::CallSite& b) {
+  return a.operands.size() == b.operands.size() && same(a.operands, b.operands) && a.symbols == b.symbols;
+}
+
+Diagnostic misfit(const ir::Node& node, const std::string& what) {
+  return error(Status::bad_input, 618, what + ": " + text::print(node));
+}
+
+// Item i of a list annotation; null where the annotation or the item is absent.
+const ir::Argument* item(const ir::Node& node, const char* name, size_t i) {
+  const ir::Argument* list = node.annotation(name);
+  if (!list || !list->is<ir::ArgumentList>() || i >= list->get<ir::ArgumentList>().size()) return nullptr;
+  return &list->get<ir::ArgumentList>()[i];
+}
+
+// The bytes from the first element to the last, both included; nullopt for strides that no tensor has.
+std::optional<int64_t> extent(const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides,
+                              ScalarType dtype) {
+  int64_t last = 0;
+  if (sizes.size() != strides.size()) return std::nullopt;
+  for (size_t axis = 0; axis < sizes.size(); ++axis) {
+    int64_t reach = 0;
+    if (sizes[axis] < 0 || strides[axis] < 0) return std::nullopt;
+    if (sizes[axis] == 0) return 0;
+    if (__builtin_mul_overflow(sizes[axis] - 1, strides[axis], &reach) || __builtin_add_overflow(last, reach, &last))
+      return std::nullopt;
+  }
+  int64_t bytes = 0;
+  if (__builtin_mul_overflow(last + 1, static_cast<int64_t>(size_of(dtype)), &bytes)) return std::nullopt;
+  return bytes;
+}
+
+// Sizes and strides of result i by its type and lower's annotations.
+std::optional<Tensor> geometry_of(const ir::Node& node, size_t i, const shape::Bindings& symbols) {
+  const std::optional<std::vector<int64_t>> sizes = kernels::concrete(node.result(i)->meta().sizes, symbols);
+  if (!sizes) return std::nullopt;
+  Tensor tensor{.dtype = node.result(i)->meta().dtype, .sizes = *sizes, .strides = contiguous_strides(*sizes)};
+  const ir::Argument* strides = item(node, "strides", i);
+  if (!strides || !strides->is<ir::ArgumentList>()) return tensor;
+  tensor.strides.clear();
+  for (const ir::Argument& stride : strides->get<ir::ArgumentList>()) {
+    const auto number = stride.is<ir::SymInt>() ? shape::evaluate(stride.get<ir::SymInt>(), symbols) : std::nullopt;
+    if (!number) return std::nullopt;
+    tensor.strides.push_back(*number);
+  }
+  return tensor;
 }
 
 }  // namespace
@@ -57,6 +108,20 @@ struct Interpreter::Scope {
   shape::Facts facts;
   reference::Environment environment;
   std::map<const ir::Value*, const State*> states = {};
+
+  // A number is a symbol by its name, and a size that is still free is what the data turned out to be.
+  void bind(const ir::Value& value, const Datum& datum) {
+    if (const Tensor* tensor = std::get_if<Tensor>(&datum)) {
+      for (size_t axis = 0; value.is_tensor() && axis < tensor->sizes.size(); ++axis)
+        if (const auto symbol = value.meta().sizes[axis].as_symbol())
+          environment.symbols.emplace(*symbol, tensor->sizes[axis]);
+    } else if (const double* real = std::get_if<double>(&datum)) {
+      environment.symbols[value.name] = std::bit_cast<int64_t>(*real);
+    } else {
+      const bool* truth = std::get_if<bool>(&datum);
+      environment.symbols[value.name] = truth ? *truth : std::get<int64_t>(datum);
+    }
+  }
 };
 
 Result<std::vector<Datum>> Interpreter::run(const ir::Variant& variant, const std::vector<std::optional<Datum>>& inputs,
@@ -67,6 +132,7 @@ Result<std::vector<Datum>> Interpreter::run(const ir::Variant& variant, const st
     const Session::Source source = session_.sources_[i];
     if (!source.is_state) {
       values.push_back(*inputs[source.index]);
+      if (Tensor* tensor = std::get_if<Tensor>(&values.back())) *tensor = tensor->contiguous();
       continue;
     }
     const State& state = session_.state_[source.index];
@@ -90,6 +156,8 @@ Result<std::vector<Datum>> Interpreter::run_graph(Scope& scope, const ir::Graph&
     const auto start = std::chrono::steady_clock::now();
     if (Result<void> done = run_node(scope, node, seen); !done) {
       Diagnostic diagnostic = done.error();
+      if (ir::is_control_flow(node.target()) && diagnostic.notes.size() > 1)
+        return diagnostic;  // the body's node is named
       diagnostic.notes.push_back({"in " + text::print(node)});
       if (std::string line = python_line(session_.program_, node); !line.empty())
         diagnostic.notes.push_back({"captured from " + line});
@@ -123,17 +191,21 @@ Result<std::vector<Datum>> Interpreter::run_graph(Scope& scope, const ir::Graph&
 
 Result<void> Interpreter::run_node(Scope& scope, const ir::Node& node, Observation& seen) {
   if (node.target() == "atenon::call") {
-    if (kernel_of(node) == "alias") {
-      seen.kernel = "alias";
-      return run_alias(scope, node);
-    }
     const ir::SubgraphRef* body = node.arguments().empty() || !node.arguments()[0].is<ir::SubgraphRef>()
                                       ? nullptr
                                       : &node.arguments()[0].get<ir::SubgraphRef>();
     auto found = body ? scope.variant.subgraphs.find(body->name) : scope.variant.subgraphs.end();
     if (found == scope.variant.subgraphs.end())
       return error(Status::bad_input, 617, "a call names no subgraph of its variant");
-    return run_body(scope, node, found->second);
+    const std::string kernel = kernel_of(node);
+    if (session_.options_.reference || kernel.empty()) return run_body(scope, node, found->second);
+    if (kernel != "alias") return run_call(scope, node, found->second, seen);
+    seen.kernel = "alias";
+    return run_alias(scope, node);
+  }
+  if (ir::is_control_flow(node.target())) {
+    seen.kernel = "control flow";
+    return run_control_flow(scope, node);
   }
   if (!session_.options_.reference) {
     Result<bool> done = run_fast(scope, node, seen);
@@ -142,7 +214,60 @@ Result<void> Interpreter::run_node(Scope& scope, const ir::Node& node, Observati
   }
   Result<const opset::Opset*> opset = session_.opset();
   if (!opset) return opset.error();
-  return reference::evaluate(**opset, node, scope.facts, scope.environment);
+  const size_t known = scope.environment.symbols.size();
+  if (Result<void> done = reference::evaluate(**opset, node, scope.facts, scope.environment); !done) return done;
+  if (scope.environment.symbols.size() == known) return {};
+  // Among lowered calls such a node is read as lying in rows.
+  for (const auto& result : node.results())
+    if (Tensor* tensor = std::get_if<Tensor>(&scope.environment.values.at(result.get())))
+      *tensor = tensor->contiguous();
+  return check_assumptions(scope);
+}
+
+Result<void> Interpreter::check_assumptions(const Scope& scope) const {
+  return session_.check_assumptions(scope.variant, scope.environment.symbols);
+}
+
+Result<void> Interpreter::run_control_flow(Scope& scope, const ir::Node& node) {
+  const std::optional<ir::ControlFlow> flow = ir::control_flow(node);
+  if (!flow) return error(Status::bad_input, 617, node.target() + " does not have the arguments that it takes");
+  const shape::Bindings& symbols = scope.environment.symbols;
+  reference::ControlFlowRunner runner;
+  runner.value = [&](const ir::Argument& argument) -> Result<Datum> {
+    if (const ir::Value* value = argument.value()) return scope.environment.values.at(value);
+    if (argument.is<ir::SymInt>()) {
+      if (const auto number = shape::evaluate(argument.get<ir::SymInt>(), symbols)) return Datum(*number);
+    } else if (argument.is<ir::SymBool>()) {
+      if (const auto truth = shape::evaluate(argument.get<ir::SymBool>(), symbols)) return Datum(*truth);
+    } else if (const auto number = kernels::number_of(argument, symbols)) {
+      return Datum(*number);
+    }
+    return error(Status::violated, 632, "the number " + text::print(argument) + " has no value");
+  };
+  runner.run = [&](const std::string& name, std::vector<Datum> inputs) -> Result<std::vector<Datum>> {
+    const auto body = scope.variant.subgraphs.find(name);
+    if (body == scope.variant.subgraphs.end() || body->second.inputs().size() != inputs.size())
+      return error(Status::bad_input, 617, node.target() + " and its subgraph @" + name + " differ in operands");
+    Scope inner{scope.variant, scope.facts, {{}, symbols}};
+    for (size_t i = 0; i < inputs.size(); ++i) inner.bind(*body->second.inputs()[i], inputs[i]);
+    return run_graph(inner, body->second, std::move(inputs), {});
+  };
+  runner.empty = [&](size_t i) { return reference::empty_result(node, i, symbols); };
+  Result<std::vector<Datum>> results = reference::run_control_flow(*flow, runner);
+  if (!results) return results.error();
+  if (results->size() != node.results().size())
+    return error(Status::bad_input, 617, node.target() + " and its subgraphs differ in results");
+  const size_t known = symbols.size();
+  for (size_t i = 0; i < results->size(); ++i) {
+    Datum& result = (*results)[i];
+    if (std::holds_alternative<Tensor>(result) != node.result(i)->is_tensor())
+      return error(Status::bad_input, 617, node.target() + " and its subgraphs differ in results");
+    // What follows may read it at the strides that are written for it: none.
+    if (Tensor* tensor = std::get_if<Tensor>(&result)) *tensor = tensor->contiguous();
+    scope.bind(*node.result(i), result);
+    scope.environment.values[node.result(i)] = std::move(result);
+  }
+  return symbols.size() == known ? Result<void>() : check_assumptions(scope);
 }
 
 // A call by its meaning: the body is a graph like any other.
@@ -160,11 +285,103 @@ Result<void> Interpreter::run_body(Scope& scope, const ir::Node& node, const ir:
 }
 
 Result<void> Interpreter::run_alias(Scope& scope, const ir::Node& node) {
-  // By its body, so that the strides which lower wrote are held to the meaning.
-  auto body = scope.variant.subgraphs.find(node.arguments()[0].get<ir::SubgraphRef>().name);
-  if (body == scope.variant.subgraphs.end())
-    return error(Status::bad_input, 617, "a call names no subgraph of its variant");
-  return run_body(scope, node, body->second);
+  const std::vector<ir::Value*> operands = node.operands();
+  const Tensor* whole = operands.empty() ? nullptr : std::get_if<Tensor>(&scope.environment.values.at(operands[0]));
+  std::optional<Tensor> view = whole && node.results().size() == 1 && node.result()->is_tensor()
+                                   ? geometry_of(node, 0, scope.environment.symbols)
+                                   : std::nullopt;
+  if (!view) return misfit(node, "an alias does not say what it views");
+  const ir::Argument* offset = item(node, "offset", 0);
+  const std::optional<int64_t> elements =
+      offset && offset->is<ir::SymInt>() ? shape::evaluate(offset->get<ir::SymInt>(), scope.environment.symbols) : 0;
+  const std::optional<int64_t> bytes = extent(view->sizes, view->strides, view->dtype),
+                               room = extent(whole->sizes, whole->strides, whole->dtype);
+  const auto width = static_cast<int64_t>(size_of(view->dtype));
+  if (!elements || !bytes || !room || view->dtype != whole->dtype || *elements < 0 ||
+      (*bytes > 0 && (*elements > *room / width || *elements * width + *bytes > *room)))
+    return misfit(node, "an alias reaches beyond its operand");
+  view->offset = whole->offset + *elements;
+  view->storage = whole->storage;
+  scope.environment.values[node.result()] = std::move(*view);
+  return {};
+}
+
+bool Interpreter::describe_operands(Scope& scope, const std::vector<ir::Value*>& operands, kernels::CallSite& site,
+                                    std::vector<void*>& buffers) {
+  for (const ir::Value* operand : operands) {
+    const Tensor* tensor = std::get_if<Tensor>(&scope.environment.values.at(operand));
+    if (!tensor) return false;
+    auto state = scope.states.find(operand);
+    const ir::Weight* weight = state == scope.states.end() ? nullptr : state->second->weight;
+    const Tensor& used = weight ? state->second->tensor : *tensor;
+    // A weight that lies oddly was made row-major; kernels read the row-major copy as an ordinary operand.
+    if (weight && !weight->layout && !weight->tensor.is_contiguous()) weight = nullptr;
+    site.operands.push_back({tensor->dtype, tensor->sizes, tensor->strides, weight});
+    buffers.push_back(const_cast<void*>(used.data()));
+  }
+  return true;
+}
+
+// Prepares the call again where sizes or numbers are others than the last time.
+Result<void> Interpreter::execute(Prepared& prepared, kernels::CallSite site, std::vector<void*> buffers) {
+  if (!prepared.call || !same(prepared.site, site)) {
+    Result<std::unique_ptr<kernels::PreparedCall>> call = prepared.kernel->prepare(site);
+    if (!call) return call.error();
+    prepared.call = std::move(*call);
+    prepared.site = std::move(site);
+  }
+  std::shared_ptr<Storage> scratch = Storage::allocate(prepared.call->scratch_bytes());
+  return prepared.call->run(buffers, scratch->mutable_data());
+}
+
+Result<void> Interpreter::run_call(Scope& scope, const ir::Node& node, const ir::Graph& body, Observation& seen) {
+  Prepared& prepared = prepared_[&node];
+  if (!prepared.kernel) prepared.kernel = kernels::find(kernel_of(node));
+  if (!prepared.kernel)
+    return error(Status::unsupported, 619,
+                 "this version has no kernel '" + kernel_of(node) + "', which the program asks for");
+  kernels::CallSite site;
+  site.body = &body;
+  site.annotations = &node.annotations;
+  site.symbols = scope.environment.symbols;
+  site.threads = threads();
+  site.code = session_.code_.get();
+  site.subgraphs = &scope.variant.subgraphs;
+  if (std::string(prepared.kernel->name()) == "reference") {
+    Result<const opset::Opset*> opset = session_.opset();
+    if (!opset) return opset.error();
+    site.opset = *opset;
+  }
+  std::vector<void*> buffers;
+  std::vector<Tensor> results;
+  bool fits = describe_operands(scope, node.operands(), site, buffers) &&
+              body.inputs().size() == site.operands.size() && body.outputs().size() == node.results().size();
+  for (size_t i = 0; fits && i < site.operands.size(); ++i)
+    fits = body.inputs()[i]->is_tensor() && body.inputs()[i]->meta().dtype == site.operands[i].dtype &&
+           body.inputs()[i]->meta().sizes.size() == site.operands[i].sizes.size();
+  for (size_t i = 0; fits && i < node.results().size(); ++i) {
+    std::optional<Tensor> result =
+        node.result(i)->is_tensor() ? geometry_of(node, i, scope.environment.symbols) : std::nullopt;
+    const std::optional<int64_t> bytes = result ? extent(result->sizes, result->strides, result->dtype) : std::nullopt;
+    fits = bytes.has_value();
+    if (!fits) break;
+    result->storage = Storage::allocate(static_cast<size_t>(*bytes));
+    site.results.push_back({result->dtype, result->sizes, result->strides});
+    buffers.push_back(result->storage->mutable_data());
+    results.push_back(std::move(*result));
+  }
+  if (!fits)
+    return error(Status::bad_input, 617, "a call and its body differ in operands or results: " + text::print(node));
+  if (std::string(prepared.kernel->name()) != "llvm")
+    if (std::string refusal = prepared.kernel->refusal(body); !refusal.empty())
+      return error(Status::unsupported, 619, "kernel '" + kernel_of(node) + "' does not take its call: " + refusal);
+  if (Result<void> done = execute(prepared, std::move(site), std::move(buffers)); !done) return done;
+  for (size_t i = 0; i < results.size(); ++i) scope.environment.values[node.result(i)] = std::move(results[i]);
+  seen.kernel = prepared.kernel->name();
+  seen.flops = prepared.call->flops;
+  seen.bytes = prepared.call->bytes;
+  seen.detail = &prepared.call->detail;
+  return {};
 }
 
 Result<bool> Interpreter::run_fast(Scope& scope, const ir::Node& node, Observation& seen) {
@@ -190,18 +407,7 @@ Result<bool> Interpreter::run_fast(Scope& scope, const ir::Node& node, Observati
   site.threads = threads();
   std::vector<void*> buffers;
   std::vector<Tensor> kept;
-  for (const ir::Value* operand : prepared.operands) {
-    const Datum& datum = scope.environment.values.at(operand);
-    const Tensor* tensor = std::get_if<Tensor>(&datum);
-    if (!tensor) return false;
-    auto state = scope.states.find(operand);
-    const ir::Weight* weight = state == scope.states.end() ? nullptr : state->second->weight;
-    const Tensor& used = weight ? state->second->tensor : *tensor;
-    // A weight that lies oddly was made row-major; kernels read the row-major copy as an ordinary operand.
-    if (weight && !weight->layout && !weight->tensor.is_contiguous()) weight = nullptr;
-    site.operands.push_back({tensor->dtype, tensor->sizes, tensor->strides, weight});
-    buffers.push_back(const_cast<void*>(used.data()));
-  }
+  if (!describe_operands(scope, prepared.operands, site, buffers)) return false;
   for (const auto& result : node.results()) {
     std::optional<std::vector<int64_t>> sizes = kernels::concrete(result->meta().sizes, site.symbols);
     if (!sizes) return false;
@@ -209,17 +415,10 @@ Result<bool> Interpreter::run_fast(Scope& scope, const ir::Node& node, Observati
     site.results.push_back({kept.back().dtype, kept.back().sizes, kept.back().strides});
     buffers.push_back(kept.back().mutable_data());
   }
-  if (!prepared.call || !same(prepared.sites, site.operands)) {
-    Result<std::unique_ptr<kernels::PreparedCall>> call = prepared.kernel->prepare(site);
-    if (!call) {
-      prepared.kernel = nullptr;  // the meaning does what the library cannot
-      return false;
-    }
-    prepared.call = std::move(*call);
-    prepared.sites = site.operands;
+  if (Result<void> done = execute(prepared, std::move(site), std::move(buffers)); !done) {
+    prepared.kernel = nullptr;  // the meaning does what the library cannot
+    return false;
   }
-  std::shared_ptr<Storage> scratch = Storage::allocate(prepared.call->scratch_bytes());
-  if (Result<void> ran = prepared.call->run(buffers, scratch->mutable_data()); !ran) return ran.error();
   for (size_t i = 0; i < kept.size(); ++i) scope.environment.values[node.result(i)] = std::move(kept[i]);
   seen.kernel = prepared.kernel->name();
   seen.flops = prepared.call->flops;

@@ -21,9 +21,9 @@ class Interpreter {
   // A node as a call: its body has one node. Found once, prepared again when sizes change.
   struct Prepared {
     ir::Graph body;
-    std::vector<const ir::Value*> operands;
+    std::vector<ir::Value*> operands;
     const kernels::Kernel* kernel = nullptr;  // null: by meaning
-    std::vector<kernels::Operand> sites;
+    kernels::CallSite site;                   // that the call was prepared for
     std::unique_ptr<kernels::PreparedCall> call;
   };
 
@@ -31,9 +31,21 @@ class Interpreter {
                                        const Observer& observer);
   Result<void> run_node(Scope& scope, const ir::Node& node, Observation& seen);
   Result<void> run_body(Scope& scope, const ir::Node& node, const ir::Graph& body);
+  // A view of its operand at the strides that lower wrote.
   Result<void> run_alias(Scope& scope, const ir::Node& node);
+  Result<void> run_control_flow(Scope& scope, const ir::Node& node);
   // False where no fast kernel takes the node.
   Result<bool> run_fast(Scope& scope, const ir::Node& node, Observation& seen);
+  // A lowered call by its kernel, where the program could not be planned: results are allocated when their sizes are
+  // known.
+  Result<void> run_call(Scope& scope, const ir::Node& node, const ir::Graph& body, Observation& seen);
+  // Operands as they lie; false where one is no tensor.
+  bool describe_operands(Scope& scope, const std::vector<ir::Value*>& operands, kernels::CallSite& site,
+                         std::vector<void*>& buffers);
+  Result<void> execute(Prepared& prepared, kernels::CallSite site, std::vector<void*> buffers);
+
+  // What the run assumed of numbers that only now are known.
+  Result<void> check_assumptions(const Scope& scope) const;
 
   Session& session_;
   std::map<const ir::Node*, Prepared> prepared_;

@@ -1,5 +1,6 @@
 // Values under bindings, and substitution of symbols by expressions.
 #include <algorithm>
+#include <bit>
 #include <cassert>
 #include <cmath>
 
@@ -125,6 +126,10 @@ std::optional<double> evaluate(const SymFloat& x, const Bindings& bindings) {
     const std::optional<int64_t> value = evaluate(node.integer, bindings);
     return value ? std::optional(static_cast<double>(*value)) : std::nullopt;
   }
+  if (node.op == "number") {
+    const std::optional<int64_t> bits = evaluate(node.integer, bindings);
+    return bits ? std::optional(std::bit_cast<double>(*bits)) : std::nullopt;
+  }
   std::vector<double> of;
   for (const SymFloat& operand : node.operands) {
     const std::optional<double> value = evaluate(operand, bindings);
@@ -202,6 +207,7 @@ SymInt substitute(const SymInt& x, const Substitution& substitution) {
 SymFloat substitute(const SymFloat& x, const Substitution& substitution) {
   if (x.node() == nullptr || substitution.empty()) return x;
   if (x.node()->op == "from") return SymFloat::from(substitute(x.node()->integer, substitution));
+  if (x.node()->op == "number") return SymFloat::number(substitute(x.node()->integer, substitution));
   std::vector<SymFloat> operands;
   for (const SymFloat& operand : x.node()->operands) operands.push_back(substitute(operand, substitution));
   return SymFloat::apply(x.node()->op, std::move(operands));

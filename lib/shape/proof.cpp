@@ -178,6 +178,7 @@ std::pair<double, double> Proof::interval(const SymFloat& x) {
             is_infinite(of.upper) ? HUGE_VAL : static_cast<double>(of.upper)};
   }
   std::pair<double, double> out = {-HUGE_VAL, HUGE_VAL};
+  if (node.op == "number") return out;
   const auto [a, b] = interval(node.operands[0]);
   if (node.op == "sqrt" && a >= 0) out = {std::sqrt(a), std::sqrt(b)};
   if (node.op == "abs") out = {a > 0 ? a : b < 0 ? -b : 0, std::max(std::abs(a), std::abs(b))};
@@ -458,6 +459,7 @@ SymInt Proof::simplify_division(const Atom& atom) {
 SymFloat Proof::simplify(const SymFloat& x) {
   if (x.node() == nullptr) return x;
   if (x.node()->op == "from") return SymFloat::from(simplify(x.node()->integer));
+  if (x.node()->op == "number") return x;
   std::vector<SymFloat> operands;
   for (const SymFloat& operand : x.node()->operands) operands.push_back(simplify(operand));
   return SymFloat::apply(x.node()->op, std::move(operands));

@@ -287,6 +287,7 @@ class Parser {
       return x;
     }
     if (one && name == "float") return as_float(of[0]);
+    if (one && integers && name == "number" && as_int(of[0]).as_symbol()) return SymFloat::number(as_int(of[0]));
     if (one && (name == "floor" || name == "ceil" || name == "trunc" || name == "int" || name == "round")) {
       if (integers) return of[0];
       const SymFloat x = as_float(of[0]);

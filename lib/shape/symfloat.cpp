@@ -1,5 +1,6 @@
 // Floats computed from sizes: kept as written, since floating-point arithmetic has no canonical form; only constants
 // fold.
+#include <bit>
 #include <charconv>
 #include <cmath>
 
@@ -57,6 +58,13 @@ SymFloat SymFloat::from(const SymInt& value) {
   return x;
 }
 
+SymFloat SymFloat::number(const SymInt& symbol) {
+  if (symbol.is_constant()) return std::bit_cast<double>(*symbol.constant());
+  SymFloat x;
+  x.node_ = std::make_shared<const FloatNode>(FloatNode{"number", {}, symbol});
+  return x;
+}
+
 SymFloat SymFloat::apply(const std::string& op, std::vector<SymFloat> operands) {
   SymFloat x;
   x.node_ = std::make_shared<const FloatNode>(FloatNode{op, std::move(operands), 0});
@@ -83,6 +91,7 @@ void collect_symbols(const SymFloat& x, std::set<std::string>& names) {
 std::string SymFloat::to_string() const {
   if (!node_) return shape::to_string(constant_);
   if (node_->op == "from") return "float(" + node_->integer.to_string() + ")";
+  if (node_->op == "number") return "number(" + node_->integer.to_string() + ")";
   const std::vector<SymFloat>& of = node_->operands;
   if (is_infix(node_->op)) {
     const std::string space = node_->op == "+" || node_->op == "-" ? " " : "";

@@ -77,6 +77,8 @@ class SymFloat {
   SymFloat() = default;
   SymFloat(double value) : constant_(value) {}
   static SymFloat from(const SymInt& value);  // spelled float(s0)
+  // A float that a node yields or a caller passes, spelled number(x): the symbol is bound to the bits of the double.
+  static SymFloat number(const SymInt& symbol);
   // One of + - * / pow sqrt exp log abs min max, over floats.
   static SymFloat apply(const std::string& op, std::vector<SymFloat> operands);
 
@@ -156,9 +158,9 @@ struct Polynomial {
 };
 
 struct FloatNode {
-  std::string op;  // "from", or what SymFloat::apply lists
+  std::string op;  // "from", "number", or what SymFloat::apply lists
   std::vector<SymFloat> operands;
-  SymInt integer;  // of "from"
+  SymInt integer;  // of "from" and "number"
 };
 
 struct BoolNode {

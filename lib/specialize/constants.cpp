@@ -52,7 +52,7 @@ Changed remove_unused(Scope& scope) {
     const opset::Operator* op = scope.opset.find(node.target());
     return op && op->has_tag("keep");
   };
-  Changed changed = ir::eliminate_dead_nodes(scope.variant.graph, matters);
+  Changed changed = ir::eliminate_dead_nodes(scope.variant, scope.variant.graph, matters);
   std::erase_if(scope.entry.signature.inputs, [&](const ir::InputSpec& spec) {
     if (!ir::is_state(spec.kind) || spec.value.empty()) return false;
     for (const ir::Variant& variant : scope.entry.variants) {

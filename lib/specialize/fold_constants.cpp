@@ -11,23 +11,13 @@ namespace {
 constexpr size_t small_bytes = 64 * 1024;
 
 bool is_static(const ir::Node& node) {
-  std::set<std::string> symbols;
-  auto look = [&](const ir::Argument& argument) {
-    ir::for_each(argument, [&](const ir::Argument& leaf) {
-      if (leaf.is<shape::SymInt>()) symbols.merge(leaf.get<shape::SymInt>().symbols());
-      if (leaf.is<shape::SymFloat>()) symbols.merge(leaf.get<shape::SymFloat>().symbols());
-      if (leaf.is<shape::SymBool>()) symbols.merge(leaf.get<shape::SymBool>().symbols());
-    });
-  };
-  for (const ir::Argument& argument : node.arguments()) look(argument);
-  for (const ir::Named& keyword : node.keywords()) look(keyword.argument);
   for (const auto& result : node.results()) {
     if (!result->is_tensor()) return false;
     for (const shape::SymInt& size : result->meta().sizes) {
       if (!size.is_constant()) return false;
     }
   }
-  return symbols.empty();
+  return ir::symbols_read(node).empty();
 }
 
 }  // namespace

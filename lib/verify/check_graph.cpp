@@ -1,5 +1,6 @@
 #include "verify/check_graph.h"
 
+#include "ir/control_flow.h"
 #include "opset/call.h"
 #include "text/text.h"
 
@@ -48,6 +49,8 @@ class GraphCheck {
       check_operands(node);
       if (node.target() == "atenon::call")
         check_call(node);
+      else if (ir::is_control_flow(node.target()))
+        check_control_flow(node);
       else
         check_operator(node);
       for (const auto& result : node.results()) define(*result);
@@ -118,6 +121,69 @@ class GraphCheck {
     if (!fits) findings_.add(124, "operands and results of a call are not those of its subgraph", node);
   }
 
+  // Subgraphs take what the node hands them, and give what it yields.
+  void check_control_flow(const ir::Node& node) {
+    using Kind = ir::ControlFlow::Kind;
+    const std::optional<ir::ControlFlow> flow = ir::control_flow(node);
+    if (!flow) return findings_.add(128, node.target() + " does not have the arguments that it takes", node);
+    for (const auto& result : node.results()) symbols_.insert(result->name);
+    for (const std::string& symbol : ir::symbols_defined(node)) symbols_.insert(symbol);
+    std::vector<std::optional<ir::Type>> inputs;
+    const auto add = [&](const ir::ArgumentList& list, bool sliced) {
+      for (const ir::Argument& argument : list) {
+        std::optional<ir::Type> type = type_of(argument);
+        auto* meta = type ? std::get_if<ir::TensorMeta>(&*type) : nullptr;
+        if (sliced && (!meta || meta->sizes.empty())) type.reset();
+        if (sliced && type) meta->sizes.erase(meta->sizes.begin());
+        inputs.push_back(std::move(type));
+      }
+    };
+    add(flow->carried, false);
+    if (flow->kind == Kind::associative_scan) add(flow->xs, true);
+    add(flow->xs, true);
+    add(flow->operands, false);
+    for (size_t i = 0; i < flow->bodies.size(); ++i) {
+      const auto found = variant_.subgraphs.find(flow->bodies[i]);
+      if (found == variant_.subgraphs.end())
+        return findings_.add(128, node.target() + " names @" + flow->bodies[i] + ", which the variant does not have",
+                             node);
+      const ir::Graph& body = found->second;
+      bool fits = body.inputs().size() == inputs.size();
+      for (size_t j = 0; fits && j < inputs.size(); ++j)
+        fits = inputs[j] && same_type(body.inputs()[j]->type, *inputs[j], facts_, {});
+      const bool is_condition = flow->kind == Kind::while_loop && i == 0;
+      fits = fits && body.outputs().size() == (is_condition ? 1 : node.results().size());
+      for (size_t j = 0; fits && !is_condition && j < body.outputs().size(); ++j)
+        fits = gives(*flow, body.outputs()[j], node.result(j)->type, j);
+      if (!fits)
+        findings_.add(128, "@" + flow->bodies[i] + " does not take or give what " + node.target() + " does", node);
+    }
+  }
+
+  static std::optional<ir::Type> type_of(const ir::Argument& argument) {
+    if (argument.value()) return argument.value()->type;
+    if (argument.is<shape::SymInt>()) return ir::ScalarKind::integer;
+    if (argument.is<shape::SymFloat>()) return ir::ScalarKind::floating;
+    if (argument.is<shape::SymBool>()) return ir::ScalarKind::boolean;
+    return std::nullopt;
+  }
+
+  // Whether a subgraph's output makes result i: itself, one slice of it, or, of a condition, a tensor of its rank.
+  bool gives(const ir::ControlFlow& flow, const ir::Argument& output, const ir::Type& result, size_t i) {
+    using Kind = ir::ControlFlow::Kind;
+    const std::optional<ir::Type> type = type_of(output);
+    const auto* given = type ? std::get_if<ir::TensorMeta>(&*type) : nullptr;
+    const auto* whole = std::get_if<ir::TensorMeta>(&result);
+    if (!type || !given != !whole) return false;
+    if (!whole) return *type == result;
+    if (flow.kind == Kind::cond) return given->dtype == whole->dtype && given->rank() == whole->rank();
+    if (flow.kind == Kind::while_loop || i < flow.carried.size()) return same_type(*given, *whole, facts_, {});
+    ir::TensorMeta slice = *whole;
+    if (slice.sizes.empty()) return false;
+    slice.sizes.erase(slice.sizes.begin());
+    return same_type(*given, slice, facts_, {});
+  }
+
   void check_operator(const ir::Node& node) {
     Result<opset::Call> call = opset::bind(findings_.opset, node);
     if (!call) return findings_.add(call.error(), node);
@@ -131,6 +197,8 @@ class GraphCheck {
     }
     std::set<std::string> fresh;
     for (const ir::Symbol& symbol : inference->unbacked) fresh.insert(symbol.name);
+    for (const auto& result : node.results())
+      if (!result->is_tensor()) symbols_.insert(result->name);  // a number is a symbol by its own name
     shape::Substitution names;
     for (size_t i = 0; i < inference->types.size() && !fresh.empty(); ++i) {
       const auto* inferred = std::get_if<ir::TensorMeta>(&inference->types[i]);

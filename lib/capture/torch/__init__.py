@@ -43,6 +43,7 @@ _placeholder.install()
 
 from torch.nn.parameter import Parameter as _Parameter
 from torch.utils import _pytree
+from torch._higher_order_ops import cond, while_loop
 
 _native.register(Tensor=Tensor, Parameter=_Parameter, Size=Size, pytree=_pytree)
 

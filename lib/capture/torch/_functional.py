@@ -307,25 +307,19 @@ def istft(input, n_fft, hop_length=None, win_length=None, window=None, center=Tr
 
 
 def sym_int(a):
-    if isinstance(a, _atenon.SymInt):
-        return a
-    if isinstance(a, _atenon.SymFloat):
-        return math.floor(a) if a >= 0 else math.ceil(a)
-    return int(a)
+    return _atenon.sym("int", a) if _is_symbolic(a) else int(a)
 
 
 def sym_float(a):
-    if isinstance(a, _atenon.SymFloat):
-        return a
-    return a * 1.0 if isinstance(a, _atenon.SymInt) else builtins.float(a)
+    return _atenon.sym("float", a) if _is_symbolic(a) else builtins.float(a)
 
 
 def sym_max(a, b):
-    return _atenon.sym_max(a, b) if _is_symbolic(a, b) else builtins.max(a, b)
+    return _atenon.sym("max", a, b) if _is_symbolic(a, b) else builtins.max(a, b)
 
 
 def sym_min(a, b):
-    return _atenon.sym_min(a, b) if _is_symbolic(a, b) else builtins.min(a, b)
+    return _atenon.sym("min", a, b) if _is_symbolic(a, b) else builtins.min(a, b)
 
 
 def sym_not(a):
@@ -337,7 +331,7 @@ def sym_ite(condition, if_true, if_false):
 
 
 def sym_sqrt(a):
-    return a**0.5 if _is_symbolic(a) else math.sqrt(a)
+    return _atenon.sym("sqrt", a) if _is_symbolic(a) else math.sqrt(a)
 
 
 def sym_sum(numbers):
@@ -348,7 +342,7 @@ def _is_symbolic(*numbers):
     return builtins.any(isinstance(n, (_atenon.SymInt, _atenon.SymFloat)) for n in numbers)
 
 
-# --- Assertions. On sizes they decide as `assert` does: proven, or an assumption of the program.
+# --- Assertions. Of sizes: proven, or an assumption of the program. Of data: checked when the program runs.
 
 
 def _message(message, default):
@@ -356,8 +350,11 @@ def _message(message, default):
 
 
 def _check_with(error, condition, message=None):
-    if not condition:
-        raise error(_message(message, "Expected cond to be True, but got False."))
+    text = _message(message, "Expected cond to be True, but got False.")
+    if isinstance(condition, Tensor) and condition._is_traced:
+        aten._assert_async(condition, text)
+    elif not _atenon.require(condition, text):
+        raise error(text)
 
 
 def _check(condition, message=None):
@@ -365,7 +362,9 @@ def _check(condition, message=None):
 
 
 def _check_is_size(size, message=None, *, max=None):
-    _check(size >= 0, message)
+    _check(size >= 0, message or "a size is not negative")
+    if max is not None:
+        _check(size <= max, message or f"a size is at most {max}")
 
 
 def _check_index(condition, message=None):
@@ -389,7 +388,7 @@ def _check_tensor_all(condition, message=None):
 
 
 def _assert(condition, message):
-    assert condition, message
+    _check_with(AssertionError, condition, message)
 
 
 # --- Random state
