@@ -13,6 +13,7 @@ int main(int argc, char** argv) {
   tool.positional(path, "FILE", "program to show; - is standard input", false);
   tool.flag("--signature", options.signature, "entry points: symbols, inputs, outputs, assumptions");
   tool.option("--nodes", options.nodes, "REGEX", "nodes whose text or Python line matches");
+  tool.option("--why", options.why, "DIMENSION", "what made a dimension static or bounded, as x[1], with the Python lines");
   tool.option("--entry", options.entry, "NAME", "only this entry point");
   tool.flag("--weights", options.weights, "the weights as a table");
   tool.flag("--code", options.code, "the machine code segments as a table");

@@ -212,12 +212,32 @@ Py_hash_t hash(PyObject* self) {
   return value == -1 ? -2 : value;
 }
 
+// What the user would write so that the sizes are numbers: "x[0] static, which is 3 in the example".
+std::string static_specification(Session& session, SymbolObject* symbol) {
+  const std::set<std::string> names = std::visit([](const auto& value) { return value.symbols(); }, *symbol->value);
+  std::string text;
+  for (const ir::Symbol& known : session.symbols)
+    if (names.contains(known.name) && !known.source.empty() && known.hint)
+      text += (text.empty() ? "" : ", and ") + known.source + " static, which is " + std::to_string(*known.hint) +
+              " in the example (no name for it in dynamic_shapes or --input)";
+  return text;
+}
+
 PyObject* refuse_number(PyObject* self, const char* python_type) {
-  return session_of(self).raise(
-      310, "the size `" + spelling(as_symbol(self)) + "` is dynamic and cannot become Python's own " + python_type,
+  Session& session = session_of(self);
+  const std::string promise = static_specification(session, as_symbol(self));
+  const std::string is_data = promise.empty() ? "depends on data" : "is dynamic";
+  std::string fix =
       "keep it symbolic: write the size where it is used, without int(), float(), range() or a list index; math.floor, "
-      "math.ceil, "
-      "//, min and max stay symbolic. Or make the dimension static");
+      "math.ceil, //, min and max stay symbolic";
+  if (promise.empty())
+    fix += "; torch.while_loop and scan run a loop so often as data decide";
+  else
+    fix += ". Or make " + promise;
+  return session.raise(310,
+                       "the size `" + spelling(as_symbol(self)) + "` " + is_data + " and cannot become Python's own " +
+                           python_type,
+                       fix);
 }
 PyObject* as_index(PyObject* self) { return refuse_number(self, "int"); }
 PyObject* as_float(PyObject* self) { return refuse_number(self, "float"); }

@@ -68,6 +68,21 @@ bool Trace::add_result(PyObject* result) {
   return true;
 }
 
+// State has one type from call to call.
+bool keeps_type(Session& session, const Assigned& buffer) {
+  for (const StateEntry& entry : session.state) {
+    if (entry.name != buffer.name) continue;
+    const ir::TensorMeta was{.dtype = entry.tensor.dtype, .sizes = {entry.tensor.sizes.begin(), entry.tensor.sizes.end()}};
+    const ir::TensorMeta& now = buffer.value->meta();
+    if (now.dtype == was.dtype && now.sizes == was.sizes) continue;
+    session.raise(312, "forward changes the type of the buffer `" + buffer.name + "` from " + ir::to_string(was) + " to " +
+                           ir::to_string(now),
+                  "keep a buffer of the largest size, and write into a slice of it");
+    return false;
+  }
+  return true;
+}
+
 // Updated state and inputs are outputs, before all others.
 bool Trace::add_mutations(const Inputs& inputs) {
   std::optional<std::vector<Assigned>> assigned = assigned_buffers(session_, model_);
@@ -83,6 +98,7 @@ bool Trace::add_mutations(const Inputs& inputs) {
     signature_.outputs.push_back({ir::OutputKind::buffer_mutation, entry.spec.target});
   }
   for (const Assigned& buffer : *assigned) {
+    if (!keeps_type(session_, buffer)) return false;
     outputs_.push_back(buffer.value);
     signature_.outputs.push_back({ir::OutputKind::buffer_mutation, buffer.name});
   }

@@ -124,6 +124,11 @@ Result<void> Session::connect() {
         keeps_order_ = false;
         for (State& state : state_)  // the file's bytes stay as they are
           if (state.weight->name == specs[i].target) {
+            const ir::Value* value = graph.outputs()[i].value();
+            const std::vector<ir::SymInt> sizes(state.tensor.sizes.begin(), state.tensor.sizes.end());
+            if (!value || !value->is_tensor() || value->meta().dtype != state.tensor.dtype ||
+                value->meta().sizes != sizes)
+              return error(Status::bad_input, 616, "what is written to the buffer '" + specs[i].target + "' has another type");
             Tensor copy = Tensor::empty(state.tensor.dtype, state.tensor.sizes);
             std::memcpy(copy.mutable_data(), state.tensor.data(), state.tensor.nbytes());
             state.tensor = copy;
@@ -140,6 +145,27 @@ Result<void> Session::connect() {
       outputs_.push_back(std::move(leaf));
     }
   return {};
+}
+
+std::vector<std::pair<std::string, Tensor>> Session::changing_state() const {
+  std::vector<std::pair<std::string, Tensor>> changing;
+  for (const ir::OutputSpec& spec : entry_->signature.outputs)
+    for (const State& state : state_)
+      if (spec.kind == OutputKind::buffer_mutation && state.weight->name == spec.target)
+        changing.emplace_back(spec.target, state.tensor);
+  return changing;
+}
+
+Result<void> Session::restore(const std::string& name, const Tensor& tensor) {
+  for (const auto& [known, state] : changing_state()) {
+    if (known != name) continue;
+    if (state.dtype != tensor.dtype || state.sizes != tensor.sizes)
+      return error(Status::usage, 625, "the buffer '" + name + "' has another type in the file of the state");
+    const Tensor rows = tensor.contiguous();
+    std::memcpy(Tensor(state).mutable_data(), rows.data(), rows.nbytes());
+    return {};
+  }
+  return error(Status::usage, 625, "the program writes no buffer '" + name + "', which the file of the state has");
 }
 
 Result<const opset::Opset*> Session::opset() {

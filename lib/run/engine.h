@@ -90,6 +90,9 @@ class Session {
   // Concrete output types for these inputs; nullopt for a size that only the run can tell.
   Result<std::vector<std::optional<ir::Type>>> infer_outputs(const std::vector<std::optional<Datum>>& inputs);
   Result<Memory> memory(const std::vector<std::optional<Datum>>& inputs);
+  // Buffers that the program writes, by name, as they are between two runs; and sets one (E0625 where it does not fit).
+  std::vector<std::pair<std::string, Tensor>> changing_state() const;
+  Result<void> restore(const std::string& name, const Tensor& tensor);
   // What was noted while plans were made: weights that were repacked. Sorted.
   std::vector<std::string> notes() const;
 

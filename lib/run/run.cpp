@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <filesystem>
 #include <regex>
 
 #include <nlohmann/json.hpp>
@@ -112,6 +113,13 @@ Result<Outcome> execute(ir::ExportedProgram program, const Options& options,
   Result<Inputs> inputs = read_inputs(session, options.inputs, options.input_files);
   if (!inputs) return inputs.error();
 
+  if (!options.state.empty() && std::filesystem::exists(options.state)) {
+    Result<std::vector<arrays::Array>> kept = arrays::read(options.state);
+    if (!kept) return kept.error();
+    for (const arrays::Array& array : *kept)
+      if (Result<void> restored = session.restore(array.name, array.tensor); !restored) return restored.error();
+  }
+
   Outcome outcome;
   Profile profile(session.program());
   Dump dump;
@@ -172,6 +180,11 @@ Result<Outcome> execute(ir::ExportedProgram program, const Options& options,
   }
   if (!options.dump.empty()) {
     if (Result<void> written = arrays::write(options.dump, dump.arrays); !written) return written.error();
+  }
+  if (!options.state.empty()) {
+    std::vector<arrays::Array> kept;
+    for (auto& [name, tensor] : session.changing_state()) kept.push_back({name, std::move(tensor)});
+    if (Result<void> written = arrays::write(options.state, kept); !written) return written.error();
   }
   if (!options.output.empty()) {
     if (Result<void> written = write_outputs(session, *outputs, options.output); !written) return written.error();

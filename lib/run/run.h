@@ -14,6 +14,7 @@ struct Options {
   std::vector<std::string> inputs;       // "x=x.npy", "x=random", "x=random[4,64]", "x=zeros", "n=3"
   std::vector<std::string> input_files;  // .npz or .safetensors whose keys name inputs
   std::string output;                    // .npy, .npz, .safetensors, or "-"; "" prints a summary
+  std::string state = {};                // file that keeps the buffers that the program writes, from call to call
   int threads = 0;                       // 0: what affinity and cgroup allow
   bool reference = false;                // by the meanings of the operators alone
   int benchmark = 0;                     // timed runs after a warm-up

@@ -24,6 +24,9 @@ std::string to_html(const ir::ExportedProgram& program, const Options& options);
 std::string weight_table(const ir::ExportedProgram& program);
 std::string code_table(const ir::ExportedProgram& program);
 
+// What is assumed of a dimension (Options::why), and who relied on it.
+Result<std::string> explain_dimension(const ir::ExportedProgram& program, const Options& options);
+
 // "net.py:12", or "" where it is not known.
 std::string place_of(const ir::ExportedProgram& program, const ir::Node& node);
 std::string human_bytes(size_t bytes);                      // 1.2 MB

@@ -81,11 +81,12 @@ Result<std::string> print(const ir::ExportedProgram& program, const Options& opt
     return diagnostic;
   }
   const int forms = options.json + options.dot + options.html + options.binary;
-  const int parts = options.signature + options.weights + options.code + options.verify + !options.nodes.empty();
+  const int parts = options.signature + options.weights + options.code + options.verify + !options.nodes.empty() +
+                    !options.why.empty();
   if (forms + parts > 1) {
     return error(Status::usage, 712,
                  "one form or one part at a time: --json, --dot, --html and --binary give all of a program, "
-                 "--nodes, --signature, --weights and --code are text, and --verify is yes or no");
+                 "--nodes, --why, --signature, --weights and --code are text, and --verify is yes or no");
   }
   if (options.verify) {
     if (Result<void> verified = program::require_weights(program); !verified) return verified.error();
@@ -97,6 +98,7 @@ Result<std::string> print(const ir::ExportedProgram& program, const Options& opt
   if (options.weights) return weight_table(program);
   if (options.code) return code_table(program);
   if (!options.nodes.empty()) return find_nodes(program, options);
+  if (!options.why.empty()) return explain_dimension(program, options);
   std::string out;
   if (options.signature) {
     for (const ir::EntryPoint& entry : program.entries) {
