@@ -29,14 +29,12 @@ int main(int argc, char** argv) {
   tool.option("--inputs", options.input_files, "FILE", "inputs by the keys of an .npz or .safetensors file");
   tool.option("-o,--output", options.output, "FILE",
               "outputs as .npy, .npz or .safetensors; without it, a summary is printed");
-  tool.option("--state", options.state, "FILE",
-              "buffers that the program writes: read before the run if the file is there, written after it");
+  tool.option("--state", options.state, "FILE", "buffers that the program updates, kept from one run to the next");
   tool.option("--entry", options.entry, "NAME", "entry point; the first if not given");
   tool.option("--threads", options.threads, "N", "threads; 0: as many as this process may use");
   tool.flag("--reference", options.reference, "compute by the meanings of the operators, without fast kernels");
   tool.option("--benchmark", options.benchmark, "N", "time N runs after the first");
-  tool.flag("--profile", options.profile,
-            "time by call beside the limits of this machine, with the line of Python it comes from");
+  tool.flag("--profile", options.profile, "time by call, beside this machine's limits and the line of Python");
   tool.flag("--memory", options.memory, "print what memory is planned, as a formula of the symbols");
   tool.flag("--nan", options.find_nan, "name the first result with a NaN or infinity");
   tool.option("--dump", options.dump, "FILE", "write the results of nodes to an .npz or .safetensors file");

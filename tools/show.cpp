@@ -3,8 +3,9 @@
 #include "cli/cli.h"
 #include "program/program_file.h"
 
+using namespace atenon;
+
 int main(int argc, char** argv) {
-  using namespace atenon;
   cli::Tool tool("atenon-show", "prints a program, or a part of it",
                  "atenon show net.atn; atenon show --nodes softmax net.atn; atenon show --dot net.atn > net.dot");
   show::Options options;
@@ -13,7 +14,7 @@ int main(int argc, char** argv) {
   tool.positional(path, "FILE", "program to show; - is standard input", false);
   tool.flag("--signature", options.signature, "entry points: symbols, inputs, outputs, assumptions");
   tool.option("--nodes", options.nodes, "REGEX", "nodes whose text or Python line matches");
-  tool.option("--why", options.why, "DIMENSION", "what made a dimension static or bounded, as x[1], with the Python lines");
+  tool.option("--why", options.why, "DIMENSION", "what made a dimension such as x[1] static or bounded");
   tool.option("--entry", options.entry, "NAME", "only this entry point");
   tool.flag("--weights", options.weights, "the weights as a table");
   tool.flag("--code", options.code, "the machine code segments as a table");

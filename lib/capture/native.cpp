@@ -2,13 +2,13 @@
 #include "capture/native.h"
 
 #include "capture/callstack.h"
-#include "capture/control_flow.h"
 #include "capture/lazy_fill.h"
 #include "capture/literal.h"
 #include "capture/program_object.h"
 #include "capture/scalar_objects.h"
 #include "capture/symbols.h"
 #include "capture/tensor_object.h"
+#include "capture/trace_control_flow.h"
 
 namespace atenon::capture {
 namespace {

@@ -234,10 +234,9 @@ PyObject* refuse_number(PyObject* self, const char* python_type) {
     fix += "; torch.while_loop and scan run a loop so often as data decide";
   else
     fix += ". Or make " + promise;
-  return session.raise(310,
-                       "the size `" + spelling(as_symbol(self)) + "` " + is_data + " and cannot become Python's own " +
-                           python_type,
-                       fix);
+  return session.raise(
+      310, "the size `" + spelling(as_symbol(self)) + "` " + is_data + " and cannot become Python's own " + python_type,
+      fix);
 }
 PyObject* as_index(PyObject* self) { return refuse_number(self, "int"); }
 PyObject* as_float(PyObject* self) { return refuse_number(self, "float"); }

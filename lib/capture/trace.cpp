@@ -72,11 +72,13 @@ bool Trace::add_result(PyObject* result) {
 bool keeps_type(Session& session, const Assigned& buffer) {
   for (const StateEntry& entry : session.state) {
     if (entry.name != buffer.name) continue;
-    const ir::TensorMeta was{.dtype = entry.tensor.dtype, .sizes = {entry.tensor.sizes.begin(), entry.tensor.sizes.end()}};
+    const ir::TensorMeta was{.dtype = entry.tensor.dtype,
+                             .sizes = {entry.tensor.sizes.begin(), entry.tensor.sizes.end()}};
     const ir::TensorMeta& now = buffer.value->meta();
     if (now.dtype == was.dtype && now.sizes == was.sizes) continue;
-    session.raise(312, "forward changes the type of the buffer `" + buffer.name + "` from " + ir::to_string(was) + " to " +
-                           ir::to_string(now),
+    session.raise(312,
+                  "forward changes the type of the buffer `" + buffer.name + "` from " + ir::to_string(was) + " to " +
+                      ir::to_string(now),
                   "keep a buffer of the largest size, and write into a slice of it");
     return false;
   }

@@ -90,7 +90,7 @@ Result<ir::ExportedProgram> read_program(const Archive& archive, const opset::Op
   if (!done) return sound(done.error());
   if (Result<void> checked = document->check(); !checked) return checked.error();
 
-  ir::eliminate_dead_nodes(variant.graph, [&](const ir::Node& node) {
+  ir::eliminate_dead_nodes(variant, variant.graph, [&](const ir::Node& node) {
     const opset::Operator* op = opset.find(node.target());
     return op && (op->has_tag("keep") || op->has_tag("random"));
   });

@@ -7,9 +7,9 @@
 #include <bit>
 #include <map>
 
-#include "reference/control_flow.h"
 #include "reference/extern_kernels.h"
 #include "reference/loop_runner.h"
+#include "reference/run_control_flow.h"
 #include "tensor/elements.h"
 #include "text/text.h"
 

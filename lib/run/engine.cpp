@@ -128,7 +128,8 @@ Result<void> Session::connect() {
             const std::vector<ir::SymInt> sizes(state.tensor.sizes.begin(), state.tensor.sizes.end());
             if (!value || !value->is_tensor() || value->meta().dtype != state.tensor.dtype ||
                 value->meta().sizes != sizes)
-              return error(Status::bad_input, 616, "what is written to the buffer '" + specs[i].target + "' has another type");
+              return error(Status::bad_input, 616,
+                           "what is written to the buffer '" + specs[i].target + "' has another type");
             Tensor copy = Tensor::empty(state.tensor.dtype, state.tensor.sizes);
             std::memcpy(copy.mutable_data(), state.tensor.data(), state.tensor.nbytes());
             state.tensor = copy;

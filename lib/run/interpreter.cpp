@@ -7,7 +7,7 @@
 
 #include "ir/control_flow.h"
 #include "kernels/body.h"
-#include "reference/control_flow.h"
+#include "reference/run_control_flow.h"
 #include "support/parallel.h"
 #include "text/text.h"
 

@@ -1,5 +1,5 @@
-// Why a dimension of an input has the sizes that it may have: its symbol, and every assumption that bears on it, each with
-// the Python that relied on it. An assumption that ties the symbol to others brings in what is assumed of those.
+// Why a dimension of an input has the sizes that it may have: its symbol, and every assumption that bears on it, each
+// with the Python that relied on it. An assumption that ties the symbol to others brings in what is assumed of those.
 #include <charconv>
 #include <set>
 
@@ -33,7 +33,8 @@ std::string assumption_lines(const ir::ExportedProgram& program, const ir::Const
 std::string explain_size(const ir::ExportedProgram& program, const ir::EntryPoint& entry, const ir::Variant& variant,
                          const std::string& dimension, const shape::SymInt& size) {
   if (size.is_constant())
-    return dimension + " is " + size.to_string() + ": it was captured, or specialised, with this size, and has no name\n";
+    return dimension + " is " + size.to_string() +
+           ": it was captured, or specialised, with this size, and has no name\n";
   const shape::Range bounds = entry.facts(variant).bounds(size);
   std::string out = dimension + " is " + size.to_string() + ": ";
   out += bounds.lower == bounds.upper ? "static, always " + range_text(bounds) : "dynamic, " + range_text(bounds);

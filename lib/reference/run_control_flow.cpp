@@ -1,4 +1,4 @@
-#include "reference/control_flow.h"
+#include "reference/run_control_flow.h"
 
 #include <algorithm>
 #include <cstring>

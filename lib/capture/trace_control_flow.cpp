@@ -1,6 +1,6 @@
 // A function is recorded in a graph of its own. Values of the graphs around it that it reads become inputs of its
 // graph, after the inputs that its loop or branch gives it; symbols are seen through all graphs.
-#include "capture/control_flow.h"
+#include "capture/trace_control_flow.h"
 
 #include <algorithm>
 
@@ -262,7 +262,7 @@ ir::Value* Session::captured_by(const ir::Value* input) const {
 }
 
 ir::Value* Session::here(ir::Value* value) {
-  if (!value || scopes.empty() || is_here(*value)) return value;
+  if (!value || is_here(*value)) return value;
   size_t level = scopes.size();  // the scope around which the value lies
   while (level > 0 && !belongs(scopes[level - 1].outer, *value)) --level;
   if (level == 0)
