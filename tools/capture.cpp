@@ -12,15 +12,14 @@ int main(int argc, char** argv) {
                  "atenon capture resnet50.py | atenon decompose | atenon specialize batch=1 | atenon lower | atenon "
                  "pack -o resnet50.atn");
   capture::Options options;
-  tool.positional(options.file, "FILE.py[:NAME]", "a model's file, NAME in it (default: `model`); or an archive .pt2",
-                  true);
+  tool.positional(options.file, "FILE.py[:NAME]", "a model's file, NAME in it (`model`); or an archive .pt2", true);
   tool.option("--input", options.inputs, "NAME=TYPE",
               "an input such as x=f32[batch,3,224,224]: a name among the sizes is a dynamic dimension");
   tool.option("--dynamic", options.dynamic, "NAME=A..B", "the range of a dynamic dimension");
   tool.option("--weights", options.weights, "FILE", "state to load into the model: .pt, .safetensors or .npz");
+  tool.flag("--draft", options.is_draft, "report all that is refused at once, and write a program anyway");
   tool.flag("--script", options.is_script, "FILE.py exports and saves by itself; -o takes what it saves");
-  tool.positional(options.script_arguments, "ARGUMENT",
-                  "what a --script finds in sys.argv; after -- if it begins with -");
+  tool.positional(options.script_arguments, "ARGUMENT", "of a --script; after -- if it begins with -");
   tool.option("--depfile", options.depfile, "FILE", "write a Make rule that lists the Python files read",
               cli::Effect::report);
   return tool.produce(argc, argv, [&](cli::Context& context) -> Result<std::optional<ir::ExportedProgram>> {

@@ -30,6 +30,7 @@ struct Options {
   std::vector<std::string> inputs;            // "x=f32[batch,3,224,224]", "x=@file.npy"
   std::vector<std::string> dynamic;           // "batch=1..64": ranges of symbols
   std::string weights;                        // .pt, .safetensors or .npz; "" for what the file's own Python makes
+  bool is_draft = false;                      // go on after what is refused, and report all of it
   std::string depfile;                        // Make rule that lists the Python files read; "" for none
   std::string depfile_target;                 // what that rule makes
   std::string python_folder;                  // share/atenon/python: where our torch lies

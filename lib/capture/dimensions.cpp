@@ -91,6 +91,7 @@ std::optional<SymInt> Dimensions::size_from(PyObject* dim, int64_t example, cons
   if (const Ref kind = attribute(dim, "type"); text.empty() && kind) {  // Dim.AUTO, DYNAMIC, STATIC
     if (text_of(attribute(kind.get(), "name").get()) == "STATIC") return SymInt(example);
     text = "s" + std::to_string(session_.symbols.size());
+    if (text_of(attribute(kind.get(), "name").get()) == "AUTO") session_.automatic.insert(text);
   }
   if (!declare(text, range, example, source)) return std::nullopt;
   return SymInt::symbol(text);

@@ -34,7 +34,7 @@ class Run {
 
  private:
   void note_time(const char* stage);
-  Result<ir::ExportedProgram> capture_model(PyObject* file);
+  Result<std::optional<ir::ExportedProgram>> capture_model(const std::string& text);
   Result<Ref> build_model(PyObject* file);
   Result<std::optional<ir::ExportedProgram>> run_script(const std::string& text);
   Diagnostic failure() { return diagnostic_of_exception(session_); }
@@ -81,19 +81,28 @@ Result<Ref> Run::build_model(PyObject* file) {
   return model;
 }
 
-Result<ir::ExportedProgram> Run::capture_model(PyObject* file) {
-  Result<Ref> model = build_model(file);
+Result<std::optional<ir::ExportedProgram>> Run::capture_model(const std::string& text) {
+  const Ref file = run_file(path_, text);
+  if (!file) return failure();
+  note_time("import");
+  Result<Ref> model = build_model(file.get());
   if (!model) return model.error();
   note_time("construct");
-  const std::optional<Example> example = example_of_file(file);
+  const std::optional<Example> example = example_of_file(file.get());
   if (!example) return failure();
   std::optional<Traced> traced = trace(session_, model->get(), *example, options_, report_);
   if (!traced) return failure();
   note_time("trace");
-  return std::move(traced->program);
+  materialise(traced->program);
+  note_time("initialise");
+  return std::optional(std::move(traced->program));
 }
 
 Result<std::optional<ir::ExportedProgram>> Run::run_script(const std::string& text) {
+  if (!options_.inputs.empty() || !options_.dynamic.empty() || !options_.weights.empty() || options_.is_draft)
+    return error(Status::usage, 305,
+                 "--input, --dynamic, --weights and --draft are for a model file, not for a --script")
+        .note("fix: the script itself says what goes in; torch.export.draft_export makes a draft");
   const bool is_well = run_as_main(path_, text, options_.script_arguments);
   note_time("script");
   if (!is_well) return failure();
@@ -124,21 +133,14 @@ Result<std::optional<ir::ExportedProgram>> Run::operator()(const std::string& te
   PySys_SetObject("dont_write_bytecode", Py_True);
   if (!torch) return failure();
   const std::set<std::string> ours = imported_modules();
-  if (options_.is_script) return run_script(text);
-  const Ref file = run_file(path_, text);
-  if (!file) return failure();
-  note_time("import");
-
-  Result<ir::ExportedProgram> program = capture_model(file.get());
+  Result<std::optional<ir::ExportedProgram>> program = options_.is_script ? run_script(text) : capture_model(text);
   if (!program) return program.error();
   if (!options_.depfile.empty())
     if (Result<void> written = write_depfile(options_.depfile, options_.depfile_target, options_.file, path_,
                                              imported_files(options_.python_folder, ours));
         !written)
       return written.error();
-  materialise(*program);
-  note_time("initialise");
-  return std::optional(std::move(*program));
+  return program;
 }
 
 // An archive of torch.export has its inputs and weights inside, and needs no Python.

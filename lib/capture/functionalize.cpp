@@ -246,11 +246,11 @@ bool Session::may_update(const Base& base) {
   if (entry->spec.kind == ir::InputKind::parameter) {
     raise(312, "forward updates the parameter `" + entry->spec.target + "`",
           "make it a buffer, or compute a new tensor");
-    return false;
+    return tolerate();
   }
   if (entry->spec.target.starts_with("lifted_tensor_")) {
     raise(312, "forward updates a tensor that the model does not own", "register it as a buffer of the model");
-    return false;
+    return tolerate();
   }
   return true;
 }

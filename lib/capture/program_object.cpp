@@ -269,8 +269,9 @@ bool add_program_type(Session& session) {
 
 PyObject* export_model(Session& session, PyObject* args) {
   PyObject *model = nullptr, *positional = nullptr, *keywords = nullptr, *dynamic_shapes = nullptr;
-  if (!PyArg_ParseTuple(args, "OO!O!O:export", &model, &PyTuple_Type, &positional, &PyDict_Type, &keywords,
-                        &dynamic_shapes))
+  int is_draft = 0;
+  if (!PyArg_ParseTuple(args, "OO!O!O|p:export", &model, &PyTuple_Type, &positional, &PyDict_Type, &keywords,
+                        &dynamic_shapes, &is_draft))
     return nullptr;
   if (session.is_tracing)
     return session.raise(331, "torch.export.export is called inside of a capture",
@@ -278,10 +279,17 @@ PyObject* export_model(Session& session, PyObject* args) {
   const Example example{.args = Ref::borrow(positional),
                         .keywords = Ref::borrow(keywords),
                         .dynamic_shapes = Ref::borrow(dynamic_shapes)};
-  std::optional<Traced> traced = trace(session, model, example, {}, *session.report);
+  std::optional<Traced> traced = trace(session, model, example, {.is_draft = is_draft != 0}, *session.report);
   if (!traced) return nullptr;
   const Ref program(new_program(session, std::move(traced->program)));
-  return program ? PyTuple_Pack(2, program.get(), traced->result.get()) : nullptr;
+  const Ref findings = list_of(session.findings, [](const Diagnostic& finding) {
+    const std::string place =
+        finding.where.known() ? finding.where.file + ":" + std::to_string(finding.where.line) : "";
+    const std::string fix = finding.notes.empty() ? "" : finding.notes.front().text;
+    return Ref(
+        Py_BuildValue("(ssss)", finding.code_name().c_str(), finding.message.c_str(), place.c_str(), fix.c_str()));
+  });
+  return program && findings ? PyTuple_Pack(3, program.get(), traced->result.get(), findings.get()) : nullptr;
 }
 
 PyObject* load_program(Session& session, PyObject* from) {

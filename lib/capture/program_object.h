@@ -7,7 +7,8 @@ namespace atenon::capture {
 
 bool add_program_type(Session& session);  // false with a Python exception
 
-// export(model, args, keywords, dynamic_shapes): (Program, what forward gave). Null with a Python exception.
+// export(model, args, keywords, dynamic_shapes, is draft): (Program, what forward gave, findings of a draft as (code,
+// message, place, fix)). Null with a Python exception.
 PyObject* export_model(Session& session, PyObject* args);
 // load(path or bytes): Program.
 PyObject* load_program(Session& session, PyObject* from);

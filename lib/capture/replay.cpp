@@ -21,8 +21,10 @@ class Replay {
   bool take_inputs(PyObject* leaves, PyObject* state);
   bool take(const ir::InputSpec& spec, PyObject* object);
   bool take_constant(const ir::InputSpec& spec, PyObject* object);
+  bool check_ranges();
   bool check_sizes();
   bool check_assumptions();
+  bool holds(const SymBool& truth);
   bool run_node(const ir::Node& node);
   bool bind_results(const ir::Node& node, PyObject* result);
   Ref object(const Argument& argument);
@@ -87,7 +89,7 @@ bool Replay::take_inputs(PyObject* leaves, PyObject* state) {
     if (!tensor) return violated("the state has no `" + spec.target + "`");
     if (!take(spec, tensor)) return false;
   }
-  return check_sizes() && check_assumptions();
+  return check_ranges() && check_sizes() && check_assumptions();
 }
 
 bool Replay::check_sizes() {
@@ -95,15 +97,19 @@ bool Replay::check_sizes() {
     const bool same = session_.decide(shape::equal(shape::substitute(size.expected, symbols_), size.actual),
                                       "an exported module takes this size");
     if (PyErr_Occurred()) return false;
-    if (!same) return violated(size.place + " is " + size.actual.to_string() + ", not " + size.expected.to_string());
+    if (!same)
+      return violated(
+          size.place + " is " + size.actual.to_string() + ", not " + size.expected.to_string() +
+          (size.expected.is_constant() ? "" : ", which is " + shape::substitute(size.expected, symbols_).to_string()));
   }
   return true;
 }
 
-bool Replay::check_assumptions() {
-  const auto holds = [&](const SymBool& truth) {
-    return session_.decide(shape::substitute(truth, symbols_), "an assumption of an exported module");
-  };
+bool Replay::holds(const SymBool& truth) {
+  return session_.decide(shape::substitute(truth, symbols_), "an assumption of an exported module");
+}
+
+bool Replay::check_ranges() {
   for (const ir::Symbol& symbol : entry_.symbols) {
     if (symbol.source.empty()) continue;
     const SymInt size = SymInt::symbol(symbol.name);
@@ -116,6 +122,10 @@ bool Replay::check_assumptions() {
                       std::to_string(symbol.range.lower) + ".." +
                       (symbol.range.upper == shape::Range::highest ? "" : std::to_string(symbol.range.upper)));
   }
+  return true;
+}
+
+bool Replay::check_assumptions() {
   for (const ir::Constraint& assumption : variant_.assumptions) {
     const std::set<std::string> symbols = assumption.truth.symbols();
     const bool is_known = std::all_of(symbols.begin(), symbols.end(),

@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -173,6 +174,12 @@ struct Recording {
   std::vector<std::shared_ptr<Base>> buffers_read;                            // by constant_value: they must not change
   std::vector<std::pair<std::shared_ptr<Base>, ir::InputSpec>> user_inputs;
   int unbacked = 0;
+  std::set<std::string> automatic;  // symbols of Dim.AUTO: what is known to be equal becomes one
+  // A draft goes on where a capture is refused, with what the example inputs give there; nothing holds its program to
+  // the model then.
+  bool is_draft = false;
+  std::map<const ir::Value*, Tensor> examples;  // of user inputs, for drafts
+  std::vector<Diagnostic> findings;             // what was refused, once a line
 };
 
 // Lives as long as Python does; the captures of one process follow each other in it.
@@ -253,6 +260,10 @@ class Session : public Recording {
   bool may_update(const Base& base);  // not a parameter, nor what the model does not own; else false with an exception
   ir::TensorMeta meta(const TensorObject& tensor);
 
+  // draft.cpp. In a draft takes what was just raised as a finding, and is true; false leaves the exception.
+  bool tolerate();
+  // What a value is for the example inputs. Null with a Python exception.
+  std::optional<reference::Datum> example_value(ir::Value* value);
   // Raises a Diagnostic as Python exception; returns null, to be returned.
   std::nullptr_t raise(Diagnostic diagnostic);
   std::nullptr_t raise(int code, std::string message, std::string fix = "");

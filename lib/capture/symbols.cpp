@@ -238,8 +238,27 @@ PyObject* refuse_number(PyObject* self, const char* python_type) {
       310, "the size `" + spelling(as_symbol(self)) + "` " + is_data + " and cannot become Python's own " + python_type,
       fix);
 }
-PyObject* as_index(PyObject* self) { return refuse_number(self, "int"); }
-PyObject* as_float(PyObject* self) { return refuse_number(self, "float"); }
+
+// What a draft goes on with: the example's size, which is then assumed.
+PyObject* drafted(PyObject* self) {
+  Session& session = session_of(self);
+  const Number number = *number_of(self);
+  const SymInt* size = std::get_if<SymInt>(&number);
+  const std::optional<double> example = shape::evaluate(to_float(number), session.hints);
+  if (!example || !session.tolerate()) return nullptr;
+  if (!size) return PyFloat_FromDouble(*example);
+  session.assume({.truth = shape::equal(*size, static_cast<int64_t>(*example)), .reason = "Python asks for a number"});
+  return PyLong_FromDouble(*example);
+}
+
+PyObject* as_index(PyObject* self) {
+  refuse_number(self, "int");
+  return drafted(self);
+}
+PyObject* as_float(PyObject* self) {
+  refuse_number(self, "float");
+  return drafted(self);
+}
 
 template <SymInt (*round)(const SymFloat&)>
 PyObject* rounded(PyObject* self, PyObject* args) {

@@ -237,7 +237,10 @@ Py_ssize_t length(PyObject* self) {
   tensor.session->raise(310,
                         "len() must be a number, but dimension 0 has the dynamic size `" + sizes[0].to_string() + "`",
                         "x.shape[0] stays symbolic");
-  return -1;
+  const std::optional<int64_t> example = shape::evaluate(sizes[0], tensor.session->hints);
+  if (!example || !tensor.session->tolerate()) return -1;
+  tensor.session->assume({.truth = shape::equal(sizes[0], *example), .reason = "Python asks for a number"});
+  return static_cast<Py_ssize_t>(*example);
 }
 PyObject* iterate(PyObject* self) {
   if (length(self) < 0) return nullptr;
@@ -466,7 +469,8 @@ std::optional<Tensor> data_of(TensorObject& tensor, const char* purpose) {
     return std::nullopt;
   }
   ir::Value* value = session.read(tensor);
-  const std::optional<reference::Datum> datum = value ? session.constant_value(value, purpose) : std::nullopt;
+  std::optional<reference::Datum> datum = value ? session.constant_value(value, purpose) : std::nullopt;
+  if (!datum && value && session.tolerate()) datum = session.example_value(value);
   return datum ? std::optional(std::get<Tensor>(*datum)) : std::nullopt;
 }
 

@@ -21,6 +21,7 @@ class Trace {
   bool add_result(PyObject* result);
   bool check_buffers_read();
   void eliminate_unread_nodes();
+  void unify_automatic_symbols();
   void minimise_assumptions();
   ir::ExportedProgram finish(const Inputs& inputs);
 
@@ -60,7 +61,8 @@ bool Trace::add_result(PyObject* result) {
                          (leaves[i].path.empty() ? "" : " at " + leaves[i].path) + ", which no program can give",
                      "return tensors, numbers, and tuples, lists and dicts of them; or register the class with "
                      "torch.utils._pytree.register_pytree_node");
-      return false;
+      if (!session_.tolerate()) return false;
+      output = ir::None{};
     }
     outputs_.push_back(std::move(output));
     signature_.outputs.push_back({ir::OutputKind::user_output, i < paths.size() ? paths[i] : std::to_string(i)});
@@ -90,7 +92,7 @@ bool Trace::add_mutations(const Inputs& inputs) {
   std::optional<std::vector<Assigned>> assigned = assigned_buffers(session_, model_);
   if (!assigned) return false;
   for (Lifted& entry : session_.lifted) {
-    if (!entry.base->is_written()) continue;
+    if (!entry.base->is_written() || entry.spec.kind == ir::InputKind::parameter) continue;
     // A plain attribute that forward updates is state: it becomes a buffer that no state dict has.
     if (entry.spec.kind == ir::InputKind::constant_tensor) {
       entry.spec.kind = ir::InputKind::buffer;
@@ -118,7 +120,7 @@ bool Trace::check_buffers_read() {
       session_.raise(311,
                      "a number was read from a buffer that forward updates: it would be another one at the next call",
                      "compute with tensors instead");
-      return false;
+      return session_.tolerate();
     }
   return true;
 }
@@ -193,8 +195,38 @@ ir::ExportedProgram Trace::finish(const Inputs& inputs) {
   return program;
 }
 
+// A dimension that was to be found out (Dim.AUTO) is the example's size where the program relies on that, and the same
+// symbol as another where it relies on both being equal.
+void Trace::unify_automatic_symbols() {
+  std::vector<ir::Symbol>& symbols = session_.symbols;
+  for (size_t i = symbols.size(); i-- > 0;) {
+    const ir::Symbol symbol = symbols[i];
+    if (!session_.automatic.contains(symbol.name)) continue;
+    const SymInt size = SymInt::symbol(symbol.name);
+    const auto is_known = [&](const SymInt& other) {
+      return session_.facts.decide(shape::equal(size, other)) == shape::Truth::proven;
+    };
+    std::optional<SymInt> same;
+    if (is_known(*symbol.hint)) same = SymInt(*symbol.hint);
+    for (size_t other = 0; other < i && !same; ++other)
+      if (symbols[other].hint && is_known(SymInt::symbol(symbols[other].name))) {
+        same = SymInt::symbol(symbols[other].name);
+        shape::Range& range = symbols[other].range;
+        range = {std::max(range.lower, symbol.range.lower), std::min(range.upper, symbol.range.upper)};
+      }
+    if (!same) continue;
+    const shape::Substitution substitution{{symbol.name, *same}};
+    session_.graph.substitute(substitution);
+    for (Argument& output : outputs_) output = ir::substitute(output, substitution);
+    for (ir::Constraint& constraint : session_.assumptions)
+      constraint.truth = shape::substitute(constraint.truth, substitution);
+    symbols.erase(symbols.begin() + static_cast<ptrdiff_t>(i));
+  }
+}
+
 std::optional<Traced> Trace::run(const Example& example, const Options& options, Report& report) {
   session_.start_recording();
+  session_.is_draft = options.is_draft;
   if (!collect_state(session_, model_)) return std::nullopt;
   if (!options.weights.empty())
     if (Result<void> loaded = load_weights(session_, options.weights, report.warnings); !loaded) {
@@ -213,9 +245,11 @@ std::optional<Traced> Trace::run(const Example& example, const Options& options,
   PyErr_Fetch(&type, &value, &traceback);
   std::vector<Diagnostic> changes = python_state.changes();
   python_state.restore();
+  for (const Diagnostic& finding : session_.findings) report.warnings.push_back(finding);
   PyErr_Restore(type, value, traceback);
   if (!is_well) return std::nullopt;
   for (Diagnostic& change : changes) report.warnings.push_back(std::move(change));
+  unify_automatic_symbols();
   return Traced{finish(*inputs), result};
 }
 

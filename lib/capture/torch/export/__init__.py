@@ -1,4 +1,5 @@
 # torch.export: captures a model inside the running script, and gives the program as PyTorch's ExportedProgram.
+import dataclasses
 import os
 import sys
 import types
@@ -23,16 +24,55 @@ def export(mod, args=(), kwargs=None, *, dynamic_shapes=None, strict=False, pres
            prefer_deferred_runtime_asserts_over_guards=False):
     """Captures one call of a module, function or method. `strict` makes no difference: there is one way to capture, and it
     is sound."""
+    return _capture(mod, args, kwargs, dynamic_shapes, False)[0]
+
+
+def draft_export(mod, args=(), kwargs=None, *, dynamic_shapes=None, preserve_module_call_signature=(), strict=False,
+                 prefer_deferred_runtime_asserts_over_guards=False):
+    """Goes on where export would refuse, with what the example inputs give there; _report lists all that was refused. The
+    program computes what the model does on the example; where something was refused, on nothing else."""
+    ep, findings = _capture(mod, args, kwargs, dynamic_shapes, True)
+    ep._report = DraftExportReport([FailureReport(*finding) for finding in findings])
+    return ep
+
+
+def _capture(mod, args, kwargs, dynamic_shapes, is_draft):
     if not callable(mod):
         raise ValueError(f"Expected `mod` to be an instance of `torch.nn.Module` or a function, got {type(mod)}.")
     if not isinstance(args, (tuple, list)):
         args = (args,)
     args, kwargs = tuple(args), dict(kwargs or {})
-    program, result = _atenon.export(mod, args, kwargs, dynamic_shapes)
+    program, result, findings = _atenon.export(mod, args, kwargs, dynamic_shapes, is_draft)
     in_spec, out_spec = _pytree.tree_structure((args, kwargs)), _pytree.tree_structure(result)
     modules = [name for name, _ in mod.named_modules() if name] if hasattr(mod, "named_modules") else []
     names = program.trees()[0][2]
-    return ExportedProgram(program, in_spec, out_spec, names, modules, (args, kwargs))
+    return ExportedProgram(program, in_spec, out_spec, names, modules, (args, kwargs)), findings
+
+
+@dataclasses.dataclass
+class FailureReport:
+    """One thing that export would refuse."""
+
+    code: str
+    message: str
+    place: str
+    fix: str
+
+    def __str__(self):
+        return f"{self.place}: {self.code}: {self.message}\n    {self.fix}"
+
+
+@dataclasses.dataclass
+class DraftExportReport:
+    failures: list
+
+    def successful(self):
+        return not self.failures
+
+    def __str__(self):
+        if not self.failures:
+            return "Nothing was refused: torch.export.export gives the same program."
+        return "\n".join([f"torch.export.export would refuse {len(self.failures)}:", *map(str, self.failures)])
 
 
 def save(ep, f, *, extra_files=None, opset_version=None, pickle_protocol=2):
