@@ -217,6 +217,7 @@ void Trace::unify_automatic_symbols() {
     if (!same) continue;
     const shape::Substitution substitution{{symbol.name, *same}};
     session_.graph.substitute(substitution);
+    for (auto& [name, graph] : session_.subgraphs) graph.substitute(substitution);
     for (Argument& output : outputs_) output = ir::substitute(output, substitution);
     for (ir::Constraint& constraint : session_.assumptions)
       constraint.truth = shape::substitute(constraint.truth, substitution);
