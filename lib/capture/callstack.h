@@ -8,6 +8,7 @@
 #include <map>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "capture/python.h"
@@ -38,12 +39,14 @@ class CallStacks {
   // While one lives, the stack is taken to be another: that of a node which is recorded again.
   class Pretence {
    public:
-    Pretence(CallStacks& stacks, const ir::CallStack& stack) : stacks_(stacks) { stacks_.pretended_ = &stack; }
-    ~Pretence() { stacks_.pretended_ = nullptr; }
+    Pretence(CallStacks& stacks, const ir::CallStack& stack)
+        : stacks_(stacks), outer_(std::exchange(stacks.pretended_, &stack)) {}
+    ~Pretence() { stacks_.pretended_ = outer_; }
     Pretence(const Pretence&) = delete;
 
    private:
     CallStacks& stacks_;
+    const ir::CallStack* outer_;
   };
 
   std::string relative(const std::string& file);

@@ -1,10 +1,12 @@
 #include "capture/replay.h"
 
 #include <algorithm>
+#include <list>
 
 #include "capture/argument_object.h"
 #include "capture/callstack.h"
 #include "capture/symbols.h"
+#include "ir/control_flow.h"
 
 namespace atenon::capture {
 namespace {
@@ -26,6 +28,10 @@ class Replay {
   bool check_assumptions();
   bool holds(const SymBool& truth);
   bool run_node(const ir::Node& node);
+  Ref run_control_flow(const ir::Node& node, const std::vector<PyObject*>& arguments);
+  Ref function_of(const std::string& subgraph);
+  static PyObject* call_function(PyObject* self, PyObject* arguments);
+  Ref call(const ir::Graph& graph, PyObject* arguments);
   bool bind_results(const ir::Node& node, PyObject* result);
   Ref object(const Argument& argument);
   bool violated(const std::string& message) {
@@ -46,6 +52,11 @@ class Replay {
     SymInt expected, actual;
   };
   std::vector<Size> sizes_;  // those that are not a symbol of their own
+  struct Function {
+    Replay* replay;
+    const ir::Graph* graph;
+  };
+  std::list<Function> functions_;  // what the Python of function_of() points to
 };
 
 bool Replay::take_constant(const ir::InputSpec& spec, PyObject* object_given) {
@@ -143,11 +154,43 @@ bool Replay::check_assumptions() {
 Ref Replay::object(const Argument& argument) {
   return object_of(session_, ir::substitute(argument, symbols_),
                    {.value = [&](const ir::Value* value) { return values_.at(value); },
-                    .subgraph = [&](const std::string& name) -> Ref {
-                      session_.raise(331, "the control flow of an exported module (" + name + ") cannot be run here",
-                                     "atenon run, on the saved program");
-                      return {};
-                    }});
+                    .subgraph = [&](const std::string& name) { return function_of(name); }});
+}
+
+// A subgraph as a function of its inputs, which gives the list of its outputs. Nobody keeps it longer than the Replay
+// lives.
+Ref Replay::function_of(const std::string& subgraph) {
+  static PyMethodDef method{"subgraph", call_function, METH_VARARGS, nullptr};
+  functions_.push_back({this, &variant_.subgraphs.at(subgraph)});
+  const Ref self(PyCapsule_New(&functions_.back(), nullptr, nullptr));
+  return Ref(self ? PyCFunction_New(&method, self.get()) : nullptr);
+}
+
+PyObject* Replay::call_function(PyObject* self, PyObject* arguments) {
+  const auto* function = static_cast<Function*>(PyCapsule_GetPointer(self, nullptr));
+  return function->replay->call(*function->graph, arguments).release();
+}
+
+Ref Replay::call(const ir::Graph& graph, PyObject* arguments) {
+  for (size_t i = 0; i < graph.inputs().size(); ++i) {
+    const ir::Value& input = *graph.inputs()[i];
+    PyObject* given = PyTuple_GetItem(arguments, static_cast<Py_ssize_t>(i));
+    if (!given) return {};
+    values_[&input] = Ref::borrow(given);
+    if (const auto number = input.is_tensor() ? std::nullopt : integer_of(given)) symbols_[input.name] = *number;
+  }
+  for (const ir::Node& node : graph.forward())
+    if (!run_node(node)) return {};
+  return list_of(graph.outputs(), [&](const Argument& output) { return object(output); });
+}
+
+// By the Python that traces conditions and loops, or runs them.
+Ref Replay::run_control_flow(const ir::Node& node, const std::vector<PyObject*>& arguments) {
+  const Ref module(PyImport_ImportModule("torch._higher_order_ops"));
+  const Ref kind = new_text(node.target().substr(node.target().find("::") + 2));
+  const Ref list = list_of(arguments, [](PyObject* argument) { return Ref::borrow(argument); });
+  if (!module || !kind || !list) return {};
+  return Ref(PyObject_CallMethod(module.get(), "_run_node", "OO", kind.get(), list.get()));
 }
 
 // Sizes that only data decides are known now.
@@ -173,7 +216,7 @@ bool Replay::bind_results(const ir::Node& node, PyObject* result) {
     if (!tensor || !value->is_tensor()) continue;
     const std::vector<SymInt> actual = session_.meta(*tensor).sizes;
     for (size_t axis = 0; axis < actual.size() && axis < value->meta().sizes.size(); ++axis)
-      if (const auto symbol = value->meta().sizes[axis].as_symbol()) symbols_.emplace(*symbol, actual[axis]);
+      if (const auto symbol = value->meta().sizes[axis].as_symbol()) symbols_.insert_or_assign(*symbol, actual[axis]);
   }
   return true;
 }
@@ -192,7 +235,9 @@ bool Replay::run_node(const ir::Node& node) {
     arguments.push_back(argument.get());
   }
   const CallStacks::Pretence pretence(*session_.call_stacks, program_.provenance.at(node.provenance));
-  const Ref result(session_.call(node.target(), arguments.data(), node.arguments().size(), names.get()));
+  const Ref result = ir::is_control_flow(node.target())
+                         ? run_control_flow(node, arguments)
+                         : Ref(session_.call(node.target(), arguments.data(), node.arguments().size(), names.get()));
   return result && bind_results(node, result.get());
 }
 

@@ -116,6 +116,28 @@ def associative_scan(combine_fn, xs, dim, reverse=False, combine_mode="pointwise
     return _pytree.tree_map(lambda y: _from_first(y, dim, reverse), joined)
 
 
+def _run_node(kind, arguments):
+    """A node of an exported program: its arguments and results are flat, its functions give lists."""
+    if kind == "cond":
+        return cond(*arguments)
+    if kind == "while_loop":
+        condition, body, carried, operands = arguments
+        return while_loop(lambda *xs: condition(*xs)[0], lambda *xs: tuple(body(*xs)), tuple(carried), tuple(operands))
+    body, *carried, xs, operands = arguments
+    if kind == "map":
+        return map(lambda x: body(*x, *operands), xs)
+    if kind == "associative_scan":
+        return associative_scan(lambda a, b: body(*a, *b, *operands), xs, 0)
+    own = len(carried[0])
+
+    def combine(carry, x):
+        results = body(*carry, *x, *operands)
+        return results[:own], results[own:]
+
+    carry, ys = scan(combine, carried[0], xs)
+    return [*carry, *ys]
+
+
 def _along_first(x, dim, reverse):
     x = x.movedim(dim, 0) if dim != 0 else x
     return x.flip([0]) if reverse else x
