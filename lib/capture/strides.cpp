@@ -28,7 +28,7 @@ std::vector<SymInt> follow(const Step& step, const std::vector<SymInt>& viewed, 
   const std::string name = step.target.substr(0, step.target.find('.'));
   const size_t rank = viewed.size();
   std::vector<SymInt> strides = viewed;
-  if (name == "aten::transpose" || name == "aten::swapaxes" || name == "aten::swapdims") {
+  if (rank > 0 && (name == "aten::transpose" || name == "aten::swapaxes" || name == "aten::swapdims")) {
     std::swap(strides[axis(integer(step, 0, "dim0", 0), rank)], strides[axis(integer(step, 1, "dim1", 0), rank)]);
     return strides;
   }
