@@ -26,3 +26,9 @@ TEST_CASE("a reshape is a view exactly where strides can say it") {
   CHECK(strides_of_reshape(transposed, {1, 4}, {2, 2, b}) == std::vector<SymInt>{2, 1, 4});
   CHECK(!strides_of_reshape(transposed, {1, 4}, {4 * b}));
 }
+
+TEST_CASE("a transposition exchanges strides; without axes there is nothing to exchange") {
+  const capture::Step step{.target = "aten::transpose.int", .arguments = {SymInt(0), SymInt(-1)}};
+  CHECK(capture::strides_of_view(step, {6, 1}, {6, 4}) == std::vector<SymInt>{1, 6});
+  CHECK(!capture::strides_of_view(step, {}, {}));
+}
