@@ -1,6 +1,7 @@
 #include "capture/functionalize.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "capture/callstack.h"
 #include "capture/operator_call.h"
@@ -128,6 +129,10 @@ std::string placeholder_name(const ir::InputSpec& spec) {
   return name;
 }
 
+bool is_reshape(const std::string& name) {
+  return is_one_of(name, {"aten::reshape", "aten::flatten", "aten::ravel", "aten::reshape_as"});
+}
+
 // Does the result, of `sizes`, share memory with the first argument?
 bool views_first_argument(const opset::Call& call, const TensorState& viewed, const std::vector<SymInt>& viewed_sizes,
                           const std::vector<SymInt>& sizes) {
@@ -138,8 +143,7 @@ bool views_first_argument(const opset::Call& call, const TensorState& viewed, co
   if (schema.parameters[0].type.alias.empty() || schema.returns[0].type.alias.empty()) return false;
   if (name == "aten::contiguous" || name == "aten::to") return false;  // a copy, or it was `unchanged`
   // reshape copies where no strides can say the same.
-  if (viewed.strides && is_one_of(name, {"aten::reshape", "aten::flatten", "aten::ravel", "aten::reshape_as"}))
-    return strides_of_reshape(viewed_sizes, *viewed.strides, sizes).has_value();
+  if (viewed.strides && is_reshape(name)) return strides_of_reshape(viewed_sizes, *viewed.strides, sizes).has_value();
   return true;
 }
 
@@ -172,7 +176,15 @@ std::optional<Ref> unchanged(Session& session, const opset::Call& call, PyObject
 TensorState view_of(Session& session, TensorObject& viewed, const opset::Call& call, const ir::Node& node, int index) {
   ir::Value* value = node.result(static_cast<size_t>(index));
   const std::vector<SymInt> sizes = session.meta(viewed).sizes;
-  if (!views_first_argument(call, *viewed.state, sizes, value->meta().sizes)) return session.fresh(value);
+  if (!views_first_argument(call, *viewed.state, sizes, value->meta().sizes)) {
+    TensorState copy = session.fresh(value);
+    const std::string name = base_name(call.op->target());
+    if (viewed.state->is_traced() && viewed.state->strides && (is_reshape(name) || name == "aten::contiguous"))
+      for (Base* base : {viewed.state->base.get(), copy.base.get()})
+        std::copy_if(sizes.begin(), sizes.end(), std::back_inserter(base->copied),
+                     [](const SymInt& size) { return !size.constant(); });
+    return copy;
+  }
   TensorState state;
   state.base = viewed.state->is_traced() ? viewed.state->base : session.lift(viewed.state->real);
   state.chain = viewed.state->chain;
@@ -287,6 +299,16 @@ bool Session::write(TensorObject& tensor, ir::Value* value) {
     raise(312, "a branch or loop body updates a tensor that lies outside of it",
           "clone() it inside, and return the new value");
     return false;
+  }
+  for (const SymInt& size : base->copied) {
+    const bool is_view =
+        decide(shape::equal(size, 1), "a reshape of other strides is a copy, which this update does not reach");
+    if (PyErr_Occurred()) return false;
+    if (is_view) {
+      raise(312, "an update in place of a tensor whose reshape is a view only where a size is 1, as in the example",
+            "clone() it before the update, or take an example of another size");
+      return false;
+    }
   }
   std::vector<ir::Value*> viewed{base->value};  // what each step views
   for (size_t i = 0; i + 1 < state.chain.size(); ++i) {
