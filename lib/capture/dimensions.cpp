@@ -31,11 +31,9 @@ bool Dimensions::declare(const std::string& name, shape::Range range, int64_t hi
   }
   if (const auto given = ranges_.find(name); given != ranges_.end()) range = given->second;
   if (!range.contains(hint)) {
-    session_.raise(306,
-                   "dimension `" + name + "` is " + std::to_string(hint) + " in the example, outside of " +
-                       std::to_string(range.lower) + ".." +
-                       (range.upper == shape::Range::highest ? "" : std::to_string(range.upper)),
-                   "an example inside the range, or a wider range");
+    session_.raise(
+        306, "dimension `" + name + "` is " + std::to_string(hint) + " in the example, outside of " + range.to_string(),
+        "an example inside the range, or a wider range");
     return false;
   }
   session_.facts.declare(name, range);

@@ -130,8 +130,7 @@ bool Replay::check_ranges() {
     if (PyErr_Occurred()) return false;
     if (!is_inside)
       return violated(symbol.source + " is " + symbols_.at(symbol.name).to_string() + ", outside of " +
-                      std::to_string(symbol.range.lower) + ".." +
-                      (symbol.range.upper == shape::Range::highest ? "" : std::to_string(symbol.range.upper)));
+                      symbol.range.to_string());
   }
   return true;
 }

@@ -58,6 +58,10 @@ SymInt common_monomial(const SymInt& x) {
 
 }  // namespace
 
+std::string Range::to_string() const {
+  return (lower == lowest ? "" : std::to_string(lower)) + ".." + (upper == highest ? "" : std::to_string(upper));
+}
+
 void Facts::declare(const std::string& symbol, Range range) {
   ranges_[symbol] = range;
   known_ranges_[symbol] = range;

@@ -28,6 +28,8 @@ struct Range {
 
   bool contains(int64_t x) const { return lower <= x && x <= upper; }
   bool operator==(const Range&) const = default;
+  // "1..64", as text programs have it: an end that is open is left out.
+  std::string to_string() const;
 };
 
 class Facts {

@@ -9,9 +9,7 @@ namespace atenon::show {
 namespace {
 
 std::string range_text(shape::Range range) {
-  if (range.lower == range.upper) return std::to_string(range.lower);
-  const std::string upper = range.upper == shape::Range::highest ? "" : std::to_string(range.upper);
-  return (range.lower == shape::Range::lowest ? "" : std::to_string(range.lower)) + ".." + upper;
+  return range.lower == range.upper ? std::to_string(range.lower) : range.to_string();
 }
 
 std::string symbol_line(const ir::Symbol& symbol) {

@@ -55,9 +55,8 @@ Result<Binding> parse(const std::string& text) {
 }
 
 Diagnostic out_of_range(const Binding& binding, const ir::Symbol& symbol) {
-  std::string upper = symbol.range.upper == shape::Range::highest ? "" : std::to_string(symbol.range.upper);
   return error(Status::violated, 411, "'" + binding.text + "' leaves the range of " + symbol.name)
-      .note(symbol.name + " is " + symbol.source + ", captured in " + std::to_string(symbol.range.lower) + ".." + upper)
+      .note(symbol.name + " is " + symbol.source + ", captured in " + symbol.range.to_string())
       .note("capture the model again with a wider range for it");
 }
 

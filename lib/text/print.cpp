@@ -76,11 +76,6 @@ std::string print_graph(const ir::Graph& graph, const std::string& indent, const
   return out + indent + "  return " + join(outputs, "(", ")") + "\n";
 }
 
-std::string print_range(const shape::Range& range) {
-  const bool has_lower = range.lower != shape::Range::lowest, has_upper = range.upper != shape::Range::highest;
-  return (has_lower ? std::to_string(range.lower) : "") + ".." + (has_upper ? std::to_string(range.upper) : "");
-}
-
 void print_constraints(std::string& out, const char* word, const std::vector<ir::Constraint>& constraints) {
   for (const ir::Constraint& constraint : constraints) {
     out += std::string("  ") + word + " " + constraint.truth.to_string();
@@ -116,7 +111,7 @@ void print_variant_head(std::string& out, const ir::EntryPoint& entry, const ir:
 void print_entry_head(std::string& out, const ir::EntryPoint& entry) {
   out += "entry " + quote(entry.name) + "\n";
   for (const ir::Symbol& symbol : entry.symbols) {
-    out += "  symbol " + symbol.name + ": " + print_range(symbol.range);
+    out += "  symbol " + symbol.name + ": " + symbol.range.to_string();
     if (symbol.hint) out += " hint " + std::to_string(*symbol.hint);
     if (!symbol.source.empty()) out += " from " + quote(symbol.source);
     out += "\n";
