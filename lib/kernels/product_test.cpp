@@ -2,6 +2,7 @@
 // tolerance is needed.
 #include <doctest/doctest.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -47,6 +48,29 @@ Tensor transposed(Tensor tensor, size_t i, size_t j) {
   return tensor;
 }
 
+// A linear layer of `operands` x, weight, bias and residual; with a relu behind it for epilogue 1, the sum with the
+// residual from 2 on.
+void make_linear(Call& call, std::array<ir::Value*, 4> operands, int epilogue, const std::vector<int64_t>& sizes) {
+  auto [x, w, bias, residual] = operands;
+  ir::Value* y = call.apply("aten::linear", {x, w, bias}, sizes);
+  if (epilogue == 1) y = call.apply("aten::relu", {y}, sizes);
+  if (epilogue >= 2) y = call.apply("aten::add.Tensor", {residual, y}, sizes);
+  call.body.set_outputs({y});
+}
+
+// What it gives; a residual of one column serves all.
+Tensor plain_linear(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& residual, int epilogue,
+                    const std::vector<int64_t>& sizes) {
+  Tensor expected = plain_loops(x, transposed(w, 0, 1), sizes);
+  for (int64_t i = 0; i < expected.numel(); ++i) {
+    float& value = expected.mutable_as<float>()[i];
+    value += bias.as<float>()[i % bias.numel()];
+    if (epilogue == 1) value = std::max(value, 0.f);
+    if (epilogue >= 2) value += residual.as<float>()[i * residual.numel() / expected.numel()];
+  }
+  return expected;
+}
+
 }  // namespace
 
 TEST_CASE("linear equals plain loops: flattened, packed, with every epilogue") {
@@ -66,22 +90,12 @@ TEST_CASE("linear equals plain loops: flattened, packed, with every epilogue") {
                  bias = testing::whole_numbers({outer}, 3);
           Tensor residual = testing::whole_numbers(result_sizes, 4);
           ir::Value *px = call.input(x), *pb = call.input(bias), *pr = call.input(residual), *pw = call.weight(w);
-          ir::Value* y = call.apply("aten::linear", {px, pw, pb}, result_sizes);
-          if (epilogue == 1) y = call.apply("aten::relu", {y}, result_sizes);
-          if (epilogue >= 2) y = call.apply("aten::add.Tensor", {pr, y}, result_sizes);
-          call.body.set_outputs({y});
+          make_linear(call, {px, pw, pb, pr}, epilogue, result_sizes);
           Tensor result = Tensor::zeros(ScalarType::f32, result_sizes);
           const bool was_packed = packed && call.pack_weight(onednn_matmul(), 3, result);
           REQUIRE(call.run(onednn_matmul(), result, epilogue == 3 ? 2 : -1) == "");
           if (was_packed) CHECK(call.note == "");
-          Tensor expected = plain_loops(x, transposed(w, 0, 1), result_sizes);
-          for (int64_t i = 0; i < expected.numel(); ++i) {
-            float& value = expected.mutable_as<float>()[i];
-            value += bias.as<float>()[i % outer];
-            if (epilogue == 1) value = std::max(value, 0.f);
-            if (epilogue >= 2) value += residual.as<float>()[i];
-          }
-          CHECK(testing::difference(result, expected) == 0);
+          CHECK(testing::difference(result, plain_linear(x, w, bias, residual, epilogue, result_sizes)) == 0);
         }
 }
 
@@ -99,22 +113,12 @@ TEST_CASE("products with panels equal plain loops: rows, columns and depths of e
             testing::whole_numbers(epilogue == 4 ? std::vector<int64_t>{rows, 1} : std::vector{rows, outer}, 4);
         const std::vector<int64_t> sizes = {rows, outer};
         ir::Value *px = call.input(x), *pb = call.input(bias), *pr = call.input(residual), *pw = call.weight(w);
-        ir::Value* y = call.apply("aten::linear", {px, pw, pb}, sizes);
-        if (epilogue == 1) y = call.apply("aten::relu", {y}, sizes);
-        if (epilogue >= 2) y = call.apply("aten::add.Tensor", {pr, y}, sizes);
-        call.body.set_outputs({y});
+        make_linear(call, {px, pw, pb, pr}, epilogue, sizes);
         Tensor result = Tensor::zeros(ScalarType::f32, sizes);
         if (epilogue != 5) REQUIRE(call.pack_weight(panels(), 3, result));  // else panels are made in the run
         REQUIRE(call.run(panels(), result, epilogue == 3 ? 2 : -1) == "");
         CHECK(call.note == "");
-        Tensor expected = plain_loops(x, transposed(w, 0, 1), sizes);
-        for (int64_t i = 0; i < expected.numel(); ++i) {
-          float& value = expected.mutable_as<float>()[i];
-          value += bias.as<float>()[i % outer];
-          if (epilogue == 1) value = std::max(value, 0.f);
-          if (epilogue >= 2) value += residual.as<float>()[epilogue == 4 ? i / outer : i];
-        }
-        CHECK(testing::difference(result, expected) == 0);
+        CHECK(testing::difference(result, plain_linear(x, w, bias, residual, epilogue, sizes)) == 0);
       }
 }
 
@@ -171,21 +175,11 @@ TEST_CASE("products of few rows, with every epilogue, in place too") {
                bias = testing::whole_numbers({outer}, 3);
         Tensor residual = testing::whole_numbers({rows, 1, outer}, 4);
         ir::Value *px = call.input(x), *pb = call.input(bias), *pr = call.input(residual), *pw = call.weight(w);
-        ir::Value* y = call.apply("aten::linear", {px, pw, pb}, residual.sizes);
-        if (epilogue == 1) y = call.apply("aten::relu", {y}, residual.sizes);
-        if (epilogue >= 2) y = call.apply("aten::add.Tensor", {pr, y}, residual.sizes);
-        call.body.set_outputs({y});
+        make_linear(call, {px, pw, pb, pr}, epilogue, residual.sizes);
         Tensor result = Tensor::zeros(ScalarType::f32, residual.sizes);
         CHECK(!call.pack_weight(few_rows(), 3, result));
         REQUIRE(call.run(few_rows(), result, epilogue == 3 ? 2 : -1) == "");
-        Tensor expected = plain_loops(x, transposed(w, 0, 1), residual.sizes);
-        for (int64_t i = 0; i < expected.numel(); ++i) {
-          float& value = expected.mutable_as<float>()[i];
-          value += bias.as<float>()[i % outer];
-          if (epilogue == 1) value = std::max(value, 0.f);
-          if (epilogue >= 2) value += residual.as<float>()[i];
-        }
-        CHECK(testing::difference(result, expected) == 0);
+        CHECK(testing::difference(result, plain_linear(x, w, bias, residual, epilogue, residual.sizes)) == 0);
       }
 }
 
