@@ -3,8 +3,8 @@
 //   higher_order::cond(condition, @then, @else, [operands])                    both take the operands
 //   higher_order::while_loop(@condition, @body, [carried], [operands])        both take the carried values and operands
 //   higher_order::map(@body, [xs], [operands])                                takes a slice of each x
-//   higher_order::scan(@body, [carried], [xs], [operands])                    gives the carried values, then a slice
-//   each higher_order::associative_scan(@body, [xs], [operands])                   takes two slices of each x
+//   higher_order::scan(@body, [carried], [xs], [operands])                    gives carried values, then slices
+//   higher_order::associative_scan(@body, [xs], [operands])                   takes two slices of each x
 //
 // Slices are along axis 0. Everything that a subgraph reads from outside is among its operands, except for symbols,
 // which have one scope in the whole entry point. Carried values keep their types.

@@ -328,8 +328,6 @@ Result<void> GraphReader::read_check(Scope& scope, const std::string& target, co
   if (inputs.empty()) return error(Status::unsupported, 824, "the operator " + target + " is in no operator set");
   Result<Argument> first = argument(scope, inputs[0].at("arg"));
   if (!first) return first.error();
-  if (target == "aten::_assert_scalar" && first->is<SymBool>())
-    return assume(first->get<SymBool>(), "torch.export asserts it");
   if (target.starts_with("aten::sym_constrain_range") && first->is<SymInt>()) {
     for (size_t i = 1; i < inputs.size(); ++i) {
       Result<Argument> bound = argument(scope, inputs[i].at("arg"));

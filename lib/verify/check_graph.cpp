@@ -89,17 +89,7 @@ class GraphCheck {
     for (const ir::Value* operand : node.operands()) {
       if (!defined_.contains(operand)) findings_.add(122, "%" + operand->name + " is used before it is defined", node);
     }
-    std::set<std::string> used;
-    auto look = [&](const ir::Argument& argument) {
-      ir::for_each(argument, [&](const ir::Argument& leaf) {
-        if (leaf.is<shape::SymInt>()) used.merge(leaf.get<shape::SymInt>().symbols());
-        if (leaf.is<shape::SymFloat>()) used.merge(leaf.get<shape::SymFloat>().symbols());
-        if (leaf.is<shape::SymBool>()) used.merge(leaf.get<shape::SymBool>().symbols());
-      });
-    };
-    for (const ir::Argument& argument : node.arguments()) look(argument);
-    for (const ir::Named& keyword : node.keywords()) look(keyword.argument);
-    check_symbols(used, "an argument of " + node.target());
+    check_symbols(ir::symbols_read(node), "an argument of " + node.target());
   }
 
   // A lowered call is what its subgraph says: the operands and results must be the subgraph's.
