@@ -22,6 +22,11 @@ Value* Arguments::tensor(size_t position, const char* name) const {
   return found ? found->value() : nullptr;
 }
 
+std::string kernel_of(const ir::Node& call) {
+  const ir::Argument* kernel = call.annotation("kernel");
+  return kernel && kernel->is<std::string>() ? kernel->get<std::string>() : "";
+}
+
 std::optional<double> number_of(const Argument& argument, const shape::Bindings& symbols) {
   if (argument.is<ir::SymInt>()) {
     std::optional<int64_t> integer = shape::evaluate(argument.get<ir::SymInt>(), symbols);

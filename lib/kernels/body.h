@@ -38,6 +38,8 @@ class Arguments {
   const shape::Bindings& symbols_;
 };
 
+// The kernel that lower chose for a call; "" where it chose none.
+std::string kernel_of(const ir::Node& call);
 std::optional<double> number_of(const ir::Argument& argument, const shape::Bindings& symbols);
 // All sizes at these bindings, or nullopt.
 std::optional<std::vector<int64_t>> concrete(const std::vector<ir::SymInt>& sizes, const shape::Bindings& symbols);

@@ -1,6 +1,7 @@
 // Slots of the arena: a value takes one that is free while it lives.
 #include <algorithm>
 
+#include "kernels/body.h"
 #include "lower/lowering.h"
 
 namespace atenon::lower {
@@ -59,7 +60,7 @@ int Planner::take_slot(const SymInt& bytes) {
 void Planner::run() {
   ir::Graph& graph = lowering_.graph();
   for (ir::Node& call : graph.forward())
-    if (kernel_of(call) == "alias") base_[call.result()] = call.operands()[0];
+    if (kernels::kernel_of(call) == "alias") base_[call.result()] = call.operands()[0];
   // The last call that reads each root, by position.
   std::map<const Value*, size_t> last;
   std::set<const Value*> returned;
@@ -75,7 +76,7 @@ void Planner::run() {
   std::map<const Value*, int> slot_of;
   position = 0;
   for (ir::Node& call : graph.forward()) {
-    const std::string name = kernel_of(call);
+    const std::string name = kernels::kernel_of(call);
     ir::ArgumentList slots;
     std::set<const Value*> dying;
     for (const Value* operand : call.operands()) {

@@ -132,11 +132,6 @@ Result<void> compile_library(KernelLibrary& library, ir::ExportedProgram& progra
   return {};
 }
 
-std::string kernel_of(const ir::Node& call) {
-  const ir::Argument* kernel = call.annotation("kernel");
-  return kernel && kernel->is<std::string>() ? kernel->get<std::string>() : "";
-}
-
 Layout layout_of_result(const ir::Node& call, size_t i) {
   Layout layout = row_major(call.result(i)->meta().sizes);
   const ir::Argument* strides = call.annotation("strides");

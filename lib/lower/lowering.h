@@ -109,8 +109,6 @@ void plan_arena(Lowering& lowering);
 
 // Kernels that take part in the choice before generated code: those that were written for one operator.
 std::vector<const kernels::Kernel*> library_kernels();
-// An annotation of a call as text, "" if absent.
-std::string kernel_of(const ir::Node& call);
 // The layout that a call's annotations give to result i.
 Layout layout_of_result(const ir::Node& call, size_t i);
 

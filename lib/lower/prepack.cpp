@@ -1,6 +1,7 @@
 // Weights in the layouts that kernels want, packed once and named by their layout.
 #include <algorithm>
 
+#include "kernels/body.h"
 #include "lower/lowering.h"
 #include "support/parallel.h"
 #include "text/text.h"
@@ -43,7 +44,7 @@ Result<void> prepack_weights(Lowering& lowering) {
     return spec == spec_of.end() ? nullptr : lowering.program.weight(inputs[spec->second].target);
   };
   auto packing_kernel = [&](const ir::Node& call) -> const kernels::Kernel* {
-    const std::string name = kernel_of(call);
+    const std::string name = kernels::kernel_of(call);
     return name == "llvm" || name == "reference" ? nullptr : kernels::find(name);
   };
   // What somebody reads in rows, such as an embedding that is tied to the last layer.

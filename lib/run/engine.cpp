@@ -5,6 +5,7 @@
 #include <cassert>
 #include <cstring>
 
+#include "kernels/body.h"
 #include "program/program_file.h"
 #include "run/interpreter.h"
 #include "run/plan.h"
@@ -167,6 +168,22 @@ Result<void> Session::restore(const std::string& name, const Tensor& tensor) {
     return {};
   }
   return error(Status::usage, 625, "the program writes no buffer '" + name + "', which the file of the state has");
+}
+
+Result<kernels::CallSite> Session::call_site(const ir::Variant& variant, const ir::Node& node, const ir::Graph& body,
+                                             const shape::Bindings& symbols) {
+  kernels::CallSite site;
+  site.body = &body;
+  site.annotations = &node.annotations;
+  site.symbols = symbols;
+  site.threads = threads();
+  site.code = code_.get();
+  site.subgraphs = &variant.subgraphs;
+  if (kernels::kernel_of(node) != "reference") return site;
+  Result<const opset::Opset*> meanings = opset();
+  if (!meanings) return meanings.error();
+  site.opset = *meanings;
+  return site;
 }
 
 Result<const opset::Opset*> Session::opset() {

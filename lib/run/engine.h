@@ -109,6 +109,9 @@ class Session {
   Result<void> check_assumptions(const ir::Variant& variant, const shape::Bindings& symbols) const;
   Result<std::shared_ptr<Plan>> plan(const std::vector<std::optional<Datum>>& inputs);
   Result<const opset::Opset*> opset();
+  // Everything of a lowered call's site but its operands and results.
+  Result<kernels::CallSite> call_site(const ir::Variant& variant, const ir::Node& node, const ir::Graph& body,
+                                      const shape::Bindings& symbols);
   Result<std::vector<Datum>> interpret(const ir::Variant& variant, const std::vector<std::optional<Datum>>& inputs,
                                        const shape::Bindings& symbols, const Observer& observer);
   std::vector<Datum> finish(std::vector<Datum> results);

@@ -8,17 +8,13 @@
 #include "ir/control_flow.h"
 #include "kernels/body.h"
 #include "reference/run_control_flow.h"
+#include "run/lowered_call.h"
 #include "support/parallel.h"
 #include "text/text.h"
 
 namespace atenon::run {
 
 namespace {
-
-std::string kernel_of(const ir::Node& node) {
-  const ir::Argument* kernel = node.annotation("kernel");
-  return kernel && kernel->is<std::string>() ? kernel->get<std::string>() : "";
-}
 
 // A graph of this one node, whose inputs are the node's tensors.
 ir::Graph body_of(const ir::Node& node, std::vector<ir::Value*>& operands) {
@@ -58,46 +54,6 @@ bool same(const kernels::CallSite& a, const kernels::CallSite& b) {
 
 Diagnostic misfit(const ir::Node& node, const std::string& what) {
   return error(Status::bad_input, 618, what + ": " + text::print(node));
-}
-
-// Item i of a list annotation; null where the annotation or the item is absent.
-const ir::Argument* item(const ir::Node& node, const char* name, size_t i) {
-  const ir::Argument* list = node.annotation(name);
-  if (!list || !list->is<ir::ArgumentList>() || i >= list->get<ir::ArgumentList>().size()) return nullptr;
-  return &list->get<ir::ArgumentList>()[i];
-}
-
-// The bytes from the first element to the last, both included; nullopt for strides that no tensor has.
-std::optional<int64_t> extent(const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides,
-                              ScalarType dtype) {
-  int64_t last = 0;
-  if (sizes.size() != strides.size()) return std::nullopt;
-  for (size_t axis = 0; axis < sizes.size(); ++axis) {
-    int64_t reach = 0;
-    if (sizes[axis] < 0 || strides[axis] < 0) return std::nullopt;
-    if (sizes[axis] == 0) return 0;
-    if (__builtin_mul_overflow(sizes[axis] - 1, strides[axis], &reach) || __builtin_add_overflow(last, reach, &last))
-      return std::nullopt;
-  }
-  int64_t bytes = 0;
-  if (__builtin_mul_overflow(last + 1, static_cast<int64_t>(size_of(dtype)), &bytes)) return std::nullopt;
-  return bytes;
-}
-
-// Sizes and strides of result i by its type and lower's annotations.
-std::optional<Tensor> geometry_of(const ir::Node& node, size_t i, const shape::Bindings& symbols) {
-  const std::optional<std::vector<int64_t>> sizes = kernels::concrete(node.result(i)->meta().sizes, symbols);
-  if (!sizes) return std::nullopt;
-  Tensor tensor{.dtype = node.result(i)->meta().dtype, .sizes = *sizes, .strides = contiguous_strides(*sizes)};
-  const ir::Argument* strides = item(node, "strides", i);
-  if (!strides || !strides->is<ir::ArgumentList>()) return tensor;
-  tensor.strides.clear();
-  for (const ir::Argument& stride : strides->get<ir::ArgumentList>()) {
-    const auto number = stride.is<ir::SymInt>() ? shape::evaluate(stride.get<ir::SymInt>(), symbols) : std::nullopt;
-    if (!number) return std::nullopt;
-    tensor.strides.push_back(*number);
-  }
-  return tensor;
 }
 
 }  // namespace
@@ -197,7 +153,7 @@ Result<void> Interpreter::run_node(Scope& scope, const ir::Node& node, Observati
     auto found = body ? scope.variant.subgraphs.find(body->name) : scope.variant.subgraphs.end();
     if (found == scope.variant.subgraphs.end())
       return error(Status::bad_input, 617, "a call names no subgraph of its variant");
-    const std::string kernel = kernel_of(node);
+    const std::string kernel = kernels::kernel_of(node);
     if (session_.options_.reference || kernel.empty()) return run_body(scope, node, found->second);
     if (kernel != "alias") return run_call(scope, node, found->second, seen);
     seen.kernel = "alias";
@@ -292,8 +248,7 @@ Result<void> Interpreter::run_alias(Scope& scope, const ir::Node& node) {
                                    : std::nullopt;
   if (!view) return misfit(node, "an alias does not say what it views");
   const ir::Argument* offset = item(node, "offset", 0);
-  const std::optional<int64_t> elements =
-      offset && offset->is<ir::SymInt>() ? shape::evaluate(offset->get<ir::SymInt>(), scope.environment.symbols) : 0;
+  const std::optional<int64_t> elements = offset ? integer(*offset, scope.environment.symbols) : 0;
   const std::optional<int64_t> bytes = extent(view->sizes, view->strides, view->dtype),
                                room = extent(whole->sizes, whole->strides, whole->dtype);
   const auto width = static_cast<int64_t>(size_of(view->dtype));
@@ -323,59 +278,46 @@ bool Interpreter::describe_operands(Scope& scope, const std::vector<ir::Value*>&
 }
 
 // Prepares the call again where sizes or numbers are others than the last time.
-Result<void> Interpreter::execute(Prepared& prepared, kernels::CallSite site, std::vector<void*> buffers) {
-  if (!prepared.call || !same(prepared.site, site)) {
-    Result<std::unique_ptr<kernels::PreparedCall>> call = prepared.kernel->prepare(site);
-    if (!call) return call.error();
-    prepared.call = std::move(*call);
-    prepared.site = std::move(site);
-  }
+Result<void> Interpreter::prepare(Prepared& prepared, kernels::CallSite site) {
+  if (prepared.call && same(prepared.site, site)) return {};
+  Result<std::unique_ptr<kernels::PreparedCall>> call = prepared.kernel->prepare(site);
+  if (!call) return call.error();
+  prepared.call = std::move(*call);
+  prepared.site = std::move(site);
+  return {};
+}
+
+Result<void> Interpreter::execute(const Prepared& prepared, const std::vector<void*>& buffers) {
   std::shared_ptr<Storage> scratch = Storage::allocate(prepared.call->scratch_bytes());
   return prepared.call->run(buffers, scratch->mutable_data());
 }
 
 Result<void> Interpreter::run_call(Scope& scope, const ir::Node& node, const ir::Graph& body, Observation& seen) {
   Prepared& prepared = prepared_[&node];
-  if (!prepared.kernel) prepared.kernel = kernels::find(kernel_of(node));
+  if (!prepared.kernel) prepared.kernel = kernels::find(kernels::kernel_of(node));
   if (!prepared.kernel)
     return error(Status::unsupported, 619,
-                 "this version has no kernel '" + kernel_of(node) + "', which the program asks for");
-  kernels::CallSite site;
-  site.body = &body;
-  site.annotations = &node.annotations;
-  site.symbols = scope.environment.symbols;
-  site.threads = threads();
-  site.code = session_.code_.get();
-  site.subgraphs = &scope.variant.subgraphs;
-  if (std::string(prepared.kernel->name()) == "reference") {
-    Result<const opset::Opset*> opset = session_.opset();
-    if (!opset) return opset.error();
-    site.opset = *opset;
-  }
+                 "this version has no kernel '" + kernels::kernel_of(node) + "', which the program asks for");
+  Result<kernels::CallSite> started = session_.call_site(scope.variant, node, body, scope.environment.symbols);
+  if (!started) return started.error();
+  kernels::CallSite site = std::move(*started);
   std::vector<void*> buffers;
   std::vector<Tensor> results;
-  bool fits = describe_operands(scope, node.operands(), site, buffers) &&
-              body.inputs().size() == site.operands.size() && body.outputs().size() == node.results().size();
-  for (size_t i = 0; fits && i < site.operands.size(); ++i)
-    fits = body.inputs()[i]->is_tensor() && body.inputs()[i]->meta().dtype == site.operands[i].dtype &&
-           body.inputs()[i]->meta().sizes.size() == site.operands[i].sizes.size();
-  for (size_t i = 0; fits && i < node.results().size(); ++i) {
+  if (!describe_operands(scope, node.operands(), site, buffers))
+    return misfit(node, "an operand of a call is no tensor");
+  if (Result<void> checked = check_call(*prepared.kernel, site, node); !checked) return checked;
+  for (size_t i = 0; i < node.results().size(); ++i) {
     std::optional<Tensor> result =
         node.result(i)->is_tensor() ? geometry_of(node, i, scope.environment.symbols) : std::nullopt;
     const std::optional<int64_t> bytes = result ? extent(result->sizes, result->strides, result->dtype) : std::nullopt;
-    fits = bytes.has_value();
-    if (!fits) break;
+    if (!bytes) return misfit(node, "a size of a lowered call does not follow from the inputs");
     result->storage = Storage::allocate(static_cast<size_t>(*bytes));
     site.results.push_back({result->dtype, result->sizes, result->strides});
     buffers.push_back(result->storage->mutable_data());
     results.push_back(std::move(*result));
   }
-  if (!fits)
-    return error(Status::bad_input, 617, "a call and its body differ in operands or results: " + text::print(node));
-  if (std::string(prepared.kernel->name()) != "llvm")
-    if (std::string refusal = prepared.kernel->refusal(body); !refusal.empty())
-      return error(Status::unsupported, 619, "kernel '" + kernel_of(node) + "' does not take its call: " + refusal);
-  if (Result<void> done = execute(prepared, std::move(site), std::move(buffers)); !done) return done;
+  if (Result<void> ready = prepare(prepared, std::move(site)); !ready) return ready;
+  if (Result<void> done = execute(prepared, buffers); !done) return done;
   for (size_t i = 0; i < results.size(); ++i) scope.environment.values[node.result(i)] = std::move(results[i]);
   seen.kernel = prepared.kernel->name();
   seen.flops = prepared.call->flops;
@@ -415,10 +357,11 @@ Result<bool> Interpreter::run_fast(Scope& scope, const ir::Node& node, Observati
     site.results.push_back({kept.back().dtype, kept.back().sizes, kept.back().strides});
     buffers.push_back(kept.back().mutable_data());
   }
-  if (Result<void> done = execute(prepared, std::move(site), std::move(buffers)); !done) {
+  if (!prepare(prepared, std::move(site))) {
     prepared.kernel = nullptr;  // the meaning does what the library cannot
     return false;
   }
+  if (Result<void> done = execute(prepared, buffers); !done) return done.error();
   for (size_t i = 0; i < kept.size(); ++i) scope.environment.values[node.result(i)] = std::move(kept[i]);
   seen.kernel = prepared.kernel->name();
   seen.flops = prepared.call->flops;

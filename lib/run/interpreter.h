@@ -42,7 +42,8 @@ class Interpreter {
   // Operands as they lie; false where one is no tensor.
   bool describe_operands(Scope& scope, const std::vector<ir::Value*>& operands, kernels::CallSite& site,
                          std::vector<void*>& buffers);
-  Result<void> execute(Prepared& prepared, kernels::CallSite site, std::vector<void*> buffers);
+  Result<void> prepare(Prepared& prepared, kernels::CallSite site);
+  Result<void> execute(const Prepared& prepared, const std::vector<void*>& buffers);
 
   // What the run assumed of numbers that only now are known.
   Result<void> check_assumptions(const Scope& scope) const;

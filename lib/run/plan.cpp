@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "kernels/body.h"
+#include "run/lowered_call.h"
 #include "support/parallel.h"
 #include "text/text.h"
 
@@ -23,31 +24,6 @@ size_t align(size_t bytes) { return (bytes + alignment - 1) / alignment * alignm
 Diagnostic unknown_size(const ir::Node& node) {
   return error(Status::bad_input, 618,
                "a size or slot of a lowered call does not follow from the inputs: " + text::print(node));
-}
-
-// Item i of a list annotation; null where the annotation or the item is absent.
-const ir::Argument* item(const ir::Node& node, const char* name, size_t i) {
-  const ir::Argument* list = node.annotation(name);
-  if (!list || !list->is<ir::ArgumentList>() || i >= list->get<ir::ArgumentList>().size()) return nullptr;
-  return &list->get<ir::ArgumentList>()[i];
-}
-
-std::optional<int64_t> integer(const ir::Argument& argument, const shape::Bindings& symbols) {
-  return argument.is<ir::SymInt>() ? shape::evaluate(argument.get<ir::SymInt>(), symbols) : std::nullopt;
-}
-
-std::string kernel_of(const ir::Node& node) {
-  return node.annotation("kernel")->is<std::string>() ? node.annotation("kernel")->get<std::string>() : "";
-}
-
-// The bytes from the first element to the last, both included.
-int64_t extent(const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides, ScalarType dtype) {
-  int64_t last = 0;
-  for (size_t axis = 0; axis < sizes.size(); ++axis) {
-    if (sizes[axis] == 0) return 0;
-    last += (sizes[axis] - 1) * strides[axis];
-  }
-  return (last + 1) * static_cast<int64_t>(size_of(dtype));
 }
 
 }  // namespace
@@ -120,27 +96,20 @@ Result<void> Plan::place(Session& session) {
   }
 
   for (const ir::Node& node : graph.forward()) {
-    const bool alias = kernel_of(node) == "alias";
+    const bool alias = kernels::kernel_of(node) == "alias";
     Step step{&node, "", nullptr, {}, {}};
     std::vector<ir::Value*> operands = node.operands();
     for (const ir::Value* operand : operands)
       if (!places_.contains(operand)) return unknown_size(node);
     for (size_t i = 0; i < node.results().size(); ++i) {
       const ir::Value* value = node.result(i);
-      std::optional<std::vector<int64_t>> sizes = kernels::concrete(value->meta().sizes, symbols_);
-      if (!sizes) return unknown_size(node);
-      Place place{arena_root, 0, value->meta().dtype, *sizes, contiguous_strides(*sizes)};
-      if (const ir::Argument* strides = item(node, "strides", i); strides && strides->is<ir::ArgumentList>()) {
-        place.strides.clear();
-        for (const ir::Argument& stride : strides->get<ir::ArgumentList>()) {
-          std::optional<int64_t> number = integer(stride, symbols_);
-          if (!number || *number < 0) return unknown_size(node);
-          place.strides.push_back(*number);
-        }
-        if (place.strides.size() != sizes->size()) return unknown_size(node);
-      }
+      const std::optional<Tensor> geometry = geometry_of(node, i, symbols_);
+      const std::optional<int64_t> reach =
+          geometry ? extent(geometry->sizes, geometry->strides, geometry->dtype) : std::nullopt;
+      if (!reach) return unknown_size(node);
+      const int64_t bytes = *reach;
+      Place place{arena_root, 0, geometry->dtype, geometry->sizes, geometry->strides};
       const ir::Argument *offset = item(node, "offset", i), *slot = item(node, "slots", i);
-      const int64_t bytes = extent(place.sizes, place.strides, place.dtype);
       if (alias) {
         if (operands.empty()) return unknown_size(node);
         const Place& base = places_.at(operands[0]);
@@ -148,7 +117,8 @@ Result<void> Plan::place(Session& session) {
         if (!elements || *elements < 0) return unknown_size(node);
         place.root = base.root;
         place.offset = base.offset + *elements * static_cast<int64_t>(size_of(place.dtype));
-        if (place.offset + bytes > base.offset + extent(base.sizes, base.strides, base.dtype) && bytes > 0)
+        const std::optional<int64_t> room = extent(base.sizes, base.strides, base.dtype);
+        if (!room || (place.offset + bytes > base.offset + *room && bytes > 0))
           return error(Status::bad_input, 618, "an alias reaches beyond its operand: " + text::print(node));
       } else if (std::optional<int64_t> number = slot ? integer(*slot, symbols_) : -1; number && *number >= 0) {
         const size_t index = static_cast<size_t>(*number);
@@ -191,7 +161,7 @@ Result<void> Plan::prepare(Session& session) {
   std::vector<const kernels::Kernel*> kernels;
   for (Step& step : steps_) {
     const ir::Node& node = *step.node;
-    const std::string name = kernel_of(node);
+    const std::string name = kernels::kernel_of(node);
     kernels::CallSite site;
     const kernels::Kernel* kernel = name == "alias" ? nullptr : kernels::find(name);
     step.kernel = kernel ? kernel->name() : "alias";
@@ -203,17 +173,9 @@ Result<void> Plan::prepare(Session& session) {
                                               : variant_->subgraphs.end();
       if (found == variant_->subgraphs.end())
         return error(Status::bad_input, 617, "a call names no subgraph of its variant");
-      site.body = &found->second;
-      site.annotations = &node.annotations;
-      site.symbols = symbols_;
-      site.threads = threads();
-      site.code = session.code_.get();
-      site.subgraphs = &variant_->subgraphs;
-      if (name == "reference") {
-        Result<const opset::Opset*> opset = session.opset();
-        if (!opset) return opset.error();
-        site.opset = *opset;
-      }
+      Result<kernels::CallSite> started = session.call_site(*variant_, node, found->second, symbols_);
+      if (!started) return started.error();
+      site = std::move(*started);
       for (const ir::Value* operand : node.operands()) {
         const Place& place = places_.at(operand);
         auto state = states.find(operand);
@@ -222,20 +184,7 @@ Result<void> Plan::prepare(Session& session) {
           weight = nullptr;  // read as the row-major copy
         site.operands.push_back({place.dtype, place.sizes, place.strides, weight});
       }
-      if (site.body->inputs().size() != site.operands.size() || site.body->outputs().size() != step.results.size())
-        return error(Status::bad_input, 617, "a call and its body differ in operands or results: " + text::print(node));
-      // The file may say anything: kernels rely on a body that they take, with operands of the types that it names.
-      for (size_t j = 0; j < site.operands.size(); ++j) {
-        const ir::Value& input = *site.body->inputs()[j];
-        if (!input.is_tensor() || input.meta().dtype != site.operands[j].dtype ||
-            input.meta().sizes.size() != site.operands[j].sizes.size())
-          return error(Status::bad_input, 617,
-                       "a call and its body differ in the types of operands: " + text::print(node));
-      }
-      if (name != "llvm")
-        if (std::string refusal = kernel->refusal(*site.body); !refusal.empty())
-          return error(Status::unsupported, 619, "kernel '" + name + "' does not take its call: " + refusal)
-              .note("in " + text::print(node));
+      if (Result<void> checked = check_call(*kernel, site, node); !checked) return checked.error();
       for (const Place& result : step.results) {
         site.results.push_back({result.dtype, result.sizes, result.strides});
         for (size_t i = 0; i < site.operands.size(); ++i)
@@ -302,9 +251,9 @@ void Plan::give_back(std::unique_ptr<Context> context) {
 }
 
 Tensor Plan::view(const Context& context, const Place& place) const {
-  const int64_t bytes = extent(place.sizes, place.strides, place.dtype);
+  const std::optional<int64_t> bytes = extent(place.sizes, place.strides, place.dtype);
   return {place.dtype, place.sizes, place.strides, 0,
-          Storage::view(context.roots[place.root] + place.offset, static_cast<size_t>(bytes), nullptr, false)};
+          Storage::view(context.roots[place.root] + place.offset, static_cast<size_t>(*bytes), nullptr, false)};
 }
 
 Result<void> Plan::run_steps(Context& context, const Observer& observer) {

@@ -1,0 +1,25 @@
+// What lower wrote on a call, as numbers: the same for calls that are planned once and for those that the interpreter
+// prepares as sizes become known.
+#pragma once
+
+#include "kernels/kernel.h"
+
+namespace atenon::run {
+
+// Item i of a list annotation; null where the annotation or the item is absent.
+const ir::Argument* item(const ir::Node& node, const char* name, size_t i);
+
+std::optional<int64_t> integer(const ir::Argument& argument, const shape::Bindings& symbols);
+
+// The bytes from the first element to the last, both included; nullopt for strides that no tensor has.
+std::optional<int64_t> extent(const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides, ScalarType dtype);
+
+// Sizes and strides of result i by its type and lower's annotations, without a storage; nullopt where they do not
+// follow from `symbols`.
+std::optional<Tensor> geometry_of(const ir::Node& node, size_t i, const shape::Bindings& symbols);
+
+// The file may say anything: kernels rely on a body that they take, with operands of the types that it names. E0617,
+// E0619.
+Result<void> check_call(const kernels::Kernel& kernel, const kernels::CallSite& site, const ir::Node& node);
+
+}  // namespace atenon::run
