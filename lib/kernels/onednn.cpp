@@ -184,10 +184,9 @@ PostOps make_post_ops(const std::vector<PostOp>& steps, const dnnl::memory::desc
 
 // --- Calls ----------------------------------------------------------------------------------------------------------
 
-OnednnCall::~OnednnCall() {
-  for (Memories& memories : idle_)
-    for (std::vector<dnnl_exec_arg_t>& arguments : memories)
-      for (dnnl_exec_arg_t& argument : arguments) dnnl_memory_destroy(argument.memory);
+OnednnCall::Memories::~Memories() {
+  for (std::vector<dnnl_exec_arg_t>& arguments : of_step)
+    for (dnnl_exec_arg_t& argument : arguments) dnnl_memory_destroy(argument.memory);
 }
 
 void OnednnCall::add(const dnnl::primitive& primitive, const dnnl::memory::desc& scratchpad,
@@ -243,8 +242,8 @@ Place OnednnCall::operand(const CallSite& site, size_t index, const dnnl::memory
   return own(std::move(packed));
 }
 
-OnednnCall::Memories OnednnCall::make_memories() const {
-  Memories memories;
+std::unique_ptr<OnednnCall::Memories> OnednnCall::make_memories() const {
+  auto memories = std::make_unique<Memories>();
   for (const Step& step : steps_) {
     std::vector<dnnl_exec_arg_t> arguments;
     for (const Binding& binding : step.bindings) {
@@ -252,23 +251,17 @@ OnednnCall::Memories OnednnCall::make_memories() const {
       dnnl_memory_create(&memory, binding.desc.get(), onednn_engine().get(), DNNL_MEMORY_NONE);
       arguments.push_back({binding.argument, memory});
     }
-    memories.push_back(std::move(arguments));
+    memories->of_step.push_back(std::move(arguments));
   }
   return memories;
 }
 
 Result<void> OnednnCall::run(std::span<void* const> buffers, void* scratch) {
-  Memories memories;
-  {
-    std::lock_guard lock(mutex_);
-    if (!idle_.empty()) {
-      memories = std::move(idle_.back());
-      idle_.pop_back();
-    }
-  }
-  if (memories.empty()) memories = make_memories();
+  std::unique_ptr<Memories> memories = idle_.take();
+  if (!memories) memories = make_memories();
   for (size_t i = 0; i < steps_.size(); ++i) {
     const Step& step = steps_[i];
+    const std::vector<dnnl_exec_arg_t>& arguments = memories->of_step[i];
     for (size_t j = 0; j < step.bindings.size(); ++j) {
       const Place& place = step.bindings[j].place;
       void* data = nullptr;
@@ -283,14 +276,13 @@ Result<void> OnednnCall::run(std::span<void* const> buffers, void* scratch) {
           data = owned_[place.index]->mutable_data();
           break;
       }
-      dnnl_memory_set_data_handle(memories[i][j].memory, data);
+      dnnl_memory_set_data_handle(arguments[j].memory, data);
     }
     [[maybe_unused]] dnnl_status_t status = dnnl_primitive_execute(
-        step.primitive.get(), library().stream.get(), static_cast<int>(memories[i].size()), memories[i].data());
+        step.primitive.get(), library().stream.get(), static_cast<int>(arguments.size()), arguments.data());
     assert(status == dnnl_success);
   }
-  std::lock_guard lock(mutex_);
-  idle_.push_back(std::move(memories));
+  idle_.give(std::move(memories));
   return {};
 }
 

@@ -7,10 +7,10 @@
 #pragma once
 
 #include <dnnl.hpp>
-#include <mutex>
 
 #include "kernels/body.h"
 #include "kernels/kernel.h"
+#include "support/idle.h"
 
 namespace atenon::kernels {
 
@@ -43,8 +43,6 @@ class OnednnCall : public PreparedCall {
     dnnl::memory::desc desc;
     Place place;
   };
-  ~OnednnCall() override;
-
   // Appends a primitive; its scratchpad is added to the bindings.
   void add(const dnnl::primitive& primitive, const dnnl::memory::desc& scratchpad, std::vector<Binding> bindings);
   void add_reorder(const dnnl::memory::desc& from, Place source, const dnnl::memory::desc& to, Place target);
@@ -65,15 +63,17 @@ class OnednnCall : public PreparedCall {
     std::vector<Binding> bindings;
   };
   // Memory objects of one running invocation: they hold pointers, so side-by-side runs need one set each.
-  using Memories = std::vector<std::vector<dnnl_exec_arg_t>>;
-  Memories make_memories() const;
+  struct Memories {
+    std::vector<std::vector<dnnl_exec_arg_t>> of_step;
+    ~Memories();
+  };
+  std::unique_ptr<Memories> make_memories() const;
 
   std::vector<Step> steps_;
   std::vector<std::shared_ptr<Storage>> owned_;
   size_t reserved_ = 0;
   size_t scratchpad_ = 0;  // one region for all steps, behind the reserved ones
-  std::mutex mutex_;
-  std::vector<Memories> idle_;
+  Idle<Memories> idle_;
 };
 
 // The post-ops of a primitive, and the operands that they read.

@@ -92,6 +92,7 @@ Result<std::unique_ptr<Session>> Session::load(ir::ExportedProgram program, cons
   return session;
 }
 
+Session::Session() = default;
 Session::~Session() = default;
 
 // Joins the graph's inputs to state and leaves. All variants of an entry point share its signature.
@@ -322,13 +323,15 @@ Result<std::shared_ptr<Plan>> Session::plan(const std::vector<std::optional<Datu
   if (!made) return made;
   std::lock_guard lock(mutex_);
   plans_.insert(plans_.begin(), *made);
-  if (plans_.size() > most_plans) plans_.pop_back();
+  if (plans_.size() > most_plans) {
+    while (contexts_.take([&](const Context& context) { return context.plan == plans_.back(); })) {}
+    plans_.pop_back();
+  }
   return made;
 }
 
 Result<std::vector<Datum>> Session::run(const std::vector<std::optional<Datum>>& inputs, const Observer& observer,
                                         std::span<Tensor> into) {
-  share_threads_with_libraries();
   Result<std::shared_ptr<Plan>> found = plan(inputs);
   if (!found) return found.error();
   std::unique_lock state_lock(running_, std::defer_lock);
@@ -336,7 +339,10 @@ Result<std::vector<Datum>> Session::run(const std::vector<std::optional<Datum>>&
   const bool direct = *found && keeps_order_;
   std::optional<Result<std::vector<Datum>>> results;
   if (*found) {
-    results = (*found)->run(*this, inputs, observer, direct ? into : std::span<Tensor>());
+    std::unique_ptr<Context> context = contexts_.take([&](const Context& idle) { return idle.plan == *found; });
+    if (!context) context = Plan::make_context(*found, *this);
+    results = (*found)->run(*context, *this, inputs, observer, direct ? into : std::span<Tensor>());
+    contexts_.give(std::move(context));
   } else {
     shape::Bindings symbols;
     Result<const ir::Variant*> variant = choose(inputs, symbols);
@@ -358,16 +364,12 @@ Result<bool> Session::run_again(std::span<const Rows> inputs, std::span<const Ro
   if (writes_state_ || !keeps_order_) return false;
   for (const Leaf& leaf : inputs_)  // numbers are part of what a plan is made for
     if (!std::holds_alternative<ir::TensorMeta>(leaf.type)) return false;
-  std::shared_ptr<Plan> plan;
-  {
-    std::lock_guard lock(mutex_);
-    auto found = std::find_if(plans_.begin(), plans_.end(),
-                              [&](const std::shared_ptr<Plan>& known) { return known->fits(inputs, outputs); });
-    if (found == plans_.end()) return false;
-    plan = *found;
-  }
-  share_threads_with_libraries();
-  if (Result<void> ran = plan->run(*this, inputs, outputs); !ran) return ran.error();
+  std::unique_ptr<Context> context =
+      contexts_.take([&](const Context& idle) { return idle.plan->fits(inputs, outputs); });
+  if (!context) return false;
+  Result<void> ran = context->plan->run(*context, inputs, outputs);
+  contexts_.give(std::move(context));
+  if (!ran) return ran.error();
   return true;
 }
 

@@ -16,6 +16,7 @@
 #include "ir/program.h"
 #include "kernels/kernel.h"
 #include "reference/reference.h"
+#include "support/idle.h"
 
 namespace atenon::run {
 
@@ -59,6 +60,7 @@ struct Memory {
 };
 
 class Plan;
+struct Context;
 class Interpreter;
 
 // State of a program: a parameter, buffer or constant tensor, ready to be read.
@@ -99,7 +101,7 @@ class Session {
  private:
   friend class Plan;
   friend class Interpreter;
-  Session() = default;
+  Session();
   Result<void> connect();
   // The first variant whose assumptions hold, and the symbols' values.
   Result<const ir::Variant*> choose(const std::vector<std::optional<Datum>>& inputs, shape::Bindings& symbols) const;
@@ -132,6 +134,8 @@ class Session {
   bool writes_state_ = false;  // a buffer is an output
   bool keeps_order_ = true;    // the graph's outputs are the caller's, in order
   std::shared_ptr<const kernels::Code> code_;
+
+  Idle<Context> contexts_;  // a run takes one: where one fits, it looks at nothing else
 
   mutable std::mutex mutex_;  // of what follows
   std::mutex running_;        // held through a run where the program writes its own state

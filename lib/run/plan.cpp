@@ -199,7 +199,6 @@ Result<void> Plan::prepare(Session& session) {
   std::vector<std::optional<Diagnostic>> failures(steps_.size());
   std::atomic<size_t> next = 0;
   auto work = [&] {
-    share_threads_with_libraries();
     for (size_t i; (i = next.fetch_add(1)) < steps_.size();) {
       if (!kernels[i]) continue;
       auto call = kernels[i]->prepare(sites[i]);
@@ -226,28 +225,15 @@ Result<void> Plan::prepare(Session& session) {
   return {};
 }
 
-// With the state in its roots.
-std::unique_ptr<Plan::Context> Plan::take_context(const Session& session) {
-  {
-    std::lock_guard lock(mutex_);
-    if (!idle_.empty()) {
-      std::unique_ptr<Context> context = std::move(idle_.back());
-      idle_.pop_back();
-      return context;
-    }
-  }
+std::unique_ptr<Context> Plan::make_context(std::shared_ptr<const Plan> plan, const Session& session) {
   auto context = std::make_unique<Context>();
-  context->arena = Storage::allocate(arena_bytes_ + scratch_bytes_ + alignment);
-  context->roots.resize(1 + state_count_ + input_count_ + output_places_.size());
+  context->arena = Storage::allocate(plan->arena_bytes_ + plan->scratch_bytes_ + alignment);
+  context->roots.resize(1 + plan->state_count_ + plan->input_count_ + plan->output_places_.size());
   context->roots[arena_root] = static_cast<char*>(context->arena->mutable_data());
-  for (size_t i = 0; i < state_count_; ++i)
+  for (size_t i = 0; i < plan->state_count_; ++i)
     context->roots[1 + i] = static_cast<char*>(const_cast<void*>(session.state_[i].tensor.data()));
+  context->plan = std::move(plan);
   return context;
-}
-
-void Plan::give_back(std::unique_ptr<Context> context) {
-  std::lock_guard lock(mutex_);
-  idle_.push_back(std::move(context));
 }
 
 Tensor Plan::view(const Context& context, const Place& place) const {
@@ -256,10 +242,10 @@ Tensor Plan::view(const Context& context, const Place& place) const {
           Storage::view(context.roots[place.root] + place.offset, static_cast<size_t>(*bytes), nullptr, false)};
 }
 
-Result<void> Plan::run_steps(Context& context, const Observer& observer) {
+Result<void> Plan::run_steps(Context& context, const Observer& observer) const {
   const std::vector<char*>& roots = context.roots;
   void* const scratch = roots[arena_root] + arena_bytes_;
-  for (Step& step : steps_) {
+  for (const Step& step : steps_) {
     const auto start = observer ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
     if (step.call) {
       context.buffers.clear();
@@ -282,10 +268,10 @@ Result<void> Plan::run_steps(Context& context, const Observer& observer) {
   return {};
 }
 
-Result<std::vector<Datum>> Plan::run(Session& session, const std::vector<std::optional<Datum>>& inputs,
-                                     const Observer& observer, std::span<Tensor> into) {
-  std::unique_ptr<Context> context = take_context(session);
-  std::vector<char*>& roots = context->roots;
+Result<std::vector<Datum>> Plan::run(Context& context, const Session& session,
+                                     const std::vector<std::optional<Datum>>& inputs, const Observer& observer,
+                                     std::span<Tensor> into) const {
+  std::vector<char*>& roots = context.roots;
   std::vector<Tensor> kept;  // row-major copies of inputs that lie otherwise
   kept.reserve(input_count_);
   for (size_t i = 0; i < input_count_; ++i) {
@@ -309,12 +295,12 @@ Result<std::vector<Datum>> Plan::run(Session& session, const std::vector<std::op
     results[i] = std::move(tensor);
   }
 
-  if (Result<void> ran = run_steps(*context, observer); !ran) return ran.error();
+  if (Result<void> ran = run_steps(context, observer); !ran) return ran.error();
 
   for (size_t i = 0; i < results.size(); ++i) {
     if (written_in_place_[i]) continue;
     if (output_places_[i]) {
-      const Tensor rows = view(*context, *output_places_[i]).contiguous();
+      const Tensor rows = view(context, *output_places_[i]).contiguous();
       std::memcpy(std::get<Tensor>(results[i]).mutable_data(), rows.data(), rows.nbytes());
     } else if (const ir::Argument& constant = variant_->graph.outputs()[i]; constant.is<ir::SymInt>()) {
       results[i] = integer(constant, symbols_).value_or(0);
@@ -322,7 +308,6 @@ Result<std::vector<Datum>> Plan::run(Session& session, const std::vector<std::op
       results[i] = kernels::number_of(constant, symbols_).value_or(0.0);
     }
   }
-  give_back(std::move(context));
   return results;
 }
 
@@ -339,14 +324,11 @@ bool Plan::fits(std::span<const Rows> inputs, std::span<const Rows> outputs) con
   return true;
 }
 
-Result<void> Plan::run(Session& session, std::span<const Rows> inputs, std::span<const Rows> outputs) {
-  std::unique_ptr<Context> context = take_context(session);
-  char** root = context->roots.data() + 1 + state_count_;
+Result<void> Plan::run(Context& context, std::span<const Rows> inputs, std::span<const Rows> outputs) const {
+  char** root = context.roots.data() + 1 + state_count_;
   for (const Rows& input : inputs) *root++ = static_cast<char*>(input.data);
   for (const Rows& output : outputs) *root++ = static_cast<char*>(output.data);
-  Result<void> ran = run_steps(*context, {});
-  give_back(std::move(context));
-  return ran;
+  return run_steps(context, {});
 }
 
 }  // namespace atenon::run

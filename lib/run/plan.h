@@ -5,6 +5,8 @@
 
 namespace atenon::run {
 
+struct Context;
+
 class Plan {
  public:
   // Fails where a kernel cannot be prepared, or a size is known only once the program runs.
@@ -13,12 +15,16 @@ class Plan {
 
   // Whether the inputs have the sizes that this plan was made for.
   bool fits(const std::vector<std::optional<Datum>>& inputs) const;
-  Result<std::vector<Datum>> run(Session& session, const std::vector<std::optional<Datum>>& inputs,
-                                 const Observer& observer, std::span<Tensor> into);
+  // With the state in its roots.
+  static std::unique_ptr<Context> make_context(std::shared_ptr<const Plan> plan, const Session& session);
+
+  Result<std::vector<Datum>> run(Context& context, const Session& session,
+                                 const std::vector<std::optional<Datum>>& inputs, const Observer& observer,
+                                 std::span<Tensor> into) const;
   // The same for inputs and outputs in rows, without allocating; no where this plan is for other sizes, or its outputs
   // have to be copied to their places.
   bool fits(std::span<const Rows> inputs, std::span<const Rows> outputs) const;
-  Result<void> run(Session& session, std::span<const Rows> inputs, std::span<const Rows> outputs);
+  Result<void> run(Context& context, std::span<const Rows> inputs, std::span<const Rows> outputs) const;
   Memory memory() const { return {"", arena_bytes_ + scratch_bytes_, scratch_bytes_, 0}; }
   const ir::Variant& variant() const { return *variant_; }
   const shape::Bindings& symbols() const { return symbols_; }
@@ -39,19 +45,11 @@ class Plan {
     std::vector<std::pair<uint32_t, int64_t>> buffers;
     std::vector<Place> results;
   };
-  // Of one run that is under way.
-  struct Context {
-    std::shared_ptr<Storage> arena;
-    std::vector<char*> roots;
-    std::vector<void*> buffers;
-  };
 
   Result<void> place(Session& session);
   Result<void> prepare(Session& session);
   Tensor view(const Context& context, const Place& place) const;
-  std::unique_ptr<Context> take_context(const Session& session);
-  void give_back(std::unique_ptr<Context> context);
-  Result<void> run_steps(Context& context, const Observer& observer);
+  Result<void> run_steps(Context& context, const Observer& observer) const;
 
   const ir::Variant* variant_ = nullptr;
   shape::Bindings symbols_;
@@ -63,9 +61,14 @@ class Plan {
   size_t arena_bytes_ = 0, scratch_bytes_ = 0;
   size_t state_count_ = 0, input_count_ = 0;
   std::vector<std::string> notes_;
+};
 
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<Context>> idle_;
+// What one run at a time works in. It keeps its plan.
+struct Context {
+  std::shared_ptr<const Plan> plan;
+  std::shared_ptr<Storage> arena;
+  std::vector<char*> roots;
+  std::vector<void*> buffers;  // of the call that runs
 };
 
 }  // namespace atenon::run

@@ -1,27 +1,13 @@
-// parallel_for over libgomp.
-//
-// GOMP_parallel is what `#pragma omp parallel` compiles to in GCC. Calling it by name lets every compiler use the pool
-// that oneDNN's build for libgomp uses (clang would bring libomp, a second pool), and needs no flags for this file.
 #include "support/parallel.h"
 
 #include <sched.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <fstream>
-#include <mutex>
-#include <optional>
 #include <string>
 
-extern "C" {
-void GOMP_parallel(void (*body)(void*), void* data, unsigned threads, unsigned flags);
-int omp_in_parallel();
-int omp_get_thread_num();
-int omp_get_num_threads();
-int omp_get_max_threads();
-void omp_set_num_threads(int count);
-}
+#include "support/pool.h"
 
 namespace atenon {
 namespace {
@@ -65,81 +51,35 @@ double cpus_by_cgroup() {
   return cpus;
 }
 
-int default_threads() {
-  static const int count =
-      std::max(1, static_cast<int>(std::min<double>(cpus_by_affinity(), std::ceil(cpus_by_cgroup()))));
-  return count;
-}
-
-// The pool belongs to the process, and so does its size: the one piece of global state.
+// The pool belongs to the process, and so does its size.
 std::atomic<int>& chosen_threads() {
   static std::atomic<int> count = 0;
   return count;
 }
 
-struct Work {
-  int64_t tiles;
-  FunctionRef<int64_t> tile;
-  std::atomic<int64_t> next = 0;
-};
-
-void take_tiles(void* data) {
-  Work& work = *static_cast<Work*>(data);
-  // acq_rel: the counter also carries the order of memory between caller and workers (libgomp's own futexes are
-  // invisible to the thread sanitizer).
-  for (int64_t i; (i = work.next.fetch_add(1, std::memory_order_acq_rel)) < work.tiles;) work.tile(i);
-}
-
-// The team is made by the first member to come, when it is known how many threads there really are.
-struct TeamWork {
-  FunctionRef<Team&, int> body;
-  std::once_flag once;
-  std::optional<Team> team;
-};
-
-void join_team(void* data) {
-  TeamWork& work = *static_cast<TeamWork*>(data);
-  std::call_once(work.once, [&] { work.team.emplace(omp_get_num_threads()); });
-  work.body(*work.team, omp_get_thread_num());
-  work.team->wait();  // what was written is seen by the caller
-}
-
-void pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
-
 }  // namespace
+
+int available_cpus() {
+  static const int count =
+      std::max(1, static_cast<int>(std::min<double>(cpus_by_affinity(), std::ceil(cpus_by_cgroup()))));
+  return count;
+}
 
 int threads() {
   const int count = chosen_threads().load(std::memory_order_relaxed);
-  return count > 0 ? count : default_threads();
+  return count > 0 ? count : available_cpus();
 }
 
-void set_threads(int count) {
-  chosen_threads().store(std::max(count, 0), std::memory_order_relaxed);
-  share_threads_with_libraries();
-}
-
-void share_threads_with_libraries() { omp_set_num_threads(threads()); }
+void set_threads(int count) { chosen_threads().store(std::max(count, 0), std::memory_order_relaxed); }
 
 void parallel_for(int64_t tiles, FunctionRef<int64_t> tile) {
-  if (tiles <= 0) return;
-  const int64_t team = std::min<int64_t>(threads(), tiles);
-  if (omp_in_parallel() != 0) {
-    for (int64_t i = 0; i < tiles; ++i) tile(i);
-  } else if (team == 1) {
-    const int before = omp_get_max_threads();
-    omp_set_num_threads(1);  // what is called inside a tile is called single-threaded
-    for (int64_t i = 0; i < tiles; ++i) tile(i);
-    omp_set_num_threads(before);
-  } else {
-    Work work{tiles, tile};
-    work.next.store(0, std::memory_order_release);
-    GOMP_parallel(take_tiles, &work, static_cast<unsigned>(team), 0);
-    work.next.load(std::memory_order_acquire);
-  }
+  std::atomic<int64_t> next = 0;
+  const auto take = [&](int) {
+    for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < tiles;) tile(i);
+  };
+  const Region region(static_cast<int>(std::min<int64_t>(threads(), tiles)), take);
+  const InRegion part;
+  take(0);
 }
 
 void Team::wait() {
@@ -153,20 +93,14 @@ void Team::wait() {
   }
   for (int i = 0; i < spins; ++i) {
     if (phase_.load(std::memory_order_acquire) != phase) return;
-    pause();
+    spin_once();
   }
   while (phase_.load(std::memory_order_acquire) == phase) phase_.wait(phase, std::memory_order_acquire);
 }
 
 void run_team(int most, FunctionRef<Team&, int> body) {
-  const int size = omp_in_parallel() != 0 ? 1 : std::min(most, threads());
-  if (size <= 1) {
-    Team alone(1);
-    body(alone, 0);
-    return;
-  }
-  TeamWork work{body, {}, std::nullopt};
-  GOMP_parallel(join_team, &work, static_cast<unsigned>(size), 0);
+  TeamRegion region(std::min(most, threads()), body);
+  body(region.team(), 0);
 }
 
 }  // namespace atenon

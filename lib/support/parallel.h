@@ -1,7 +1,7 @@
-// Threads: one pool for the whole process, shared with the libraries that we call.
+// Threads: one pool for the whole process (pool.h), which oneDNN runs in, too: there are never two that fight for the
+// same cores.
 //
-// Work is cut into tiles by shape, never by the number of threads, so results have the same bits for any number. The
-// pool is libgomp's, the one that oneDNN uses too: there are never two pools that fight for the same cores.
+// Work is cut into tiles by shape, never by the number of threads, so results have the same bits for any number.
 #pragma once
 
 #include <atomic>
@@ -25,14 +25,17 @@ class FunctionRef {
   void (*call_)(const void*, Arguments...);
 };
 
-// How many threads work on one parallel_for: at first what affinity and the cgroup's CPU quota allow.
+// How many CPUs this process may use by its affinity and its cgroup's quota, rounded up. At least 1.
+int available_cpus();
+
+// How many threads work on one parallel_for: at first available_cpus().
 int threads();
 // For the whole process; 0 goes back to the default. Not while parallel_for runs.
 void set_threads(int count);
 
 // Calls `tile(i)` for i in [0, tiles), in any order, on several threads, and returns when all are done. Tiles are
 // handed out one by one, so they need not cost the same, but each should be worth some microseconds. Inside a tile,
-// another parallel_for, or a library that uses OpenMP, has one thread. `tile` must not throw.
+// another parallel_for, or oneDNN, has one thread. `tile` must not throw.
 void parallel_for(int64_t tiles, FunctionRef<int64_t> tile);
 
 // Threads that run one body at the same time, for phases too short to be handed out anew. A member takes its part by
@@ -51,9 +54,5 @@ class Team {
 
 // Runs `body(team, member)` on each of at most `most` members; on one inside a tile.
 void run_team(int most, FunctionRef<Team&, int> body);
-
-// Gives libraries that this thread calls outside of tiles the same number of threads (OpenMP keeps one number a
-// thread).
-void share_threads_with_libraries();
 
 }  // namespace atenon

@@ -2,11 +2,13 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
+#include <thread>
 
 #include "support/hash.h"
 #include "support/parallel.h"
@@ -111,6 +113,46 @@ TEST_CASE("parallel_for runs every tile once, for any number of threads") {
   parallel_for(0, [](int64_t) { FAIL("no tile, no call"); });
   set_threads(0);
   CHECK(threads() >= 1);
+}
+
+TEST_CASE("callers at the same time share the workers: each part is done once, whoever has them") {
+  set_threads(3);
+  std::atomic<int64_t> sum = 0, parts = 0, members = 0;
+  const auto call = [&] {
+    for (int round = 0; round < 300; ++round) {
+      parallel_for(10, [&](int64_t i) { sum += i; });
+      run_team(3, [&](Team& team, int member) {
+        if (member == 0) members += team.members();
+        ++parts;
+        team.wait();
+      });
+    }
+  };
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 4; ++i) callers.emplace_back(call);
+  for (std::thread& caller : callers) caller.join();
+  CHECK(sum == 4 * 300 * 45);
+  CHECK(parts == members);
+  CHECK(members >= 4 * 300);
+  set_threads(0);
+}
+
+TEST_CASE("a forked child makes workers of its own") {
+  set_threads(2);
+  parallel_for(2, [](int64_t) {});
+  const pid_t child = fork();
+  if (child == 0) {
+    std::atomic<int> members = 0;
+    run_team(2, [&](Team& team, int) {
+      ++members;
+      team.wait();
+    });
+    _exit(members == 2 ? 0 : 1);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  CHECK(status == 0);
+  set_threads(0);
 }
 
 TEST_CASE("a file appears on commit, whole") {

@@ -1,0 +1,84 @@
+// oneDNN's parallel regions, run by our pool.
+//
+// oneDNN is built for GNU OpenMP and calls these ten functions of it. scripts/setup puts "atenon_" before their names
+// in our copy of the library, because libgomp would keep a pool of its own for each thread that calls us, whose threads
+// spin for milliseconds. What the functions do is libgomp's: https://gcc.gnu.org/onlinedocs/libgomp (Runtime Library
+// Routines; The libgomp ABI).
+#include <algorithm>
+#include <optional>
+
+#include "support/pool.h"
+
+namespace {
+
+using namespace atenon;
+
+// What this thread does in the region that it is in.
+struct Part {
+  int member = 0;
+  Team* team = nullptr;
+  // Of the loop that the region shares out: this member's next piece, [next, next + piece * step), and what follows it.
+  long next = 0, end = 0, step = 1, piece = 0;
+};
+thread_local Part part;
+
+int members() { return part.team ? part.team->members() : 1; }
+
+// The region that this thread has opened: oneDNN calls the body itself between start and end.
+class Opened {
+ public:
+  Opened(void (*body)(void*), void* data, int most) : body_(body), data_(data), region_(most, *this) {
+    part = {.member = 0, .team = &region_.team()};
+  }
+  ~Opened() { part = {}; }
+  void operator()(Team& team, int member) const {
+    part = {.member = member, .team = &team};
+    body_(data_);
+    part = {};
+  }
+
+ private:
+  void (*body_)(void*);
+  void* data_;
+  TeamRegion region_;
+};
+thread_local std::optional<Opened> opened;
+
+}  // namespace
+
+#define ATENON_FOR_ONEDNN extern "C" __attribute__((visibility("default")))
+
+ATENON_FOR_ONEDNN int atenon_omp_get_max_threads() { return in_region() ? 1 : threads(); }
+ATENON_FOR_ONEDNN int atenon_omp_get_num_threads() { return members(); }
+ATENON_FOR_ONEDNN int atenon_omp_get_thread_num() { return part.member; }
+ATENON_FOR_ONEDNN int atenon_omp_in_parallel() { return in_region() ? 1 : 0; }
+
+// 0 threads: as many as there are.
+ATENON_FOR_ONEDNN void atenon_GOMP_parallel_start(void (*body)(void*), void* data, unsigned count) {
+  opened.emplace(body, data, count == 0 ? threads() : static_cast<int>(count));
+}
+ATENON_FOR_ONEDNN void atenon_GOMP_parallel_end() { opened.reset(); }
+
+ATENON_FOR_ONEDNN void atenon_GOMP_barrier() {
+  if (part.team) part.team->wait();
+}
+
+// schedule(static): without a chunk, each member has one piece of nearly equal length; with one, pieces go round.
+ATENON_FOR_ONEDNN bool atenon_GOMP_loop_static_next(long* first, long* last) {
+  if (part.piece == 0 || (part.step > 0 ? part.next >= part.end : part.next <= part.end)) return false;
+  *first = part.next;
+  *last = part.next + part.piece * part.step;
+  if (part.step > 0 ? *last > part.end : *last < part.end) *last = part.end;
+  part.next += members() * part.piece * part.step;
+  return true;
+}
+ATENON_FOR_ONEDNN bool atenon_GOMP_loop_static_start(long start, long end, long step, long chunk, long* first,
+                                                     long* last) {
+  const long count = std::max((end - start + step - (step > 0 ? 1 : -1)) / step, 0L);
+  part.piece = chunk > 0 ? chunk : (count + members() - 1) / members();
+  part.next = start + part.member * part.piece * step;
+  part.end = end;
+  part.step = step;
+  return atenon_GOMP_loop_static_next(first, last);
+}
+ATENON_FOR_ONEDNN void atenon_GOMP_loop_end_nowait() { part.piece = 0; }
