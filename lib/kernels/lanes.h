@@ -64,7 +64,8 @@ struct PanelTile {
   const float* a;  // columns side by side
   int64_t a_row, rows, k;
   const float* b;
-  const float* next;  // the panel that this thread reads next, to be fetched from memory; null: nothing is fetched
+  const float* next;  // what this thread reads next, as many bytes as a panel, to be fetched; null: nothing is fetched
+  bool is_made;       // b was made just now: none of it has to be fetched
   int64_t columns;    // of the panel that are there
   const float* bias;  // or null
   const Step* steps;

@@ -9,7 +9,7 @@ namespace {
 
 constexpr float infinity = __builtin_inff();
 constexpr int64_t row_block = 6;     // rows of a product that are computed at once
-constexpr int64_t query_block = 32;  // queries whose scores are held at once
+constexpr int64_t query_block = 36;  // queries whose scores are held at once; row_block divides it
 
 // e^x for x <= 88, 0 below -87. Argument reduction by ln 2 in two parts, then a polynomial of degree 6 (Cephes, expf).
 inline V exp_of(V x) {
@@ -187,6 +187,14 @@ int64_t attention_scratch(int64_t keys, int64_t depth, int64_t value_depth) {
          query_block * (value_depth + V::width);
 }
 
+// y[i * y_column] = factor * x[i * x_column] for i < n.
+inline void scale_row(const float* x, int64_t x_column, float factor, float* y, int64_t y_column, int64_t n) {
+  int64_t i = 0;
+  if (x_column == 1 && y_column == 1)
+    for (; i + V::width <= n; i += V::width) (V::all(factor) * V::load(x + i)).store(y + i);
+  for (; i < n; ++i) y[i * y_column] = factor * x[i * x_column];
+}
+
 void attention(const AttentionTile& tile) {
   int64_t keys = tile.keys;
   if (tile.causal && tile.first_query + tile.queries < keys) keys = tile.first_query + tile.queries;
@@ -210,21 +218,22 @@ void attention(const AttentionTile& tile) {
 
   for (int64_t first = 0; first < tile.queries; first += query_block) {
     const int64_t rows = tile.queries - first < query_block ? tile.queries - first : query_block;
+    int64_t seen = keys;  // by any query of the block
+    if (tile.causal && tile.first_query + first + rows < seen) seen = tile.first_query + first + rows;
     for (int64_t i = 0; i < rows; ++i)
-      for (int64_t d = 0; d < tile.depth; ++d)
-        queries[i * tile.depth + d] = tile.scale * tile.q[(first + i) * tile.q_row + d * tile.q_column];
+      scale_row(tile.q + (first + i) * tile.q_row, tile.q_column, tile.scale, queries + i * tile.depth, 1, tile.depth);
     if (few)
-      dots(queries, tile.depth, rows, tile.k, tile.k_row, keys, tile.depth, scores, padded);
+      dots(queries, tile.depth, rows, tile.k, tile.k_row, seen, tile.depth, scores, padded);
     else
-      for (int64_t j = 0; j < keys; j += panel_width)
-        product(rows, panel_width, tile.depth, queries, tile.depth, packed + j * tile.depth, panel_width, scores + j,
-                padded);
+      for (int64_t j = 0; j < seen; j += panel_width)
+        product(rows, seen - j < panel_width ? round_up(seen - j) : panel_width, tile.depth, queries, tile.depth,
+                packed + j * tile.depth, panel_width, scores + j, padded);
     float factors[query_block];
-    for (int64_t i = 0; i < rows; ++i) factors[i] = softmax_row(tile, first + i, scores + i * padded, keys);
-    product(rows, tile.value_depth, keys, scores, padded, v, v_row, results, tile.value_depth);
+    for (int64_t i = 0; i < rows; ++i) factors[i] = softmax_row(tile, first + i, scores + i * padded, seen);
+    product(rows, tile.value_depth, seen, scores, padded, v, v_row, results, tile.value_depth);
     for (int64_t i = 0; i < rows; ++i)
-      for (int64_t d = 0; d < tile.value_depth; ++d)
-        tile.y[(first + i) * tile.y_row + d * tile.y_column] = results[i * tile.value_depth + d] * factors[i];
+      scale_row(results + i * tile.value_depth, 1, factors[i], tile.y + (first + i) * tile.y_row, tile.y_column,
+                tile.value_depth);
   }
 }
 
@@ -479,6 +488,7 @@ void panel(const PanelTile& tile) {
     const int64_t count = tile.k - k < depth ? tile.k - k : depth;
     const bool is_last = k + depth >= tile.k;
     const float *block = tile.b + k * panel_columns, *ahead = is_last ? tile.next : block + depth * panel_columns;
+    if (tile.is_made) ahead = tile.next ? tile.next + k * panel_columns : nullptr;
     for (int64_t group = 0, row = 0; group < groups; ++group) {
       const int64_t rows = (tile.rows - row + groups - group - 1) / (groups - group);
       const float* fetched = ahead ? ahead + group * lines * (depth / 4) * line : nullptr;

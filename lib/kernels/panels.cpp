@@ -73,8 +73,13 @@ class PanelsCall : public PreparedCall {
       tile.next = number + 1 < panels ? tile.b + panel_columns * tile.k : row_tiles > 1 ? b : nullptr;
     } else {
       float* made = scratch + tile_rows() * panel_columns;
-      lanes().make_panel(b + column * loops.b.stride(1), loops.b.stride(1), tile.k, tile.columns, made);
+      const float* columns = b + column * loops.b.stride(1);
+      lanes().make_panel(columns, loops.b.stride(1), tile.k, tile.columns, made);
       tile.b = made;
+      tile.is_made = true;
+      // Where columns follow each other, those of the next panel are as many bytes as the panel itself.
+      if (loops.b.stride(1) == tile.k && column + 2 * panel_columns <= loops.n())
+        tile.next = columns + panel_columns * tile.k;
     }
     tile.bias = product.bias < 0 ? nullptr : static_cast<const float*>(buffers[product.bias]) + column;
     tile.steps = steps;
