@@ -225,6 +225,8 @@ class AttentionKernel : public Kernel {
     return read_attention(body, {}, ignored);
   }
 
+  bool may_begin(const ir::Node& node) const override { return is_matmul(node); }
+
   Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const override {
     auto call = std::make_unique<AttentionCall>();
     [[maybe_unused]] std::string refusal = read_attention(*site.body, site.symbols, call->attention);

@@ -130,33 +130,34 @@ Result<std::shared_ptr<const Code>> Code::open(const std::vector<ir::CodeSegment
     if (!bytes) return refuse("its bytes are absent");
     const int file = memfd_create(segment.name.c_str(), MFD_CLOEXEC);
     if (file < 0) return refuse("no memory file for it");
+    Object& object = code->objects_[segment.name] = {.file = file};
     size_t written = 0;
     while (written < segment.bytes->size()) {
       const ssize_t step = write(file, static_cast<const char*>(bytes) + written, segment.bytes->size() - written);
       if (step <= 0) break;
       written += static_cast<size_t>(step);
     }
-    void* handle = written == segment.bytes->size()
-                       ? dlopen(("/proc/self/fd/" + std::to_string(file)).c_str(), RTLD_NOW | RTLD_LOCAL)
-                       : nullptr;
-    close(file);
-    if (!handle) {
+    if (written == segment.bytes->size())
+      object.handle = dlopen(("/proc/self/fd/" + std::to_string(file)).c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (!object.handle) {
       const char* reason = dlerror();
       return refuse(reason ? reason : "it could not be written");
     }
-    code->handles_[segment.name] = handle;
   }
   return std::shared_ptr<const Code>(std::move(code));
 }
 
 Code::~Code() {
-  for (auto& [name, handle] : handles_) dlclose(handle);
+  for (auto& [name, object] : objects_) {
+    if (object.handle) dlclose(object.handle);
+    close(object.file);
+  }
 }
 
 atenon_kernel_v1* Code::find(const std::string& segment, const std::string& symbol) const {
-  auto handle = handles_.find(segment);
-  return handle == handles_.end() ? nullptr
-                                  : reinterpret_cast<atenon_kernel_v1*>(dlsym(handle->second, symbol.c_str()));
+  auto object = objects_.find(segment);
+  return object == objects_.end() ? nullptr
+                                  : reinterpret_cast<atenon_kernel_v1*>(dlsym(object->second.handle, symbol.c_str()));
 }
 
 const Kernel& generated() {

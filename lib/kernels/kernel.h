@@ -39,8 +39,12 @@ class Code {
   atenon_kernel_v1* find(const std::string& segment, const std::string& symbol) const;  // null if absent
 
  private:
+  struct Object {
+    int file = -1;  // open as long as the object: its number is the name that the system's loader knows it by
+    void* handle = nullptr;
+  };
   Code() = default;
-  std::map<std::string, void*> handles_;
+  std::map<std::string, Object> objects_;
 };
 
 // A call to be prepared. `body` is the meaning: its inputs are the operands, its outputs the results, in order.
@@ -77,6 +81,8 @@ class Kernel {
   virtual const char* name() const = 0;  // "onednn.convolution"
   // "" if this kernel can run `body` (symbolic types), else the reason why not, for `lower --explain`.
   virtual std::string refusal(const ir::Graph& body) const = 0;
+  // Whether a chain of nodes may begin here that this kernel takes as one, composites and all: attention written out.
+  virtual bool may_begin(const ir::Node&) const { return false; }
   // The layout that this kernel wants for a weight operand, asked by lower at the sizes of the hints; nullopt: as it
   // is. Depends on the sizes, site.threads and the CPU's instruction set alone.
   virtual std::optional<ir::BlockedLayout> weight_layout(const CallSite&, size_t /*operand*/) const {

@@ -39,6 +39,33 @@ void read_by_symbol(ir::Graph& graph, const ir::Value& number) {
   graph.set_outputs(std::move(outputs));
 }
 
+// The shortest chain from `first` on, each node the only reader of the one before, that the kernel takes; empty if
+// none.
+std::vector<ir::Node*> find_chain(ir::Node& first, const kernels::Kernel& kernel,
+                                  const std::map<const ir::Node*, size_t>& segments) {
+  constexpr size_t longest = 8;
+  std::vector<ir::Node*> nodes = {&first};
+  while (nodes.size() < longest) {
+    const ir::Node& last = *nodes.back();
+    if (last.results().size() != 1 || last.result()->returned > 0 || last.result()->users.size() != 1) break;
+    nodes.push_back(last.result()->users[0]);
+    if (stays(*nodes.back()) || segments.at(nodes.back()) != segments.at(&first)) break;
+    std::vector<ir::Value*> operands, results;
+    find_boundary(nodes, operands, results);
+    if (results.size() == 1 && kernel.refusal(make_body(nodes, operands, results)).empty()) return nodes;
+  }
+  return {};
+}
+
+void take_chains(Lowering& lowering) {
+  const std::map<const ir::Node*, size_t> segments = find_segments(lowering.graph());
+  for (ir::Node& node : lowering.graph().forward())
+    for (const kernels::Kernel* kernel : library_kernels())
+      if (kernel->may_begin(node))
+        if (std::vector<ir::Node*> nodes = find_chain(node, *kernel, segments); !nodes.empty())
+          lowering.chains.push_back({.role = Group::Role::kernel, .kernel = kernel, .nodes = std::move(nodes)});
+}
+
 }  // namespace
 
 bool stays(const ir::Node& node) { return ir::is_control_flow(node.target()) || !ir::symbols_defined(node).empty(); }
@@ -65,7 +92,9 @@ Result<void> expand_composites(Lowering& lowering) {
   for (const ir::Node& node : graph.forward())
     for (const auto& result : node.results())
       if (!result->is_tensor()) read_by_symbol(graph, *result);
+  if (lowering.options.fuse) take_chains(lowering);
   std::set<const ir::Node*> settled;
+  for (const Group& chain : lowering.chains) settled.insert(chain.nodes.begin(), chain.nodes.end());
   std::vector<ir::Node*> with_loops;
   for (bool changed = true; changed;) {
     changed = false;

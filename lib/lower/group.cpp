@@ -212,6 +212,8 @@ void Grouper::take_weight_views(Group& group) {
 }
 
 void Grouper::take_kernels() {
+  for (Group& chain : lowering_.chains) add_group(std::move(chain));
+  lowering_.chains.clear();
   // From the last: what an anchor takes is not left to loops when the chains before it are judged.
   std::vector<Node*> nodes;
   for (Node& node : lowering_.graph().forward()) nodes.push_back(&node);

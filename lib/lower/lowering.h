@@ -52,6 +52,7 @@ struct Lowering {
   shape::Facts facts = {};
   shape::Bindings hints = {};
 
+  std::vector<Group> chains = {};  // that a kernel takes as one: their composites were not expanded
   std::map<const ir::Node*, opset::Meaning> meanings = {};
   std::map<const ir::Node*, Accesses> accesses = {};  // of nodes that have a meaning in loops
   std::vector<std::unique_ptr<Group>> groups = {};    // in an order in which they can run, once order_groups has run
