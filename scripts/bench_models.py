@@ -1,0 +1,98 @@
+"""The models that scripts/bench measures: build(NAME, batch) gives a module whose results are flat, and its inputs.
+
+NAME is one of testdata/models, a file.py written like those, or LIBRARY:MODEL of scripts/bench.json (real sizes) or, where that has none,
+of scripts/zoo-pt2.json (small ones). `layers` are written out in bench.json, as Python over torch.nn, with the sizes of their input.
+"""
+import functools
+import importlib.machinery
+import importlib.util
+import json
+import os
+
+SCRIPTS = os.path.dirname(os.path.abspath(__file__))
+OUR_OWN = ["mlp", "resnet50", "mobilenet_v2", "bert", "vit_b16", "gpt2", "gpt2_decode", "unet", "lstm"]
+
+
+def listed(file):
+    with open(os.path.join(SCRIPTS, file)) as text:
+        return json.load(text)
+
+
+def names(library=None):
+    """All LIBRARY:MODEL of the two lists; real sizes are marked by a `+`."""
+    found = []
+    for file, mark in (("bench.json", "+"), ("zoo-pt2.json", "")):
+        for group, models in listed(file).items():
+            found += [f"{group}{mark}:{model}" for model in models]
+    return [name for name in found if library is None or name.split(":")[0] == library]
+
+
+def source(name):
+    """The file of a model that is one, else None."""
+    if ":" in name:
+        return None
+    return name if name.endswith(".py") else os.path.join(os.path.dirname(SCRIPTS), "testdata", "models", name + ".py")
+
+
+def from_file(path, batch):
+    import torch
+
+    spec = importlib.util.spec_from_file_location("model_file", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    inputs = list(module.inputs())
+    if batch > 1:
+        shapes = list(module.dynamic_shapes().values())
+        for i, axes in enumerate(shapes):
+            for axis, dimension in axes.items():
+                if getattr(dimension, "__name__", "") == "batch":
+                    inputs[i] = torch.cat([inputs[i]] * batch, axis).contiguous()
+    return module.model(), tuple(inputs)
+
+
+def from_library(name, batch):
+    import torch
+
+    library, model = name.split(":")
+    real = library.endswith("+")
+    library = library.rstrip("+")
+    options = listed("bench.json" if real else "zoo-pt2.json")[library][model]
+    if library == "layers":
+        torch.manual_seed(0)
+        code, *sizes = options
+        names = {"torch": torch, "nn": torch.nn, "F": torch.nn.functional}
+        net = eval(code, names)
+        if not isinstance(net, torch.nn.Module):
+            net = type(model, (torch.nn.Module,), {"forward": lambda self, *x, f=net: f(*x)})()
+        return net, tuple(torch.randn(batch, *size) for size in sizes)
+    return zoo().build(library, model, options, batch, 128 if real else 12)
+
+
+@functools.cache
+def zoo():
+    loader = importlib.machinery.SourceFileLoader("zoo", os.path.join(SCRIPTS, "zoo-pt2"))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("zoo", loader))
+    loader.exec_module(module)
+    module.declare_torchvision()
+    return module
+
+
+def build(name, batch=1):
+    import torch
+
+    net, inputs = from_library(name, batch) if ":" in name else from_file(source(name), batch)
+    keys = list(inputs) if isinstance(inputs, dict) else None
+
+    class Flat(torch.nn.Module):  # every peer returns a flat tuple of tensors
+        def __init__(self):
+            super().__init__()
+            self.inner = net
+
+        def forward(self, *arguments):
+            result = self.inner(**dict(zip(keys, arguments))) if keys else self.inner(*arguments)
+            return tuple(leaf for leaf in torch.utils._pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor))
+
+    flat = Flat().eval()
+    for parameter in flat.parameters():
+        parameter.requires_grad_(False)
+    return flat, tuple(inputs.values()) if keys else tuple(inputs)
