@@ -181,10 +181,25 @@ const Value* silu_result(const Value* chain) {
   return nullptr;
 }
 
+// Whether an operand of a step is full, or varies along the channels alone, or along the rows alone.
+bool fits(const std::vector<ir::SymInt>& sizes, const std::vector<ir::SymInt>& result, size_t channel,
+          bool takes_rows) {
+  const size_t rank = std::max(sizes.size(), result.size());
+  bool is_full = true, is_of_channels = true, is_of_rows = takes_rows;
+  for (size_t i = 0; i < rank; ++i) {  // from the last axis
+    const ir::SymInt size = i < sizes.size() ? sizes[sizes.size() - 1 - i] : 1,
+                     wanted = i < result.size() ? result[result.size() - 1 - i] : 1;
+    is_full &= size == wanted;
+    is_of_rows &= i == 0 ? size == ir::SymInt(1) : size == wanted;
+    is_of_channels &= size == ir::SymInt(1) || (i + channel + 1 == result.size() && size == wanted);
+  }
+  return is_full || is_of_channels || is_of_rows;
+}
+
 }  // namespace
 
-std::string read_epilogue(const ir::Graph& body, const Value* start, const shape::Bindings& symbols,
-                          std::vector<PostOp>& steps) {
+std::string read_epilogue(const ir::Graph& body, const Value* start, size_t channel, bool takes_rows,
+                          const shape::Bindings& symbols, std::vector<PostOp>& steps) {
   if (body.outputs().size() != 1) return "it has more than one result";
   const Value* chain = start;
   while (chain != body.outputs()[0].value()) {
@@ -202,6 +217,9 @@ std::string read_epilogue(const ir::Graph& body, const Value* start, const shape
     std::optional<PostOp> step = binary_step(name, node, chain, symbols);
     if (!step && node.arguments()[0].value() == chain) step = unary_step(name, Arguments(node, symbols));
     if (!step) return node.target() + " is not a post-op";
+    if (step->is_binary() &&
+        !fits(body.inputs()[step->operand]->meta().sizes, start->meta().sizes, channel, takes_rows))
+      return "an operand of " + node.target() + " is broadcast along other axes than the channels";
     steps.push_back(*step);
     chain = node.result();
   }

@@ -56,9 +56,10 @@ struct PostOp {
 };
 
 // Follows the chain from `start` to the body's only output. Returns "" and fills `steps`, or the reason why a node does
-// not fit.
-std::string read_epilogue(const ir::Graph& body, const ir::Value* start, const shape::Bindings& symbols,
-                          std::vector<PostOp>& steps);
+// not fit. An operand of a step is as large as the result, one number, or one for each place on axis `channel`, or,
+// where `takes_rows`, on all axes but the last: for others libraries fall back to code that is a hundred times slower.
+std::string read_epilogue(const ir::Graph& body, const ir::Value* start, size_t channel, bool takes_rows,
+                          const shape::Bindings& symbols, std::vector<PostOp>& steps);
 
 // An operand as a node in the body sees it: an input of the body, its axes perhaps permuted (t, transpose, permute).
 struct View {

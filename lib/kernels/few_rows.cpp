@@ -153,6 +153,9 @@ class FewRows : public Kernel {
     return may_overwrite_addend(body, operand);
   }
 
+  bool reads_rows(const ir::Graph& body, size_t operand) const override { return is_left_operand(body, operand); }
+  bool writes_rows() const override { return true; }
+
   Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const override {
     auto call = std::make_unique<FewRowsCall>();
     [[maybe_unused]] std::string refusal = read_product(*site.body, site.symbols, call->product);

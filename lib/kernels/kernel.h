@@ -92,6 +92,9 @@ class Kernel {
   virtual bool takes_rows() const { return false; }
   // Axis order that the kernel wants for its tensors ({0,2,3,1} is channels last), or empty for no wish.
   virtual std::vector<int> preferred_order(const ir::Graph& /*body*/) const { return {}; }
+  // Whether the last axis of an operand, or of the result, must lie element by element.
+  virtual bool reads_rows(const ir::Graph& /*body*/, size_t /*operand*/) const { return false; }
+  virtual bool writes_rows() const { return false; }
   // Whether the result may take over the buffer of this operand: a residual that is added in place.
   virtual bool may_overwrite(const ir::Graph& /*body*/, size_t /*operand*/) const { return false; }
   virtual Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const = 0;

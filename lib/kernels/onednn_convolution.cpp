@@ -85,7 +85,7 @@ std::string read_convolution(const ir::Graph& body, const shape::Bindings& symbo
     if (found.transposed)
       for (int i = 0; i < spatial; ++i) found.padding_end[i] -= found.output_padding[i];
   }
-  return read_epilogue(body, anchor->result(), symbols, found.epilogue);
+  return read_epilogue(body, anchor->result(), 1, false, symbols, found.epilogue);
 }
 
 // The primitive for a call, and how its operands lie.

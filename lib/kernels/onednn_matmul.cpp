@@ -97,6 +97,8 @@ class OnednnMatmul : public Kernel {
     return may_overwrite_addend(body, operand);
   }
 
+  bool writes_rows() const override { return true; }
+
   std::optional<ir::BlockedLayout> weight_layout(const CallSite& site, size_t operand) const override {
     try {
       Chosen chosen = choose(site, true);

@@ -121,6 +121,9 @@ class Panels : public Kernel {
     return may_overwrite_addend(body, operand);
   }
 
+  bool reads_rows(const ir::Graph& body, size_t operand) const override { return is_left_operand(body, operand); }
+  bool writes_rows() const override { return true; }
+
   // Making a panel costs little beside its use by many rows, and few rows read the matrix as it lies.
   bool takes_rows() const override { return true; }
 

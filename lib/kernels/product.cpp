@@ -81,7 +81,8 @@ std::string read_product(const ir::Graph& body, const shape::Bindings& symbols, 
     else
       found.epilogue.push_back({PostOp::Kind::add, 0, 0, added->index});
   }
-  return read_epilogue(body, anchor->result(), symbols, found.epilogue);
+  const size_t rank = anchor->result()->meta().rank();
+  return read_epilogue(body, anchor->result(), rank - 1, found.b.axes.size() == 2, symbols, found.epilogue);
 }
 
 bool may_overwrite_addend(const ir::Graph& body, size_t operand) {
@@ -93,6 +94,12 @@ bool may_overwrite_addend(const ir::Graph& body, size_t operand) {
   for (const PostOp& step : product.epilogue)
     if (step.operand == index) reads += step.kind == PostOp::Kind::add ? 1 : 2;
   return reads == 1 && body.inputs()[operand]->meta().sizes == body.outputs()[0].value()->meta().sizes;
+}
+
+bool is_left_operand(const ir::Graph& body, size_t operand) {
+  Product product;
+  return read_product(body, {}, product).empty() && product.a.input == static_cast<int>(operand) &&
+         product.a.axes.back() + 1 == static_cast<int>(product.a.axes.size());
 }
 
 Loops make_loops(const Product& product, const CallSite& site) {

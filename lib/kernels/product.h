@@ -24,6 +24,9 @@ std::string read_product(const ir::Graph& body, const shape::Bindings& symbols, 
 // large.
 bool may_overwrite_addend(const ir::Graph& body, size_t operand);
 
+// Whether the operand is a, as it lies.
+bool is_left_operand(const ir::Graph& body, size_t operand);
+
 // Sizes and strides of an operand over [batch..., rows, columns]; size 1 where it is broadcast.
 struct Matrix {
   std::vector<int64_t> sizes, strides;

@@ -26,7 +26,7 @@ class LayoutChoice {
   std::vector<int> wished_by_reader(const Value& value) const;
   std::vector<int> order_of(const Layout& layout, const std::vector<SymInt>& sizes) const;
   Layout dense(const std::vector<SymInt>& sizes, const std::vector<int>& order) const;
-  bool is_readable(const kernels::Kernel& kernel, const Value& value) const;
+  bool is_readable(const Group& group, size_t operand) const;
   Result<Value*> copy_before(Group& group, Value* value);
 
   Lowering& lowering_;
@@ -116,7 +116,9 @@ void LayoutChoice::place_results(Group& group) {
     std::vector<int> order;
     if (group.role == Role::kernel && group.kernel)
       order = group.kernel->preferred_order(make_body(group.nodes, group.operands, group.results));
+    const bool writes_rows = group.role == Role::kernel && group.kernel->writes_rows();
     if (order.size() != sizes.size()) order = wished_by_reader(*result);
+    if (writes_rows && !order.empty() && order.back() + 1 != static_cast<int>(sizes.size())) continue;
     if (order.empty() && group.role == Role::loops && sizes.size() >= 3) {
       // As the largest operand of the same rank lies.
       const Value* widest = nullptr;
@@ -132,8 +134,10 @@ void LayoutChoice::place_results(Group& group) {
   }
 }
 
-// Libraries read strides, but no overlapping ones, and want one axis to be dense.
-bool LayoutChoice::is_readable(const kernels::Kernel& kernel, const Value& value) const {
+// Libraries read strides, but no overlapping ones, and want one axis to be dense, some of them the last.
+bool LayoutChoice::is_readable(const Group& group, size_t operand) const {
+  const Value& value = *group.operands[operand];
+  const kernels::Kernel& kernel = *group.kernel;
   auto found = lowering_.layouts.find(&value);
   if (found == lowering_.layouts.end() || std::string(kernel.name()) == "reference") return true;
   const std::vector<SymInt>& sizes = value.meta().sizes;
@@ -143,6 +147,9 @@ bool LayoutChoice::is_readable(const kernels::Kernel& kernel, const Value& value
     if (found->second.strides[axis] == SymInt(0)) return false;
     is_dense |= found->second.strides[axis] == SymInt(1);
   }
+  if (!sizes.empty() && sizes.back() != SymInt(1) && found->second.strides.back() != SymInt(1) &&
+      kernel.reads_rows(make_body(group.nodes, group.operands, group.results), operand))
+    return false;
   return is_dense || value.meta().numel() == SymInt(1);
 }
 
@@ -171,17 +178,20 @@ Result<void> LayoutChoice::run() {
   std::vector<std::unique_ptr<Group>> placed;
   for (auto& group : lowering_.groups) {
     if (group->role == Role::alias) {
-      if (std::optional<Layout> layout = view_layout(*group->nodes[0])) {
-        lowering_.layouts[group->results[0]] = *layout;
+      // Outputs lie in rows, so a view that is one is copied, by code that was made for it.
+      Value* result = group->results[0];
+      std::optional<Layout> layout = view_layout(*group->nodes[0]);
+      if (layout && (result->returned == 0 || layout->strides == row_major(result->meta().sizes).strides)) {
+        lowering_.layouts[result] = *layout;
       } else {
         group->role = Role::loops;
       }
     }
     if (group->role == Role::kernel) {
       const std::vector<Value*> operands = group->operands;
-      for (Value* operand : operands) {
-        if (!operand->is_tensor() || is_readable(*group->kernel, *operand)) continue;
-        if (Result<Value*> copy = copy_before(*group, operand); !copy) return copy.error();
+      for (size_t i = 0; i < operands.size(); ++i) {
+        if (!operands[i]->is_tensor() || is_readable(*group, i)) continue;
+        if (Result<Value*> copy = copy_before(*group, operands[i]); !copy) return copy.error();
       }
     }
     if (group->role != Role::alias && group->role != Role::node) place_results(*group);
