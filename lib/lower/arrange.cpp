@@ -11,6 +11,8 @@ namespace {
 
 constexpr int64_t unknown_size = 64;      // of a symbol without a hint
 constexpr int64_t elements_a_row = 1024;  // that a row should have, so that its start costs nothing
+constexpr int64_t least_lanes = 16, most_lanes = 64;
+constexpr int64_t enough_rows = 8;  // to occupy some threads
 
 LoopSet bit(int loop) { return LoopSet(1) << loop; }
 
@@ -29,6 +31,8 @@ class Arranger {
   bool merge_linearly(const SymInt& x, int outer, int inner) const;
   void merge(int outer, int inner);
   void merge_all();
+  bool reads_across(int lane) const;
+  void split_lanes(int lane);
   void refresh();
   LoopSet loops_of(const SymInt& x) const;
 
@@ -227,17 +231,78 @@ void Arranger::merge_all() {
     merge_neighbours([&]() -> const std::vector<int>& { return loops_.reductions[r].loops; });
 }
 
+// Whether the reductions that depend on this loop read its neighbours side by side, and their own elements apart.
+bool Arranger::reads_across(int lane) const {
+  if (typical(loops_.loops[lane].extent) < least_lanes / 2) return false;
+  for (const Loop& loop : loops_.loops)
+    if (loops_of(loop.extent) & bit(lane)) return false;
+  bool is_across = false;
+  for (const BoundReduction& reduction : loops_.reductions) {
+    if (!(reduction.outer & bit(lane))) continue;
+    for (ExprId part : reduction.identity)
+      if (loops_.exprs[part].dtype == ScalarType::boolean) return false;
+    LoopSet own = 0;
+    for (int loop : reduction.loops) own |= bit(loop);
+    for (const Expr& expr : loops_.exprs) {
+      if (expr.op != ScalarOp::read || !(expr.loops & own)) continue;
+      for (int loop : reduction.loops)
+        if (expr.loops & bit(loop) && stride(expr.index, loop) <= 1) return false;
+      if (!(expr.loops & bit(lane))) continue;
+      if (stride(expr.index, lane) != 1 || !coefficient(expr.index, loops_.loops[lane].symbol)) return false;
+      is_across = true;
+    }
+  }
+  return is_across;
+}
+
+// Cuts the loop into blocks, which are rows, and lanes.
+void Arranger::split_lanes(int lane) {
+  const SymInt extent = loops_.loops[lane].extent;
+  const int64_t count = typical(extent);
+  int64_t rows = 1, lanes = most_lanes;
+  for (int loop : loops_.domain)
+    if (loop != lane && needed_ & bit(loop)) rows *= typical(loops_.loops[loop].extent);
+  while (lanes > least_lanes && rows * ((count + lanes - 1) / lanes) < enough_rows) lanes /= 2;
+  for (int64_t even = lanes; even >= std::max(least_lanes, lanes / 2); --even)  // no rest is better
+    if (extent.constant() && count % even == 0) {
+      lanes = even;
+      break;
+    }
+  if (extent.constant() && count <= lanes + lanes / 2) lanes = count;
+  std::erase(loops_.domain, lane);
+  if (lanes != count || !extent.constant()) {
+    const int block = static_cast<int>(loops_.loops.size());
+    const SymInt first = SymInt::symbol("$" + std::to_string(block)) * lanes;
+    const shape::Substitution apart = {{loops_.loops[lane].symbol, first + SymInt::symbol(loops_.loops[lane].symbol)}};
+    loops_.loops.push_back({"$" + std::to_string(block), shape::floor_div(extent + (lanes - 1), lanes)});
+    loops_.loops[lane].extent =
+        extent.constant() && count % lanes == 0 ? SymInt(lanes) : shape::min(lanes, extent - first);
+    for (Expr& expr : loops_.exprs) expr.index = shape::substitute(expr.index, apart);
+    for (Store& store : loops_.stores) store.address = shape::substitute(store.address, apart);
+    auto last_row =
+        std::find_if(loops_.domain.begin(), loops_.domain.end(), [&](int loop) { return !(needed_ & bit(loop)); });
+    loops_.domain.insert(last_row, block);
+  }
+  loops_.domain.push_back(lane);
+  loops_.lane = lane;
+  loops_.lanes = lanes;
+  refresh();
+  needed_ &= ~bit(lane);
+}
+
 void Arranger::run() {
   prune();
   order();
   merge_all();
-  const size_t count = loops_.domain.size();
-  size_t needed = 0;
-  while (needed < count && needed_ & bit(loops_.domain[needed])) ++needed;
   const bool is_ordered =
       loops_.scatter || std::any_of(loops_.reductions.begin(), loops_.reductions.end(),
                                     [](const BoundReduction& reduction) { return reduction.is_prefix; });
-  if (is_ordered || needed > 0) {
+  for (size_t i = loops_.domain.size(); i-- > 0 && !is_ordered && loops_.lane < 0;)
+    if (needed_ & bit(loops_.domain[i]) && reads_across(loops_.domain[i])) split_lanes(loops_.domain[i]);
+  const size_t count = loops_.domain.size();
+  size_t needed = 0;
+  while (needed < count && needed_ & bit(loops_.domain[needed])) ++needed;
+  if (is_ordered || needed > 0 || loops_.lane >= 0) {
     loops_.rows = needed;
     return;
   }

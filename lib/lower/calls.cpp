@@ -44,14 +44,14 @@ std::string key_of(const Lowering& lowering, const Group& group, ir::Graph& body
 int64_t grain_of(const Lowering& lowering, const Loops& loops) {
   // What one row costs: the domain inside it, or the longest reduction.
   int64_t inside = 1;
-  for (size_t i = loops.rows; i < loops.domain.size(); ++i)
-    inside *= std::max<int64_t>(1, lowering.typical(loops.loops[loops.domain[i]].extent));
+  auto turns = [&](int loop) {
+    return loop == loops.lane ? loops.lanes : std::max<int64_t>(1, lowering.typical(loops.loops[loop].extent));
+  };
+  for (size_t i = loops.rows; i < loops.domain.size(); ++i) inside *= turns(loops.domain[i]);
   for (const BoundReduction& reduction : loops.reductions) {
-    int64_t extent = 1;
-    for (int loop : reduction.loops) {
-      const SymInt& size = loops.loops[loop].extent;
-      if (size.to_string().find('$') == std::string::npos) extent *= std::max<int64_t>(1, lowering.typical(size));
-    }
+    int64_t extent = loops.lane >= 0 && reduction.outer >> loops.lane & 1 ? loops.lanes : 1;
+    for (int loop : reduction.loops)
+      if (loops.loops[loop].extent.to_string().find('$') == std::string::npos) extent *= turns(loop);
     inside = std::max(inside, extent);
   }
   return std::clamp<int64_t>(elements_a_tile / inside, 1, elements_a_tile);

@@ -1,6 +1,7 @@
 // From the meanings of a body's nodes to one set of expressions.
 #include <algorithm>
 #include <cassert>
+#include <numeric>
 #include <tuple>
 
 #include "lower/inline_functions.h"
@@ -17,6 +18,7 @@ using opset::ScalarId;
 
 constexpr size_t most_expressions = 20000;
 constexpr size_t most_loops = 60;
+constexpr int64_t few_terms = 4;
 
 Diagnostic refuse(std::string why) { return error(Status::unsupported, 0, std::move(why)); }
 
@@ -502,8 +504,9 @@ ExprId Composer::window(const Instance& instance, const Scalar& reduce) {
   return sum[reduce.component];
 }
 
-// Does the window stand across the way that memory runs? Then each of its places is a row that the result's loop
-// follows.
+// Does a window of several places slide over its operand, and stand across the way that memory runs? Then each place is
+// a row that the result's loop follows. What does not slide is written out only where it is tiny: all results along a
+// reduced axis share the reduction, which would be computed anew for each.
 bool Composer::slides(const Instance& instance, const opset::Reduction& reduction,
                       const std::vector<int64_t>& extents) {
   Instance at = instance;
@@ -522,6 +525,17 @@ bool Composer::slides(const Instance& instance, const opset::Reduction& reductio
   const ExprId element = scalar(at, reduction.element[0]);
   const Expr& expr = loops_.exprs[element];
   if (expr.op != ScalarOp::read) return false;
+  bool is_window = std::accumulate(extents.begin(), extents.end(), int64_t{1}, std::multiplies<>()) <= few_terms;
+  const Scalar& read = instance.meaning->scalars[reduction.element[0]];
+  for (size_t axis = 0; axis < read.operands.size() && read.op == ScalarOp::read; ++axis) {
+    const SymInt place = index_of(scalar(at, read.operands[axis]));
+    if (place.is_constant()) continue;
+    const std::set<std::string> loops = place.symbols();
+    is_window |= loops.size() > 1 && std::any_of(loops.begin(), loops.end(), [&](const std::string& loop) {
+                   return std::find(symbols.begin(), symbols.end(), loop) != symbols.end();
+                 });
+  }
+  if (!is_window) return false;
   return std::all_of(symbols.begin(), symbols.end(), [&](const std::string& symbol) {
     std::optional<SymInt> stride = coefficient(expr.index, symbol);
     return stride && *stride != SymInt(1);

@@ -94,14 +94,17 @@ void Generator::visit_phase(ExprId id, Phase& phase, size_t number, std::vector<
 
 // The reductions that can be computed here, grouped, and after them the loops that are left.
 std::vector<Generator::Phase> Generator::plan(const std::vector<ExprId>& roots, const std::vector<int>& inner) {
-  const LoopSet open = open_loops();
+  // What depends on the lanes is computed for all of them before their loop is opened for good.
+  const bool has_lanes = lanes_are_closed();
+  const LoopSet lane = has_lanes ? bit(loops_.lane) : 0, open = open_loops() | lane;
   std::vector<int> found, here;
   std::set<std::pair<ExprId, bool>> seen;
   for (ExprId root : roots) find_reductions(root, false, seen, found);
   for (int number : found) {
     const BoundReduction& reduction = loops_.reductions[number];
-    const bool is_done =
-        std::any_of(scopes_.begin(), scopes_.end(), [&](const Scope& scope) { return scope.reduced.count(number); });
+    const bool is_done = std::any_of(scopes_.begin(), scopes_.end(), [&](const Scope& scope) {
+      return scope.reduced.count(number) || scope.in_lanes.count(number);
+    });
     if (!is_done && !reduction.is_prefix && !(reduction.outer & ~open)) here.push_back(number);
   }
   std::map<int, int> groups;
@@ -109,10 +112,13 @@ std::vector<Generator::Phase> Generator::plan(const std::vector<ExprId>& roots, 
   for (int number : here) {
     const BoundReduction& reduction = loops_.reductions[number];
     const int group = group_of(number, groups, here);
-    auto same = std::find_if(phases.begin(), phases.end(), [&](const auto& phase) {
-      return phase.first == group && phase.second.loops == reduction.loops;
-    });
-    if (same == phases.end()) same = phases.insert(phases.end(), {group, Phase{.loops = reduction.loops}});
+    std::vector<int> loops = reduction.loops;
+    const bool is_in_lanes = reduction.outer & lane;
+    if (is_in_lanes) loops.push_back(loops_.lane);
+    auto same = std::find_if(phases.begin(), phases.end(),
+                             [&](const auto& phase) { return phase.first == group && phase.second.loops == loops; });
+    if (same == phases.end())
+      same = phases.insert(phases.end(), {group, Phase{.loops = loops, .is_in_lanes = is_in_lanes}});
     same->second.reductions.push_back(number);
     for (ExprId part : reduction.element) same->second.roots.push_back(part);
     if (reduction.guard != no_expr) same->second.roots.push_back(reduction.guard);
@@ -184,6 +190,32 @@ void Generator::read_accumulators(int number, std::span<Value* const> accumulato
         b_.CreateLoad(register_type(loops_.exprs[loops_.reductions[number].identity[c]].dtype), accumulators[c]));
 }
 
+// An array of accumulators, one a lane. Its own stack slot, so that LLVM knows that nothing else writes there.
+std::vector<Value*> Generator::start_lanes(int number) {
+  std::vector<Value*> arrays;
+  for (ExprId part : loops_.reductions[number].identity) {
+    const ScalarType dtype = loops_.exprs[part].dtype;
+    b_.SetInsertPoint(entry_, entry_->begin());
+    llvm::AllocaInst* array = b_.CreateAlloca(llvm::ArrayType::get(register_type(dtype), loops_.lanes));
+    array->setAlignment(llvm::Align(64));
+    arrays.push_back(array);
+    open_loop(loops_.lane);
+    Value* first = value(part);
+    Value* place = lane_of(array, dtype);
+    enter(scopes_.size() - 1);
+    b_.CreateStore(first, place);
+    close_loop();
+  }
+  return arrays;
+}
+
+Value* Generator::lane_of(Value* array, ScalarType type) {
+  const SymInt lane = SymInt::symbol(loops_.loops[loops_.lane].symbol);
+  Value* offset = index(lane);
+  enter(scope_of(bit(loops_.lane), false));
+  return b_.CreateGEP(register_type(type), array, offset);
+}
+
 // Reductions that keep their partial results along this loop.
 std::vector<int> Generator::prefixes_over(int loop) const {
   std::vector<int> found;
@@ -195,12 +227,16 @@ std::vector<int> Generator::prefixes_over(int loop) const {
 
 void Generator::run_phase(const Phase& phase) {
   std::vector<std::vector<Value*>> accumulators;
-  for (int number : phase.reductions) accumulators.push_back(start_accumulating(number));
+  for (int number : phase.reductions)
+    accumulators.push_back(phase.is_in_lanes ? start_lanes(number) : start_accumulating(number));
   level(0, phase.roots, phase.loops, [&] {
     for (size_t i = 0; i < phase.reductions.size(); ++i) {
       const BoundReduction& reduction = loops_.reductions[phase.reductions[i]];
+      std::vector<Value*> places = accumulators[i];
+      for (size_t c = 0; c < places.size() && phase.is_in_lanes; ++c)
+        places[c] = lane_of(places[c], loops_.exprs[reduction.identity[c]].dtype);
       if (reduction.guard == no_expr) {
-        accumulate(phase.reductions[i], accumulators[i]);
+        accumulate(phase.reductions[i], places);
         continue;
       }
       Value* truth = value(reduction.guard);
@@ -210,7 +246,7 @@ void Generator::run_phase(const Phase& phase) {
       BasicBlock* merge = BasicBlock::Create(context_, "merge", function_);
       b_.CreateCondBr(truth, then, merge);
       scopes_.push_back({.is_conditional = true, .block = then});
-      accumulate(phase.reductions[i], accumulators[i]);
+      accumulate(phase.reductions[i], places);
       BasicBlock* end = scopes_.back().block;
       scopes_.pop_back();
       b_.SetInsertPoint(end);
@@ -219,15 +255,25 @@ void Generator::run_phase(const Phase& phase) {
     }
     for (ExprId id : phase.keep) {
       Value* computed = value(id);
-      Value* pointer = kept_address(kept_.at(id), loops_.exprs[id].dtype);
+      Value* pointer = kept_address(kept_.at(id), loops_.exprs[id].dtype, scopes_.size() - 1);
       store(computed, pointer, loops_.exprs[id].dtype);
     }
   });
-  for (size_t i = 0; i < phase.reductions.size(); ++i) read_accumulators(phase.reductions[i], accumulators[i]);
+  for (size_t i = 0; i < phase.reductions.size(); ++i) {
+    if (phase.is_in_lanes)
+      scopes_.back().in_lanes[phase.reductions[i]] = accumulators[i];
+    else
+      read_accumulators(phase.reductions[i], accumulators[i]);
+  }
+}
+
+// How many turns of a loop scratch has room for.
+SymInt Generator::room(int loop) const {
+  return loop == loops_.lane ? SymInt(loops_.lanes) : loops_.loops[loop].extent;
 }
 
 bool Generator::has_fixed_size(const std::vector<int>& loops) const {
-  return std::all_of(loops.begin(), loops.end(), [&](int loop) { return loops_of(loops_.loops[loop].extent) == 0; });
+  return std::all_of(loops.begin(), loops.end(), [&](int loop) { return loops_of(room(loop)) == 0; });
 }
 
 // Computes the reductions of the innermost open level. Returns what it keeps in scratch until the level ends.
@@ -238,7 +284,7 @@ std::vector<ExprId> Generator::run_phases(const std::vector<ExprId>& roots, cons
     for (ExprId id : phases[i].keep) {
       const ScalarType dtype = loops_.exprs[id].dtype;
       SymInt bytes = static_cast<int64_t>(dtype == ScalarType::f16 || dtype == ScalarType::bf16 ? 4 : size_of(dtype));
-      for (int loop : phases[i].loops) bytes = bytes * loops_.loops[loop].extent;
+      for (int loop : phases[i].loops) bytes = bytes * room(loop);
       kept_[id] = {scratch_bytes_, phases[i].loops};
       scratch_bytes_ = scratch_bytes_ + shape::floor_div(bytes + 63, 64) * 64;
       keeps.push_back(id);

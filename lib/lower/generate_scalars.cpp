@@ -12,6 +12,12 @@ namespace atenon::lower {
 using llvm::BasicBlock;
 using llvm::Value;
 
+namespace {
+
+constexpr int64_t least_wide_loop = 8;  // turns that fill a vector
+
+}  // namespace
+
 // --- Types
 // ------------------------------------------------------------------------------------------------------------
 
@@ -156,7 +162,14 @@ void Generator::close_loop() {
   b_.SetInsertPoint(scope.block);
   Value* next = b_.CreateAdd(scope.counter, constant(1), "", true, true);
   scope.counter->addIncoming(next, scope.block);
-  b_.CreateCondBr(b_.CreateICmpSLT(next, scope.end), scope.body, scope.exit);
+  llvm::Instruction* back = b_.CreateCondBr(b_.CreateICmpSLT(next, scope.end), scope.body, scope.exit);
+  // LLVM would write out a loop of some dozen turns before it tries to make it wide.
+  if (auto* turns = llvm::dyn_cast<llvm::ConstantInt>(scope.end); turns && turns->getSExtValue() >= least_wide_loop) {
+    llvm::Metadata* disable = llvm::MDNode::get(context_, llvm::MDString::get(context_, "llvm.loop.unroll.disable"));
+    llvm::MDNode* loop = llvm::MDNode::getDistinct(context_, {nullptr, disable});
+    loop->replaceOperandWith(0, loop);
+    back->setMetadata(llvm::LLVMContext::MD_loop, loop);
+  }
   scopes_.back().block = scope.exit;
 }
 
@@ -291,13 +304,12 @@ Value* Generator::address(int buffer, ScalarType type, const SymInt& at) {
   return b_.CreateGEP(memory_type(type), buffers_[buffer], offset);
 }
 
-Value* Generator::kept_address(const Kept& kept, ScalarType type) {
+Value* Generator::kept_address(const Kept& kept, ScalarType type, size_t scope) {
   SymInt position = 0;
-  for (int loop : kept.loops)
-    position = position * loops_.loops[loop].extent + SymInt::symbol(loops_.loops[loop].symbol);
+  for (int loop : kept.loops) position = position * room(loop) + SymInt::symbol(loops_.loops[loop].symbol);
   Value* offset = index(position);
   Value* start = index(kept.offset);
-  enter(scopes_.size() - 1);
+  enter(scope);
   return b_.CreateGEP(memory_type(type), b_.CreateGEP(b_.getInt8Ty(), scratch_, start), offset);
 }
 
@@ -305,11 +317,15 @@ Value* Generator::value(ExprId id) {
   const Expr& expr = loops_.exprs[id];
   if (expr.placeholder >= 0) return placeholders_.at({expr.placeholder, expr.component});
   if (expr.op == ScalarOp::size) return index(expr.index);
+  std::vector<Value*>* arrays = nullptr;
   if (expr.op == ScalarOp::reduce) {
-    for (size_t i = scopes_.size(); i-- > 0;)
+    for (size_t i = scopes_.size(); i-- > 0 && !arrays;) {
       if (auto found = scopes_[i].reduced.find(expr.reduction); found != scopes_[i].reduced.end())
         return found->second[expr.component];
-    assert(false && "a reduction is read before it is computed");
+      if (auto found = scopes_[i].in_lanes.find(expr.reduction); found != scopes_[i].in_lanes.end())
+        arrays = &found->second;
+    }
+    assert(arrays && "a reduction is read before it is computed");
   }
   const size_t innermost = scope_of(expr.loops, false);
   const bool is_lazy = expr.is_partial && (expr.op == ScalarOp::select || expr.op == ScalarOp::logical_and ||
@@ -318,8 +334,12 @@ Value* Generator::value(ExprId id) {
   for (size_t i = scope + 1; i-- > innermost;)
     if (auto found = scopes_[i].values.find(id); found != scopes_[i].values.end()) return found->second;
   Value* result;
-  if (auto kept = kept_.find(id); kept != kept_.end() && kept->second.is_readable) {
-    Value* pointer = kept_address(kept->second, expr.dtype);
+  if (arrays) {
+    Value* pointer = lane_of((*arrays)[expr.component], expr.dtype);
+    enter(scope);
+    result = b_.CreateLoad(register_type(expr.dtype), pointer);
+  } else if (auto kept = kept_.find(id); kept != kept_.end() && kept->second.is_readable) {
+    Value* pointer = kept_address(kept->second, expr.dtype, scope);
     result = load(pointer, expr.dtype);
   } else {
     result = is_lazy ? lazily(expr) : compute(expr, scope);
@@ -541,9 +561,13 @@ Value* Generator::float_operation(const Expr& expr, std::span<Value* const> x) {
     case ScalarOp::neg:
       return b_.CreateFNeg(x[0]);
     case ScalarOp::minimum:
-      return b_.CreateBinaryIntrinsic(llvm::Intrinsic::minimum, x[0], x[1]);
-    case ScalarOp::maximum:
-      return b_.CreateBinaryIntrinsic(llvm::Intrinsic::maximum, x[0], x[1]);
+    case ScalarOp::maximum: {
+      // NaN stays; which of two zeros comes out nobody asks, and LLVM's answer costs five instructions.
+      llvm::Value* chosen = b_.CreateBinaryIntrinsic(
+          expr.op == ScalarOp::minimum ? llvm::Intrinsic::minimum : llvm::Intrinsic::maximum, x[0], x[1]);
+      if (auto* call = llvm::dyn_cast<llvm::Instruction>(chosen)) call->setHasNoSignedZeros(true);
+      return chosen;
+    }
     case ScalarOp::trunc_div:
       return b_.CreateUnaryIntrinsic(llvm::Intrinsic::trunc, b_.CreateFDiv(x[0], x[1]));
     case ScalarOp::floor_div:

@@ -43,6 +43,7 @@ class Generator {
     std::map<ExprId, Value*> values = {};
     std::map<std::string, Value*> indices = {};
     std::map<int, std::vector<Value*>> reduced = {};
+    std::map<int, std::vector<Value*>> in_lanes = {};  // reductions that have an array of results, one a lane
     // Of an open loop:
     BasicBlock* body = nullptr;
     BasicBlock* exit = nullptr;
@@ -59,6 +60,7 @@ class Generator {
   struct Phase {
     std::vector<int> reductions;
     std::vector<int> loops;
+    bool is_in_lanes = false;  // the last loop is the lanes'
     std::vector<ExprId> roots;
     std::vector<ExprId> keep;
     std::set<ExprId> visited;
@@ -113,11 +115,15 @@ class Generator {
   void run_phase(const Phase& phase);
   std::vector<ExprId> run_phases(const std::vector<ExprId>& roots, const std::vector<int>& inner);
   bool has_fixed_size(const std::vector<int>& loops) const;
+  SymInt room(int loop) const;
+  bool lanes_are_closed() const { return loops_.lane >= 0 && !(open_loops() & bit(loops_.lane)); }
   std::vector<Value*> start_accumulating(int reduction);
   void accumulate(int reduction, std::span<Value* const> accumulators);
   void read_accumulators(int reduction, std::span<Value* const> accumulators);
+  std::vector<Value*> start_lanes(int reduction);
+  Value* lane_of(Value* array, ScalarType type);
   std::vector<int> prefixes_over(int loop) const;
-  Value* kept_address(const Kept& kept, ScalarType type);
+  Value* kept_address(const Kept& kept, ScalarType type, size_t scope);
 
   llvm::Module& module_;
   llvm::LLVMContext& context_;

@@ -8,6 +8,9 @@
 //
 //   domain     the loops over the first result: first those that reductions depend on, then the others
 //   rows       how many of the first domain loops the kernel's [begin, end) runs over
+//   lane       a reduction across memory, such as a softmax over channels that lie apart, is computed for many
+//   neighbours
+//              at once: their loop is the innermost everywhere, inside the reductions' own
 #pragma once
 
 #include <cstdint>
@@ -85,6 +88,8 @@ struct Loops {
   std::vector<Loop> loops;
   std::vector<int> domain;
   size_t rows = 0;
+  int lane = -1;      // the domain's last loop then; -1: none
+  int64_t lanes = 0;  // its largest extent
   std::vector<Store> stores;
   std::optional<ScatterLoops> scatter;  // into the buffer of stores[0]
   std::vector<ScalarType> buffers;      // element types: operands, then results

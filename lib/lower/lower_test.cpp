@@ -32,6 +32,12 @@ const Case cases[] = {
     {"%x: f32[n, 3, 7]", "%r: f32[n, 3, 7] = aten::_softmax(%x, -1, false)", "%r"},
     {"%x: f32[n, 3, 7]", "%r: f32[n, 3, 7] = aten::_softmax(%x, 1, false)", "%r"},
     {"%x: f32[3, n]", "%r: f32[3, n] = aten::_softmax(%x, 1, false)", "%r"},
+    // Across memory: lanes in even blocks, with a rest, and of a symbolic number.
+    {"%x: f32[n, 9, 96]", "%r: f32[n, 9, 96] = aten::_softmax(%x, 1, false)", "%r"},
+    {"%x: f32[2, 9, 101]", "%r: f32[2, 1, 101] = aten::var.correction(%x, [1], correction=1, keepdim=true)", "%r"},
+    {"%x: f32[12, 5*n]", "%r: f32[12, 5*n] = aten::_softmax(%x, 0, false)", "%r"},
+    {"%x: f32[n, 11, 70]", "%v: f32[n, 70], %r: i64[n, 70] = aten::max.dim(%x, 1)", "%r"},
+    {"%x: f16[n, 9, 96]", "%r: f16[n, 96] = aten::amax(%x, [1])", "%r"},
     {"%x: f32[n, 33], %w: f32[33], %b: f32[33]", "%r: f32[n, 33] = aten::layer_norm(%x, [33], %w, %b, 1e-05)", "%r"},
     {"%x: f32[n, 4, 6]", "%r: f32[n, 1, 6] = aten::mean.dim(%x, [1], true)", "%r"},
     {"%x: f32[n, 4, 6]", "%r: f32[4] = aten::sum.dim_IntList(%x, [0, 2])", "%r"},
