@@ -29,27 +29,36 @@ struct Chosen {
   Product product;
   Loops loops;
   dnnl::matmul::primitive_desc primitive;
-  memory::desc a, b_lies, b, bias, y;
+  memory::desc a_lies, a, b_lies, b, bias, y_lies, y;
   PostOps post_ops;
+  bool is_slow() const { return std::string(primitive.impl_info_str()).starts_with("ref"); }
 };
 
-void make_primitive(Chosen& chosen, const CallSite& site, const memory::desc& b) {
+memory::desc in_rows(const memory::desc& lies) {
+  std::vector<int> order(lies.get_ndims());
+  std::iota(order.begin(), order.end(), 0);
+  return describe_dense(lies.get_dims(), order);
+}
+
+// Computes from and to where operands and result lie, or, if they are `copied`, in rows.
+void make_primitive(Chosen& chosen, const CallSite& site, const memory::desc& b, bool copied = false) {
   const Loops& loops = chosen.loops;
-  chosen.a = describe(loops.a);
-  chosen.y = describe(loops.y);
+  chosen.a_lies = describe(loops.a);
+  chosen.y_lies = describe(loops.y);
+  chosen.a = copied ? in_rows(chosen.a_lies) : chosen.a_lies;
+  chosen.y = copied ? in_rows(chosen.y_lies) : chosen.y_lies;
   std::vector<memory::desc> described(site.operands.size());
   for (size_t i = 0; i < loops.epilogue.size(); ++i)
     if (!loops.epilogue[i].sizes.empty()) described[chosen.product.epilogue[i].operand] = describe(loops.epilogue[i]);
-  chosen.post_ops = make_post_ops(chosen.product.epilogue, chosen.y, site.results[0].overwrites, described);
+  const int summed = chosen.y == chosen.y_lies ? site.results[0].overwrites : -1;
+  chosen.post_ops = make_post_ops(chosen.product.epilogue, chosen.y, summed, described);
   dnnl::primitive_attr attributes;
   attributes.set_post_ops(chosen.post_ops.ops);
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   if (chosen.product.bias >= 0) {
     std::vector<int64_t> sizes(loops.rank(), 1);
     sizes.back() = loops.n();
-    std::vector<int> order(loops.rank());
-    std::iota(order.begin(), order.end(), 0);
-    chosen.bias = describe_dense(sizes, order);
+    chosen.bias = in_rows(describe_any(sizes));
     chosen.primitive = dnnl::matmul::primitive_desc(onednn_engine(), chosen.a, b, chosen.bias, chosen.y, attributes);
   } else {
     chosen.primitive = dnnl::matmul::primitive_desc(onednn_engine(), chosen.a, b, chosen.y, attributes);
@@ -77,6 +86,7 @@ Chosen choose(const CallSite& site, bool pack) {
   const bool packed = weight && weight->layout;
   if (chosen.loops.rank() > 2 || !(packed || pack)) {
     make_primitive(chosen, site, chosen.b_lies);
+    if (chosen.is_slow()) make_primitive(chosen, site, in_rows(chosen.b_lies), true);
     return chosen;
   }
   memory::desc blocks = packed ? describe_packed(chosen.loops, *weight->layout, chosen.product.b.axes) : memory::desc();
@@ -115,16 +125,20 @@ class OnednnMatmul : public Kernel {
     const Product& product = chosen.product;
     const Loops& loops = chosen.loops;
     auto call = std::make_unique<OnednnCall>();
+    const Place result{Place::Kind::buffer, site.operands.size()};
+    const bool in_place = chosen.y == chosen.y_lies;
+    const Place computed = in_place ? result : call->reserve(chosen.y);
     std::vector<OnednnCall::Binding> bindings{
-        {DNNL_ARG_SRC, chosen.a, {Place::Kind::buffer, static_cast<size_t>(product.a.input)}},
+        {DNNL_ARG_SRC, chosen.a, call->operand(site, product.a.input, chosen.a_lies, chosen.a, product.a.axes)},
         {DNNL_ARG_WEIGHTS, chosen.b, call->operand(site, product.b.input, chosen.b_lies, chosen.b, product.b.axes)},
-        {DNNL_ARG_DST, chosen.y, {Place::Kind::buffer, site.operands.size()}}};
+        {DNNL_ARG_DST, chosen.y, computed}};
     if (product.bias >= 0)
       bindings.push_back({DNNL_ARG_BIAS, chosen.bias, {Place::Kind::buffer, static_cast<size_t>(product.bias)}});
     for (const PostOps::Read& read : chosen.post_ops.reads)
       bindings.push_back({DNNL_ARG_ATTR_MULTIPLE_POST_OP(read.position) | DNNL_ARG_SRC_1, read.wanted,
                           call->operand(site, read.operand, read.lies, read.wanted, {})});
     call->add(dnnl::matmul(chosen.primitive), chosen.primitive.scratchpad_desc(), std::move(bindings));
+    if (!in_place) call->add_reorder(chosen.y, computed, chosen.y_lies, result);
 
     auto count = [](const Matrix& matrix) {
       return std::accumulate(matrix.sizes.begin(), matrix.sizes.end(), 1.0, std::multiplies<>());

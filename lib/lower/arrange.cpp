@@ -38,7 +38,11 @@ class Arranger {
 
   Loops& loops_;
   const shape::Bindings& hints_;
-  LoopSet needed_ = 0;  // loops that reductions or a scatter depend on: rows, if they are of the domain
+  // 0: all reductions depend on the loop, so it can be a row; 1: some do, or a scatter; 2: none.
+  int level(int loop) const { return shared_ & bit(loop) ? 0 : needed_ & bit(loop) ? 1 : 2; }
+
+  LoopSet needed_ = 0, shared_ = 0;
+  bool has_reductions_ = false;
 };
 
 int64_t Arranger::typical(const SymInt& x) const {
@@ -102,11 +106,11 @@ void Arranger::prune() {
 
 void Arranger::order() {
   find_needed();
-  // Rows first, then as the first result lies in memory: a copy that transposes writes in order.
+  // Rows first, then what other reductions depend on, then as the first result lies in memory: a copy that transposes
+  // writes in order.
   const SymInt address = loops_.stores[0].address;
   std::stable_sort(loops_.domain.begin(), loops_.domain.end(), [&](int a, int b) {
-    const bool a_needed = needed_ & bit(a), b_needed = needed_ & bit(b);
-    if (a_needed != b_needed) return a_needed;
+    if (level(a) != level(b)) return level(a) < level(b);
     return stride(address, a) > stride(address, b);
   });
   // Monoids are commutative, so a reduction may run through memory in order.
@@ -152,7 +156,7 @@ bool Arranger::can_merge(int outer, int inner) const {
   // Rows and the loops inside them stay apart.
   const bool in_domain = std::find(loops_.domain.begin(), loops_.domain.end(), outer) != loops_.domain.end();
   const bool inner_in_domain = std::find(loops_.domain.begin(), loops_.domain.end(), inner) != loops_.domain.end();
-  return in_domain == inner_in_domain && bool(needed_ & bit(outer)) == bool(needed_ & bit(inner));
+  return in_domain == inner_in_domain && level(outer) == level(inner);
 }
 
 void Arranger::merge(int outer, int inner) {
@@ -210,7 +214,15 @@ void Arranger::refresh() {
 
 void Arranger::find_needed() {
   needed_ = 0;
-  for (const BoundReduction& reduction : loops_.reductions) needed_ |= reduction.outer;
+  shared_ = ~LoopSet(0);
+  has_reductions_ = false;
+  for (const BoundReduction& reduction : loops_.reductions) {
+    if (reduction.element.empty()) continue;  // pruned
+    has_reductions_ = true;
+    needed_ |= reduction.outer;
+    shared_ &= reduction.outer;
+  }
+  shared_ &= needed_;
   if (loops_.scatter)
     for (int loop : loops_.scatter->loops) needed_ |= bit(loop);
 }
@@ -261,7 +273,7 @@ void Arranger::split_lanes(int lane) {
   const int64_t count = typical(extent);
   int64_t rows = 1, lanes = most_lanes;
   for (int loop : loops_.domain)
-    if (loop != lane && needed_ & bit(loop)) rows *= typical(loops_.loops[loop].extent);
+    if (loop != lane && level(loop) == 0) rows *= typical(loops_.loops[loop].extent);
   while (lanes > least_lanes && rows * ((count + lanes - 1) / lanes) < enough_rows) lanes /= 2;
   for (int64_t even = lanes; even >= std::max(least_lanes, lanes / 2); --even)  // no rest is better
     if (extent.constant() && count % even == 0) {
@@ -287,7 +299,6 @@ void Arranger::split_lanes(int lane) {
   loops_.lane = lane;
   loops_.lanes = lanes;
   refresh();
-  needed_ &= ~bit(lane);
 }
 
 void Arranger::run() {
@@ -299,11 +310,14 @@ void Arranger::run() {
                                     [](const BoundReduction& reduction) { return reduction.is_prefix; });
   for (size_t i = loops_.domain.size(); i-- > 0 && !is_ordered && loops_.lane < 0;)
     if (needed_ & bit(loops_.domain[i]) && reads_across(loops_.domain[i])) split_lanes(loops_.domain[i]);
+  // A reduction stands inside the rows, so that one that does not depend on a loop would be computed anew in its every
+  // turn.
   const size_t count = loops_.domain.size();
-  size_t needed = 0;
-  while (needed < count && needed_ & bit(loops_.domain[needed])) ++needed;
-  if (is_ordered || needed > 0 || loops_.lane >= 0) {
-    loops_.rows = needed;
+  if (is_ordered || has_reductions_) {
+    const int most = is_ordered ? 1 : 0;
+    while (loops_.rows < count && loops_.domain[loops_.rows] != loops_.lane &&
+           level(loops_.domain[loops_.rows]) <= most)
+      ++loops_.rows;
     return;
   }
   if (count <= 1) {

@@ -186,13 +186,20 @@ std::vector<Node*> Grouper::epilogue(Node* anchor, const kernels::Kernel& kernel
   return taken;
 }
 
-// Sums, means and the like over one or two axes of what is no image are a step of a softmax or a norm.
+// Sums, means and the like of what is no image are a step of a softmax or a norm, and so is one of an image, if what
+// reads it reads the image too.
 bool Grouper::joins_rows(const Node& node) const {
   auto shape = shapes_.find(&node);
   if (shape == shapes_.end() || !shape->second.is_reduction) return false;
   const std::vector<Value*> operands = node.operands();
-  return std::none_of(operands.begin(), operands.end(),
-                      [](const Value* operand) { return operand->is_tensor() && operand->meta().rank() > 3; });
+  return std::all_of(operands.begin(), operands.end(), [&](const Value* operand) {
+    if (!operand->is_tensor() || operand->meta().rank() <= 3) return true;
+    const std::vector<Node*>& readers = node.result()->users;
+    return std::any_of(readers.begin(), readers.end(), [&](const Node* reader) {
+      const std::vector<Value*> read = reader->operands();
+      return std::find(read.begin(), read.end(), operand) != read.end();
+    });
+  });
 }
 
 // A permuted weight is seen through by the kernel, which can then have it packed.
