@@ -122,10 +122,35 @@ class Samples(TorchDispatchMode):
 
 
 def packets(wanted):
+    """Name of an operator, without the underscore of an in-place form -> the overloads of it that are wanted."""
     by_name = collections.defaultdict(list)
     for target in wanted:
-        by_name[target.removeprefix("aten::").partition(".")[0]].append(target)
+        name = target.removeprefix("aten::").partition(".")[0]
+        by_name[name if name.startswith("__") else name.removesuffix("_")].append(target)
     return by_name
+
+
+def called_directly(samples, targets, args, kwargs):
+    """The call of a sample, of each overload that takes it."""
+    for target in targets:
+        writes = target.partition(".")[0].endswith("_") and "__" not in target
+        own = (args[0].clone(), *args[1:]) if writes and isinstance(args[0], torch.Tensor) else args
+        try:
+            out = overload_of(target)(*own, **kwargs)
+        except Exception:
+            continue
+        samples.add(target, args, kwargs, out)
+
+
+def called_inside(samples, info, args, kwargs, backward):
+    """What PyTorch's function calls when it takes a sample, and its derivative, too."""
+    try:
+        with samples:
+            out = info.op(*args, **kwargs)
+            if backward:
+                sum(o.sum() for o in tree_leaves(out) if isinstance(o, torch.Tensor) and o.requires_grad).backward()
+    except Exception:
+        pass
 
 
 def collect(wanted, names, per_kind, largest):
@@ -136,35 +161,115 @@ def collect(wanted, names, per_kind, largest):
     for info in op_db:
         if names and info.name not in names and info.aten_name not in names:
             continue
+        packet = info.aten_name.removeprefix("nn_functional_").removeprefix("nn.functional.")
+        targets = [t for name in (packet, *(a.name.replace(".", "_") for a in info.aliases)) for t in by_name.get(name, [])]
         for dtype in DTYPES:
             if dtype not in info.supported_dtypes("cpu"):
                 continue
+            backward = dtype == torch.float32 and info.supports_autograd
             try:
-                for i, sample in enumerate(info.sample_inputs("cpu", dtype)):
+                for i, sample in enumerate(info.sample_inputs("cpu", dtype, requires_grad=backward)):
                     if i >= TRIED:
                         break
                     args, kwargs = (sample.input, *sample.args), sample.kwargs
-                    for target in by_name.get(info.aten_name, []):
-                        try:
-                            out = overload_of(target)(*args, **kwargs)
-                        except Exception:
-                            continue
-                        samples.add(target, args, kwargs, out)
-                        break
-                    try:
-                        with samples:
-                            info.op(*args, **kwargs)
-                    except Exception:
-                        pass
+                    with torch.no_grad():
+                        called_directly(samples, targets, args, kwargs)
+                    called_inside(samples, info, args, kwargs, backward)
             except Exception as problem:  # a sample generator of PyTorch that fails by itself
                 print(f"{info.name} {dtype}: {problem}", file=sys.stderr)
-        collect_errors(info, samples, by_name)
+        collect_errors(info, packet, samples, by_name)
+    if not names:
+        with torch.no_grad():
+            for target, args, kwargs in own_samples():
+                called_directly(samples, [target] if target in wanted else [], args, kwargs)
     return samples.calls
 
 
-def collect_errors(info, samples, by_name):
-    packet = getattr(torch.ops.aten, info.aten_name or "", None)
-    if info.error_inputs_func is None or info.aten_name not in by_name or packet is None:
+def own_samples():
+    """Calls of operators that no OpInfo calls by their own signature."""
+    x, y = torch.randn(2, 3, 4), torch.randn(2, 3, 4)
+    image, volume = torch.randn(2, 3, 6, 5), torch.randn(1, 2, 4, 5, 3)
+    truth, whole = x > 0, torch.arange(24).reshape(2, 3, 4)
+    one = torch.ones(3)
+    yield "aten::dropout", (x, 0.5, False), {}
+    yield "aten::dropout_", (x, 0.5, False), {}
+    yield "aten::_assert_tensor_metadata", (x, [2, 3, 4], None, torch.float32), {}
+    yield "aten::_assert_scalar", (1, "holds"), {}
+    yield "aten::_is_all_true", (truth,), {}
+    yield "aten::_is_all_true", (x == x,), {}
+    for kind in DTYPES:
+        yield "aten::to.dtype", (x, kind), {}
+        yield "aten::to.dtype", (whole, kind), {"copy": True}
+        yield "aten::to.dtype_layout", (x,), {"dtype": kind}
+        yield "aten::type_as", (x, torch.zeros(1, dtype=kind)), {}
+        yield "aten::fill_.Tensor", (x.to(kind), torch.tensor(2.5)), {}
+        yield "aten::fill.Tensor", (x.to(kind), torch.tensor(2)), {}
+        yield "aten::zero", (x.to(kind),), {}
+        yield "aten::copy", (x.to(kind), whole), {}
+        yield "aten::lift_fresh_copy", (x.to(kind),), {}
+    yield "aten::to.device", (x, "cpu", torch.float64), {}
+    yield "aten::detach_", (x,), {}
+    for numbers in (x, whole):
+        for number in (2, -1.5):
+            yield "aten::where.Scalar", (truth, number, 3), {}
+            yield "aten::where.ScalarOther", (truth, numbers, number), {}
+            yield "aten::where.ScalarSelf", (truth, number, numbers), {}
+            yield "aten::gt.Scalar", (numbers, number), {}
+            yield "aten::fmod.Scalar", (numbers, number), {}
+            for rounding in (None, "trunc", "floor"):
+                yield "aten::div.Scalar_mode", (numbers, number), {"rounding_mode": rounding}
+        yield "aten::floor_divide_.Tensor", (numbers, numbers.abs() + 1), {}
+        yield "aten::pow_.Scalar", (numbers, 2), {}
+    for base in (2, 0.5, -1.5):
+        yield "aten::pow.Scalar", (base, x), {}
+    for name in ("and", "or", "xor"):
+        yield f"aten::bitwise_{name}.Scalar", (whole, 6), {}
+        yield f"aten::__{name}__.Tensor", (whole, whole.flip(0)), {}
+        yield f"aten::__{name}__.Tensor", (truth, y > 0), {}
+    yield "aten::broadcast_tensors", ([x, one.reshape(3, 1)],), {}
+    yield "aten::einsum", ("bij,bkj->bik", [x, y]), {}
+    yield "aten::einsum", ("...i,i", [x, torch.randn(4)]), {}
+    yield "aten::_weight_norm", (x, torch.randn(2, 1, 1), 0), {}
+    for training in (False, True):
+        yield "aten::batch_norm", (image, one, one * 2, one * 0, one, training, 0.1, 1e-5, False), {}
+        yield "aten::instance_norm", (image, one, one, one * 0, one, True, 0.1, 1e-5, False), {}
+    yield "aten::_native_batch_norm_legit_no_training", (image, one, one * 2, one * 0, one, 0.1, 1e-5), {}
+    for padding in ("same", "valid"):
+        yield "aten::conv2d.padding", (image, torch.randn(4, 3, 3, 3), torch.randn(4), [1, 1], padding), {}
+    yield "aten::conv_transpose3d.input", (volume, torch.randn(2, 3, 2, 2, 2), torch.randn(3), [2, 1, 1], [1, 0, 0]), {}
+    for mode in (0, 1):
+        yield "aten::grid_sampler", (image, torch.rand(2, 4, 4, 2) * 2 - 1, mode, 0, True), {}
+    yield "aten::max_pool3d", (volume, [2, 2, 2], [1, 2, 1], [1, 0, 0]), {}
+    for name, extra, wanted in (("nearest2d", (), image), ("bilinear2d", (False,), image), ("bicubic2d", (True,), image), ("trilinear3d", (True,), volume)):
+        sizes = [n + 2 for n in wanted.shape[2:]]
+        yield f"aten::upsample_{name}.vec", (wanted, sizes, *extra, None), {}
+        yield f"aten::upsample_{name}.vec", (wanted, None, *extra, [2.0] * len(sizes)), {}
+    yield "aten::max_pool2d", (image, [3, 2], [2, 2], [1, 0], [1, 1], True), {}
+    yield "aten::max_pool2d", (image[0], [2, 2]), {}
+    for size in ([2, 3], [1, 1], [7, 5]):
+        yield "aten::adaptive_avg_pool2d", (image, size), {}
+    for p in (0.0, 1.0, 2.0, 3.0, math.inf):
+        yield "aten::cdist", (x, y, p), {}
+    yield "aten::numpy_T", (x[0],), {}
+    yield "aten::slice_scatter", (x, torch.zeros(2, 2, 4), 1, 0, 2), {}
+    for kind, parts, call in ((torch.nn.LSTM, 2, "aten::lstm.input"), (torch.nn.GRU, 1, "aten::gru.input")):
+        for layers, both in ((1, False), (2, True)):
+            net = kind(4, 5, layers, bidirectional=both, batch_first=True)
+            state = [torch.randn(layers * (1 + both), 2, 5) for _ in range(parts)]
+            yield call, (x, state if parts == 2 else state[0], [p.detach() for p in net.parameters()], True, layers, 0.0, False, both, True), {}
+    bag = (torch.randn(5, 3), torch.tensor([1, 2, 4, 0]), torch.tensor([0, 2]))
+    for mode in (0, 1, 2):
+        yield "aten::_embedding_bag", (*bag, False, mode), {}
+    yield "aten::embedding_dense_backward", (torch.randn(4, 3), torch.tensor([1, 0, 1, 2]), 5, -1, False), {}
+    yield "aten::avg_pool2d_backward", (torch.randn(2, 3, 3, 2), image, [2, 2], [2, 2], [0, 0], False, True, None), {}
+    yield "aten::_adaptive_avg_pool2d_backward", (torch.randn(2, 3, 2, 2), image), {}
+    yield "aten::index_put_", (x, [torch.tensor([0, 1]), torch.tensor([2, 0])], torch.randn(2, 4)), {}
+    yield "aten::round_", (x,), {}
+
+
+def collect_errors(info, name, samples, by_name):
+    packet = getattr(torch.ops.aten, name, None)
+    if info.error_inputs_func is None or name not in by_name or packet is None:
         return
     try:
         inputs = list(info.error_inputs("cpu"))
@@ -176,8 +281,8 @@ def collect_errors(info, samples, by_name):
         try:
             packet(*args, **kwargs)
         except Exception:
-            samples.wanted.add(f"aten::{info.aten_name}")
-            samples.add(f"aten::{info.aten_name}.*", args, kwargs, None)
+            samples.wanted.add(f"aten::{name}")
+            samples.add(f"aten::{name}.*", args, kwargs, None)
 
 
 def sharper(call):

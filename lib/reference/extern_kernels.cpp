@@ -249,6 +249,25 @@ Results bincount(const ExternCall& call) {
   return std::vector<Datum>{counts};
 }
 
+// (repeats, output_size): each position, repeated.
+Results repeat_interleave(const ExternCall& call) {
+  const Tensor& repeats = call.tensor(0);
+  const int64_t numel = repeats.numel();
+  int64_t size = 0;
+  for (int64_t i = 0; i < numel; ++i)
+    if (repeats.int_at(i) < 0 || __builtin_add_overflow(size, repeats.int_at(i), &size))
+      return error(Status::violated, 638,
+                   "an element cannot be repeated " + std::to_string(repeats.int_at(i)) + " times");
+  if (call.has(1) && call.integer(1) != size)
+    return error(
+        Status::violated, 638,
+        "the repeats make " + std::to_string(size) + " elements, not output_size=" + std::to_string(call.integer(1)));
+  Tensor result = Tensor::empty(repeats.dtype, {size});
+  for (int64_t i = 0, to = 0; i < numel; ++i)
+    for (const int64_t end = to + repeats.int_at(i); to < end; ++to) result.set_int(to, i);
+  return std::vector<Datum>{result};
+}
+
 // (self, message)
 Results assert_holds(const ExternCall& call) {
   const Tensor& self = call.tensor(0);
@@ -274,6 +293,7 @@ ExternKernel find_extern_kernel(const std::string& name) {
                                                                      {"randint", randint},
                                                                      {"random", random_all},
                                                                      {"randperm", randperm},
+                                                                     {"repeat_interleave", repeat_interleave},
                                                                      {"reinterpret", reinterpret},
                                                                      {"rnn_relu", rnn_relu},
                                                                      {"rnn_tanh", rnn_tanh},
