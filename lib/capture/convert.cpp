@@ -35,6 +35,7 @@ bool Arguments::convert(PyObject* object, Argument& argument) {
     } else {
       argument = real(tensor->state->real);
     }
+    tensors.emplace_back(argument.value(), object);
   } else if (PyBool_Check(object)) {
     argument = SymBool(object == Py_True);
   } else if (PyLong_CheckExact(object)) {

@@ -17,6 +17,7 @@ class Arguments {
   std::vector<Argument> positional;
   std::vector<Named> keywords;
   reference::Environment environment;
+  std::vector<std::pair<const ir::Value*, PyObject*>> tensors;  // what was passed, borrowed, and what stands for it
 
   // Appends one; false with a Python exception.
   bool add(PyObject* object);

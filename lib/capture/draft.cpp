@@ -31,7 +31,7 @@ std::optional<reference::Datum> Session::example_value(ir::Value* value) {
       open.pop_back();
       continue;
     }
-    if (!next->producer) return raise(311, "a draft needs example inputs: an inputs() in the file"), std::nullopt;
+    if (!next->producer) return raise(311, "this needs example inputs: an inputs() in the file"), std::nullopt;
     std::vector<ir::Value*> missing;
     for (ir::Value* operand : next->producer->operands())
       if (!environment.values.contains(operand)) missing.push_back(operand);
@@ -41,6 +41,18 @@ std::optional<reference::Datum> Session::example_value(ir::Value* value) {
       return raise(done.error()), std::nullopt;
   }
   return environment.values.at(value);
+}
+
+std::optional<int64_t> Session::example_value(const SymInt& size) {
+  shape::Bindings bindings = hints;
+  for (const std::string& symbol : size.symbols()) {
+    ir::Value* value = bindings.contains(symbol) ? nullptr : graph.find(symbol);
+    const std::optional<reference::Datum> datum = value ? example_value(value) : std::nullopt;
+    if (const auto* number = datum ? std::get_if<int64_t>(&*datum) : nullptr) bindings[symbol] = *number;
+  }
+  std::optional<int64_t> known = shape::evaluate(size, bindings);
+  if (!known) raise(311, "what `" + size.to_string() + "` is for the example inputs is not known");
+  return known;
 }
 
 }  // namespace atenon::capture

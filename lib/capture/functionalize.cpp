@@ -365,7 +365,8 @@ std::optional<reference::Datum> Session::known_value(ir::Value* value) {
     } else if (const ir::Node* node = next.value->producer) {
       if (!seen.emplace(node, true).second) continue;
       const opset::Operator* op = opset.find(node->target());
-      if (!op || op->has_tag("random") || !ir::symbols_read(*node).empty()) return std::nullopt;
+      const bool is_known = op && !op->has_tag("random") && !op->is_declared();
+      if (!is_known || !ir::symbols_read(*node).empty()) return std::nullopt;
       open.push_back({next.value, nullptr, true});
       for (ir::Value* operand : node->operands()) open.push_back({operand});
     } else if (ir::Value* outside = captured_by(next.value)) {

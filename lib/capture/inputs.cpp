@@ -242,7 +242,7 @@ Ref InputMaker::trace_leaf(Inputs& inputs, const std::string& path, PyObject* ob
   ir::Value* input = session_.graph.add_input(value_name(path), std::move(meta));
   TensorState state = session_.fresh(input);
   state.base->input = input;
-  if (session_.is_draft && tensor) session_.examples.emplace(input, tensor->state->real);
+  if (tensor) session_.examples.emplace(input, tensor->state->real);
   inputs.specs.push_back({.kind = ir::InputKind::user_input, .value = input->name, .target = path});
   inputs.bases.push_back(state.base);
   return session_.wrap(std::move(state));

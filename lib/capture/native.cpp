@@ -1,6 +1,7 @@
 // What the Python of lib/capture/torch stands on: types, operators as callables, random draws, modes.
 #include "capture/native.h"
 
+#include "capture/argument_object.h"
 #include "capture/callstack.h"
 #include "capture/lazy_fill.h"
 #include "capture/literal.h"
@@ -110,6 +111,32 @@ PyObject* names(PyObject* module, PyObject*) {
     if (!list || !text || PyList_Append(list.get(), text.get()) < 0) return nullptr;
   }
   return list.release();
+}
+
+// declare("op my::f(Tensor x) -> Tensor"): a block of an operator of the user's.
+PyObject* declare(PyObject* module, PyObject* block) {
+  Session& session = session_of(module);
+  Result<void> added = session.opset.add(text_of(block), "torch.library");
+  return added ? new_none() : session.raise(added.error());
+}
+
+// schema("my::f"): as ATen spells it; null with an exception where there is no such operator.
+PyObject* schema(PyObject* module, PyObject* name) {
+  Session& session = session_of(module);
+  Result<const opset::Operator*> op = session.opset.check(text_of(name));
+  return op ? new_text((*op)->schema().to_string()).release() : session.raise(op.error());
+}
+
+// A size that data decide.
+PyObject* new_symbol(PyObject* module, PyObject* args) {
+  Session& session = session_of(module);
+  long long lower = 0;
+  PyObject* upper = Py_None;
+  if (!PyArg_ParseTuple(args, "L|O:new_symbol", &lower, &upper)) return nullptr;
+  shape::Range range{lower, shape::Range::highest};
+  if (upper != Py_None) range.upper = PyLong_AsLongLong(upper);
+  if (PyErr_Occurred()) return nullptr;
+  return session.wrap(SymInt::symbol(session.new_symbol(range))).release();
 }
 
 PyObject* call(PyObject* module, PyObject* const* args, Py_ssize_t count, PyObject* keyword_names) {
@@ -248,6 +275,35 @@ PyObject* set_grad_enabled(PyObject* module, PyObject* value) {
   session_of(module).grad_enabled = truth;
   return new_none();
 }
+// set_autocast(function or None): see Session::autocast.
+PyObject* set_autocast(PyObject* module, PyObject* function) {
+  session_of(module).autocast = function == Py_None ? Ref() : Ref::borrow(function);
+  return new_none();
+}
+// set_decompositions({operator: function}): see Session::decompositions.
+PyObject* set_decompositions(PyObject* module, PyObject* functions) {
+  session_of(module).decompositions = Ref::borrow(functions);
+  return new_none();
+}
+// value_name(tensor): what it is called in the graph that is being recorded.
+PyObject* value_name(PyObject* module, PyObject* object) {
+  Session& session = session_of(module);
+  TensorObject* tensor = as_tensor(object);
+  const ir::Value* value = tensor && session.is_tracing ? session.read(*tensor) : nullptr;
+  if (value) return new_text(value->name).release();
+  if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "only tensors of a capture have names");
+  return nullptr;
+}
+// assume_example(size): the number that it is for the example inputs, which is assumed from now on.
+PyObject* assume_example(PyObject* module, PyObject* object) {
+  Session& session = session_of(module);
+  SymbolObject* symbol = as_symbol(object);
+  const SymInt* size = symbol ? std::get_if<SymInt>(symbol->value) : nullptr;
+  if (!size) return Py_NewRef(object);
+  const std::optional<int64_t> value = session.example_value(*size);
+  if (!value || !session.require(shape::equal(*size, *value), "assume_constant_result promises it")) return nullptr;
+  return PyLong_FromLongLong(*value);
+}
 PyObject* set_default_dtype(PyObject* module, PyObject* value) {
   std::optional<ScalarType> type;
   if (!take_dtype(value, type)) return nullptr;
@@ -350,6 +406,9 @@ PyMethodDef functions[] = {
     {"method", method, METH_O, nullptr},
     {"has", has, METH_O, nullptr},
     {"names", names, METH_NOARGS, nullptr},
+    {"declare", declare, METH_O, nullptr},
+    {"schema", schema, METH_O, nullptr},
+    {"new_symbol", new_symbol, METH_VARARGS, nullptr},
     {"call", as_method(call), METH_FASTCALL | METH_KEYWORDS, nullptr},
     {"register", as_method(register_classes), METH_VARARGS | METH_KEYWORDS, nullptr},
     {"make_subclass", make_subclass, METH_VARARGS, nullptr},
@@ -362,6 +421,10 @@ PyMethodDef functions[] = {
     {"exponential_", exponential, METH_VARARGS, nullptr},
     {"is_grad_enabled", is_grad_enabled, METH_NOARGS, nullptr},
     {"set_grad_enabled", set_grad_enabled, METH_O, nullptr},
+    {"assume_example", assume_example, METH_O, nullptr},
+    {"set_decompositions", set_decompositions, METH_O, nullptr},
+    {"value_name", value_name, METH_O, nullptr},
+    {"set_autocast", set_autocast, METH_O, nullptr},
     {"set_default_dtype", set_default_dtype, METH_O, nullptr},
     {"check_device", check, METH_O, nullptr},
     {"promote_types", promote_types, METH_VARARGS, nullptr},

@@ -9,6 +9,7 @@
 
 #include "capture/callstack.h"
 #include "capture/convert.h"
+#include "capture/custom_operator.h"
 #include "capture/functionalize.h"
 #include "capture/lazy_fill.h"
 #include "capture/symbols.h"
@@ -112,7 +113,7 @@ class Dispatch {
  public:
   Dispatch(Session& session, const std::string& name) : session_(session), name_(name), arguments_(session) {}
 
-  PyObject* run(PyObject* const* args, size_t count, PyObject* keyword_names);
+  PyObject* run(PyObject* const* args, size_t count, PyObject* keyword_names, Updates updates = Updates::to_arguments);
 
  private:
   bool take(PyObject* const* args, size_t count, PyObject* keyword_names);
@@ -128,6 +129,7 @@ class Dispatch {
   const std::string& name_;
   Arguments arguments_;
   std::vector<const Operator*> overloads_;
+  bool is_declared_ = false;   // by the user: no keyword has a meaning of ours
   PyObject* first_ = nullptr;  // borrowed: the tensor that a method is called on
   PyObject* out_ = nullptr;
   PyObject* generator_ = nullptr;
@@ -141,9 +143,12 @@ bool Dispatch::take(PyObject* const* args, size_t count, PyObject* keyword_names
   if (count > 0) first_ = args[0];
   const Py_ssize_t named = keyword_names ? PyTuple_GET_SIZE(keyword_names) : 0;
   for (Py_ssize_t i = 0; i < named; ++i) {
-    const std::string keyword = schema_name(overloads_, text_of(PyTuple_GET_ITEM(keyword_names, i)));
+    const std::string written = text_of(PyTuple_GET_ITEM(keyword_names, i));
+    const std::string keyword = is_declared_ ? written : schema_name(overloads_, written);
     PyObject* value = args[count + static_cast<size_t>(i)];
-    if (keyword == "out") {
+    if (is_declared_) {
+      if (!arguments_.add(keyword, value)) return false;
+    } else if (keyword == "out") {
       out_ = value == Py_None ? nullptr : value;
     } else if (keyword == "requires_grad") {
       const int truth = PyObject_IsTrue(value);
@@ -304,11 +309,13 @@ PyObject* Dispatch::into_out(Ref results) {
   return Py_NewRef(out_);
 }
 
-PyObject* Dispatch::run(PyObject* const* args, size_t count, PyObject* keyword_names) {
+PyObject* Dispatch::run(PyObject* const* args, size_t count, PyObject* keyword_names, Updates updates) {
   overloads_ = session_.opset.overloads(name_.substr(0, name_.find('.')));
+  is_declared_ = !overloads_.empty() && overloads_[0]->is_declared();
   if (!take(args, count, keyword_names)) return nullptr;
   const std::optional<Call> call = resolved();
   if (!call) return nullptr;
+  if (is_declared_) return call_declared(session_, *call, arguments_, updates);
   if (is_in_place(*call->op)) return update(*call);
   std::optional<std::vector<Ref>> results = session_.is_tracing ? trace(*call) : evaluate(*call);
   if (!results) return nullptr;
@@ -359,12 +366,29 @@ Ref named_results(Session& session, const Operator& op) {
   return make;
 }
 
+// The Python of torch.autocast casts the arguments and calls again; inside, autocast is off.
+static PyObject* call_cast(Session& session, const std::string& name, PyObject* const* args, size_t count,
+                           PyObject* keyword_names) {
+  const Ref hook = std::exchange(session.autocast, Ref());
+  const Ref text(PyUnicode_FromString(name.c_str()));
+  std::vector<PyObject*> all{text.get()};
+  all.insert(all.end(), args, args + count + (keyword_names ? PyTuple_GET_SIZE(keyword_names) : 0));
+  PyObject* result = text ? PyObject_Vectorcall(hook.get(), all.data(), count + 1, keyword_names) : nullptr;
+  session.autocast = hook;
+  return result;
+}
+
 PyObject* Session::call(const std::string& name, PyObject* const* args, size_t count, PyObject* keyword_names) {
+  if (autocast) return call_cast(*this, name, args, count, keyword_names);
   return Dispatch(*this, name).run(args, count, keyword_names);
 }
 
 PyObject* Session::call(const std::string& name, std::initializer_list<PyObject*> args) {
-  return Dispatch(*this, name).run(args.begin(), args.size(), nullptr);
+  return call(name, args.begin(), args.size(), nullptr);
+}
+
+PyObject* Session::call_node(const std::string& target, PyObject* const* args, size_t count, PyObject* keyword_names) {
+  return Dispatch(*this, target).run(args, count, keyword_names, Updates::to_results);
 }
 
 ir::Node* Session::record(const std::string& target, std::vector<Argument> arguments, std::vector<Named> keywords) {

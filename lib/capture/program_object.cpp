@@ -9,6 +9,7 @@
 #include "capture/trace.h"
 #include "decompose/decompose.h"
 #include "program/program_file.h"
+#include "pt2/pt2.h"
 #include "text/text.h"
 #include "text/words.h"
 #include "verify/verify.h"
@@ -84,6 +85,17 @@ PyObject* trees(PyObject* self, PyObject*) {
   const Ref input = object_of(entry_of(self).signature.input_tree),
             output = object_of(entry_of(self).signature.output_tree);
   return input && output ? PyTuple_Pack(2, input.get(), output.get()) : nullptr;
+}
+
+// [operator] of all nodes, subgraphs' too
+PyObject* targets(PyObject* self, PyObject*) {
+  std::vector<std::string> found;
+  const auto add = [&](const ir::Graph& graph) {
+    for (const ir::Node& node : graph.forward()) found.push_back(node.target());
+  };
+  add(variant_of(self).graph);
+  for (const auto& [name, graph] : variant_of(self).subgraphs) add(graph);
+  return list_of(found, new_text).release();
 }
 
 // [(name, lower, upper or None, hint or None, source)]
@@ -233,6 +245,7 @@ PyMethodDef methods[] = {
     {"outputs", outputs, METH_NOARGS, nullptr},
     {"trees", trees, METH_NOARGS, nullptr},
     {"symbols", symbols, METH_NOARGS, nullptr},
+    {"targets", targets, METH_NOARGS, nullptr},
     {"assumptions", assumptions, METH_NOARGS, nullptr},
     {"graph", graph, METH_O, nullptr},
     {"weights", weights, METH_NOARGS, nullptr},
@@ -301,6 +314,8 @@ PyObject* load_program(Session& session, PyObject* from) {
   const std::string path = text_of(from);
   for (const auto& [name, program] : session.saved)
     if (name == path) return new_program(session, program.clone());
+  Result<Contents> contents = read_contents(path);
+  if (contents && pt2::is_archive(*contents)) return checked(session, pt2::read(*contents, path, session.opset), path);
   return checked(session, program::read(path), path);
 }
 

@@ -234,9 +234,12 @@ bool Replay::run_node(const ir::Node& node) {
     arguments.push_back(argument.get());
   }
   const CallStacks::Pretence pretence(*session_.call_stacks, program_.provenance.at(node.provenance));
-  const Ref result = ir::is_control_flow(node.target())
-                         ? run_control_flow(node, arguments)
-                         : Ref(session_.call(node.target(), arguments.data(), node.arguments().size(), names.get()));
+  PyObject* own =
+      session_.decompositions ? PyDict_GetItemString(session_.decompositions.get(), node.target().c_str()) : nullptr;
+  const size_t count = node.arguments().size();
+  const Ref result = ir::is_control_flow(node.target()) ? run_control_flow(node, arguments)
+                     : own ? Ref(PyObject_Vectorcall(own, arguments.data(), count, names.get()))
+                           : Ref(session_.call_node(node.target(), arguments.data(), count, names.get()));
   return result && bind_results(node, result.get());
 }
 

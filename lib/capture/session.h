@@ -181,7 +181,7 @@ struct Recording {
   // A draft goes on where a capture is refused, with what the example inputs give there; nothing holds its program to
   // the model then.
   bool is_draft = false;
-  std::map<const ir::Value*, Tensor> examples;  // of user inputs, for drafts
+  std::map<const ir::Value*, Tensor> examples;  // of user inputs
   std::vector<Diagnostic> findings;             // what was refused, once a line
 };
 
@@ -200,6 +200,8 @@ class Session : public Recording {
       method_type, program_type, capture_error;
   std::map<ScalarType, Ref> dtypes;
   Ref default_generator;
+  Ref decompositions;  // dict: operator -> Python function that stands in for it while an exported module runs
+  Ref autocast;        // while torch.autocast is on: called with an operator's name and arguments in its place
   ScalarType default_dtype = ScalarType::f32;
   bool grad_enabled = true;
 
@@ -218,6 +220,8 @@ class Session : public Recording {
   // operator_call.cpp: one call. Null with a Python exception on failure.
   PyObject* call(const std::string& name, PyObject* const* args, size_t count, PyObject* keyword_names);
   PyObject* call(const std::string& name, std::initializer_list<PyObject*> args);
+  // The same as a node of a graph: what a custom operator updates stays, and is among the results.
+  PyObject* call_node(const std::string& target, PyObject* const* args, size_t count, PyObject* keyword_names);
   // Appends a node while tracing; null with a Python exception on failure.
   ir::Node* record(const std::string& target, std::vector<Argument> arguments, std::vector<Named> keywords = {});
   // Data of a value that does not depend on inputs: evaluates the nodes behind it. Null without an exception where it
@@ -265,8 +269,9 @@ class Session : public Recording {
 
   // draft.cpp. In a draft takes what was just raised as a finding, and is true; false leaves the exception.
   bool tolerate();
-  // What a value is for the example inputs. Null with a Python exception.
+  // What a value, or a size, is for the example inputs. Null with a Python exception.
   std::optional<reference::Datum> example_value(ir::Value* value);
+  std::optional<int64_t> example_value(const SymInt& size);
   // Raises a Diagnostic as Python exception; returns null, to be returned.
   std::nullptr_t raise(Diagnostic diagnostic);
   std::nullptr_t raise(int code, std::string message, std::string fix = "");

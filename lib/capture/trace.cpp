@@ -180,15 +180,20 @@ ir::ExportedProgram Trace::finish(const Inputs& inputs) {
   variant_.graph.order_inputs(order);
   signature_.input_tree = inputs.tree;
 
-  std::set<std::string> namespaces{"aten"};
-  const auto note_namespaces = [&](const ir::Graph& graph) {
-    for (const ir::Node& node : graph.forward()) namespaces.insert(node.target().substr(0, node.target().find("::")));
+  std::set<std::string> namespaces{"aten"}, blocks;
+  const auto note_operators = [&](const ir::Graph& graph) {
+    for (const ir::Node& node : graph.forward()) {
+      namespaces.insert(node.target().substr(0, node.target().find("::")));
+      const opset::Operator* op = session_.opset.find(node.target());
+      if (op && op->brought_by()) blocks.insert(*op->brought_by());
+    }
   };
-  note_namespaces(variant_.graph);
-  for (const auto& [name, graph] : variant_.subgraphs) note_namespaces(graph);
+  note_operators(variant_.graph);
+  for (const auto& [name, graph] : variant_.subgraphs) note_operators(graph);
 
   ir::ExportedProgram program = std::move(session_.program);
   for (const std::string& name : namespaces) program.opsets.push_back({name, 1});
+  program.custom_blocks.assign(blocks.begin(), blocks.end());
   ir::EntryPoint entry{.symbols = std::move(session_.symbols), .signature = std::move(signature_)};
   entry.variants.push_back(std::move(variant_));
   program.entries.push_back(std::move(entry));

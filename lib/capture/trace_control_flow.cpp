@@ -298,6 +298,12 @@ PyObject* trace_subgraph(Session& session, PyObject* function, PyObject* example
   const Ref results(is_well ? PyObject_CallOneArg(function, inputs.get()) : nullptr);
   Arguments outputs(session);
   is_well = results && PyList_Check(results.get());
+  for (Py_ssize_t i = 0; is_well && i < PyList_GET_SIZE(inputs.get()); ++i)
+    if (TensorObject* input = as_tensor(PyList_GET_ITEM(inputs.get(), i)); input && input->state->base->is_written()) {
+      session.raise(312, "a loop body updates its own input in place, which the tensor outside would not see",
+                    "clone() it inside, and return the new value");
+      is_well = false;
+    }
   for (Py_ssize_t i = 0; is_well && i < PyList_GET_SIZE(results.get()); ++i)
     is_well = outputs.add(PyList_GET_ITEM(results.get(), i));
   if (is_well) session.graph.set_outputs(std::move(outputs.positional));

@@ -57,6 +57,7 @@ class Rewriter {
     if (set_.contains(op) && !users_own) return decided(node, false, "is in " + set_.name);
     Result<opset::MeaningKind> kind = opset::meaning_kind(opset_, *call, facts);
     if (!kind) return explained(kind.error(), node);
+    if (*kind == opset::MeaningKind::unknown) return decided(node, false, "is only declared");
     if (*kind != opset::MeaningKind::decomposition) {
       std::string reason =
           "is not in " + set_.name + ", but its meaning is " + op.meaning_kind() + ": there is nothing smaller";

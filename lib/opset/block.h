@@ -203,6 +203,7 @@ struct Block {
   std::vector<Example> examples;
 
   const Step* meaning() const;  // the first; null for a block that has none
+  bool is_declaration() const;  // headers alone: neither types nor a meaning
 };
 
 // `schemas` are those of the headers, in their order.

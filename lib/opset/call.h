@@ -50,8 +50,8 @@ Result<Inference> infer(const Opset& opset, const Call& call, const shape::Facts
 // The loops that compute the call, for operators that have them (pointwise, reduction, view, scatter); for `extern`,
 // the name of its kernel with its arguments. A decomposition is an error here: expand() it first.
 Result<Meaning> meaning(const Opset& opset, const Call& call, const shape::Facts& facts);
-// Which of the two a call has.
-enum class MeaningKind { loops, extern_kernel, decomposition };
+// Which of the two a call has; `unknown` of an operator that is only declared, whose meaning() is E0119.
+enum class MeaningKind { loops, extern_kernel, decomposition, unknown };
 Result<MeaningKind> meaning_kind(const Opset& opset, const Call& call, const shape::Facts& facts);
 
 // Rewrites one call into the operators of its decomposition, one level deep, inserting nodes before `before` (null

@@ -36,6 +36,7 @@ std::vector<DerivedName> possible_origins(const std::string& target) {
 }
 
 bool can_derive(const Operator& origin, Derivation derivation) {
+  if (origin.is_declared()) return false;
   const std::vector<Return>& returns = origin.schema().returns;
   const auto is_tensor = [](const Return& r) { return r.type.kind == Kind::tensor && !r.type.list; };
   switch (derivation) {

@@ -113,7 +113,7 @@ Result<Inference> infer_nested(const Opset& opset, const Call& call, const shape
     evaluator.mistake(nullptr, "the block states no type");
 
   Inference inference;
-  const std::vector<Return>& returns = written.op->schema().returns;
+  const std::vector<Return> returns = written.op->schema().results();
   for (size_t i = 0; i < returns.size() && !evaluator.failed(); ++i) {
     const ParameterType& declared = returns[i].type;
     const bool is_one_of_many = returns.size() > 1;

@@ -87,6 +87,11 @@ const Block& LazyBlock::get() const {
   return block_;
 }
 
+std::string_view LazyBlock::text() const {
+  const size_t begin = place.headers.front().first;
+  return std::string_view(place.file->text).substr(begin, place.end - begin);
+}
+
 Result<void> LazyBlock::check() const {
   parse();
   return failure_ ? Result<void>(*failure_) : Result<void>();

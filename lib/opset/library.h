@@ -10,9 +10,11 @@ struct LazyBlock {
   BlockPlace place;
   const Library* library = nullptr;
   std::vector<std::string> targets;  // of the headers
+  bool is_built_in = false;
 
   // The parsed block. Asserts that it parses: an Operator whose block does not is never handed out.
   const Block& get() const;
+  std::string_view text() const;  // headers and body
   Result<void> check() const;
 
  private:

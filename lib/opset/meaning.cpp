@@ -342,6 +342,7 @@ auto with_step(const Opset& opset, const Call& call, const shape::Facts& facts, 
 }  // namespace
 
 Result<MeaningKind> meaning_kind(const Opset& opset, const Call& call, const shape::Facts& facts) {
+  if (call.op->is_declared()) return MeaningKind::unknown;
   return with_step(opset, call, facts, [](Evaluator&, const Call&, const Step& step) -> Result<MeaningKind> {
     return step.kind == StepKind::decompose       ? MeaningKind::decomposition
            : step.kind == StepKind::extern_kernel ? MeaningKind::extern_kernel
@@ -350,6 +351,11 @@ Result<MeaningKind> meaning_kind(const Opset& opset, const Call& call, const sha
 }
 
 Result<Meaning> meaning(const Opset& opset, const Call& call, const shape::Facts& facts) {
+  if (call.op->is_declared())
+    return error(Status::unsupported, 119,
+                 call.op->target() + " is only declared: nothing here knows how to compute it")
+        .note("fix: say what it means in a file, and `atenon decompose --with FILE`: op " +
+              call.op->schema().to_string());
   return with_step(opset, call, facts,
                    [&](Evaluator& evaluator, const Call& written, const Step& step) -> Result<Meaning> {
                      if (step.kind == StepKind::decompose)

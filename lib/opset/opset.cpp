@@ -57,6 +57,10 @@ bool Operator::is_view() const {
          !schema_.returns[0].type.mutated;
 }
 
+bool Operator::is_declared() const { return !replacement_ && block_->get().is_declaration(); }
+
+const std::string* Operator::brought_by() const { return block_->is_built_in ? nullptr : &block_->place.file->text; }
+
 SourceSpan Operator::place() const {
   const auto [begin, end] = block_->place.headers[header_];
   return block_->place.file->span(begin, end - begin);
@@ -81,9 +85,11 @@ struct Opset::State {
   std::unordered_map<std::string, std::vector<std::string>> by_name;  // targets, in file order
   std::unordered_map<std::string, std::vector<const Operator*>> overloads;
   std::recursive_mutex mutex;
+  bool is_built_in = false;  // what is being added
 
   Result<void> add(const std::string& text, const std::string& file_name);
   Result<void> add_block(BlockPlace place);
+  Result<void> add_known(Entry& entry, const LazyBlock& block, size_t header);
   const Operator* ready(Entry& entry);
   Entry* entry(const std::string& target);
   Entry* derive(const std::string& target);
@@ -102,6 +108,7 @@ Result<std::unique_ptr<Opset>> Opset::load(const std::string& folder) {
   std::sort(paths.begin(), paths.end());
   std::unique_ptr<Opset> opset(new Opset());
   opset->state_->folder = folder;
+  opset->state_->is_built_in = true;
   for (const fs::path& path : paths) {
     Result<std::string> text = read_file(path);
     if (!text) return text.error();
@@ -109,6 +116,7 @@ Result<std::unique_ptr<Opset>> Opset::load(const std::string& folder) {
     Result<void> added = opset->state_->add(*text, name);
     if (!added) return added.error();
   }
+  opset->state_->is_built_in = false;
   return opset;
 }
 
@@ -153,6 +161,7 @@ Result<void> Opset::State::add_block(BlockPlace place) {
   LazyBlock& block = blocks.emplace_back();
   block.place = std::move(place);
   block.library = &library;
+  block.is_built_in = is_built_in;
   for (size_t i = 0; i < block.place.headers.size(); ++i) {
     std::string target(target_of(block.place, i));
     const auto [known, inserted] = by_target.try_emplace(target, nullptr);
@@ -162,24 +171,42 @@ Result<void> Opset::State::add_block(BlockPlace place) {
       entry.op.header_ = i;
       known->second = &entry;
       by_name[std::string(name_of_target(target))].push_back(target);
-    } else {  // a new meaning for a known operator
-      Result<void> checked = block.check();
-      if (!checked) return checked;
-      const Block& parsed = block.get();
-      const auto is_signature = [](const Step& step) {
-        return step.kind == StepKind::type || step.kind == StepKind::check;
-      };
-      const auto clash = std::find_if(parsed.steps.begin(), parsed.steps.end(), is_signature);
-      if (clash != parsed.steps.end() || !parsed.meaning())
-        return error(Status::bad_input, 102, target + " is there already: only its meanings can be replaced")
-            .at(block.place.file->span(clash != parsed.steps.end() ? clash->offset : block.place.headers[i].first, 4))
-            .note(target + " is defined here",
-                  known->second->op.block_->place.file->span(known->second->op.block_->place.headers[0].first));
-      known->second->op.replacement_ = &block;
-      known->second->op.replacement_header_ = i;
+    } else if (Result<void> joined = add_known(*known->second, block, i); !joined) {
+      return joined;
     }
     block.targets.push_back(std::move(target));
   }
+  return {};
+}
+
+// A block for an operator that is there: its declaration again, its definition, or a new meaning.
+Result<void> Opset::State::add_known(Entry& entry, const LazyBlock& block, size_t header) {
+  const LazyBlock& known = *entry.op.block_;
+  if (block.text() == known.text()) return {};
+  if (Result<void> checked = block.check(); !checked) return checked;
+  const Block& parsed = block.get();
+  const std::string target(target_of(block.place, header));
+  const auto clash = [&](size_t offset, const std::string& why) {
+    return error(Status::bad_input, 102, target + " is there already: " + why)
+        .at(block.place.file->span(offset, 4))
+        .note(target + " is defined here", known.place.file->span(known.place.headers[0].first));
+  };
+  if (parsed.is_declaration() || (known.check() && known.get().is_declaration())) {
+    Result<Schema> now = parse_header(block.place, header), before = parse_header(known.place, entry.op.header_);
+    if (!now || !before || now->to_string() != before->to_string())
+      return clash(block.place.headers[header].first, "its schema cannot change");
+    if (parsed.is_declaration()) return {};
+    entry.op.block_ = &block;
+    entry.op.header_ = header;
+    return {};
+  }
+  const auto is_signature = [](const Step& step) {
+    return step.kind == StepKind::type || step.kind == StepKind::check;
+  };
+  const auto signature = std::find_if(parsed.steps.begin(), parsed.steps.end(), is_signature);
+  if (signature != parsed.steps.end()) return clash(signature->offset, "only its meanings can be replaced");
+  entry.op.replacement_ = &block;
+  entry.op.replacement_header_ = header;
   return {};
 }
 

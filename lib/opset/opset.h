@@ -31,6 +31,10 @@ class Operator {
   // "extern". A block with several guarded meanings has the kind of the first.
   std::string meaning_kind() const;
   bool is_view() const;  // the result aliases its first tensor argument
+  // A custom operator of which only the schema is known: its nodes state what they give, and a kernel computes it.
+  bool is_declared() const;
+  // The text that it was read from, with all that stands beside it; null for what comes with Atenon.
+  const std::string* brought_by() const;
   // Where the block stands: "opsets/aten/pointwise.ops", line.
   SourceSpan place() const;
 
@@ -66,7 +70,7 @@ class Opset {
   ~Opset();
 
   // Adds blocks from a text (a user's .ops file, a program's custom blocks). A known schema with only meanings replaces
-  // the meaning; a new name adds an operator.
+  // the meaning; a new name adds an operator; what was only declared may be defined. The same block twice is one.
   Result<void> add(const std::string& text, const std::string& file_name);
 
   // `target` as in Node::target ("aten::add.Tensor"; "aten.add.Tensor" and a trailing ".default" are understood).

@@ -711,6 +711,10 @@ const Step* Block::meaning() const {
   return found == steps.end() ? nullptr : &*found;
 }
 
+bool Block::is_declaration() const {
+  return std::all_of(steps.begin(), steps.end(), [](const Step& step) { return step.kind < StepKind::type; });
+}
+
 Result<void> parse_block(const BlockPlace& place, const std::vector<const Schema*>& schemas, const Library& library,
                          bool with_examples, Block& block) {
   return BlockParser(place, library, block).parse(schemas, with_examples);

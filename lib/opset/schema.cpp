@@ -218,6 +218,23 @@ const Parameter* Schema::parameter(const std::string& name) const {
   return found == parameters.end() ? nullptr : &*found;
 }
 
+std::vector<size_t> Schema::updated() const {
+  std::vector<size_t> found;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const ParameterType& type = parameters[i].type;
+    const bool is_returned = std::any_of(returns.begin(), returns.end(),
+                                         [&](const Return& result) { return result.type.alias == type.alias; });
+    if (type.mutated && !is_returned) found.push_back(i);
+  }
+  return found;
+}
+
+std::vector<Return> Schema::results() const {
+  std::vector<Return> all = returns;
+  for (const size_t i : updated()) all.push_back({parameters[i].type, parameters[i].name});
+  return all;
+}
+
 std::string Schema::to_string() const {
   std::string text = target() + '(';
   bool keyword_only = false;

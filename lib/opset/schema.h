@@ -57,6 +57,10 @@ struct Schema {
   std::vector<Parameter> parameters;
   std::vector<Return> returns;
 
+  // Parameters that the operator updates in place without returning them: a node gives what each holds afterwards as a
+  // further result, after the returns.
+  std::vector<size_t> updated() const;
+  std::vector<Return> results() const;  // of a node: the returns, and what is updated
   std::string target() const { return overload.empty() ? name : name + "." + overload; }  // as in Node::target
   const Parameter* parameter(const std::string& name) const;
   std::string to_string() const;

@@ -36,7 +36,7 @@ Result<Changed> fold_constants(Scope& scope) {
   std::vector<ir::Node*> folded;
   for (ir::Node& node : scope.variant.graph.forward()) {
     const opset::Operator* op = scope.opset.find(node.target());
-    if (!op || op->has_tag("random") || op->has_tag("keep") || !is_static(node)) continue;
+    if (!op || op->has_tag("random") || op->has_tag("keep") || op->is_declared() || !is_static(node)) continue;
     std::vector<ir::Value*> operands = node.operands();
     if (!std::all_of(operands.begin(), operands.end(), constant)) continue;
     size_t input_bytes = 0, output_bytes = 0;

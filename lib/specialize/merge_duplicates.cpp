@@ -21,7 +21,8 @@ Changed merge_duplicates(Scope& scope) {
   std::map<std::string, ir::Node*> seen;
   for (ir::Node& node : scope.variant.graph.forward()) {
     const opset::Operator* op = scope.opset.find(node.target());
-    if (!op || op->has_tag("random") || op->has_tag("keep") || !ir::symbols_defined(node).empty()) continue;
+    if (!op || op->has_tag("random") || op->has_tag("keep") || op->is_declared() || !ir::symbols_defined(node).empty())
+      continue;
     auto [first, is_new] = seen.try_emplace(key_of(node), &node);
     if (is_new) continue;
     scope.report("merged %" + node.result()->name + " into %" + first->second->result()->name);

@@ -174,9 +174,41 @@ class GraphCheck {
     return same_type(*given, slice, facts_, {});
   }
 
+  // What only its schema describes: results are of the kinds that it returns, and of the types of what it updates.
+  void check_declared(const ir::Node& node, const opset::Call& call) {
+    const opset::Schema& schema = call.op->schema();
+    std::vector<const ir::Value*> updated;
+    for (const size_t i : schema.updated())
+      ir::for_each(call.arguments[i], [&](const ir::Argument& item) {
+        if (item.value()) updated.push_back(item.value());
+      });
+    bool has_list = false;
+    for (const opset::Return& result : schema.returns) has_list = has_list || result.type.list;
+    const size_t least = updated.size() + (has_list ? 0 : schema.returns.size()), count = node.results().size();
+    if (count < least || (!has_list && count > least))
+      return findings_.add(
+          125, node.target() + " has " + std::to_string(least) + " results here, not " + std::to_string(count), node);
+    for (const auto& result : node.results())
+      if (!result->is_tensor()) symbols_.insert(result->name);
+    for (size_t i = 0; i < count; ++i) {
+      const ir::Value& result = *node.result(i);
+      check_symbols(symbols_of(result.type), "%" + result.name);
+      const size_t left = count - i;
+      bool fits = left > updated.size() || same_type(updated[updated.size() - left]->type, result.type, facts_, {});
+      if (!has_list && i < schema.returns.size())
+        fits = result.is_tensor() == (schema.returns[i].type.kind == opset::Kind::tensor);
+      if (!fits)
+        findings_.add(126,
+                      "%" + result.name + " is declared " + ir::to_string(result.type) + ", but the operator is " +
+                          schema.to_string(),
+                      node);
+    }
+  }
+
   void check_operator(const ir::Node& node) {
     Result<opset::Call> call = opset::bind(findings_.opset, node);
     if (!call) return findings_.add(call.error(), node);
+    if (call->op->is_declared()) return check_declared(node, *call);
     Result<opset::Inference> inference = opset::infer(findings_.opset, *call, facts_, first_fresh);
     if (!inference) return findings_.add(inference.error(), node);
     if (inference->types.size() != node.results().size()) {

@@ -47,6 +47,10 @@ class OpOverload:
     def name(self):
         return self._name
 
+    @property
+    def _schema(self):
+        return _atenon.schema(self._name)
+
     def __call__(self, /, *args, **kwargs):
         return self._function(*args, **kwargs)
 
