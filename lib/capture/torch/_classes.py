@@ -1,6 +1,8 @@
-# torch.classes: custom classes of compiled extensions, of which there are none.
+# torch.classes: custom classes of compiled extensions, of which there are none; see _custom_classes.py.
 import sys
 import types
+
+from torch._custom_classes import ClassNamespace
 
 
 class _Classes(types.ModuleType):
@@ -9,7 +11,7 @@ class _Classes(types.ModuleType):
     def __getattr__(self, name):
         if name.startswith("__"):
             raise AttributeError(name)
-        raise RuntimeError(f"torch.classes.{name} needs a compiled extension of PyTorch, which Atenon cannot load")
+        return ClassNamespace(name)
 
     def load_library(self, path):
         raise OSError(f"{path}: compiled extensions of PyTorch cannot be loaded into Atenon")
