@@ -1,5 +1,6 @@
 # torch.export: captures a model inside the running script, and gives the program as PyTorch's ExportedProgram.
 import dataclasses
+import functools
 import os
 import sys
 import types
@@ -7,11 +8,13 @@ import types
 import _atenon
 
 from torch import _placeholder
+from torch._tensor import Tensor
 from torch.export.decomp_utils import CustomDecompTable
 from torch.export.dynamic_shapes import AdditionalInputs, Dim, ShapesCollection, dims
 from torch.export.exported_program import (
     ExportedProgram, ModuleCallEntry, ModuleCallSignature, default_decompositions)
-from torch.export.graph_signature import ExportBackwardSignature, ExportGraphSignature
+from torch.export.graph_signature import (
+    ConstantArgument, ExportBackwardSignature, ExportGraphSignature, SymBoolArgument, SymFloatArgument, SymIntArgument, TensorArgument)
 from torch.export.unflatten import FlatArgsAdapter, UnflattenedModule, unflatten
 from torch.utils import _pytree
 
@@ -24,7 +27,10 @@ def export(mod, args=(), kwargs=None, *, dynamic_shapes=None, strict=False, pres
            prefer_deferred_runtime_asserts_over_guards=False):
     """Captures one call of a module, function or method. `strict` makes no difference: there is one way to capture, and it
     is sound."""
-    return _capture(mod, args, kwargs, dynamic_shapes, False)[0]
+    with _Signatures(mod, preserve_module_call_signature) as signatures:
+        ep = _capture(mod, args, kwargs, dynamic_shapes, False)[0]
+    ep._call_signatures = signatures.found
+    return ep
 
 
 def draft_export(mod, args=(), kwargs=None, *, dynamic_shapes=None, preserve_module_call_signature=(), strict=False,
@@ -46,7 +52,54 @@ def _capture(mod, args, kwargs, dynamic_shapes, is_draft):
     in_spec, out_spec = _pytree.tree_structure((args, kwargs)), _pytree.tree_structure(result)
     modules = [name for name, _ in mod.named_modules() if name] if hasattr(mod, "named_modules") else []
     names = program.trees()[0][2]
-    return ExportedProgram(program, in_spec, out_spec, names, modules, (args, kwargs)), findings
+    return ExportedProgram(program, in_spec, out_spec, names, modules, (args, kwargs), dynamic_shapes), findings
+
+
+class _Signatures:
+    """Notes what goes into and comes out of some submodules while a model is captured, as names of the graph."""
+
+    def __init__(self, model, paths):
+        self.found = {}
+        self._handles = []
+        for path in paths:
+            module = model.get_submodule(path)
+            self._handles.append(module.register_forward_pre_hook(self._enter, prepend=False, with_kwargs=True))
+            self._handles.append(module.register_forward_hook(functools.partial(self._leave, path), with_kwargs=True))
+        self._entered = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        for handle in self._handles:
+            handle.remove()
+
+    def _enter(self, module, args, kwargs):
+        self._entered.append(_described(args, kwargs))
+
+    def _leave(self, path, module, args, kwargs, result):
+        inputs, in_spec = self._entered.pop()
+        if not _atenon.is_tracing():
+            return
+        if path in self.found:
+            raise ValueError(f"preserve_module_call_signature: {path} is called more than once")
+        outputs, out_spec = _pytree.tree_flatten(result)
+        self.found[path] = ModuleCallSignature(inputs, [_argument_of(x) for x in outputs], in_spec, out_spec)
+
+
+def _described(args, kwargs):
+    leaves, spec = _pytree.tree_flatten((args, kwargs))
+    return [_argument_of(leaf) for leaf in leaves], spec
+
+
+def _argument_of(leaf):
+    """A tensor by the name of its value in the graph."""
+    if isinstance(leaf, Tensor):
+        return TensorArgument(_atenon.value_name(leaf))
+    for kind, argument in ((_atenon.SymInt, SymIntArgument), (_atenon.SymFloat, SymFloatArgument), (_atenon.SymBool, SymBoolArgument)):
+        if isinstance(leaf, kind):
+            return argument(str(leaf))
+    return ConstantArgument("", leaf)
 
 
 @dataclasses.dataclass

@@ -13,9 +13,12 @@ def _names(operator):
 class CustomDecompTable:
     def __init__(self):
         self.kept = []
+        self.functions = {}  # operator -> its decomposition in Python, used in the place of ours
 
     def pop(self, operator, *default):
         self.kept += _names(operator)
+        for name in _names(operator):
+            self.functions.pop(name, None)
 
     def __delitem__(self, operator):
         self.pop(operator)
@@ -24,12 +27,16 @@ class CustomDecompTable:
         return _names(operator)[0] not in self.kept
 
     def __setitem__(self, operator, decomposition):
-        raise NotImplementedError(f"a decomposition of {operator} in Python is not supported: write it as a block of an .ops "
-                                  "file, for `atenon decompose --with`")
+        for name in _names(operator):
+            self.functions[name] = decomposition
+
+    def update(self, others):
+        for operator, decomposition in others.items():
+            self[operator] = decomposition
 
     def copy(self):
         table = CustomDecompTable()
-        table.kept = list(self.kept)
+        table.kept, table.functions = list(self.kept), dict(self.functions)
         return table
 
 

@@ -24,6 +24,8 @@ __all__ = ["ExportedProgram", "ModuleCallEntry", "ModuleCallSignature", "default
 
 _atenon.register(Value=Value, Subgraph=Subgraph)
 
+_deepest = 32  # decompositions into what is decomposed again
+
 
 @dataclasses.dataclass
 class ModuleCallSignature:
@@ -96,13 +98,16 @@ def _call_trees(program):
 
 
 class ExportedProgram:
-    def __init__(self, program, in_spec, out_spec, argument_names, module_names=(), example_inputs=None):
+    def __init__(self, program, in_spec, out_spec, argument_names, module_names=(), example_inputs=None, dynamic_shapes=None,
+                 call_signatures=None):
         self._program = program
         self._in_spec = in_spec
         self._out_spec = out_spec
         self._argument_names = argument_names
         self._module_names = list(module_names)
         self._example_inputs = example_inputs
+        self._dynamic_shapes = dynamic_shapes
+        self._call_signatures = call_signatures or {}  # of the modules that were to keep theirs
         self._graph_module = None
         self._state = None
 
@@ -112,7 +117,8 @@ class ExportedProgram:
         return cls(program, in_spec, out_spec, names)
 
     def _with(self, program):
-        return ExportedProgram(program, self._in_spec, self._out_spec, self._argument_names, self._module_names, self._example_inputs)
+        return ExportedProgram(program, self._in_spec, self._out_spec, self._argument_names, self._module_names, self._example_inputs,
+                               self._dynamic_shapes, self._call_signatures)
 
     # What goes in and out
 
@@ -166,7 +172,8 @@ class ExportedProgram:
         inputs = [spec.arg for spec in signature.input_specs if spec.kind is InputKind.USER_INPUT]
         outputs = [spec.arg for spec in signature.output_specs if spec.kind is OutputKind.USER_OUTPUT]
         top = ModuleCallSignature(inputs, outputs, self._in_spec, self._out_spec, list(self._argument_names))
-        return [ModuleCallEntry("", top), *map(ModuleCallEntry, self._module_names)]
+        return [ModuleCallEntry("", top),
+                *(ModuleCallEntry(name, self._call_signatures.get(name)) for name in self._module_names)]
 
     @property
     def example_inputs(self):
@@ -220,12 +227,32 @@ class ExportedProgram:
     def run_decompositions(self, decomp_table=None, decompose_custom_triton_ops=False):
         """By default to core ATen. The operators that were taken out of a table (default_decompositions()) are kept; an
         empty table asks for a functional graph, which ours are from the start."""
-        if decomp_table is not None and not isinstance(decomp_table, CustomDecompTable):
-            if not decomp_table:
-                return self._with(self._program)
-            _atenon.fail(331, "run_decompositions takes no decompositions written in Python",
-                         "torch.export.default_decompositions() without the operators to keep")
-        return self._with(self._program.decomposed("core", [] if decomp_table is None else decomp_table.kept))
+        if decomp_table is None:
+            return self._with(self._program.decomposed("core", []))
+        is_core = isinstance(decomp_table, CustomDecompTable)
+        functions = decomp_table.functions if is_core else {op.name(): function for op, function in decomp_table.items()}
+        exported = self
+        for _ in range(_deepest):
+            if is_core:
+                exported = exported._with(exported._program.decomposed("core", [*decomp_table.kept, *functions]))
+            if not any(target in functions for target in exported._program.targets()):
+                return exported
+            exported = exported._recaptured(functions)
+        _atenon.fail(331, "the decompositions given to run_decompositions go around in a circle: " + ", ".join(functions),
+                     "a decomposition that does not use its own operator")
+
+    def _recaptured(self, functions):
+        """The program captured again, with Python functions in the place of some operators."""
+        if self._example_inputs is None:
+            _atenon.fail(331, "decompositions in Python need the example inputs, which a loaded program does not have",
+                         "run_decompositions() before torch.export.save")
+        _atenon.set_decompositions(functions)
+        try:
+            args, kwargs = self._example_inputs
+            program = _atenon.export(self.module(), args, kwargs, self._dynamic_shapes, False)[0]
+        finally:
+            _atenon.set_decompositions({})
+        return self._with(program)
 
     def validate(self):
         self._program.validate()
