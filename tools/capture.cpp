@@ -24,6 +24,7 @@ int main(int argc, char** argv) {
               cli::Effect::report);
   return tool.produce(argc, argv, [&](cli::Context& context) -> Result<std::optional<ir::ExportedProgram>> {
     options.complete(context.share_folder(), std::getenv("VIRTUAL_ENV"), context.output, context.output_is_given);
+    context.says_times = true;
     capture::Report report;
     auto program = capture::run(options, context.opset(), report);
     for (const auto& [stage, time] : report.milliseconds) context.say(stage + " " + std::to_string(time) + " ms");

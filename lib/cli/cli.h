@@ -41,6 +41,7 @@ class Context {
   bool json = false;
   std::string output = "-";      // where a stage's program goes
   bool output_is_given = false;  // by -o
+  bool says_times = false;       // with -v also how long it took to check and to write the program
   // A message on standard error, unless -q.
   void warn(const Diagnostic& diagnostic);
   // A line on standard error, with -v only.

@@ -1,10 +1,12 @@
 // Tool: parses by the table of options, runs the tool's body, and turns Diagnostics into messages and exit status.
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <iostream>
+#include <utility>
 
 #include <CLI/CLI.hpp>
 
@@ -321,12 +323,20 @@ int Tool::produce(int argc, char** argv,
     if (!made) return made.error();
     if (!*made) return Status::ok;
     ir::ExportedProgram& program = **made;
+    auto last = std::chrono::steady_clock::now();
+    const auto say_time = [&](const char* stage) {
+      const auto now = std::chrono::steady_clock::now();
+      const double time = std::chrono::duration<double, std::milli>(now - std::exchange(last, now)).count();
+      if (context.says_times) context.say(std::string(stage) + " " + std::to_string(time) + " ms");
+    };
     if (Result<void> valid = verify::check(program, context.opset()); !valid) {
       Diagnostic ours = valid.error();
       ours.status = Status::bug;
       return std::move(ours).note("the program that " + context.tool() + " made is not valid: this is a bug of ours");
     }
+    say_time("verify");
     if (Result<void> written = state.write(std::move(program)); !written) return written.error();
+    say_time("write");
     return Status::ok;
   });
 }

@@ -1,6 +1,8 @@
 # torch.export: captures a model inside the running script, and gives the program as PyTorch's ExportedProgram.
-import dataclasses
+#
+# A model's own file wants Dim and no more, and is not kept waiting for the rest: that is loaded when it is first named.
 import functools
+import importlib
 import os
 import sys
 import types
@@ -9,14 +11,20 @@ import _atenon
 
 from torch import _placeholder
 from torch._tensor import Tensor
-from torch.export.decomp_utils import CustomDecompTable
 from torch.export.dynamic_shapes import AdditionalInputs, Dim, ShapesCollection, dims
-from torch.export.exported_program import (
-    ExportedProgram, ModuleCallEntry, ModuleCallSignature, default_decompositions)
-from torch.export.graph_signature import (
-    ConstantArgument, ExportBackwardSignature, ExportGraphSignature, SymBoolArgument, SymFloatArgument, SymIntArgument, TensorArgument)
-from torch.export.unflatten import FlatArgsAdapter, UnflattenedModule, unflatten
 from torch.utils import _pytree
+
+_loaded_when_named = {
+    name: module
+    for module, names in {
+        "_draft_export": ("DraftExportReport", "FailureReport"),
+        "decomp_utils": ("CustomDecompTable",),
+        "exported_program": ("ExportedProgram", "ModuleCallEntry", "ModuleCallSignature", "default_decompositions"),
+        "graph_signature": ("ExportBackwardSignature", "ExportGraphSignature"),
+        "unflatten": ("FlatArgsAdapter", "UnflattenedModule", "unflatten"),
+    }.items()
+    for name in names
+}
 
 __all__ = ["AdditionalInputs", "CustomDecompTable", "Dim", "ExportBackwardSignature", "ExportGraphSignature", "ExportedProgram",
            "FlatArgsAdapter", "ModuleCallEntry", "ModuleCallSignature", "ShapesCollection", "UnflattenedModule",
@@ -37,6 +45,8 @@ def draft_export(mod, args=(), kwargs=None, *, dynamic_shapes=None, preserve_mod
                  prefer_deferred_runtime_asserts_over_guards=False):
     """Goes on where export would refuse, with what the example inputs give there; _report lists all that was refused. The
     program computes what the model does on the example; where something was refused, on nothing else."""
+    from torch.export._draft_export import DraftExportReport, FailureReport
+
     ep, findings = _capture(mod, args, kwargs, dynamic_shapes, True)
     ep._report = DraftExportReport([FailureReport(*finding) for finding in findings])
     return ep
@@ -48,6 +58,8 @@ def _capture(mod, args, kwargs, dynamic_shapes, is_draft):
     if not isinstance(args, (tuple, list)):
         args = (args,)
     args, kwargs = tuple(args), dict(kwargs or {})
+    from torch.export.exported_program import ExportedProgram
+
     program, result, findings = _atenon.export(mod, args, kwargs, dynamic_shapes, is_draft)
     in_spec, out_spec = _pytree.tree_structure((args, kwargs)), _pytree.tree_structure(result)
     modules = [name for name, _ in mod.named_modules() if name] if hasattr(mod, "named_modules") else []
@@ -83,6 +95,8 @@ class _Signatures:
             return
         if path in self.found:
             raise ValueError(f"preserve_module_call_signature: {path} is called more than once")
+        from torch.export.exported_program import ModuleCallSignature
+
         outputs, out_spec = _pytree.tree_flatten(result)
         self.found[path] = ModuleCallSignature(inputs, [_argument_of(x) for x in outputs], in_spec, out_spec)
 
@@ -94,6 +108,8 @@ def _described(args, kwargs):
 
 def _argument_of(leaf):
     """A tensor by the name of its value in the graph."""
+    from torch.export.graph_signature import ConstantArgument, SymBoolArgument, SymFloatArgument, SymIntArgument, TensorArgument
+
     if isinstance(leaf, Tensor):
         return TensorArgument(_atenon.value_name(leaf))
     for kind, argument in ((_atenon.SymInt, SymIntArgument), (_atenon.SymFloat, SymFloatArgument), (_atenon.SymBool, SymBoolArgument)):
@@ -102,34 +118,10 @@ def _argument_of(leaf):
     return ConstantArgument("", leaf)
 
 
-@dataclasses.dataclass
-class FailureReport:
-    """One thing that export would refuse."""
-
-    code: str
-    message: str
-    place: str
-    fix: str
-
-    def __str__(self):
-        return f"{self.place}: {self.code}: {self.message}\n    {self.fix}"
-
-
-@dataclasses.dataclass
-class DraftExportReport:
-    failures: list
-
-    def successful(self):
-        return not self.failures
-
-    def __str__(self):
-        if not self.failures:
-            return "Nothing was refused: torch.export.export gives the same program."
-        return "\n".join([f"torch.export.export would refuse {len(self.failures)}:", *map(str, self.failures)])
-
-
 def save(ep, f, *, extra_files=None, opset_version=None, pickle_protocol=2):
     """Writes a program of Atenon's to a path or an open binary file."""
+    from torch.export.exported_program import ExportedProgram
+
     if not isinstance(ep, ExportedProgram):
         raise TypeError(f"The 'ep' parameter must be an instance of 'ExportedProgram', got '{type(ep).__name__}' instead.")
     if extra_files:
@@ -141,6 +133,8 @@ def save(ep, f, *, extra_files=None, opset_version=None, pickle_protocol=2):
 
 
 def load(f, *, extra_files=None, expected_opset_version=None):
+    from torch.export.exported_program import ExportedProgram
+
     return ExportedProgram._of_program(_atenon.load(os.fspath(f) if isinstance(f, (str, os.PathLike)) else f.read()))
 
 
@@ -149,7 +143,12 @@ def register_dataclass(cls, *, serialized_type_name=None):
     _pytree.register_dataclass(cls, serialized_type_name=serialized_type_name)
 
 
-__getattr__ = _placeholder.getter(__name__)
+def __getattr__(name):
+    if name not in _loaded_when_named:
+        return _placeholder.attribute(__name__, name)
+    value = getattr(importlib.import_module(f"{__name__}.{_loaded_when_named[name]}"), name)
+    globals()[name] = value
+    return value
 
 
 class _CallableModule(types.ModuleType):
@@ -157,6 +156,9 @@ class _CallableModule(types.ModuleType):
 
     def __call__(self, *args, **kwargs):
         return export(*args, **kwargs)
+
+    def __setattr__(self, name, value):  # torch.export.unflatten is the function, whoever imports the module of its name
+        super().__setattr__(name, value.unflatten if name == "unflatten" and isinstance(value, types.ModuleType) else value)
 
 
 sys.modules[__name__].__class__ = _CallableModule

@@ -3,7 +3,7 @@
 # `atenon capture` reads __name__, min and max of a Dim; of a derived one its root and the integers a, b of a * root + b;
 # and of Dim.AUTO, DYNAMIC and STATIC their `type`.
 import enum
-import inspect
+import types
 
 import _atenon
 
@@ -14,6 +14,7 @@ from torch.utils import _pytree
 __all__ = ["AdditionalInputs", "Dim", "ShapesCollection", "dims"]
 
 _no_limit = 2**63 - 1
+_takes_more, _takes_keywords = 0x04, 0x08  # inspect.CO_VARARGS, CO_VARKEYWORDS
 
 
 class _DimHintType(enum.Enum):
@@ -198,12 +199,23 @@ class AdditionalInputs:
 
 
 def _arguments_by_name(model, args, kwargs):
-    """The arguments by the names of forward's parameters, as they are bound: {"x": ..., "args": (...), "kwargs": {...}}."""
-    forward = model.forward if hasattr(model, "forward") else model
-    try:
-        return dict(inspect.signature(forward).bind(*args, **(kwargs or {})).arguments)
-    except ValueError:  # a builtin, without a signature
-        return {"args": tuple(args), **(kwargs or {})}
+    """The arguments by the names of forward's parameters, as they are bound: {"x": ..., "args": (...), "kwargs": {...}}.
+    inspect.signature would tell the same, and takes longer to import than all of this package."""
+    function = forward = model.forward if hasattr(model, "forward") else model
+    while hasattr(function, "__wrapped__") or isinstance(function, types.MethodType):
+        function = function.__func__ if isinstance(function, types.MethodType) else function.__wrapped__
+    code, kwargs = getattr(function, "__code__", None), dict(kwargs or {})
+    if code is None:  # a builtin, without a signature
+        return {"args": tuple(args), **kwargs}
+    named = code.co_argcount + code.co_kwonlyargcount
+    positional = code.co_varnames[isinstance(forward, types.MethodType) : code.co_argcount]
+    arguments = dict(zip(positional, args))
+    if len(args) > len(positional):
+        arguments[code.co_varnames[named] if code.co_flags & _takes_more else "args"] = tuple(args[len(positional) :])
+    arguments.update((name, kwargs.pop(name)) for name in code.co_varnames[:named] if name in kwargs)
+    if kwargs and code.co_flags & _takes_keywords:
+        kwargs = {code.co_varnames[named + bool(code.co_flags & _takes_more)]: kwargs}
+    return {**arguments, **kwargs}
 
 
 def specs_of_leaves(model, args, kwargs, dynamic_shapes):
