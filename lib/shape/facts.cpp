@@ -33,6 +33,24 @@ std::optional<std::string> solvable_symbol(const SymInt& x) {
   return found;
 }
 
+// The extremum that x says something of alone: x is atom - value or value - atom.
+struct LoneExtremum {
+  const Atom* atom;
+  bool is_positive;
+  SymInt value;
+};
+
+std::optional<LoneExtremum> lone_extremum(const SymInt& x) {
+  for (const Term& term : terms_of(x)) {
+    if (term.factors.size() != 1 || term.factors[0].power != 1 || std::abs(term.coefficient) != 1) continue;
+    const Atom& atom = *term.factors[0].atom;
+    if (atom.kind != AtomKind::min && atom.kind != AtomKind::max) continue;
+    const SymInt self = from_term(1, term.factors);
+    return LoneExtremum{&atom, term.coefficient == 1, term.coefficient == 1 ? self - x : self + x};
+  }
+  return std::nullopt;
+}
+
 int64_t coefficient_of(const SymInt& x, const std::string& symbol) {
   for (const Term& term : terms_of(x)) {
     if (from_term(1, term.factors).as_symbol() == symbol) return term.coefficient;
@@ -103,6 +121,7 @@ void Facts::learn_zero(const SymInt& given) {
     return;
   }
   zeros_.push_back(x);
+  learn_extremum(x);
   // Another atom that occurs once, as in s % 4 == 0, is replaced too.
   for (const Term& term : terms_of(x)) {
     if (term.factors.size() != 1 || term.factors[0].power != 1 || std::abs(term.coefficient) != 1) continue;
@@ -118,6 +137,20 @@ void Facts::learn_zero(const SymInt& given) {
   }
 }
 
+// A maximum that is v: no operand is more, and where only one can reach v, that one is v. Likewise a minimum.
+void Facts::learn_extremum(const SymInt& zero) {
+  const std::optional<LoneExtremum> found = lone_extremum(zero);
+  if (!found) return;
+  const bool is_max = found->atom->kind == AtomKind::max;
+  std::vector<SymInt> reaching;
+  for (const SymInt& operand : found->atom->operands) {
+    const SymInt beyond = is_max ? operand - found->value : found->value - operand;
+    if (bounds(beyond).upper >= 0) reaching.push_back(beyond);
+  }
+  for (const SymInt& beyond : reaching)
+    learn({.kind = reaching.size() == 1 ? Kind::eq : Kind::le, .difference = beyond});
+}
+
 void Facts::learn_nonpositive(const SymInt& x) {
   // A lone symbol has a range.
   const Terms terms = terms_of(x);
@@ -128,7 +161,14 @@ void Facts::learn_nonpositive(const SymInt& x) {
     tighten(*symbol, c > 0 ? Range{Range::lowest, floor_div(-d, c)} : Range{-floor_div(-d, -c), Range::highest});
     return;
   }
+  if (std::find(nonpositives_.begin(), nonpositives_.end(), x) != nonpositives_.end()) return;
   nonpositives_.push_back(x);
+  // A maximum that is at most v has no operand above v; a minimum that is at least v has none below.
+  const std::optional<LoneExtremum> extremum = lone_extremum(x);
+  if (!extremum || extremum->is_positive != (extremum->atom->kind == AtomKind::max)) return;
+  for (const SymInt& operand : extremum->atom->operands)
+    learn({.kind = Kind::le,
+           .difference = extremum->is_positive ? operand - extremum->value : extremum->value - operand});
 }
 
 void Facts::tighten(const std::string& symbol, Range range) {

@@ -60,6 +60,7 @@ class Facts {
   void learn(const BoolNode& comparison);
   void learn_zero(const SymInt& x);
   void learn_nonpositive(const SymInt& x);
+  void learn_extremum(const SymInt& zero);
   void tighten(const std::string& symbol, Range range);
   void pin(const std::string& symbol, const SymInt& value);
 

@@ -148,6 +148,8 @@ TEST_CASE("questions that programs ask") {
       {"t=1..; s < t", "s//t == 0", "proven"},
       {"t=1..", "t*(s//t) <= s", "proven"},
       {"s=1..; t % s == 0", "s*(t//s) == t", "proven"},
+      {"n=2..", "(-n)//(n - n//2) == -2", "proven"},
+      {"n=1..", "(-n)//(n - n//2) == -2", "open"},
       // Minimum and maximum.
       {"", "min(s, 5) <= 5", "proven"},
       {"s=1..", "min(s, 5) >= 1", "proven"},
@@ -159,6 +161,13 @@ TEST_CASE("questions that programs ask") {
       {"s=4..", "s - min(s, 3) >= 1", "proven"},
       {"a <= c; b <= c", "max(a, b) <= c", "proven"},
       {"c <= a; c <= b", "min(a, b) >= c", "proven"},
+      {"max(0, min(4, u) - 1) == 3", "u >= 4", "proven"},
+      {"max(0, min(4, u) - 1) == 3", "max(0, min(4, u) - 1) == min(3, u)", "proven"},
+      {"max(s, t) == 5", "s <= 5", "proven"},
+      {"t < 5; max(s, t) == 5", "s == 5", "proven"},
+      {"max(s, t) == 5", "s == 5", "open"},
+      {"min(s, t) >= 3", "t >= 3", "proven"},
+      {"min(s, t) == 2", "t >= 2", "proven"},
       // Floats.
       {"s=4..", "int(s*0.5) >= 2", "proven"},
       {"s=0..10", "int(s*0.3) <= 3", "proven"},

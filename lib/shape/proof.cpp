@@ -430,6 +430,23 @@ SymInt Proof::simplify(const Atom& atom) {
   return atom.kind == AtomKind::trunc ? trunc(x) : round(x);
 }
 
+// A quotient that is the same everywhere, though its operands are not: (-n)//(n - n//2) is -2 for n >= 2. What it is
+// where the symbols are least is tried.
+std::optional<int64_t> Proof::only_quotient(const SymInt& a, const SymInt& b) {
+  if (a.is_constant() || b.is_constant() || upper(SymInt(1) - b, 0, 2) > 0) return std::nullopt;
+  Bindings least;
+  for (const std::string& symbol : floor_div(a, b).symbols()) {
+    const auto range = facts_.known_ranges_.find(symbol);
+    least[symbol] = range == facts_.known_ranges_.end() ? 0 : range->second.lower;
+    if (least[symbol] == Range::lowest) return std::nullopt;
+  }
+  const std::optional<int64_t> found = evaluate(floor_div(a, b), least);
+  if (!found) return std::nullopt;
+  const SymInt product = b * SymInt(*found);
+  if (upper(product - a, 0, 2) > 0 || upper(a - product - b + SymInt(1), 0, 2) > 0) return std::nullopt;
+  return found;
+}
+
 // A quotient that can have only one value gives that value, and the modulus what is left.
 SymInt Proof::simplify_division(const Atom& atom) {
   const SymInt a = simplify(atom.operands[0]), b = simplify(atom.operands[1]);
@@ -450,6 +467,8 @@ SymInt Proof::simplify_division(const Atom& atom) {
     const SymInt value = static_cast<int64_t>(quotient.lower);
     return quotient_wanted ? value : a - b * value;
   }
+  if (const std::optional<int64_t> same = only_quotient(a, b))
+    return quotient_wanted ? SymInt(*same) : a - b * SymInt(*same);
   if (!quotient_wanted && b.is_constant()) {
     if (const std::optional<int64_t> remainder = residue(a, *b.constant())) return *remainder;
   }

@@ -43,6 +43,7 @@ class Proof {
   SymInt simplify(const Atom& atom);
   SymFloat simplify(const SymFloat& x);
   SymInt simplify_division(const Atom& atom);
+  std::optional<int64_t> only_quotient(const SymInt& a, const SymInt& b);
 
   const Facts& facts_;
   std::vector<SymInt> cases_;  // nonpositive in the case that is being looked at
