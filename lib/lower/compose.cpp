@@ -701,7 +701,42 @@ Result<void> Composer::run(const ir::Graph& body) {
   return {};
 }
 
+// A reduction is computed before its level's conditions are known: not one that is only defined under such a condition.
+bool has_conditional_reduction(const Loops& loops, ExprId id, bool under_condition,
+                               std::set<std::pair<ExprId, bool>>& seen) {
+  if (!seen.insert({id, under_condition}).second) return false;
+  const Expr& expr = loops.exprs[id];
+  bool found = false;
+  const auto look_at = [&](ExprId part, bool conditional) {
+    found = found || has_conditional_reduction(loops, part, conditional, seen);
+  };
+  if (expr.op == ScalarOp::reduce) {
+    if (under_condition && expr.is_partial) return true;
+    const BoundReduction& reduction = loops.reductions[expr.reduction];
+    for (ExprId part : reduction.element) look_at(part, false);
+    for (ExprId part : reduction.identity) look_at(part, false);
+    if (reduction.guard != no_expr) look_at(reduction.guard, false);
+    return found;
+  }
+  const bool is_lazy =
+      expr.op == ScalarOp::select || expr.op == ScalarOp::logical_and || expr.op == ScalarOp::logical_or;
+  bool is_first = true;
+  each_operand(loops, id, [&](ExprId operand) {
+    look_at(operand, under_condition || (is_lazy && !is_first));
+    is_first = false;
+  });
+  return found;
+}
+
 }  // namespace
+
+void each_operand(const Loops& loops, ExprId id, const std::function<void(ExprId)>& visit) {
+  const Expr& expr = loops.exprs[id];
+  for (ExprId operand : expr.operands) visit(operand);
+  if (!expr.index.is_constant())
+    for (const std::string& symbol : expr.index.symbols())
+      if (symbol.front() == '%') visit(std::stoi(symbol.substr(1)));
+}
 
 Layout row_major(const std::vector<SymInt>& sizes) {
   Layout layout{std::vector<SymInt>(sizes.size(), 1), 0};
@@ -722,6 +757,13 @@ Result<Loops> compose(const ir::Graph& body, const MeaningOf& meaning_of, const 
                       const shape::Facts& facts, const shape::Bindings& hints) {
   Loops loops;
   if (Result<void> done = Composer(meaning_of, layout_of, facts, loops).run(body); !done) return done.error();
+  std::vector<ExprId> roots;
+  for (const Store& store : loops.stores) roots.push_back(store.value);
+  if (loops.scatter) roots.push_back(loops.scatter->value);
+  std::set<std::pair<ExprId, bool>> seen;
+  for (ExprId root : roots)
+    if (has_conditional_reduction(loops, root, false, seen))
+      return refuse("a reduction is only defined under a condition");
   arrange(loops, facts, hints);
   for (const Store& store : loops.stores)
     for (size_t i = 0; i < loops.rows; ++i)

@@ -17,46 +17,29 @@ constexpr int worth_keeping = 16;  // additions: what it costs to compute a valu
 
 }  // namespace
 
-void Generator::each_operand(ExprId id, const std::function<void(ExprId)>& visit) const {
-  const Expr& expr = loops_.exprs[id];
-  for (ExprId operand : expr.operands) visit(operand);
-  if (!expr.index.is_constant())
-    for (const std::string& symbol : expr.index.symbols())
-      if (symbol.front() == '%') visit(std::stoi(symbol.substr(1)));
-}
-
 // Every reduction that `id` needs, inner ones included, each after those that it needs.
-void Generator::find_reductions(ExprId id, bool under_condition, std::set<std::pair<ExprId, bool>>& seen,
-                                std::vector<int>& found) {
-  if (!seen.insert({id, under_condition}).second) return;
+void Generator::find_reductions(ExprId id, std::set<ExprId>& seen, std::vector<int>& found) {
+  if (!seen.insert(id).second) return;
   const Expr& expr = loops_.exprs[id];
   if (expr.op == ScalarOp::reduce) {
     const BoundReduction& reduction = loops_.reductions[expr.reduction];
-    // A reduction is computed before its level's conditions are known.
-    if (under_condition && expr.is_partial) fail("a reduction is only defined under a condition");
-    for (ExprId part : reduction.element) find_reductions(part, false, seen, found);
-    for (ExprId part : reduction.identity) find_reductions(part, false, seen, found);
-    if (reduction.guard != no_expr) find_reductions(reduction.guard, false, seen, found);
+    for (ExprId part : reduction.element) find_reductions(part, seen, found);
+    for (ExprId part : reduction.identity) find_reductions(part, seen, found);
+    if (reduction.guard != no_expr) find_reductions(reduction.guard, seen, found);
     if (std::find(found.begin(), found.end(), expr.reduction) == found.end()) found.push_back(expr.reduction);
     return;
   }
-  const bool is_lazy =
-      expr.op == ScalarOp::select || expr.op == ScalarOp::logical_and || expr.op == ScalarOp::logical_or;
-  bool first = true;
-  each_operand(id, [&](ExprId operand) {
-    find_reductions(operand, under_condition || (is_lazy && !first), seen, found);
-    first = false;
-  });
+  each_operand(loops_, id, [&](ExprId operand) { find_reductions(operand, seen, found); });
 }
 
 int Generator::group_of(int number, std::map<int, int>& groups, const std::vector<int>& here) {
   if (auto found = groups.find(number); found != groups.end()) return found->second;
   const BoundReduction& reduction = loops_.reductions[number];
   std::vector<int> needs;
-  std::set<std::pair<ExprId, bool>> seen;
-  for (ExprId part : reduction.element) find_reductions(part, false, seen, needs);
-  for (ExprId part : reduction.identity) find_reductions(part, false, seen, needs);
-  if (reduction.guard != no_expr) find_reductions(reduction.guard, false, seen, needs);
+  std::set<ExprId> seen;
+  for (ExprId part : reduction.element) find_reductions(part, seen, needs);
+  for (ExprId part : reduction.identity) find_reductions(part, seen, needs);
+  if (reduction.guard != no_expr) find_reductions(reduction.guard, seen, needs);
   int group = 0;
   for (int need : needs)
     if (std::find(here.begin(), here.end(), need) != here.end())
@@ -69,7 +52,7 @@ int Generator::cost(ExprId id, LoopSet inner, std::set<ExprId>& seen) const {
   const Expr& expr = loops_.exprs[id];
   if (!(expr.loops & inner) || expr.op == ScalarOp::reduce || !seen.insert(id).second) return 0;
   int sum = expr.cost;
-  each_operand(id, [&](ExprId operand) { sum += cost(operand, inner, seen); });
+  each_operand(loops_, id, [&](ExprId operand) { sum += cost(operand, inner, seen); });
   return sum;
 }
 
@@ -89,7 +72,7 @@ void Generator::visit_phase(ExprId id, Phase& phase, size_t number, std::vector<
     }
   }
   phase.visited.insert(id);
-  each_operand(id, [&](ExprId operand) { visit_phase(operand, phase, number, phases); });
+  each_operand(loops_, id, [&](ExprId operand) { visit_phase(operand, phase, number, phases); });
 }
 
 // The reductions that can be computed here, grouped, and after them the loops that are left.
@@ -98,8 +81,8 @@ std::vector<Generator::Phase> Generator::plan(const std::vector<ExprId>& roots, 
   const bool has_lanes = lanes_are_closed();
   const LoopSet lane = has_lanes ? bit(loops_.lane) : 0, open = open_loops() | lane;
   std::vector<int> found, here;
-  std::set<std::pair<ExprId, bool>> seen;
-  for (ExprId root : roots) find_reductions(root, false, seen, found);
+  std::set<ExprId> seen;
+  for (ExprId root : roots) find_reductions(root, seen, found);
   for (int number : found) {
     const BoundReduction& reduction = loops_.reductions[number];
     const bool is_done = std::any_of(scopes_.begin(), scopes_.end(), [&](const Scope& scope) {

@@ -106,12 +106,10 @@ class Generator {
   void domain(size_t depth, const std::vector<Store>& stores);
   void scatter();
   std::vector<Phase> plan(const std::vector<ExprId>& roots, const std::vector<int>& inner);
-  void find_reductions(ExprId id, bool under_condition, std::set<std::pair<ExprId, bool>>& seen,
-                       std::vector<int>& found);
+  void find_reductions(ExprId id, std::set<ExprId>& seen, std::vector<int>& found);
   int group_of(int reduction, std::map<int, int>& groups, const std::vector<int>& here);
   void visit_phase(ExprId id, Phase& phase, size_t number, std::vector<Phase>& phases);
   int cost(ExprId id, LoopSet inner, std::set<ExprId>& seen) const;
-  void each_operand(ExprId id, const std::function<void(ExprId)>& visit) const;
   void run_phase(const Phase& phase);
   std::vector<ExprId> run_phases(const std::vector<ExprId>& roots, const std::vector<int>& inner);
   bool has_fixed_size(const std::vector<int>& loops) const;

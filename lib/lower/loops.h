@@ -99,6 +99,9 @@ struct Loops {
   std::string to_string() const;  // for tests and --explain
 };
 
+// What an expression is computed from, the values in its index included.
+void each_operand(const Loops& loops, ExprId id, const std::function<void(ExprId)>& visit);
+
 // Where the elements of an operand or a result lie.
 struct Layout {
   std::vector<SymInt> strides;
