@@ -18,13 +18,22 @@ std::optional<int64_t> bound(PyObject* dim, const char* name) {
 
 }  // namespace
 
+std::string value_name(const std::string& path) {
+  std::string name;
+  for (const char c : path)
+    if (c != ']') name += std::isalnum(static_cast<unsigned char>(c)) || c == '_' ? c : '_';
+  return name;
+}
+
 bool Dimensions::declare(const std::string& name, shape::Range range, int64_t hint, const std::string& source) {
   const auto known = std::find_if(session_.symbols.begin(), session_.symbols.end(),
                                   [&](const ir::Symbol& s) { return s.name == name; });
   if (known != session_.symbols.end()) {
+    if (known->source.empty()) known->source = source;
     if (known->hint == hint) return true;
     session_.raise(306,
-                   "dimension `" + name + "` is " + std::to_string(*known->hint) + " in " + known->source + " but " +
+                   "dimension `" + name + "` is " + std::to_string(*known->hint) + " in " +
+                       (known->source == source ? derived_.at(name).place : known->source) + " but " +
                        std::to_string(hint) + " in " + source,
                    "example inputs in which both are equal, or two dimensions of different names");
     return false;
@@ -57,6 +66,60 @@ bool Dimensions::match(const SymInt& size, int64_t example, const std::string& s
   return false;
 }
 
+std::optional<SymInt> Dimensions::derived_size(PyObject* dim, PyObject* root, int64_t example,
+                                               const std::string& source) {
+  const std::string name = text_of(attribute(root, "__name__").get());
+  const Ref symbol = session_.wrap(SymInt::symbol(name));
+  const Ref function = attribute(dim, "fn");
+  const Ref derived(function && symbol ? PyObject_CallOneArg(function.get(), symbol.get()) : nullptr);
+  const std::optional<SymInt> size = derived ? integer_of(derived.get()) : std::nullopt;
+  const auto at = [&](int64_t value) { return size ? shape::evaluate(*size, {{name, value}}) : std::nullopt; };
+  if (!at(0) || !at(1) || *at(1) <= *at(0)) {
+    if (!PyErr_Occurred())
+      session_.raise(306, "the derived dimension of " + source + " is not understood", "a plain torch.export.Dim");
+    return std::nullopt;
+  }
+  const int64_t offset = *at(0), factor = *at(1) - offset;
+  if (!session_.hints.contains(name)) {
+    if ((example - offset) % factor != 0) {
+      session_.raise(306,
+                     source + " is " + std::to_string(example) + " in the example, which is no " + size->to_string(),
+                     "an example of such a size");
+      return std::nullopt;
+    }
+    derived_.emplace(name, Derived{*size, factor, offset, example, source});
+    const shape::Range range{bound(root, "min").value_or(0), bound(root, "max").value_or(shape::Range::highest)};
+    if (!declare(name, range, (example - offset) / factor, "")) return std::nullopt;
+  }
+  return match(*size, example, source) ? size : std::nullopt;
+}
+
+void Dimensions::solve_derived() {
+  for (ir::Symbol& symbol : session_.symbols) {
+    const auto found = derived_.find(symbol.name);
+    if (found == derived_.end() || !symbol.source.empty()) continue;
+    const auto& [derived, factor, offset, example, place] = found->second;
+    std::string name = value_name(place);
+    while (session_.hints.contains(name)) name += "_";
+    const auto of_root = [&](int64_t end) { return end == shape::Range::highest ? end : factor * end + offset; };
+    const SymInt size = SymInt::symbol(name);
+    const shape::Substitution solution{{symbol.name, shape::floor_div(size - offset, factor)}};
+    session_.hints.erase(symbol.name);
+    symbol = {.name = name,
+              .range = {of_root(symbol.range.lower), of_root(symbol.range.upper)},
+              .hint = example,
+              .source = place};
+    session_.hints[name] = example;
+    session_.facts.declare(name, symbol.range);
+    session_.assume(
+        {.truth = shape::equal(shape::mod(size - offset, factor), 0), .reason = "the derived dimension of " + place});
+    for (const auto& input : session_.graph.inputs())
+      if (auto* meta = std::get_if<ir::TensorMeta>(&input->type))
+        for (SymInt& axis : meta->sizes)
+          axis = axis == derived ? size : session_.facts.simplify(shape::substitute(axis, solution));
+  }
+}
+
 std::optional<SymInt> Dimensions::size_from(PyObject* dim, int64_t example, const std::string& source) {
   if (dim == Py_None) return SymInt(example);
   if (const auto number = integer_of(dim)) {
@@ -71,25 +134,13 @@ std::optional<SymInt> Dimensions::size_from(PyObject* dim, int64_t example, cons
   }
   const Ref name = attribute(dim, "__name__");
   const Ref root = attribute(dim, "root");
-  if (root && root.get() != Py_None) {  // a derived dimension: 2 * batch + 1
-    const std::string root_name = text_of(attribute(root.get(), "__name__").get());
-    const Ref symbol = session_.wrap(SymInt::symbol(root_name));
-    const Ref function = attribute(dim, "fn");
-    const Ref derived(function && symbol ? PyObject_CallOneArg(function.get(), symbol.get()) : nullptr);
-    const std::optional<SymInt> size = derived ? integer_of(derived.get()) : std::nullopt;
-    if (!size || !match(*size, example, source)) {
-      if (!PyErr_Occurred())
-        session_.raise(306, "the derived dimension of " + source + " is not understood", "a plain torch.export.Dim");
-      return std::nullopt;
-    }
-    return size;
-  }
+  if (root && root.get() != Py_None) return derived_size(dim, root.get(), example, source);  // 2 * batch + 1
   std::string text = name ? text_of(name.get()) : "";
   const shape::Range range{bound(dim, "min").value_or(0), bound(dim, "max").value_or(shape::Range::highest)};
   if (const Ref kind = attribute(dim, "type"); text.empty() && kind) {  // Dim.AUTO, DYNAMIC, STATIC
     if (text_of(attribute(kind.get(), "name").get()) == "STATIC") return SymInt(example);
     text = "s" + std::to_string(session_.symbols.size());
-    if (text_of(attribute(kind.get(), "name").get()) == "AUTO") session_.automatic.insert(text);
+    session_.automatic[text] = text_of(attribute(kind.get(), "name").get()) == "AUTO";
   }
   if (!declare(text, range, example, source)) return std::nullopt;
   return SymInt::symbol(text);

@@ -5,6 +5,9 @@
 
 namespace atenon::capture {
 
+// A place among the inputs as a name in the graph: "cache.0.1" is %cache_0_1, and "x[1]" is x_1.
+std::string value_name(const std::string& path);
+
 class Dimensions {
  public:
   explicit Dimensions(Session& session) : session_(session) {}
@@ -20,13 +23,24 @@ class Dimensions {
   bool apply(PyObject* spec, std::vector<SymInt>& sizes, const std::string& path);
   // A value for a size that no example gives: 2 for a new symbol, where its range allows.
   std::optional<int64_t> example_of(const SymInt& size);
+  // When all inputs are there: a dimension that no size is itself (2 * half, and nowhere half) gives its place to a
+  // symbol for the size that it was derived for.
+  void solve_derived();
 
  private:
+  // A size factor * root + offset, the first that mentions the root.
+  struct Derived {
+    SymInt size;
+    int64_t factor, offset, example;
+    std::string place;
+  };
   bool declare(const std::string& name, shape::Range range, int64_t hint, const std::string& source);
+  std::optional<SymInt> derived_size(PyObject* dim, PyObject* root, int64_t example, const std::string& source);
   std::optional<SymInt> size_from(PyObject* dim, int64_t example, const std::string& source);
 
   Session& session_;
   std::map<std::string, shape::Range> ranges_;
+  std::map<std::string, Derived> derived_;  // by the root
 };
 
 }  // namespace atenon::capture

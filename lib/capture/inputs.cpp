@@ -178,13 +178,6 @@ bool InputMaker::make_example() {
   return true;
 }
 
-// An argument as a graph input's name: "cache.0.1" is %cache_0_1.
-std::string value_name(const std::string& path) {
-  std::string name;
-  for (const char c : path) name += std::isalnum(static_cast<unsigned char>(c)) || c == '_' ? c : '_';
-  return name;
-}
-
 Ref InputMaker::trace_leaf(Inputs& inputs, const std::string& path, PyObject* object) {
   const auto given = std::find_if(given_.begin(), given_.end(), [&](const Given& g) { return g.path == path; });
   PyObject* spec = specs_ ? PyList_GetItem(specs_.get(), static_cast<Py_ssize_t>(inputs.specs.size())) : nullptr;
@@ -272,6 +265,7 @@ bool InputMaker::trace(Inputs& inputs) {
     const Ref traced = add(value, text_of(key));
     if (!traced || PyDict_SetItem(inputs.keywords.get(), key, traced.get()) < 0) return false;
   }
+  dimensions_.solve_derived();
   for (const Given& given : given_)
     if (!given.used) {
       std::string names;

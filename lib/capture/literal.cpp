@@ -91,7 +91,8 @@ bool collect(PyObject* data, size_t depth, Elements& elements) {
     (is_floating(type) ? elements.has_float : is_complex(type) ? elements.has_complex : elements.has_integer) = true;
   } else if (SymbolObject* symbol = as_symbol(data)) {
     elements.has_symbol = true;
-    (std::holds_alternative<SymFloat>(*symbol->value) ? elements.has_float : elements.has_integer) = true;
+    elements.has_float |= std::holds_alternative<SymFloat>(*symbol->value);
+    elements.has_integer |= std::holds_alternative<SymInt>(*symbol->value);
   } else if (PyComplex_Check(data)) {
     elements.has_complex = true;
   } else if (PyFloat_Check(data)) {

@@ -325,7 +325,8 @@ PyObject* Dispatch::run(PyObject* const* args, size_t count, PyObject* keyword_n
 }  // namespace
 
 ir::Node* append(Session& session, const Call& call, std::vector<std::pair<bool, size_t>>* returns) {
-  Result<opset::Inference> inference = opset::infer(session.opset, call, session.facts, session.unbacked);
+  Result<opset::Inference> inference =
+      opset::infer(session.opset, call, session.facts, session.unbacked, &session.hints);
   if (!inference) return session.raise(inference.error());
   const ir::ProvenanceId provenance = session.call_stacks->current(session.program.provenance);
   for (ir::Constraint& constraint : inference->assumptions) {

@@ -1,6 +1,7 @@
 #include "capture/replay.h"
 
 #include <algorithm>
+#include <bit>
 #include <list>
 
 #include "capture/argument_object.h"
@@ -10,6 +11,18 @@
 
 namespace atenon::capture {
 namespace {
+
+// What the symbol of a number is bound to: the integer, the bits of the double, the symbol of a truth or a float that
+// is traced. Nothing for a tensor.
+std::optional<SymInt> binding_of(PyObject* number) {
+  if (PyFloat_Check(number)) return SymInt(std::bit_cast<int64_t>(PyFloat_AS_DOUBLE(number)));
+  SymbolObject* symbol = as_symbol(number);
+  if (const auto* real = symbol ? std::get_if<SymFloat>(symbol->value) : nullptr)
+    return real->node()->op == "number" ? std::optional(real->node()->integer) : std::nullopt;
+  if (const auto* truth = symbol ? std::get_if<SymBool>(symbol->value) : nullptr)
+    return truth->node()->kind == SymBool::Kind::ne ? std::optional(truth->node()->difference) : std::nullopt;
+  return integer_of(number);
+}
 
 // What is in scope while a graph runs.
 class Replay {
@@ -176,7 +189,7 @@ Ref Replay::call(const ir::Graph& graph, PyObject* arguments) {
     PyObject* given = PyTuple_GetItem(arguments, static_cast<Py_ssize_t>(i));
     if (!given) return {};
     values_[&input] = Ref::borrow(given);
-    if (const auto number = input.is_tensor() ? std::nullopt : integer_of(given)) symbols_[input.name] = *number;
+    if (const auto number = input.is_tensor() ? std::nullopt : binding_of(given)) symbols_[input.name] = *number;
   }
   for (const ir::Node& node : graph.forward())
     if (!run_node(node)) return {};
@@ -209,7 +222,7 @@ bool Replay::bind_results(const ir::Node& node, PyObject* result) {
   for (size_t i = 0; i < node.results().size() && i < flat.size(); ++i) {
     const ir::Value* value = node.result(i);
     values_[value] = flat[i];
-    if (const auto number = value->is_tensor() ? std::nullopt : integer_of(flat[i].get()))
+    if (const auto number = value->is_tensor() ? std::nullopt : binding_of(flat[i].get()))
       symbols_[value->name] = *number;
     TensorObject* tensor = as_tensor(flat[i].get());
     if (!tensor || !value->is_tensor()) continue;

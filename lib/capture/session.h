@@ -177,7 +177,9 @@ struct Recording {
   std::vector<std::shared_ptr<Base>> buffers_read;                            // by constant_value: they must not change
   std::vector<std::pair<std::shared_ptr<Base>, ir::InputSpec>> user_inputs;
   int unbacked = 0;
-  std::set<std::string> automatic;  // symbols of Dim.AUTO: what is known to be equal becomes one
+  // Symbols of Dim.AUTO and Dim.DYNAMIC: those that others give are replaced, and those that are one number, if they
+  // may.
+  std::map<std::string, bool> automatic;
   // A draft goes on where a capture is refused, with what the example inputs give there; nothing holds its program to
   // the model then.
   bool is_draft = false;
@@ -229,8 +231,9 @@ class Session : public Recording {
   std::optional<reference::Datum> known_value(ir::Value* value);
   // The same, with E0311 where it depends on them.
   std::optional<reference::Datum> constant_value(ir::Value* value, const std::string& purpose);
-  // A number that a node yields, for Python: itself where it is known, else a symbol of the value's name.
-  Ref number(ir::Value* value);
+  // A number that a node yields, for Python: itself where it is known, else a symbol of the value's name, with what is
+  // known of an integer.
+  Ref number(ir::Value* value, shape::Range range = {});
   // A fresh symbol that no input decides, with a name that is free in the graph, too.
   std::string new_symbol(shape::Range range);
 

@@ -415,7 +415,7 @@ shape::Range range_of(ScalarType type) {
 
 }  // namespace
 
-Ref Session::number(ir::Value* value) {
+Ref Session::number(ir::Value* value, shape::Range range) {
   const std::optional<reference::Datum> known = known_value(value);
   if (known) return number_object(*known);
   if (PyErr_Occurred()) return {};
@@ -423,7 +423,7 @@ Ref Session::number(ir::Value* value) {
   switch (std::get<ir::ScalarKind>(value->type)) {
     case ir::ScalarKind::integer: {
       const bool is_read = operands.size() == 1 && operands[0]->is_tensor() && is_integral(operands[0]->meta().dtype);
-      graph.rename(value, new_symbol(is_read ? range_of(operands[0]->meta().dtype) : shape::Range()));
+      graph.rename(value, new_symbol(is_read ? range_of(operands[0]->meta().dtype) : range));
       return wrap(SymInt::symbol(value->name));
     }
     case ir::ScalarKind::floating:

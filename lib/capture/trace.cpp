@@ -200,25 +200,37 @@ ir::ExportedProgram Trace::finish(const Inputs& inputs) {
   return program;
 }
 
-// A dimension that was to be found out (Dim.AUTO) is the example's size where the program relies on that, and the same
-// symbol as another where it relies on both being equal.
+// A dimension that was to be found out is the example's size where the program relies on that (Dim.AUTO only), the same
+// symbol as another where it relies on both being equal, or what others give where it relies on that: s0 - 1.
 void Trace::unify_automatic_symbols() {
+  constexpr shape::Range any_size{0, shape::Range::highest};
   std::vector<ir::Symbol>& symbols = session_.symbols;
   for (size_t i = symbols.size(); i-- > 0;) {
     const ir::Symbol symbol = symbols[i];
-    if (!session_.automatic.contains(symbol.name)) continue;
+    const auto is_of_inputs = [&](const SymInt& given) {  // that are still there
+      const std::set<std::string> names = given.symbols();
+      return !names.empty() && !names.contains(symbol.name) &&
+             std::all_of(names.begin(), names.end(), [&](const auto& name) {
+               return std::any_of(symbols.begin(), symbols.end(),
+                                  [&](const ir::Symbol& other) { return other.name == name && other.hint; });
+             });
+    };
+    const auto automatic = session_.automatic.find(symbol.name);
+    if (automatic == session_.automatic.end()) continue;
     const SymInt size = SymInt::symbol(symbol.name);
     const auto is_known = [&](const SymInt& other) {
       return session_.facts.decide(shape::equal(size, other)) == shape::Truth::proven;
     };
     std::optional<SymInt> same;
-    if (is_known(*symbol.hint)) same = SymInt(*symbol.hint);
+    if (automatic->second && is_known(*symbol.hint)) same = SymInt(*symbol.hint);
     for (size_t other = 0; other < i && !same; ++other)
       if (symbols[other].hint && is_known(SymInt::symbol(symbols[other].name))) {
         same = SymInt::symbol(symbols[other].name);
         shape::Range& range = symbols[other].range;
         range = {std::max(range.lower, symbol.range.lower), std::min(range.upper, symbol.range.upper)};
       }
+    if (const SymInt given = session_.facts.simplify(size); !same && symbol.range == any_size && is_of_inputs(given))
+      same = given;
     if (!same) continue;
     const shape::Substitution substitution{{symbol.name, *same}};
     session_.graph.substitute(substitution);

@@ -52,6 +52,7 @@ class Builder {
   ir::ControlFlow flow_;
   std::vector<Subgraph*> bodies_;
   std::vector<Type> results_;
+  std::map<size_t, shape::Range> ranges_;  // of the integers among the results
 };
 
 bool Builder::read_list(PyObject* list, ArgumentList& into) {
@@ -112,6 +113,11 @@ bool Builder::join_branches() {
                       (b ? ir::to_string(*b) : "no number") + " as value " + std::to_string(i),
                   "return tensors of one dtype and rank from both, by .to(dtype) or unsqueeze()");
     Type joined = *a;
+    if (outputs(0)[i].is<SymInt>() && outputs(1)[i].is<SymInt>()) {
+      const shape::Range m = session_.facts.bounds(outputs(0)[i].get<SymInt>()),
+                         n = session_.facts.bounds(outputs(1)[i].get<SymInt>());
+      ranges_[i] = {std::min(m.lower, n.lower), std::max(m.upper, n.upper)};
+    }
     if (x) {
       TensorMeta meta{.dtype = x->dtype, .sizes = x->sizes};
       for (size_t axis = 0; axis < meta.sizes.size(); ++axis)
@@ -217,9 +223,10 @@ PyObject* Builder::build(const std::string& kind, PyObject* condition, PyObject*
   node->provenance = session_.call_stacks->current(session_.program.provenance);
 
   Ref list(PyList_New(0));
-  for (const auto& result : node->results()) {
+  for (size_t i = 0; i < node->results().size(); ++i) {
+    ir::Value* result = node->result(i);
     const Ref object =
-        result->is_tensor() ? session_.wrap(session_.fresh(result.get())) : session_.number(result.get());
+        result->is_tensor() ? session_.wrap(session_.fresh(result)) : session_.number(result, ranges_[i]);
     if (!list || !object || PyList_Append(list.get(), object.get()) < 0) return nullptr;
   }
   return list.release();

@@ -42,8 +42,8 @@ struct Inference {
   // Per schema return: is it a list, and how many results it stands for (1 unless a list).
   std::vector<std::pair<bool, size_t>> returns;
 };
-// `hints` are the example sizes: what an operator needs as a number (how many parts unbind yields) is taken from them,
-// and becomes an assumption; without hints it is E0112.
+// `hints` are the example sizes: what an operator needs as a number (how many parts unbind yields) and which of two
+// cases an order of sizes takes is decided by them, and becomes an assumption; without hints it is E0112.
 Result<Inference> infer(const Opset& opset, const Call& call, const shape::Facts& facts, int first_unbacked = 0,
                         const shape::Bindings* hints = nullptr);
 

@@ -235,9 +235,13 @@ bool Evaluator::choose(const ir::SymBool& truth, const Expr* at) {
     case Kind::ne:
       return assume(rest, call_.op->target() + " takes the general case");
     default:
-      fail(at, 112, "undecided", "whether " + rest.to_string() + " is not known, and what is computed depends on it");
-      return false;
+      break;
   }
+  const std::optional<bool> example = hints ? shape::evaluate(rest, *hints) : std::nullopt;
+  if (example && assume(*example ? rest : shape::negate(rest), call_.op->target() + " takes the example's case"))
+    return *example;
+  fail(at, 112, "undecided", "whether " + rest.to_string() + " is not known, and what is computed depends on it");
+  return false;
 }
 
 // --- Frames

@@ -11,6 +11,7 @@ __version__ = "2.13.0+cpu"
 
 from torch import _dtypes, _names, _operators, _placeholder, _return_types
 from torch._size import Size
+from torch import _builtins
 
 globals().update(_dtypes.named)
 globals().update(_dtypes.layouts)

@@ -18,7 +18,7 @@ __all__ = [
     "is_storage", "is_tensor", "is_warn_always_enabled", "istft", "load", "manual_seed", "meshgrid", "nonzero", "norm", "numel",
     "promote_types", "range", "result_type", "save", "seed", "set_rng_state", "set_warn_always", "split", "stft", "sym_float",
     "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum", "tensor", "tensordot", "typename",
-    "unique", "unique_consecutive", "unravel_index", "vander", "_assert", "_check", "_check_is_size", "_check_index",
+    "unique", "unique_consecutive", "unravel_index", "vander", "_assert", "_assert_async", "_check", "_check_is_size", "_check_index",
     "_check_not_implemented", "_check_tensor_all", "_check_type", "_check_value", "_check_with", "_shape_as_tensor",
 ]
 
@@ -355,6 +355,10 @@ def _check_with(error, condition, message=None):
         aten._assert_async(condition, text)
     elif not _atenon.require(condition, text):
         raise error(text)
+
+
+def _assert_async(input, assert_msg="Expected Tensor with single nonzero value, but got zero"):
+    aten._assert_async(input, assert_msg)
 
 
 def _check(condition, message=None):

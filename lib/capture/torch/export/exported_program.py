@@ -149,7 +149,8 @@ class ExportedProgram:
         outputs = []
         for (kind, target), value in zip(self._program.outputs(), self.graph.output_node().args[0]):
             kind = OutputKind[kind.upper()]
-            outputs.append(OutputSpec(kind, _argument(value), None if kind is OutputKind.USER_OUTPUT else target))
+            target = {OutputKind.USER_OUTPUT: None, OutputKind.USER_INPUT_MUTATION: target.replace(".", "_")}.get(kind, target)
+            outputs.append(OutputSpec(kind, _argument(value), target))
         return ExportGraphSignature(inputs, outputs)
 
     @property
