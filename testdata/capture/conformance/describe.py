@@ -13,6 +13,11 @@ import sys
 import torch
 
 IS_PYTORCH = "_atenon" not in sys.modules
+if IS_PYTORCH:
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), *[".."] * 3, "scripts"))
+    import eager_loops
+
+    eager_loops.install()
 
 
 def leaf(value):
@@ -102,9 +107,11 @@ def main(path):
                 entry["calls"] = [called(module, *call) for call in calls]
         except Exception as error:
             text = str(error).splitlines()
-            entry = {"error": type(error).__name__ + ": " + (text[0] if text else "")}
+            code = getattr(error, "code", None)
+            name = f"E{code:04}" if isinstance(code, int) else type(error).__name__
+            entry = {"error": name + ": " + (text[0] if text else "")}
             if IS_PYTORCH:
-                entry["calls"] = [called(copy.deepcopy(model), *call) for call in calls]
+                entry["calls"] = [called(model, *call) for call in calls]
         found[case.name] = entry
     print(json.dumps(found, indent=None))
 
