@@ -9,8 +9,10 @@ std::string child_path(const std::string& path, const std::string& key) {
 
 bool is_named_tuple(PyObject* object) { return PyTuple_Check(object) && PyObject_HasAttrString(object, "_fields"); }
 
-// torch.Size is a leaf's business, not a container.
-bool is_plain_tuple(PyObject* object) { return PyTuple_CheckExact(object); }
+// torch.Size is a tuple, too: of the numbers in it.
+bool is_plain_tuple(Session& session, PyObject* object) {
+  return PyTuple_CheckExact(object) || reinterpret_cast<PyObject*>(Py_TYPE(object)) == session.size_class.get();
+}
 
 // How a registered class is taken apart: torch.utils._pytree.SUPPORTED_NODES[type]; null, without an exception, if it
 // is not.
@@ -39,7 +41,8 @@ struct Parts {
 
 bool take_apart(Session& session, PyObject* object, Parts& parts) {
   using Kind = ir::TreeSpec::Kind;
-  const bool is_tuple = is_plain_tuple(object), is_list = PyList_CheckExact(object), has_names = is_named_tuple(object);
+  const bool is_tuple = is_plain_tuple(session, object), is_list = PyList_CheckExact(object),
+             has_names = is_named_tuple(object);
   if (is_tuple || is_list || has_names) {
     parts.is_container = true;
     parts.kind = has_names ? Kind::named_tuple : is_list ? Kind::list : Kind::tuple;
@@ -143,8 +146,10 @@ Ref rebuild(Session& session, PyObject* object, const std::string& path,
   switch (parts.kind) {
     case ir::TreeSpec::Kind::list:
       return list;
-    case ir::TreeSpec::Kind::tuple:
-      return Ref(PyList_AsTuple(list.get()));
+    case ir::TreeSpec::Kind::tuple: {
+      const Ref tuple(PyList_AsTuple(list.get()));
+      return !tuple || PyTuple_CheckExact(object) ? tuple : Ref(PyObject_CallOneArg(type, tuple.get()));
+    }
     case ir::TreeSpec::Kind::named_tuple:
       return Ref(PyObject_CallMethod(type, "_make", "O", list.get()));
     case ir::TreeSpec::Kind::dict: {

@@ -38,7 +38,7 @@ class Replay {
   bool take_constant(const ir::InputSpec& spec, PyObject* object);
   bool check_ranges();
   bool check_sizes();
-  bool check_assumptions();
+  bool check_assumptions(const std::set<std::string>* bound);
   bool holds(const SymBool& truth);
   bool run_node(const ir::Node& node);
   Ref run_control_flow(const ir::Node& node, const std::vector<PyObject*>& arguments);
@@ -113,7 +113,7 @@ bool Replay::take_inputs(PyObject* leaves, PyObject* state) {
     if (!tensor) return violated("the state has no `" + spec.target + "`");
     if (!take(spec, tensor)) return false;
   }
-  return check_ranges() && check_sizes() && check_assumptions();
+  return check_ranges() && check_sizes() && check_assumptions(nullptr);
 }
 
 bool Replay::check_sizes() {
@@ -130,7 +130,7 @@ bool Replay::check_sizes() {
 }
 
 bool Replay::holds(const SymBool& truth) {
-  return session_.decide(shape::substitute(truth, symbols_), "an assumption of an exported module");
+  return session_.require(shape::substitute(truth, symbols_), "an assumption of an exported module");
 }
 
 bool Replay::check_ranges() {
@@ -148,12 +148,13 @@ bool Replay::check_ranges() {
   return true;
 }
 
-bool Replay::check_assumptions() {
+// Those that mention one of the symbols just bound (all, if null) and no symbol that is still open.
+bool Replay::check_assumptions(const std::set<std::string>* bound) {
   for (const ir::Constraint& assumption : variant_.assumptions) {
     const std::set<std::string> symbols = assumption.truth.symbols();
-    const bool is_known = std::all_of(symbols.begin(), symbols.end(),
-                                      [&](const std::string& symbol) { return symbols_.contains(symbol); });
-    if (!is_known) continue;  // what data decide is checked when the program runs
+    const auto any_is = [&](const auto& condition) { return std::any_of(symbols.begin(), symbols.end(), condition); };
+    if (any_is([&](const std::string& symbol) { return !symbols_.contains(symbol); })) continue;
+    if (bound && !any_is([&](const std::string& symbol) { return bound->contains(symbol); })) continue;
     const bool is_true = holds(assumption.truth);
     if (PyErr_Occurred()) return false;
     if (!is_true)
@@ -219,18 +220,26 @@ bool Replay::bind_results(const ir::Node& node, PyObject* result) {
     for (Py_ssize_t i = PySequence_Fast_GET_SIZE(next.get()); i-- > 0;)
       open.push_back(Ref::borrow(PySequence_Fast_GET_ITEM(next.get(), i)));
   }
+  std::set<std::string> bound;
   for (size_t i = 0; i < node.results().size() && i < flat.size(); ++i) {
     const ir::Value* value = node.result(i);
     values_[value] = flat[i];
-    if (const auto number = value->is_tensor() ? std::nullopt : binding_of(flat[i].get()))
+    if (const auto number = value->is_tensor() ? std::nullopt : binding_of(flat[i].get())) {
       symbols_[value->name] = *number;
+      bound.insert(value->name);
+    }
     TensorObject* tensor = as_tensor(flat[i].get());
     if (!tensor || !value->is_tensor()) continue;
     const std::vector<SymInt> actual = session_.meta(*tensor).sizes;
     for (size_t axis = 0; axis < actual.size() && axis < value->meta().sizes.size(); ++axis)
-      if (const auto symbol = value->meta().sizes[axis].as_symbol()) symbols_.insert_or_assign(*symbol, actual[axis]);
+      if (const auto symbol = value->meta().sizes[axis].as_symbol()) {
+        const auto [place, is_new] = symbols_.emplace(*symbol, actual[axis]);
+        if (!is_new && place->second == actual[axis]) continue;
+        place->second = actual[axis];
+        bound.insert(*symbol);
+      }
   }
-  return true;
+  return bound.empty() || check_assumptions(&bound);
 }
 
 bool Replay::run_node(const ir::Node& node) {

@@ -1,7 +1,9 @@
 #include "capture/trace.h"
 
+#include <algorithm>
 #include <set>
 
+#include "capture/dimensions.h"
 #include "capture/pytree.h"
 #include "capture/state.h"
 #include "ir/dead_nodes.h"
@@ -23,6 +25,7 @@ class Trace {
   void eliminate_unread_nodes();
   void unify_automatic_symbols();
   void minimise_assumptions();
+  void prefer_user_names(Inputs& inputs);
   ir::ExportedProgram finish(const Inputs& inputs);
 
   Session& session_;
@@ -242,6 +245,21 @@ void Trace::unify_automatic_symbols() {
   }
 }
 
+// What the user passes keeps its own name, and state of that name steps aside.
+void Trace::prefer_user_names(Inputs& inputs) {
+  for (ir::InputSpec& spec : inputs.specs) {
+    const std::string wish = value_name(spec.target);
+    const auto holder = std::find_if(session_.lifted.begin(), session_.lifted.end(),
+                                     [&](const Lifted& entry) { return entry.spec.value == wish; });
+    if (spec.value.empty() || spec.value == wish || holder == session_.lifted.end()) continue;
+    ir::Value *state = session_.graph.find(wish), *input = session_.graph.find(spec.value);
+    session_.graph.rename(state, wish + "_of_state");
+    session_.graph.rename(input, wish);
+    session_.graph.rename(state, spec.value);
+    std::swap(holder->spec.value, spec.value);
+  }
+}
+
 std::optional<Traced> Trace::run(const Example& example, const Options& options, Report& report) {
   session_.start_recording();
   session_.is_draft = options.is_draft;
@@ -252,8 +270,9 @@ std::optional<Traced> Trace::run(const Example& example, const Options& options,
       return std::nullopt;
     }
   lift_state(session_);
-  const std::optional<Inputs> inputs = make_inputs(session_, example, model_, options);
+  std::optional<Inputs> inputs = make_inputs(session_, example, model_, options);
   if (!inputs) return std::nullopt;
+  prefer_user_names(*inputs);
   const PythonState python_state(model_);
   session_.is_tracing = true;
   const Ref result(PyObject_Call(model_, inputs->args.get(), inputs->keywords.get()));

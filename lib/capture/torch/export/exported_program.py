@@ -180,6 +180,18 @@ class ExportedProgram:
     def example_inputs(self):
         return self._example_inputs
 
+    @example_inputs.setter
+    def example_inputs(self, value):
+        if not isinstance(value, tuple) or len(value) != 2 or not isinstance(value[0], tuple) or not isinstance(value[1], dict):
+            raise ValueError("Example inputs should be a tuple of positional arguments (a tuple) and keyword arguments (a dict)")
+        ordered = (value[0], {name: value[1][name] for name in self._example_inputs[1] if name in value[1]})
+        if len(ordered[1]) != len(value[1]) or _pytree.tree_structure(ordered) != self._in_spec:
+            raise ValueError(f"Example inputs have another structure than the program's: {_pytree.tree_structure(value)}, not {self._in_spec}")
+        self._example_inputs = ordered
+
+    def __deepcopy__(self, memo):  # a program never changes
+        return self._with(self._program)
+
     dialect = property(lambda self: "ATEN")
     verifiers = property(lambda self: [])
 

@@ -4,6 +4,7 @@ from typing import Final
 
 from torch import _placeholder
 from torch._constants import answer, unchanged
+from torch.nn.modules.module import Module
 
 is_scripting = answer(False)
 is_tracing = answer(False)
@@ -31,8 +32,8 @@ class Attribute(typing.NamedTuple):
     type: object
 
 
-class ScriptModule:
-    """Nothing is an instance of it."""
+class ScriptModule(Module):
+    """A module whose methods are Python's, as they are written."""
 
 
 class RecursiveScriptModule(ScriptModule):

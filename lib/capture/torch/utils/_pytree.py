@@ -5,6 +5,8 @@
 import functools
 from collections import OrderedDict, defaultdict, deque, namedtuple
 
+from torch._size import Size
+
 BUILTIN_TYPES = frozenset({tuple, list, dict, namedtuple, OrderedDict, defaultdict, deque})
 
 Context = object
@@ -193,6 +195,7 @@ def _namedtuple_flatten_with_keys(d):
 
 for _type, _node in {
     tuple: (_tuple_flatten, _tuple_unflatten, _tuple_flatten_with_keys),
+    Size: (_tuple_flatten, lambda values, context: Size(values), _tuple_flatten_with_keys),
     list: (_list_flatten, _list_unflatten, _list_flatten_with_keys),
     dict: (_dict_flatten, _dict_unflatten, _dict_flatten_with_keys),
     namedtuple: (_namedtuple_flatten, _namedtuple_unflatten, _namedtuple_flatten_with_keys),
