@@ -587,11 +587,16 @@ Result<void> Composer::run_scatter(const ir::Graph& body, const Meaning& meaning
     loops.loops.push_back(loop);
   }
   loops.address = layout.offset;
+  SymInt places = 1;  // 0 where an axis is empty: no index can be clamped into it
   for (size_t axis = 0; axis < scatter.at.size(); ++axis) {
     ExprId at = scalar(instance, scatter.at[axis]);
-    if (!space_.is_within(index_of(at), meta.sizes[axis])) at = clamped(at, meta.sizes[axis]);
+    if (!space_.is_within(index_of(at), meta.sizes[axis])) {
+      at = clamped(at, meta.sizes[axis]);
+      places = places * shape::min(meta.sizes[axis], 1);
+    }
     loops.address = loops.address + index_of(at) * layout.strides[axis];
   }
+  if (!(places == SymInt(1))) loops.loops.push_back(add_loop(places));
   loops.value = scalar(instance, scatter.value);
   if (scatter.join) {
     if (scatter.join->joined.size() != 1) return refuse("a scatter joins several values at once");
