@@ -146,6 +146,22 @@ std::optional<SymInt> Dimensions::size_from(PyObject* dim, int64_t example, cons
   return SymInt::symbol(text);
 }
 
+std::optional<SymInt> Dimensions::number(PyObject* dim, int64_t example, const std::string& name,
+                                         const std::string& path) {
+  if (const Ref kind = attribute(dim, "type"); kind && text_of(attribute(kind.get(), "name").get()) == "STATIC")
+    return SymInt(example);
+  const Ref spelled = attribute(dim, "__name__");
+  if (attribute(dim, "root") || (spelled && session_.hints.contains(text_of(spelled.get())))) {
+    session_.raise(306, path + " is an integer whose dimension is one of a size, too",
+                   "torch.export.Dim.DYNAMIC, and torch._check in forward for what must hold");
+    return std::nullopt;
+  }
+  const shape::Range range{bound(dim, "min").value_or(shape::Range::lowest),
+                           bound(dim, "max").value_or(shape::Range::highest)};
+  if (!declare(name, range, example, path)) return std::nullopt;
+  return SymInt::symbol(name);
+}
+
 bool Dimensions::apply(PyObject* spec, std::vector<SymInt>& sizes, const std::string& path) {
   if (!spec || !PyDict_Check(spec)) return true;
   PyObject *key = nullptr, *dim = nullptr;

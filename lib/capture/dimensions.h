@@ -21,6 +21,8 @@ class Dimensions {
   // Puts symbols into `sizes` (the example's) as `spec` says, a dict from axes to dimensions or None; a dimension is
   // a torch.export.Dim, one derived from it (2 * batch), Dim.AUTO and its like, a name, an int or None.
   bool apply(PyObject* spec, std::vector<SymInt>& sizes, const std::string& path);
+  // An integer that is passed as one: the symbol `name` where `dim` says that it may differ, else itself.
+  std::optional<SymInt> number(PyObject* dim, int64_t example, const std::string& name, const std::string& path);
   // A value for a size that no example gives: 2 for a new symbol, where its range allows.
   std::optional<int64_t> example_of(const SymInt& size);
   // When all inputs are there: a dimension that no size is itself (2 * half, and nowhere half) gives its place to a

@@ -182,6 +182,18 @@ Ref InputMaker::trace_leaf(Inputs& inputs, const std::string& path, PyObject* ob
   const auto given = std::find_if(given_.begin(), given_.end(), [&](const Given& g) { return g.path == path; });
   PyObject* spec = specs_ ? PyList_GetItem(specs_.get(), static_cast<Py_ssize_t>(inputs.specs.size())) : nullptr;
   TensorObject* tensor = as_tensor(object);
+  if (PyLong_CheckExact(object) && given == given_.end() && spec && spec != Py_None) {
+    ir::Value* input = session_.graph.add_input(value_name(path), ir::ScalarKind::integer);
+    const std::optional<SymInt> number = dimensions_.number(spec, PyLong_AsLongLong(object), input->name, path);
+    if (!number) return {};
+    if (number->is_constant()) {
+      session_.graph.erase_input(input);
+    } else {
+      inputs.specs.push_back({.kind = ir::InputKind::user_input, .value = input->name, .target = path});
+      inputs.bases.push_back(nullptr);
+      return session_.wrap(*number);
+    }
+  }
   if (!tensor && given == given_.end()) {
     // Not a tensor: what forward does with it is fixed, and a caller must pass the same.
     ir::InputSpec constant{.target = path};

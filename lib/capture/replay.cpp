@@ -39,7 +39,7 @@ class Replay {
   bool check_ranges();
   bool check_sizes();
   bool check_assumptions(const std::set<std::string>* bound);
-  bool holds(const SymBool& truth);
+  bool holds(const SymBool& truth, const std::string& reason = "an assumption of an exported module");
   bool run_node(const ir::Node& node);
   Ref run_control_flow(const ir::Node& node, const std::vector<PyObject*>& arguments);
   Ref function_of(const std::string& subgraph);
@@ -84,7 +84,14 @@ bool Replay::take_constant(const ir::InputSpec& spec, PyObject* object_given) {
 bool Replay::take(const ir::InputSpec& spec, PyObject* given) {
   ir::Value* value = variant_.graph.find(spec.value);
   TensorObject* tensor = as_tensor(given);
-  if (!tensor) return violated(spec.target + " is a " + Py_TYPE(given)->tp_name + ", not a tensor");
+  if (const auto number = value->is_tensor() ? std::nullopt : integer_of(given)) {
+    symbols_.emplace(value->name, *number);
+    values_[value] = Ref::borrow(given);
+    return true;
+  }
+  if (!tensor)
+    return violated(spec.target + " is a " + Py_TYPE(given)->tp_name + ", and the program takes " +
+                    ir::to_string(value->type));
   const ir::TensorMeta meta = session_.meta(*tensor), &expected = value->meta();
   if (meta.dtype != expected.dtype)
     return violated(spec.target + " is " + ir::to_string(meta) + ", but the program takes " + ir::to_string(expected));
@@ -129,8 +136,8 @@ bool Replay::check_sizes() {
   return true;
 }
 
-bool Replay::holds(const SymBool& truth) {
-  return session_.require(shape::substitute(truth, symbols_), "an assumption of an exported module");
+bool Replay::holds(const SymBool& truth, const std::string& reason) {
+  return session_.require(shape::substitute(truth, symbols_), reason);
 }
 
 bool Replay::check_ranges() {
@@ -138,7 +145,7 @@ bool Replay::check_ranges() {
     if (symbol.source.empty()) continue;
     const SymInt size = SymInt::symbol(symbol.name);
     const bool is_inside =
-        holds(shape::less_equal(symbol.range.lower, size)) &&
+        (symbol.range.lower == shape::Range::lowest || holds(shape::less_equal(symbol.range.lower, size))) &&
         (symbol.range.upper == shape::Range::highest || holds(shape::less_equal(size, symbol.range.upper)));
     if (PyErr_Occurred()) return false;
     if (!is_inside)
@@ -155,7 +162,7 @@ bool Replay::check_assumptions(const std::set<std::string>* bound) {
     const auto any_is = [&](const auto& condition) { return std::any_of(symbols.begin(), symbols.end(), condition); };
     if (any_is([&](const std::string& symbol) { return !symbols_.contains(symbol); })) continue;
     if (bound && !any_is([&](const std::string& symbol) { return bound->contains(symbol); })) continue;
-    const bool is_true = holds(assumption.truth);
+    const bool is_true = holds(assumption.truth, assumption.reason);
     if (PyErr_Occurred()) return false;
     if (!is_true)
       return violated("the program assumes " + assumption.truth.to_string() +

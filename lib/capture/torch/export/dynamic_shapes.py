@@ -181,9 +181,11 @@ class AdditionalInputs:
         others = [_arguments_by_name(m, *example) for example in self._examples]
 
         def shape_of(value, *rest):
+            if type(value) is int and all(type(other) is int for other in rest):
+                return Dim.DYNAMIC if any(other != value for other in rest) else None
             if not isinstance(value, Tensor):
                 if any(other != value for other in rest):
-                    raise ValueError(f"the inputs {[value, *rest]} differ, but only sizes of tensors can be dynamic")
+                    raise ValueError(f"the inputs {[value, *rest]} differ, but only integers and sizes of tensors can be dynamic")
                 return None
             return {axis: Dim.DYNAMIC for axis in range(value.ndim) if any(other.shape[axis] != value.shape[axis] for other in rest)}
 
@@ -219,7 +221,7 @@ def _arguments_by_name(model, args, kwargs):
 
 
 def specs_of_leaves(model, args, kwargs, dynamic_shapes):
-    """One spec a leaf of (args, kwargs), in order: a dict from axes to dimensions, or None."""
+    """One spec a leaf of (args, kwargs), in order: a dict from axes to dimensions, a dimension for an integer, or None."""
     if isinstance(dynamic_shapes, (ShapesCollection, AdditionalInputs)):
         dynamic_shapes = dynamic_shapes.dynamic_shapes(model, args, kwargs)
     arguments = _arguments_by_name(model, args, kwargs)
@@ -287,6 +289,8 @@ def _match(path, value, spec):
 
 
 def _axes(path, value, spec):
+    if type(value) is int and isinstance(spec, (Dim, _DimHint)):
+        return spec
     if not isinstance(value, Tensor):
         _fail(f"dynamic_shapes gives {spec!r} for {path}, a {type(value).__name__}: only tensors have sizes", "None in this place")
     if isinstance(spec, Dim) and value.ndim == 1:

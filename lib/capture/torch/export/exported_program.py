@@ -59,7 +59,7 @@ class ValueRanges:
         return self.lower <= value <= self.upper
 
     def __repr__(self):
-        return f"VR[{self.lower}, {'int_oo' if self.upper == float('inf') else self.upper}]"
+        return f"VR[{'-int_oo' if self.lower == float('-inf') else self.lower}, {'int_oo' if self.upper == float('inf') else self.upper}]"
 
 
 # --- Trees of a program as pytrees
@@ -141,9 +141,11 @@ class ExportedProgram:
     @property
     def graph_signature(self):
         inputs = []
+        numbers = {name for name, *_, source in self._program.symbols() if source and "[" not in source}
         for kind, value, target, persistent, is_constant, constant in self._program.inputs():
             kind = InputKind[{"custom_object": "CUSTOM_OBJ"}.get(kind, kind.upper())]
-            argument = ConstantArgument(target.replace(".", "_"), constant) if is_constant else TensorArgument(value)
+            argument = (ConstantArgument(target.replace(".", "_"), constant) if is_constant
+                        else SymIntArgument(value) if value in numbers else TensorArgument(value))
             inputs.append(InputSpec(kind, argument, None if kind is InputKind.USER_INPUT else target,
                                     persistent if kind is InputKind.BUFFER else None))
         outputs = []
@@ -155,7 +157,7 @@ class ExportedProgram:
 
     @property
     def range_constraints(self):
-        return {name: ValueRanges(lower, float("inf") if upper is None else upper)
+        return {name: ValueRanges(float("-inf") if lower == -(2**63) else lower, float("inf") if upper is None else upper)
                 for name, lower, upper, _, _ in self._program.symbols()}
 
     @property
