@@ -16,6 +16,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8,
           torch.bool, torch.complex64]
 TRIED = 24  # samples of an OpInfo and dtype that are looked at
+UNSTABLE = {"aten::topk"}  # operators that say of equal elements not which they give
 UNSPELLED = {"layout", "device", "pin_memory", "memory_format", "non_blocking", "generator"}
 WIDER = {torch.float32: torch.float64, torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.complex64: torch.complex128}
 
@@ -77,21 +78,20 @@ class Samples(TorchDispatchMode):
         self.counts = collections.Counter()
         self.seen = set()
 
-    def add(self, target, args, kwargs, out):
+    def add(self, target, args, kwargs, out, fails=False):
         leaves = [a for a in tree_leaves((args, kwargs)) if isinstance(a, torch.Tensor)]
         if not target.endswith(".*"):  # PyTorch takes a tensor for a list of integers, too
             parameters = overload_of(target)._schema.arguments
             if any(isinstance(a, torch.Tensor) and "Tensor" not in str(p.type) for a, p in zip(args, parameters)):
                 return
         dtype = next((a.dtype for a in leaves), kwargs.get("dtype"))
-        fails = out is None
         key = (target, dtype, fails)
         if target.partition(".*")[0] not in self.wanted or self.counts[key] >= self.per_kind or dtype not in (*DTYPES, None):
             return
-        if any(a.numel() > self.largest for a in leaves):
+        if any(a.numel() > self.largest for a in leaves) or kwargs.get("dropout_p"):  # or drawn at random
             return
         results = None if fails else tree_leaves(out)
-        if not fails and not any(isinstance(r, (torch.Tensor, bool, int, float)) for r in results):
+        if not fails and any(not isinstance(r, (torch.Tensor, bool, int, float, type(None))) for r in results):
             return
         kwargs = {name: value for name, value in kwargs.items() if name not in UNSPELLED}
         tensors = []
@@ -230,9 +230,8 @@ def own_samples():
     yield "aten::einsum", ("bij,bkj->bik", [x, y]), {}
     yield "aten::einsum", ("...i,i", [x, torch.randn(4)]), {}
     yield "aten::_weight_norm", (x, torch.randn(2, 1, 1), 0), {}
-    for training in (False, True):
-        yield "aten::batch_norm", (image, one, one * 2, one * 0, one, training, 0.1, 1e-5, False), {}
-        yield "aten::instance_norm", (image, one, one, one * 0, one, True, 0.1, 1e-5, False), {}
+    yield "aten::batch_norm", (image, one, one * 2, one * 0, one, False, 0.1, 1e-5, False), {}
+    yield "aten::instance_norm", (image, one, one, one * 0, one, True, 0.1, 1e-5, False), {}
     yield "aten::_native_batch_norm_legit_no_training", (image, one, one * 2, one * 0, one, 0.1, 1e-5), {}
     for padding in ("same", "valid"):
         yield "aten::conv2d.padding", (image, torch.randn(4, 3, 3, 3), torch.randn(4), [1, 1], padding), {}
@@ -281,8 +280,11 @@ def collect_errors(info, name, samples, by_name):
         try:
             packet(*args, **kwargs)
         except Exception:
+            places = [a.untyped_storage().data_ptr() for a in tree_leaves((args, kwargs)) if isinstance(a, torch.Tensor) and a.numel()]
+            if len(set(places)) < len(places):
+                continue  # that tensors share memory is not in the spelling of a call
             samples.wanted.add(f"aten::{name}")
-            samples.add(f"aten::{name}.*", args, kwargs, None)
+            samples.add(f"aten::{name}.*", args, kwargs, None, fails=True)
 
 
 def sharper(call):
@@ -303,12 +305,43 @@ def close(have, want):
         return " ".join(str(problem).split())
 
 
+def same_places(call, found):
+    """Do the places lie where the values are?"""
+    self, dim = call.args[0], call.args[2] if len(call.args) > 2 else call.kwargs.get("dim", -1)
+    values, places = found
+    wanted = call.results[1]
+    if places.dtype != wanted.dtype or places.shape != wanted.shape or places.numel() and not 0 <= places.min() <= places.max() < max(self.numel(), 1):
+        return False
+    there = self if self.dim() == 0 else self.gather(dim, places)
+    return torch.equal(torch.nan_to_num(there), torch.nan_to_num(values))
+
+
+def found(leaves):
+    """Tensors and numbers as opinfo_model.encoded() wrote them."""
+    values = []
+    for dtype, shape, numbers in leaves:
+        if not isinstance(numbers, list):
+            values.append(numbers)
+            continue
+        kind = getattr(torch, dtype)
+        if kind.is_complex:
+            flat = torch.tensor(numbers, dtype=torch.float64 if kind == torch.complex128 else torch.float32)
+            values.append(torch.view_as_complex(flat.reshape(-1, 2)).reshape(shape))
+        else:
+            values.append(torch.tensor(numbers, dtype=kind).reshape(shape))
+    return values
+
+
 def difference(call, found):
     """Why what came out of a call is not what PyTorch has; None if it is. `found`: tensors and numbers."""
     if len(found) != len(call.results):
         return f"{len(found)} results, not {len(call.results)}"
+    if call.target.removesuffix(".*") in UNSTABLE and not same_places(call, found):
+        return "the values at these places are others"
     wide = None
     for i, (have, want) in enumerate(zip(found, call.results)):
+        if want is None or i == 1 and call.target in UNSTABLE:  # what nobody asked for; of equal elements any
+            continue
         if not isinstance(want, torch.Tensor):
             if isinstance(want, float) and isinstance(have, (int, float)):
                 if not (math.isclose(have, want, rel_tol=1e-5) or have == want or math.isnan(have) and math.isnan(want)):
