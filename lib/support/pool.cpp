@@ -3,14 +3,29 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
-#include <deque>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <system_error>
 #include <thread>
 
 namespace atenon {
+
+// On a cache line of its own.
+struct alignas(64) Worker {
+  std::atomic<bool> taken = false;  // by the region whose fields the next ones are
+  std::atomic<int> gate = 0;        // odd: open. Opening and closing count it up.
+  std::atomic<int> begun = 0;       // the last gate behind which somebody does this member's part
+  std::atomic<int> inside = 0;      // 1: the worker is behind the gate
+  std::atomic<bool> spin = true;    // in this region and after it
+  int member = 0;                   // this and the body are read behind the gate only
+  std::optional<FunctionRef<int>> body;
+
+  void work();
+};
+
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -32,22 +47,12 @@ void wait_while(const std::atomic<int>& value, int old, bool spin) {
   while (value.load(std::memory_order_acquire) == old) value.wait(old, std::memory_order_acquire);
 }
 
-// Members and the fields that several threads write lie on cache lines of their own.
-struct alignas(64) Worker {
-  std::atomic<int> begun = 0;  // the last gate behind which somebody does this member's part
-};
-
 struct Pool {
-  std::atomic<bool> taken = false;  // by the region that has the workers
-  std::deque<Worker> workers;       // of the region that has them
+  std::atomic<int> regions = 0;  // under way
+  std::atomic<int> made = 0;     // of the workers, from the first on
+  std::mutex making;
+  std::array<Worker, Region::most_members - 1> workers;
 
-  alignas(64) std::atomic<int> gate = 0;    // odd: open. Opening and closing count it up.
-  std::atomic<int> wanted = 0;              // workers of the region behind the gate
-  std::atomic<bool> spin = true;            // in this region and after it
-  std::optional<FunctionRef<int>> body;     // read behind the gate only
-  alignas(64) std::atomic<int> inside = 0;  // workers behind the gate
-
-  void work(Worker& worker, int member);
   bool make_worker();
 };
 
@@ -66,64 +71,76 @@ Pool& pool() {
 
 thread_local bool inside_region = false;
 
-// A worker goes in and then looks whether the gate is still open; a caller closes the gate and then looks whether
-// anybody is inside. Both orders are sequentially consistent, so one of them sees the other.
-void Pool::work(Worker& worker, int member) {
+}  // namespace
+
+// A worker goes in and then looks whether the gate is still open; a caller closes the gate and then looks whether the
+// worker is inside. Both orders are sequentially consistent, so one of them sees the other.
+void Worker::work() {
   const InRegion part;
   for (int now = 0;;) {
     wait_while(gate, now, spin.load(std::memory_order_relaxed));
     now = gate.load(std::memory_order_acquire);
-    if (now % 2 == 0 || member > wanted.load(std::memory_order_relaxed)) continue;
-    inside.fetch_add(1);
-    if (gate.load() == now && worker.begun.exchange(now, std::memory_order_relaxed) != now) (*body)(member);
-    if (inside.fetch_sub(1) == 1) inside.notify_one();
+    if (now % 2 == 0) continue;
+    inside.store(1);
+    if (gate.load() == now && begun.exchange(now, std::memory_order_relaxed) != now) (*body)(member);
+    inside.store(0);
+    inside.notify_one();
   }
 }
 
 bool Pool::make_worker() {
-  const int member = static_cast<int>(workers.size()) + 1;
-  Worker& worker = workers.emplace_back();
+  const std::lock_guard lock(making);
+  const int number = made.load(std::memory_order_relaxed);
+  if (number == static_cast<int>(workers.size())) return false;
   try {
-    std::thread thread([this, &worker, member] { work(worker, member); });
-    pthread_setname_np(thread.native_handle(), ("atenon-" + std::to_string(member)).c_str());
+    std::thread thread([worker = &workers[number]] { worker->work(); });
+    pthread_setname_np(thread.native_handle(), ("atenon-" + std::to_string(number + 1)).c_str());
     thread.detach();
   } catch (const std::system_error&) {  // no more threads for this process
-    workers.pop_back();
     return false;
   }
+  made.store(number + 1, std::memory_order_release);
   return true;
 }
-
-}  // namespace
 
 Region::Region(int members, FunctionRef<int> body) {
   if (members <= 1 || in_region()) return;
   Pool& pool = atenon::pool();
-  if (pool.taken.exchange(true, std::memory_order_acquire)) return;
-  while (static_cast<int>(pool.workers.size()) < members - 1 && pool.make_worker()) {}
-  members_ = std::min(members, static_cast<int>(pool.workers.size()) + 1);
-  if (members_ == 1) {
-    pool.taken.store(false, std::memory_order_release);
-    return;
+  counts_ = true;
+  const int regions = pool.regions.fetch_add(1, std::memory_order_relaxed) + 1;
+  const int wanted = std::min({members, most_members, std::max(threads() / regions, 1)});
+  while (pool.made.load(std::memory_order_relaxed) < std::min(members, most_members) - 1 && pool.make_worker()) {}
+  const int made = pool.made.load(std::memory_order_acquire);
+  for (int i = 0; i < made && members_ < wanted; ++i) {
+    Worker& worker = pool.workers[i];
+    if (worker.taken.load(std::memory_order_relaxed) || worker.taken.exchange(true, std::memory_order_acquire))
+      continue;
+    workers_[members_ - 1] = &worker;
+    worker.member = members_++;
   }
-  pool.body.emplace(body);
-  pool.wanted.store(members_ - 1, std::memory_order_relaxed);
-  pool.spin.store(members_ <= available_cpus(), std::memory_order_relaxed);
-  pool.gate.fetch_add(1);
-  pool.gate.notify_all();
+  for (int i = 0; i < members_ - 1; ++i) {
+    Worker& worker = *workers_[i];
+    worker.body.emplace(body);
+    worker.spin.store(members_ <= available_cpus(), std::memory_order_relaxed);
+    worker.gate.fetch_add(1);
+    worker.gate.notify_one();
+  }
 }
 
 Region::~Region() {
-  if (members_ == 1) return;
-  Pool& pool = atenon::pool();
-  const int now = pool.gate.load(std::memory_order_relaxed);
   const InRegion part;
-  for (int member = 1; member < members_; ++member)
-    if (pool.workers[member - 1].begun.exchange(now, std::memory_order_relaxed) != now) (*pool.body)(member);
-  pool.gate.fetch_add(1);
-  for (int left; (left = pool.inside.load()) != 0;)
-    wait_while(pool.inside, left, pool.spin.load(std::memory_order_relaxed));
-  pool.taken.store(false, std::memory_order_release);
+  for (int i = 0; i < members_ - 1; ++i) {
+    Worker& worker = *workers_[i];
+    const int now = worker.gate.load(std::memory_order_relaxed);
+    if (worker.begun.exchange(now, std::memory_order_relaxed) != now) (*worker.body)(worker.member);
+  }
+  for (int i = 0; i < members_ - 1; ++i) {
+    Worker& worker = *workers_[i];
+    worker.gate.fetch_add(1);
+    while (worker.inside.load() != 0) wait_while(worker.inside, 1, worker.spin.load(std::memory_order_relaxed));
+    worker.taken.store(false, std::memory_order_release);
+  }
+  if (counts_) pool().regions.fetch_sub(1, std::memory_order_relaxed);
 }
 
 bool in_region() { return inside_region; }

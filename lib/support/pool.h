@@ -1,8 +1,8 @@
 // The worker threads of the process, and regions of code that they run together with a caller.
 //
 // A worker that has nothing to do spins for a moment, since in a run of a program the next region follows within
-// microseconds, and then sleeps. There is one set of workers: while one caller has them, others run their regions
-// alone, so that many callers of a program share the cores instead of fighting for them.
+// microseconds, and then sleeps. There is one set of workers, which callers share: the more of them run regions at the
+// same time, the fewer workers each gets, down to none. So many callers of a program do not fight for the cores.
 #pragma once
 
 #include <atomic>
@@ -13,23 +13,29 @@
 
 namespace atenon {
 
+struct Worker;
+
 // From construction to destruction, workers run `body(member)` for members 1, 2, ...; the caller is member 0 and does
 // its part between the two. At the end it also does the parts that no worker has begun, so that a worker without a core
 // holds nobody up. Only the thread that made a region may end it.
 class Region {
  public:
-  // Asks for `members` - 1 workers. `body` lives as long as the region.
+  // Asks for `members` - 1 workers, at most most_members - 1. `body` lives as long as the region.
   Region(int members, FunctionRef<int> body);
   // What the workers wrote is seen by the caller.
   ~Region();
   Region(const Region&) = delete;
   Region& operator=(const Region&) = delete;
 
-  // With the caller; 1 where the workers belong to another region, or no thread can be made.
+  // With the caller; 1 where other regions have the workers, or no thread can be made.
   int members() const { return members_; }
 
+  static constexpr int most_members = 256;
+
  private:
+  bool counts_ = false;  // among the regions under way
   int members_ = 1;
+  Worker* workers_[most_members - 1];  // of members 1, 2, ...
 };
 
 // Whether this thread runs a part of a region; then all that it calls has one thread.
