@@ -25,6 +25,7 @@ class LayoutChoice {
   void place_results(Group& group);
   std::vector<int> wished_by_reader(const Value& value) const;
   std::vector<int> order_of(const Layout& layout, const std::vector<SymInt>& sizes) const;
+  std::vector<int> order_as(const Group& group, const Value& result, const Value& operand) const;
   Layout dense(const std::vector<SymInt>& sizes, const std::vector<int>& order) const;
   bool is_readable(const Group& group, size_t operand) const;
   Result<Value*> copy_before(Group& group, Value* value);
@@ -71,6 +72,44 @@ std::vector<int> LayoutChoice::order_of(const Layout& layout, const std::vector<
     return lowering_.typical(layout.strides[a]) > lowering_.typical(layout.strides[b]);
   });
   return order;
+}
+
+// The order of the result's axes in which an operand lies that it reads, perhaps through permutations inside the group;
+// empty where it reads the operand in another way.
+std::vector<int> LayoutChoice::order_as(const Group& group, const Value& result, const Value& operand) const {
+  // For each value, the axis of the result along which each of its axes is read; -1: none.
+  std::map<const Value*, std::vector<int>> axes_of;
+  axes_of[&result].resize(result.meta().sizes.size());
+  std::iota(axes_of[&result].begin(), axes_of[&result].end(), 0);
+  for (auto node = group.nodes.rbegin(); node != group.nodes.rend(); ++node) {
+    auto reader = axes_of.find((*node)->result());
+    auto accesses = lowering_.accesses.find(*node);
+    if (reader == axes_of.end() || accesses == lowering_.accesses.end()) continue;
+    const std::vector<int> outer = reader->second;
+    for (const Access& access : accesses->second.reads) {
+      std::vector<int> axes;
+      for (const SymInt& index : access.index) {
+        std::optional<std::string> symbol = index.as_symbol();
+        const size_t axis = symbol && symbol->front() == '$' ? std::stoul(symbol->substr(1)) : outer.size();
+        axes.push_back(axis < outer.size() ? outer[axis] : -1);
+      }
+      std::vector<int>& known = axes_of[access.tensor];
+      if (known.empty() || std::count(axes.begin(), axes.end(), -1) < std::count(known.begin(), known.end(), -1))
+        known = axes;
+    }
+  }
+  const std::vector<int>& axes = axes_of[&operand];
+  std::vector<int> order;
+  const std::vector<SymInt>& sizes = result.meta().sizes;
+  for (size_t axis = 0; axis < sizes.size(); ++axis)
+    if (std::find(axes.begin(), axes.end(), static_cast<int>(axis)) == axes.end()) {
+      if (sizes[axis] != SymInt(1)) return {};
+      order.push_back(static_cast<int>(axis));
+    }
+  for (int axis : order_of(lowering_.layout(operand), operand.meta().sizes))
+    if (!axes.empty() && axes[axis] >= 0 && std::find(order.begin(), order.end(), axes[axis]) == order.end())
+      order.push_back(axes[axis]);
+  return order.size() == sizes.size() ? order : std::vector<int>();
 }
 
 Layout LayoutChoice::dense(const std::vector<SymInt>& sizes, const std::vector<int>& order) const {
@@ -126,7 +165,7 @@ void LayoutChoice::place_results(Group& group) {
         if (operand->is_tensor() && operand->meta().sizes.size() == sizes.size() &&
             (!widest || lowering_.typical(operand->meta().numel()) > lowering_.typical(widest->meta().numel())))
           widest = operand;
-      if (widest) order = order_of(lowering_.layout(*widest), widest->meta().sizes);
+      if (widest) order = order_as(group, *result, *widest);
     }
     const bool is_reference = group.role == Role::kernel && std::string(group.kernel->name()) == "reference";
     if (result->returned > 0 || order.empty() || is_reference) continue;  // rows
