@@ -11,6 +11,7 @@ const Kernel& panels();
 const Kernel& onednn_matmul();
 const Kernel& attention();
 const Kernel& lstm();
+const Kernel& recurrent();
 const Kernel& onednn_pooling();
 const Kernel& generated();
 const Kernel& reference_kernel();

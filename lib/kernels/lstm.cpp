@@ -8,6 +8,7 @@
 #include "kernels/lanes.h"
 #include "kernels/list.h"
 #include "kernels/product.h"
+#include "kernels/recurrent.h"
 #include "support/parallel.h"
 
 namespace atenon::kernels {
@@ -196,23 +197,6 @@ class LstmCall : public PreparedCall {
   }
 };
 
-// The product of a layer's inputs with its input weights, as a call of its own: operands x, weight, bias.
-CallSite input_product(ir::Graph& body, int64_t rows, int64_t width, int64_t outputs, const ir::Weight* weight,
-                       int threads) {
-  auto meta = [](std::vector<int64_t> sizes) { return ir::TensorMeta{ScalarType::f32, {sizes.begin(), sizes.end()}}; };
-  ir::Value *x = body.add_input("x", meta({rows, width})), *w = body.add_input("weight", meta({outputs, width})),
-            *b = body.add_input("bias", meta({outputs}));
-  body.set_outputs({body.add("aten::linear", {x, w, b}, {}, {{"y", meta({rows, outputs})}})->result()});
-  CallSite site;
-  site.body = &body;
-  site.operands = {{ScalarType::f32, {rows, width}, {width, 1}},
-                   {ScalarType::f32, {outputs, width}, {width, 1}, weight},
-                   {ScalarType::f32, {outputs}, {1}}};
-  site.results = {{ScalarType::f32, {rows, outputs}, {outputs, 1}}};
-  site.threads = threads;
-  return site;
-}
-
 class LstmKernel : public Kernel {
  public:
   const char* name() const override { return "lstm"; }
@@ -260,27 +244,13 @@ class LstmKernel : public Kernel {
       if (call->in_panels[cell] && (recurrent.sizes[1] % panel_columns != 0 ||
                                     *recurrent.weight->layout != panel_layout(recurrent.sizes, {1, 0})))
         return error(Status::unsupported, 613, "lstm: a recurrent weight lies in a layout that is not known");
-      auto product = [&](const ir::Weight* stored) {
-        call->bodies[cell] = ir::Graph();
-        return input_product(call->bodies[cell], call->rows(), weight.sizes[1], weight.sizes[0], stored, site.threads);
-      };
-      CallSite inner = product(weight.weight);
-      std::unique_ptr<ir::Weight> packed;
-      if (weight.weight && !weight.weight->layout)
-        if (auto layout = panels().weight_layout(inner, 1)) {
-          packed = std::make_unique<ir::Weight>(*weight.weight);
-          packed->tensor.storage = pack(weight.weight->tensor, *layout).storage;
-          packed->tensor.offset = 0;
-          packed->layout = layout;
-          inner = product(packed.get());
-          call->note = weight.weight->name + " repacked at load";
-        }
-      Result<std::unique_ptr<PreparedCall>> prepared = panels().prepare(inner);
-      if (!prepared) return prepared;
-      call->flops += (*prepared)->flops + 8.0 * static_cast<double>(call->rows() * call->hidden * call->hidden);
-      call->bytes += (*prepared)->bytes + 16.0 * static_cast<double>(call->hidden * call->hidden);
-      call->products.push_back(std::move(*prepared));
-      call->packed.push_back(std::move(packed));
+      InputProduct product = prepare_input_product(weight, call->rows(), site.threads, call->bodies[cell]);
+      if (!product.call) return product.call.error();
+      if (product.packed) call->note = weight.weight->name + " repacked at load";
+      call->flops += (*product.call)->flops + 8.0 * static_cast<double>(call->rows() * call->hidden * call->hidden);
+      call->bytes += (*product.call)->bytes + 16.0 * static_cast<double>(call->hidden * call->hidden);
+      call->products.push_back(std::move(*product.call));
+      call->packed.push_back(std::move(product.packed));
     }
     call->detail = lanes().name;
     return std::unique_ptr<PreparedCall>(std::move(call));
