@@ -98,9 +98,13 @@ std::vector<int> LayoutChoice::order_as(const Group& group, const Value& result,
         known = axes;
     }
   }
-  const std::vector<int>& axes = axes_of[&operand];
+  std::vector<int>& axes = axes_of[&operand];
   std::vector<int> order;
   const std::vector<SymInt>& sizes = result.meta().sizes;
+  // What is read at computed places, as in resizing an image, follows the axis of its own number.
+  for (size_t axis = 0; axis < axes.size() && axes.size() == sizes.size(); ++axis)
+    if (axes[axis] < 0 && std::find(axes.begin(), axes.end(), static_cast<int>(axis)) == axes.end())
+      axes[axis] = static_cast<int>(axis);
   for (size_t axis = 0; axis < sizes.size(); ++axis)
     if (std::find(axes.begin(), axes.end(), static_cast<int>(axis)) == axes.end()) {
       if (sizes[axis] != SymInt(1)) return {};
