@@ -131,16 +131,29 @@ ExprId Composer::intern(Expr expr) {
   for (ExprId operand : expr.operands) {
     expr.loops |= loops_.exprs[operand].loops;
     expr.is_partial |= loops_.exprs[operand].is_partial;
+    expr.is_open |= loops_.exprs[operand].is_open;
+    expr.is_branching |= loops_.exprs[operand].is_branching;
   }
+  if (expr.op == ScalarOp::select || expr.op == ScalarOp::logical_and || expr.op == ScalarOp::logical_or)
+    expr.is_lazy = std::any_of(expr.operands.begin() + 1, expr.operands.end(),
+                               [&](ExprId operand) { return loops_.exprs[operand].is_open; });
+  expr.is_branching |= expr.is_lazy;
   if (!expr.index.is_constant())
-    for (const std::string& symbol : expr.index.symbols())
-      if (symbol.front() == '%') expr.is_partial |= loops_.exprs[std::stoi(symbol.substr(1))].is_partial;
+    for (const std::string& symbol : expr.index.symbols()) {
+      if (symbol.front() != '%') continue;
+      expr.is_partial |= loops_.exprs[std::stoi(symbol.substr(1))].is_partial;
+      expr.is_open |= loops_.exprs[std::stoi(symbol.substr(1))].is_open;
+      expr.is_branching |= loops_.exprs[std::stoi(symbol.substr(1))].is_branching;
+    }
   if (expr.op == ScalarOp::reduce) {
     const BoundReduction& reduction = loops_.reductions[expr.reduction];
     expr.loops = reduction.outer;
     if (reduction.is_prefix) expr.loops |= LoopSet(1) << reduction.loops[0];
     if (reduction.guard == no_expr)
-      for (ExprId part : reduction.element) expr.is_partial |= loops_.exprs[part].is_partial;
+      for (ExprId part : reduction.element) {
+        expr.is_partial |= loops_.exprs[part].is_partial;
+        expr.is_open |= loops_.exprs[part].is_open;
+      }
   }
   expr.cost = cost_of(expr.op);
   loops_.exprs.push_back(std::move(expr));
@@ -198,8 +211,12 @@ ExprId Composer::read(const Value* value, const std::vector<SymInt>& index) {
     }
     address = address + at * layout.strides[axis];
   }
-  return intern(
-      {.op = ScalarOp::read, .dtype = meta.dtype, .index = address, .buffer = value->index, .is_partial = partial});
+  return intern({.op = ScalarOp::read,
+                 .dtype = meta.dtype,
+                 .index = address,
+                 .buffer = value->index,
+                 .is_partial = partial,
+                 .is_open = partial});
 }
 
 ExprId Composer::element(const Value* value, const std::vector<SymInt>& index) {
@@ -468,8 +485,14 @@ ExprId Composer::window(const Instance& instance, const Scalar& reduce) {
   // The value of an argmax alone is a maximum, which needs no positions.
   const bool is_extreme =
       reduce.component == 0 && (reduction.monoid.name == "argmax" || reduction.monoid.name == "argmin");
-  std::vector<ExprId> sum;
-  for (ScalarId part : reduction.monoid.identity) sum.push_back(scalar(at, part));
+  std::vector<ExprId> identity;
+  for (ScalarId part : reduction.monoid.identity) identity.push_back(scalar(at, part));
+  // Where the result is asked for inside its shape, the guard is all that an element needs.
+  const opset::LoopNest& nest = instance.meaning->results[0];
+  bool is_inside = true;
+  for (size_t axis = 0; axis < nest.variables.size(); ++axis)
+    is_inside = is_inside && space_.is_within(instance.variables.at(nest.variables[axis]), nest.type.sizes[axis]);
+  std::vector<ExprId> sum = identity;
   for (int64_t term = 0; term < terms; ++term) {
     Instance here = instance;
     int64_t rest = term;
@@ -484,8 +507,14 @@ ExprId Composer::window(const Instance& instance, const Scalar& reduce) {
     std::vector<ExprId> joined;
     const size_t components = is_extreme ? 1 : sum.size();
     for (size_t c = 0; c < components; ++c) {
+      ExprId element = scalar(here, reduction.element[c]);
+      if (guard != no_expr) {
+        const ScalarType dtype = loops_.exprs[identity[c]].dtype;
+        element = apply({.op = ScalarOp::select, .dtype = dtype}, {guard, element, identity[c]});
+        if (is_inside && loops_.exprs[element].op == ScalarOp::select) loops_.exprs[element].is_open = false;
+      }
       here.placeholders[reduction.monoid.left[c]] = sum[c];
-      here.placeholders[reduction.monoid.right[c]] = scalar(here, reduction.element[c]);
+      here.placeholders[reduction.monoid.right[c]] = element;
     }
     for (size_t c = 0; c < components; ++c) {
       const ScalarType dtype = loops_.exprs[sum[c]].dtype;
@@ -496,7 +525,6 @@ ExprId Composer::window(const Instance& instance, const Scalar& reduce) {
       } else {
         joined.push_back(scalar(here, reduction.monoid.joined[c]));
       }
-      if (guard != no_expr) joined[c] = apply({.op = ScalarOp::select, .dtype = dtype}, {guard, joined[c], sum[c]});
     }
     for (size_t c = 0; c < components; ++c) sum[c] = joined[c];
     if (!failure_.empty()) return integer(0);

@@ -125,6 +125,10 @@ Result<void> expand_composites(Lowering& lowering) {
         for (ir::Constraint& assumption : expansion->assumptions)
           if (lowering.facts.decide(assumption.truth) != shape::Truth::proven)
             lowering.variant.assumptions.push_back(assumption);
+        for (ir::Symbol& symbol : expansion->unbacked) {
+          lowering.facts.declare(symbol.name, symbol.range);
+          lowering.entry.symbols.push_back(std::move(symbol));
+        }
         graph.replace(node, expansion->results);
         changed = true;
         continue;

@@ -195,7 +195,7 @@ std::vector<Value*> Generator::start_lanes(int number) {
 Value* Generator::lane_of(Value* array, ScalarType type) {
   const SymInt lane = SymInt::symbol(loops_.loops[loops_.lane].symbol);
   Value* offset = index(lane);
-  enter(scope_of(bit(loops_.lane), false));
+  enter(scope_of({.loops = bit(loops_.lane)}));
   return b_.CreateGEP(register_type(type), array, offset);
 }
 
@@ -256,7 +256,7 @@ SymInt Generator::room(int loop) const {
 }
 
 bool Generator::has_fixed_size(const std::vector<int>& loops) const {
-  return std::all_of(loops.begin(), loops.end(), [&](int loop) { return loops_of(room(loop)) == 0; });
+  return std::all_of(loops.begin(), loops.end(), [&](int loop) { return placement(room(loop)).loops == 0; });
 }
 
 // Computes the reductions of the innermost open level. Returns what it keeps in scratch until the level ends.

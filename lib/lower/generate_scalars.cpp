@@ -95,9 +95,10 @@ Value* Generator::narrow(Value* x, ScalarType type) {
 // --- Placement
 // --------------------------------------------------------------------------------------------------------
 
-size_t Generator::scope_of(LoopSet loops, bool is_partial) const {
+size_t Generator::scope_of(const Placement& wanted) const {
+  if (wanted.is_branching) return scopes_.size() - 1;
   for (size_t i = scopes_.size(); i-- > 1;)
-    if (scopes_[i].loops & loops || (is_partial && scopes_[i].is_conditional)) return i;
+    if (scopes_[i].loops & wanted.loops || (wanted.is_partial && scopes_[i].is_conditional)) return i;
   // What depends on no loop may still read a reduction of the row, so it stands no further out than the row.
   return scopes_.size() > 1 ? 1 : 0;
 }
@@ -117,21 +118,14 @@ LoopSet Generator::open_loops() const {
   return open;
 }
 
-LoopSet Generator::loops_of(const SymInt& x) const {
-  LoopSet set = 0;
-  if (x.is_constant()) return set;
+Generator::Placement Generator::placement(const SymInt& x) const {
+  Placement wanted;
+  if (x.is_constant()) return wanted;
   for (const std::string& symbol : x.symbols()) {
-    if (symbol.front() == '$') set |= bit(std::stoi(symbol.substr(1)));
-    if (symbol.front() == '%') set |= loops_.exprs[std::stoi(symbol.substr(1))].loops;
+    if (symbol.front() == '$') wanted.loops |= bit(std::stoi(symbol.substr(1)));
+    if (symbol.front() == '%') wanted |= placement(loops_.exprs[std::stoi(symbol.substr(1))]);
   }
-  return set;
-}
-
-bool Generator::is_partial(const SymInt& x) const {
-  if (x.is_constant()) return false;
-  for (const std::string& symbol : x.symbols())
-    if (symbol.front() == '%' && loops_.exprs[std::stoi(symbol.substr(1))].is_partial) return true;
-  return false;
+  return wanted;
 }
 
 void Generator::open_loop(int loop) {
@@ -179,7 +173,7 @@ void Generator::close_loop() {
 // A polynomial is summed from the outermost loop inwards, so that each loop adds only what changes in it.
 Value* Generator::index(const SymInt& x) {
   if (x.is_constant()) return constant(*x.constant());
-  const size_t scope = scope_of(loops_of(x), is_partial(x));
+  const size_t scope = scope_of(placement(x));
   const std::string spelling = x.to_string();
   if (auto found = scopes_[scope].indices.find(spelling); found != scopes_[scope].indices.end()) return found->second;
   struct Part {
@@ -193,10 +187,9 @@ Value* Generator::index(const SymInt& x) {
       SymInt symbols = 0;
       if (factor.atom->kind == shape::AtomKind::symbol) {
         symbols = SymInt::symbol(factor.atom->spelling);
-        depth = std::max(depth, scope_of(loops_of(symbols), is_partial(symbols)));
+        depth = std::max(depth, scope_of(placement(symbols)));
       } else {
-        for (const SymInt& operand : factor.atom->operands)
-          depth = std::max(depth, scope_of(loops_of(operand), is_partial(operand)));
+        for (const SymInt& operand : factor.atom->operands) depth = std::max(depth, scope_of(placement(operand)));
       }
     }
     parts.push_back({depth, &term});
@@ -237,15 +230,13 @@ Value* Generator::factor(const shape::Atom& atom) {
     fail("a size is the integer part of a float");
     return constant(0);
   }
-  LoopSet loops = 0;
-  bool partial = false;
+  Placement wanted;
   std::vector<Value*> operands;
   for (const SymInt& operand : atom.operands) {
     operands.push_back(index(operand));
-    loops |= loops_of(operand);
-    partial |= is_partial(operand);
+    wanted |= placement(operand);
   }
-  enter(scope_of(loops, partial));
+  enter(scope_of(wanted));
   Value *a = operands[0], *n = operands[1];
   switch (atom.kind) {
     case AtomKind::min:
@@ -300,7 +291,7 @@ Value* Generator::size_float(const SymFloat& x) {
 
 Value* Generator::address(int buffer, ScalarType type, const SymInt& at) {
   Value* offset = index(at);
-  enter(scope_of(loops_of(at), is_partial(at)));
+  enter(scope_of(placement(at)));
   return b_.CreateGEP(memory_type(type), buffers_[buffer], offset);
 }
 
@@ -327,11 +318,9 @@ Value* Generator::value(ExprId id) {
     }
     assert(arrays && "a reduction is read before it is computed");
   }
-  const size_t innermost = scope_of(expr.loops, false);
-  const bool is_lazy = expr.is_partial && (expr.op == ScalarOp::select || expr.op == ScalarOp::logical_and ||
-                                           expr.op == ScalarOp::logical_or);
-  const size_t scope = is_lazy ? scopes_.size() - 1 : scope_of(expr.loops, expr.is_partial);
-  for (size_t i = scope + 1; i-- > innermost;)
+  const size_t outermost = scope_of({.loops = expr.loops});
+  const size_t scope = scope_of(placement(expr));
+  for (size_t i = scope + 1; i-- > outermost;)
     if (auto found = scopes_[i].values.find(id); found != scopes_[i].values.end()) return found->second;
   Value* result;
   if (arrays) {
@@ -342,7 +331,7 @@ Value* Generator::value(ExprId id) {
     Value* pointer = kept_address(kept->second, expr.dtype, scope);
     result = load(pointer, expr.dtype);
   } else {
-    result = is_lazy ? lazily(expr) : compute(expr, scope);
+    result = expr.is_lazy ? lazily(expr) : compute(expr, scope);
   }
   // A lazy value may have moved its scope to another block, which the scope goes on from.
   scopes_[scope].values[id] = result;
@@ -351,9 +340,14 @@ Value* Generator::value(ExprId id) {
 
 // Evaluates an operand under its condition, with a branch that LLVM turns into a masked load.
 Value* Generator::lazily(const Expr& expr) {
+  constexpr int most_branches = 20000;
   Value* condition = value(expr.operands[0]);
   const bool is_select = expr.op == ScalarOp::select;
-  auto under = [&](Value* truth, ExprId operand) {
+  auto under = [&](Value* truth, ExprId operand) -> Value* {
+    if (++branches_ > most_branches) {
+      fail("it branches too often");
+      return llvm::Constant::getNullValue(register_type(loops_.exprs[operand].dtype));
+    }
     const size_t outer = scopes_.size() - 1;
     enter(outer);
     BasicBlock* then = BasicBlock::Create(context_, "then", function_);
@@ -371,10 +365,10 @@ Value* Generator::lazily(const Expr& expr) {
     llvm::PHINode* phi = b_.CreatePHI(result->getType(), 2);
     phi->addIncoming(result, end);
     phi->addIncoming(llvm::Constant::getNullValue(result->getType()), before);
-    return static_cast<Value*>(phi);
+    return phi;
   };
   auto operand = [&](size_t i, bool when) -> Value* {
-    if (!loops_.exprs[expr.operands[i]].is_partial) return value(expr.operands[i]);
+    if (!loops_.exprs[expr.operands[i]].is_open) return value(expr.operands[i]);
     Value* truth = condition;
     if (!when) {
       enter(scopes_.size() - 1);
@@ -514,6 +508,27 @@ Value* Generator::integer_operation(const Expr& expr, std::span<Value* const> x)
       return b_.CreateNot(x[0]);
     case ScalarOp::isnan:
       return b_.getFalse();
+    case ScalarOp::pow: {
+      // By squaring, a step for each bit that the exponent may have.
+      const auto* known = llvm::dyn_cast<llvm::ConstantInt>(x[1]);
+      const unsigned width = type->getIntegerBitWidth();
+      const unsigned bits = known && !known->isNegative() ? known->getValue().getActiveBits() : width - !is_unsigned;
+      Value* result = number(1);
+      Value* square = x[0];
+      for (unsigned bit = 0; bit < bits; ++bit) {
+        Value* is_set = b_.CreateTrunc(b_.CreateLShr(x[1], number(bit)), b_.getInt1Ty());
+        result = b_.CreateMul(result, b_.CreateSelect(is_set, square, number(1)));
+        if (bit + 1 < bits) square = b_.CreateMul(square, square);
+      }
+      if (is_unsigned || (known && !known->isNegative())) return result;
+      // 1 / base^n: of 1 and -1 the base or 1, of all others 0.
+      Value* is_odd = b_.CreateTrunc(x[1], b_.getInt1Ty());
+      Value* is_minus_one = b_.CreateICmpEQ(x[0], number(-1));
+      Value* inverse =
+          b_.CreateSelect(b_.CreateICmpEQ(x[0], number(1)), number(1),
+                          b_.CreateSelect(is_minus_one, b_.CreateSelect(is_odd, x[0], number(1)), number(0)));
+      return b_.CreateSelect(b_.CreateICmpSLT(x[1], number(0)), inverse, result);
+    }
     case ScalarOp::shift_left:
     case ScalarOp::shift_right: {
       // Beyond the width everything is shifted out.

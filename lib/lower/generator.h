@@ -78,11 +78,23 @@ class Generator {
   }
 
   // Placement.
-  size_t scope_of(LoopSet loops, bool is_partial) const;
+  // Where a value may be computed: inside the loops that it depends on, under the conditions that it needs; and what
+  // takes branches to compute, or comes of such, where the code stands.
+  struct Placement {
+    LoopSet loops = 0;
+    bool is_partial = false, is_branching = false;
+    Placement& operator|=(const Placement& other) {
+      loops |= other.loops;
+      is_partial |= other.is_partial;
+      is_branching |= other.is_branching;
+      return *this;
+    }
+  };
+  static Placement placement(const Expr& expr) { return {expr.loops, expr.is_partial, expr.is_branching}; }
+  Placement placement(const SymInt& x) const;
+  size_t scope_of(const Placement& wanted) const;
   void enter(size_t scope);
   LoopSet open_loops() const;
-  LoopSet loops_of(const SymInt& x) const;
-  bool is_partial(const SymInt& x) const;
   void open_loop(int loop);
   void close_loop();
 
@@ -136,6 +148,7 @@ class Generator {
   std::map<ExprId, Kept> kept_;                         // of the open levels
   std::map<std::pair<int, int>, Value*> placeholders_;  // side, component
   SymInt scratch_bytes_ = 0;
+  int branches_ = 0;
   std::string failure_;
 };
 

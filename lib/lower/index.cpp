@@ -139,6 +139,7 @@ bool IndexSpace::is_within(const SymInt& x, const SymInt& size) const {
 
 std::optional<bool> IndexSpace::decide_less(const SymInt& a, const SymInt& b, bool or_equal) const {
   const SymInt difference = b - a;  // a < b where it is >= 1
+  if (shape::is_overflow(difference)) return std::nullopt;
   const SymInt least_true = or_equal ? 0 : 1;
   if (std::optional<SymInt> low = lowest(difference); low && proves(shape::less_equal(least_true, *low))) return true;
   if (std::optional<SymInt> high = highest(difference); high && proves(shape::less(*high, least_true))) return false;

@@ -41,13 +41,16 @@ struct Expr {
   SymInt index =
       0;  // size: the value, over sizes, loop variables and "%N", the value of expression N; read: the address
   SymFloat size_float = {};
-  int buffer = -1;          // read
-  int reduction = -1;       // reduce
-  int component = 0;        // reduce, placeholder
-  int placeholder = -1;     // 0, 1: constant that stands for the left or right side of a monoid
-  bool is_partial = false;  // defined only where the condition around it holds; also if an operand is
-  LoopSet loops = 0;        // that it depends on
-  int cost = 0;             // of it alone, in additions
+  int buffer = -1;            // read
+  int reduction = -1;         // reduce
+  int component = 0;          // reduce, placeholder
+  int placeholder = -1;       // 0, 1: constant that stands for the left or right side of a monoid
+  bool is_partial = false;    // defined only where a condition holds; also if an operand is
+  bool is_open = false;       // partial, and that condition is still to come, around it
+  bool is_lazy = false;       // select, and, or: the operands behind the first are computed only where they are chosen
+  bool is_branching = false;  // lazy, or an operand is
+  LoopSet loops = 0;          // that it depends on
+  int cost = 0;               // of it alone, in additions
 };
 
 struct Loop {
