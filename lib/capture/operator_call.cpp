@@ -72,10 +72,7 @@ std::optional<std::vector<Argument>> packed(const std::vector<Argument>& argumen
 
 Result<Call> choose(const opset::Opset& opset, const std::string& name, const std::vector<Argument>& arguments,
                     const std::vector<Named>& keywords) {
-  if (name.find('.') == std::string::npos) return opset::resolve(opset, name, arguments, keywords);
-  Result<const Operator*> op = opset.check(name);
-  if (!op) return op.error();
-  return opset::bind(**op, arguments, keywords);
+  return opset::resolve(opset, name, arguments, keywords, opset::Numbers::as_python);
 }
 
 bool equals_default(const Argument& argument, const Parameter& parameter) {
@@ -97,7 +94,7 @@ Spelling spell(const Call& call) {
   for (size_t i = 0; i < parameters.size(); ++i) {
     if (parameters[i].type.kind == Kind::word || parameters[i].type.kind == Kind::generator ||
         parameters[i].name == "pin_memory")
-      arguments[i] = parameters[i].fallback.value_or(Argument(ir::None{}));
+      arguments[i] = parameters[i].fallback.value_or(arguments[i]);
     const bool is_default = equals_default(arguments[i], parameters[i]);
     if (parameters[i].keyword_only && !is_default) spelling.keywords.push_back({parameters[i].name, arguments[i]});
     if (!parameters[i].keyword_only && !is_default) count = i + 1;
@@ -123,6 +120,7 @@ class Dispatch {
   std::optional<std::vector<Ref>> trace(const Call& call);
   PyObject* update(const Call& call);
   PyObject* give(const Operator& op, const std::vector<std::pair<bool, size_t>>& returns, std::vector<Ref> results);
+  bool may_hold(TensorObject& target, TensorObject& source);
   PyObject* into_out(Ref results);
 
   Session& session_;
@@ -287,6 +285,27 @@ PyObject* Dispatch::give(const Operator& op, const std::vector<std::pair<bool, s
   return PyObject_CallOneArg(type.get(), tuple.get());
 }
 
+// An out= tensor takes numbers of its own kind or a narrower one, and has a place for each.
+bool Dispatch::may_hold(TensorObject& target, TensorObject& source) {
+  const auto rank = [](ScalarType type) {
+    return is_complex(type) ? 3 : is_floating(type) ? 2 : type == ScalarType::boolean ? 0 : 1;
+  };
+  const ScalarType from = session_.meta(source).dtype, to = session_.meta(target).dtype;
+  if (rank(from) > rank(to)) {
+    PyErr_Format(PyExc_RuntimeError, "%s: the result is %s, which out= of %s cannot hold", name_.c_str(),
+                 std::string(name_of(from)).c_str(), std::string(name_of(to)).c_str());
+    return false;
+  }
+  const Tensor& real = target.state->real;
+  for (size_t axis = 0; axis < real.strides.size(); ++axis)
+    if (real.strides[axis] == 0 && real.sizes[axis] > 1) {
+      PyErr_Format(PyExc_RuntimeError, "%s: several elements of out= are one place in memory: clone() it first",
+                   name_.c_str());
+      return false;
+    }
+  return true;
+}
+
 // out=: the results are written over the tensors given, which take their shape.
 PyObject* Dispatch::into_out(Ref results) {
   if (!results || !out_) return results.release();
@@ -300,6 +319,7 @@ PyObject* Dispatch::into_out(Ref results) {
       if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "out= must be a tensor for each result");
       return nullptr;
     }
+    if (!may_hold(*target, *source)) return nullptr;
     if (session_.meta(*target).sizes == session_.meta(*source).sizes) {
       if (!Ref(session_.call("aten::copy_", {item.get(), reinterpret_cast<PyObject*>(source)}))) return nullptr;
     } else {

@@ -26,14 +26,14 @@ class Rewriter {
     for (const UserFile& file : files) user_files_.insert(file.name);
   }
 
-  Result<void> rewrite(ir::Variant& variant, ir::Graph& graph, shape::Facts& facts) {
+  Result<void> rewrite(ir::EntryPoint& entry, ir::Variant& variant, ir::Graph& graph, shape::Facts& facts) {
     // Each sweep goes one level deeper; what a sweep brought is looked at by the next.
     std::set<const ir::Node*> settled;
     for (bool changed = true; changed;) {
       changed = false;
       for (ir::Node& node : graph.forward()) {
         if (settled.contains(&node)) continue;
-        Result<bool> rewritten = visit(node, variant, graph, facts);
+        Result<bool> rewritten = visit(node, entry, variant, graph, facts);
         if (!rewritten) return rewritten.error();
         if (*rewritten)
           changed = true;
@@ -46,7 +46,8 @@ class Rewriter {
 
  private:
   // Replaces `node` by its decomposition if it has to go; says whether it did.
-  Result<bool> visit(ir::Node& node, ir::Variant& variant, ir::Graph& graph, shape::Facts& facts) {
+  Result<bool> visit(ir::Node& node, ir::EntryPoint& entry, ir::Variant& variant, ir::Graph& graph,
+                     shape::Facts& facts) {
     if (node.target() == "atenon::call") return decided(node, false, "was lowered already");
     if (ir::is_control_flow(node.target())) return decided(node, false, "its subgraphs are rewritten");
     Result<opset::Call> call = opset::bind(opset_, node);
@@ -68,6 +69,10 @@ class Rewriter {
     if (!expansion) return explained(expansion.error(), node);
     decided(node, true, users_own ? "by the decomposition in " + op.place().file : "is not in " + set_.name);
     for (ir::Constraint& assumption : expansion->assumptions) assume(variant, facts, std::move(assumption));
+    for (ir::Symbol& symbol : expansion->unbacked) {
+      facts.declare(symbol.name, symbol.range);
+      entry.symbols.push_back(std::move(symbol));
+    }
     graph.replace(node, expansion->results);
     return true;
   }
@@ -167,10 +172,10 @@ Result<ir::ExportedProgram> run(ir::ExportedProgram program, opset::Opset& opset
   for (ir::EntryPoint& entry : program.entries) {
     for (ir::Variant& variant : entry.variants) {
       shape::Facts facts = entry.facts(variant);
-      if (Result<void> done = rewriter.rewrite(variant, variant.graph, facts); !done) return done.error();
+      if (Result<void> done = rewriter.rewrite(entry, variant, variant.graph, facts); !done) return done.error();
       ir::eliminate_dead_nodes(variant, variant.graph, matters);
       for (auto& [name, graph] : variant.subgraphs) {
-        if (Result<void> done = rewriter.rewrite(variant, graph, facts); !done) return done.error();
+        if (Result<void> done = rewriter.rewrite(entry, variant, graph, facts); !done) return done.error();
         ir::eliminate_dead_nodes(variant, graph, matters);
       }
     }

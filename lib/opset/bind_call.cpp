@@ -11,9 +11,6 @@
 namespace atenon::opset {
 namespace {
 
-// A number may stand for a tensor (x + 2) and a bool for an integer, but only when no overload takes them as they are.
-enum class Numbers { strict, as_tensors };
-
 // Why arguments do not fit.
 struct Misfit {
   enum class Kind { none, too_many, missing, no_such_keyword, twice, wrong_kind };
@@ -141,6 +138,7 @@ bool bind_out(const Operator& op, const Argument& tuple, Call& call, std::vector
 Misfit fit(const Operator& op, const std::vector<Argument>& arguments, const std::vector<Named>& keywords,
            Numbers numbers, Call& call) {
   const std::vector<Parameter>& parameters = op.schema().parameters;
+  if (numbers == Numbers::as_python && op.has_tag("numbers")) numbers = Numbers::as_tensors;
   call.op = &op;
   call.arguments.assign(parameters.size(), {});
   std::vector<bool> given(parameters.size());
@@ -224,9 +222,10 @@ Diagnostic explain(const Operator& op, const Misfit& misfit) {
 
 }  // namespace
 
-Result<Call> bind(const Operator& op, const std::vector<Argument>& arguments, const std::vector<Named>& keywords) {
+Result<Call> bind(const Operator& op, const std::vector<Argument>& arguments, const std::vector<Named>& keywords,
+                  Numbers numbers) {
   Call call;
-  const Misfit misfit = fit(op, arguments, keywords, Numbers::as_tensors, call);
+  const Misfit misfit = fit(op, arguments, keywords, numbers, call);
   if (misfit.kind != Misfit::Kind::none) return explain(op, misfit);
   return call;
 }
@@ -245,30 +244,30 @@ Result<Call> bind(const Opset& opset, const ir::Node& node) {
 }
 
 Result<Call> resolve(const Opset& opset, const std::string& name, const std::vector<Argument>& arguments,
-                     const std::vector<Named>& keywords) {
+                     const std::vector<Named>& keywords, Numbers numbers) {
   const std::vector<const Operator*> overloads =
       name.find('.') == std::string::npos ? opset.overloads(name) : std::vector<const Operator*>();
   if (overloads.empty()) {
     Result<const Operator*> op = opset.check(name);
     if (!op) return op.error();
-    return bind(**op, arguments, keywords);
+    return bind(**op, arguments, keywords, numbers);
   }
   Call call;
   Misfit misfit;
-  for (const Numbers numbers : {Numbers::strict, Numbers::as_tensors})
+  for (const Numbers tried : {Numbers::strict, numbers})
     for (const Operator* op : overloads) {
-      misfit = fit(*op, arguments, keywords, numbers, call);
+      misfit = fit(*op, arguments, keywords, tried, call);
       if (misfit.kind == Misfit::Kind::none) return call;
     }
   std::vector<const Operator*> shown;  // out= variants only where the call has an `out`
   const bool has_out = std::any_of(keywords.begin(), keywords.end(), [](const Named& k) { return k.name == "out"; });
   for (const Operator* op : overloads)
     if (has_out || op->derivation() != Derivation::out) shown.push_back(op);
-  if (shown.size() == 1) return explain(*shown[0], fit(*shown[0], arguments, keywords, Numbers::as_tensors, call));
+  if (shown.size() == 1) return explain(*shown[0], fit(*shown[0], arguments, keywords, numbers, call));
   Diagnostic failure = error(Status::bad_input, 104, "no overload of " + name + " takes these arguments");
   for (const Operator* op : shown)
     failure.notes.push_back(
-        {reason(*op, fit(*op, arguments, keywords, Numbers::as_tensors, call)) + ": " + op->schema().to_string()});
+        {reason(*op, fit(*op, arguments, keywords, numbers, call)) + ": " + op->schema().to_string()});
   return failure;
 }
 

@@ -23,14 +23,22 @@ struct Call {
   std::vector<Argument> arguments;
 };
 
+// Where a number may stand for a tensor (x + 2) and a bool for an integer.
+enum class Numbers {
+  strict,      // nowhere
+  as_python,   // what a model writes: for a tensor only in operators tagged `numbers`, as PyTorch has it
+  as_tensors,  // what blocks and programs write: everywhere
+};
+
 // Fits arguments to one overload. E0107 and its neighbours say which argument and what was expected.
-Result<Call> bind(const Operator& op, const std::vector<Argument>& arguments, const std::vector<Named>& keywords);
+Result<Call> bind(const Operator& op, const std::vector<Argument>& arguments, const std::vector<Named>& keywords,
+                  Numbers numbers = Numbers::as_tensors);
 // As bind(), but a number stands for no tensor and a bool for no integer: what resolve() tries first.
 std::optional<Call> bind_exactly(const Operator& op, const std::vector<Argument>& arguments,
                                  const std::vector<Named>& keywords);
-// The first overload of `name` ("aten::add"), in file order, that takes the arguments.
+// The first overload of `name` ("aten::add"), in file order, that takes the arguments; as they are, if one does.
 Result<Call> resolve(const Opset& opset, const std::string& name, const std::vector<Argument>& arguments,
-                     const std::vector<Named>& keywords);
+                     const std::vector<Named>& keywords, Numbers numbers = Numbers::as_tensors);
 Result<Call> bind(const Opset& opset, const ir::Node& node);
 
 struct Inference {
@@ -61,6 +69,7 @@ Result<MeaningKind> meaning_kind(const Opset& opset, const Call& call, const sha
 struct Expansion {
   std::vector<ir::Value*> results;
   std::vector<ir::Constraint> assumptions;
+  std::vector<ir::Symbol> unbacked;  // sizes that depend on data inside of the decomposition: the caller declares them
 };
 Result<Expansion> expand(const Opset& opset, const Call& call, const shape::Facts& facts, ir::Graph& graph,
                          ir::Node* before, ir::ProvenanceId provenance);

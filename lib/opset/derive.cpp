@@ -26,7 +26,12 @@ std::vector<DerivedName> possible_origins(const std::string& target) {
   if (strip(base, "_scatter"))
     result.push_back({Derivation::scatter, {with_overload(base)}, overload.empty() ? base : ""});
   base = name;
-  if (strip(base, "_")) result.push_back({Derivation::inplace, {with_overload(base)}, ""});
+  if (strip(base, "_")) {
+    result.push_back({Derivation::inplace, {with_overload(base)}, ""});
+    // ATen drops from an in-place form's overload what it says of `self`, or names what the function does not.
+    if (!overload.empty()) result.back().origins.push_back(base + ".Tensor_" + overload);  // pow_.Scalar
+    if (overload == "Tensor") result.back().origins.push_back(base);                       // floor_divide_.Tensor
+  }
   if (overload == "out") {
     result.push_back({Derivation::out, {name, name + ".Tensor"}, ""});
   } else if (strip(overload, "_out")) {
@@ -41,7 +46,7 @@ bool can_derive(const Operator& origin, Derivation derivation) {
   const auto is_tensor = [](const Return& r) { return r.type.kind == Kind::tensor && !r.type.list; };
   switch (derivation) {
     case Derivation::inplace:
-      return origin.has_tag("inplace");
+      return origin.has_tag("inplace") && origin.schema().parameters.front().type.kind == Kind::tensor;
     case Derivation::out:
       return !returns.empty() && std::all_of(returns.begin(), returns.end(), is_tensor) && !origin.is_view();
     case Derivation::copy:

@@ -53,8 +53,9 @@ std::vector<ir::Value*> results_of(const ir::Node& node) {
 }
 
 // Sizes that the decomposition found fresh names for are those that the node at hand yields already.
-void adopt_symbols(ir::Graph& graph, const Evaluator& evaluator, const std::vector<ir::Value*>& results,
-                   const ir::Node& node) {
+// Says which are left.
+std::vector<ir::Symbol> adopt_symbols(ir::Graph& graph, const Evaluator& evaluator,
+                                      const std::vector<ir::Value*>& results, const ir::Node& node) {
   shape::Substitution names;
   for (size_t i = 0; i < results.size(); ++i) {
     if (!results[i]->is_tensor() || !node.result(i)->is_tensor()) continue;
@@ -67,6 +68,10 @@ void adopt_symbols(ir::Graph& graph, const Evaluator& evaluator, const std::vect
     }
   }
   if (!names.empty()) graph.substitute(names);
+  std::vector<ir::Symbol> left;
+  for (const ir::Symbol& symbol : evaluator.unbacked)
+    if (!names.contains(symbol.name)) left.push_back(symbol);
+  return left;
 }
 
 }  // namespace
@@ -105,9 +110,10 @@ Result<Expansion> expand(const Opset& opset, const Call& call, const shape::Fact
     for (auto node = made.rbegin(); node != made.rend(); ++node) graph.erase(**node);
     return evaluator.take_failure();
   }
+  expansion.unbacked = evaluator.unbacked;
   if (!evaluator.unbacked.empty() && before && before->target() == call.op->target() &&
       before->results().size() == expansion.results.size())
-    adopt_symbols(graph, evaluator, expansion.results, *before);
+    expansion.unbacked = adopt_symbols(graph, evaluator, expansion.results, *before);
   expansion.assumptions = std::move(evaluator.assumptions);
   for (ir::Constraint& assumption : expansion.assumptions) assumption.provenance = provenance;
   return expansion;

@@ -103,7 +103,7 @@ class OpNamespace:
         self.name = name
 
     def __getattr__(self, operator):
-        if operator.startswith("__") or not _atenon.has(f"{self.name}::{operator}"):
+        if not _atenon.has(f"{self.name}::{operator}"):
             raise AttributeError(f"torch.ops.{self.name} has no operator '{operator}'")
         packet = OpOverloadPacket(self.name, operator)
         setattr(self, operator, packet)
