@@ -139,6 +139,23 @@ class Splitter {
     return {choose(exponent, one, choose(base, zero, general.real)),
             choose(exponent, zero, choose(base, zero, general.imaginary))};
   }
+  // Inverse functions by their logarithms, in double, which makes up for what cancels.
+  Parts wide(Parts a) { return {cast(a.real, ScalarType::f64), cast(a.imaginary, ScalarType::f64)}; }
+  Parts narrow(Parts a, ScalarType type) { return {cast(a.real, type), cast(a.imaginary, type)}; }
+  Parts plus(Parts a, Parts b) { return {sum(a.real, b.real), sum(a.imaginary, b.imaginary)}; }
+  Parts plus(Parts a, double b) { return {sum(a.real, number(b, dtype(a.real))), a.imaginary}; }
+  Parts times(Parts a, double b) {
+    const ScalarId factor = number(b, dtype(a.real));
+    return {product(a.real, factor), product(a.imaginary, factor)};
+  }
+  Parts turned(Parts a) { return {of(ScalarOp::neg, a.imaginary), a.real}; }  // by i
+  Parts inverse_hyperbolic_sine(Parts a) { return logarithm(plus(a, root(plus(multiply(a, a), 1)))); }
+  Parts inverse_hyperbolic_cosine(Parts a) { return logarithm(plus(a, multiply(root(plus(a, 1)), root(plus(a, -1))))); }
+  Parts inverse_hyperbolic_tangent(Parts a) {
+    return times(plus(logarithm(plus(a, 1)), negate(logarithm(plus(negate(a), 1)))), 0.5);
+  }
+  Parts inverse_sine(Parts a) { return negate(turned(inverse_hyperbolic_sine(turned(a)))); }
+  Parts inverse_tangent(Parts a) { return negate(turned(inverse_hyperbolic_tangent(turned(a)))); }
   Parts reciprocal(Parts a) { return divide({number(1, dtype(a.real)), number(0, dtype(a.real))}, a); }
   Parts negate(Parts a) { return {of(ScalarOp::neg, a.real), of(ScalarOp::neg, a.imaginary)}; }
 
@@ -223,6 +240,26 @@ class Splitter {
         return hyperbolic_cosine(at(0));
       case ScalarOp::tanh:
         return divide(hyperbolic_sine(at(0)), hyperbolic_cosine(at(0)));
+      case ScalarOp::asin:
+        return narrow(inverse_sine(wide(at(0))), type);
+      case ScalarOp::acos:
+        return narrow(plus(negate(inverse_sine(wide(at(0)))), 1.5707963267948966), type);
+      case ScalarOp::atan:
+        return narrow(inverse_tangent(wide(at(0))), type);
+      case ScalarOp::asinh:
+        return narrow(inverse_hyperbolic_sine(wide(at(0))), type);
+      case ScalarOp::acosh:
+        return narrow(inverse_hyperbolic_cosine(wide(at(0))), type);
+      case ScalarOp::atanh:
+        return narrow(inverse_hyperbolic_tangent(wide(at(0))), type);
+      case ScalarOp::log2:
+        return narrow(times(logarithm(wide(at(0))), 1.4426950408889634), type);
+      case ScalarOp::log10:
+        return narrow(times(logarithm(wide(at(0))), 0.4342944819032518), type);
+      case ScalarOp::log1p:
+        return narrow(logarithm(plus(wide(at(0)), 1)), type);
+      case ScalarOp::expm1:
+        return narrow(plus(exponential(wide(at(0))), -1), type);
       case ScalarOp::sigmoid: {
         const Parts e = exponential(negate(at(0)));
         return reciprocal({sum(number(1, type), e.real), e.imaginary});
