@@ -54,22 +54,29 @@ class Buffer(Tensor, metaclass=_BufferMeta):
         return made
 
 
-class _Uninitialized:
-    def __new__(cls, *args, **kwargs):
-        raise NotImplementedError(f"{cls.__name__} is not supported: give the module its sizes")
-
-
-class UninitializedParameter(_Uninitialized, Parameter):
-    __module__ = "torch.nn.parameter"
-
-
-class UninitializedBuffer(_Uninitialized, Tensor):
-    __module__ = "torch.nn.parameter"
-
-
 class UninitializedTensorMixin:
-    pass
+    """What a lazy module has for a tensor until it has seen an input: nothing to compute with."""
+
+    def materialize(self, shape, device=None, dtype=None):
+        self.data = _atenon.empty(tuple(shape), dtype=dtype)
+        self.__class__ = self.cls_to_become
+
+
+class UninitializedParameter(UninitializedTensorMixin, Parameter):
+    __module__ = "torch.nn.parameter"
+    cls_to_become = Parameter
+
+    def __new__(cls, requires_grad=True, device=None, dtype=None):
+        return _atenon.make_subclass(cls, _atenon.empty((0,), dtype=dtype), requires_grad)
+
+
+class UninitializedBuffer(UninitializedTensorMixin, Tensor):
+    __module__ = "torch.nn.parameter"
+    cls_to_become = Tensor
+
+    def __new__(cls, requires_grad=False, device=None, dtype=None):
+        return _atenon.make_subclass(cls, _atenon.empty((0,), dtype=dtype), requires_grad)
 
 
 def is_lazy(parameter):
-    return False
+    return isinstance(parameter, UninitializedTensorMixin)

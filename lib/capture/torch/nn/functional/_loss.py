@@ -33,6 +33,16 @@ def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-1
                                    label_smoothing)
 
 
+def linear_cross_entropy(input, linear_weight, target, *, linear_bias=None, weight=None, reduction="mean", ignore_index=None,
+                         label_smoothing=0.0, options=None):
+    """The loss of logits that a linear layer makes of `input`; `options` say how to save memory, which changes no number."""
+    classes, inputs = linear_weight.shape[0], linear_weight.shape[-1]
+    logits = aten.linear(input, linear_weight.reshape(-1, inputs), None if linear_bias is None else linear_bias.reshape(-1))
+    logits = logits.reshape(*input.shape[:-1], classes, *linear_weight.shape[1:-1])
+    return cross_entropy(logits, target, weight, ignore_index=-100 if ignore_index is None else ignore_index, reduction=reduction,
+                         label_smoothing=label_smoothing)
+
+
 def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean"):
     return aten.nll_loss_nd(input, target, weight, _code(reduction, size_average, reduce), ignore_index)
 

@@ -12,6 +12,7 @@ from torch.nn.modules.dropout import *
 from torch.nn.modules.flatten import *
 from torch.nn.modules.fold import *
 from torch.nn.modules.instancenorm import *
+from torch.nn.modules.lazy import *
 from torch.nn.modules.loss import *
 from torch.nn.modules.normalization import *
 from torch.nn.modules.padding import *

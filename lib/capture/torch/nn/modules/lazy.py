@@ -1,0 +1,109 @@
+# Layers that learn the number of their inputs from the first input that they see.
+#
+# Until then such a layer holds what its constructor was given; then it becomes the layer that it stands for, in place. The
+# parameters are drawn at that moment, as PyTorch does, so the input must be a real one: under capture nothing is drawn.
+import torch
+from torch.nn.modules.batchnorm import BatchNorm1d, BatchNorm2d, BatchNorm3d
+from torch.nn.modules.conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
+from torch.nn.modules.instancenorm import InstanceNorm1d, InstanceNorm2d, InstanceNorm3d
+from torch.nn.modules.linear import Linear
+from torch.nn.modules.module import Module
+from torch.nn.parameter import UninitializedParameter, is_lazy
+
+__all__ = ["LazyBatchNorm1d", "LazyBatchNorm2d", "LazyBatchNorm3d", "LazyConv1d", "LazyConv2d", "LazyConv3d", "LazyConvTranspose1d",
+           "LazyConvTranspose2d", "LazyConvTranspose3d", "LazyInstanceNorm1d", "LazyInstanceNorm2d", "LazyInstanceNorm3d",
+           "LazyLinear", "LazyModuleMixin"]
+
+
+class LazyModuleMixin:
+    cls_to_become = None
+    axis = -1  # of the input, whose size is looked for
+
+    def __init__(self, *args, **kwargs):
+        Module.__init__(self)
+        self._given = args, kwargs
+        self.weight = UninitializedParameter()
+
+    def __call__(self, input, *args, **kwargs):
+        self.initialize_parameters(input)
+        return type(self).__call__(self, input, *args, **kwargs)
+
+    def has_uninitialized_params(self):
+        return any(is_lazy(p) for p in self.parameters(recurse=False))
+
+    def initialize_parameters(self, input):
+        if torch.compiler.is_exporting():
+            raise RuntimeError(f"{type(self).__name__} has seen no input yet, so it has no parameters: call the model once on an "
+                               "example before it is captured")
+        args, kwargs = self.__dict__.pop("_given")
+        made = self.cls_to_become(input.shape[self.axis], *args, **kwargs)
+        mine = {name: value for name, value in self.__dict__.items() if name.endswith("_hooks") or name == "training"}
+        self.__dict__.update({**made.__dict__, **mine})
+        self.__class__ = self.cls_to_become
+
+    def extra_repr(self):
+        return "not initialized"
+
+
+class LazyLinear(LazyModuleMixin, Linear):
+    cls_to_become = Linear
+
+
+class LazyConv1d(LazyModuleMixin, Conv1d):
+    cls_to_become = Conv1d
+    axis = -2
+
+
+class LazyConv2d(LazyModuleMixin, Conv2d):
+    cls_to_become = Conv2d
+    axis = -3
+
+
+class LazyConv3d(LazyModuleMixin, Conv3d):
+    cls_to_become = Conv3d
+    axis = -4
+
+
+class LazyConvTranspose1d(LazyModuleMixin, ConvTranspose1d):
+    cls_to_become = ConvTranspose1d
+    axis = -2
+
+
+class LazyConvTranspose2d(LazyModuleMixin, ConvTranspose2d):
+    cls_to_become = ConvTranspose2d
+    axis = -3
+
+
+class LazyConvTranspose3d(LazyModuleMixin, ConvTranspose3d):
+    cls_to_become = ConvTranspose3d
+    axis = -4
+
+
+class LazyBatchNorm1d(LazyModuleMixin, BatchNorm1d):
+    cls_to_become = BatchNorm1d
+    axis = 1
+
+
+class LazyBatchNorm2d(LazyModuleMixin, BatchNorm2d):
+    cls_to_become = BatchNorm2d
+    axis = 1
+
+
+class LazyBatchNorm3d(LazyModuleMixin, BatchNorm3d):
+    cls_to_become = BatchNorm3d
+    axis = 1
+
+
+class LazyInstanceNorm1d(LazyModuleMixin, InstanceNorm1d):
+    cls_to_become = InstanceNorm1d
+    axis = 1
+
+
+class LazyInstanceNorm2d(LazyModuleMixin, InstanceNorm2d):
+    cls_to_become = InstanceNorm2d
+    axis = 1
+
+
+class LazyInstanceNorm3d(LazyModuleMixin, InstanceNorm3d):
+    cls_to_become = InstanceNorm3d
+    axis = 1
