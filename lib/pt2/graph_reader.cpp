@@ -60,26 +60,6 @@ bool is_symbolic(const std::string& kind) {
   return kind == "as_sym_int" || kind == "as_sym_float" || kind == "as_sym_bool";
 }
 
-// The outputs of a node, lists flattened; what is None has no name.
-std::vector<Item> flattened(const Item& outputs) {
-  std::vector<Item> flat;
-  for (const Item& output : outputs.items()) {
-    const auto [kind, value] = output.alternative();
-    if (kind == "as_tensors" || kind == "as_optional_tensors")
-      for (const Item& item : value.items()) flat.push_back(item);
-    else if (kind != "as_none")
-      flat.push_back(output);
-  }
-  return flat;
-}
-
-// The name of an output: of {as_tensor: {name}}, {name}, or {as_sym_int: {as_name}}.
-std::string name_of(const Item& output) {
-  if (!output.find("name").is_null()) return output.at("name").text();
-  const Item value = output.alternative().second;
-  return value.find("as_name").is_null() ? value.at("name").text() : value.at("as_name").text();
-}
-
 // detach_ gives the tensor itself, as detach does.
 const Operator* find_operator(const opset::Opset& opset, const std::string& target) {
   if (const Operator* op = opset.find(target)) return op;
@@ -110,6 +90,25 @@ bool is_contiguous(const Item& meta) {
 }
 
 }  // namespace
+
+std::vector<Item> flattened(const Item& outputs) {
+  std::vector<Item> flat;
+  for (const Item& output : outputs.items()) {
+    const auto [kind, value] = output.alternative();
+    if (kind == "as_tensors" || kind == "as_optional_tensors")
+      for (const Item& item : value.items()) flat.push_back(item);
+    else if (kind != "as_none")
+      flat.push_back(output);
+  }
+  return flat;
+}
+
+// The name of an output: of {as_tensor: {name}}, {name}, or {as_sym_int: {as_name}}.
+std::string name_of(const Item& output) {
+  if (!output.find("name").is_null()) return output.at("name").text();
+  const Item value = output.alternative().second;
+  return value.find("as_name").is_null() ? value.at("name").text() : value.at("as_name").text();
+}
 
 std::string target_of(const std::string& text) {
   constexpr std::string_view prefix = "torch.ops.";
@@ -178,7 +177,8 @@ GraphReader::GraphReader(const opset::Opset& opset, const CallStacks& call_stack
             if (!call) return call.error();
             return append(std::move(*call));
           },
-          [this](const Call& call) { return append(call); }) {}
+          [this](const Call& call) { return append(call); }),
+      graph_(&variant.graph) {}
 
 Diagnostic GraphReader::at_node(Diagnostic diagnostic, const std::string& name) const {
   if (diagnostic.where.file.empty()) diagnostic.where.file = file_name_;
@@ -222,8 +222,7 @@ Result<ir::Node*> GraphReader::append(Call call, const std::vector<std::string>&
   std::vector<ir::Graph::Result> results;
   for (size_t i = 0; i < inference->types.size(); ++i)
     results.push_back({i < names.size() ? names[i] : "", std::move(inference->types[i])});
-  ir::Node* node =
-      variant_.graph.add(call.op->target(), std::move(positional), std::move(keywords), std::move(results));
+  ir::Node* node = graph_->add(call.op->target(), std::move(positional), std::move(keywords), std::move(results));
   node->provenance = program_.provenance.intern(stack_);
   return node;
 }
@@ -346,6 +345,7 @@ Result<void> GraphReader::read_check(Scope& scope, const std::string& target, co
 
 // A graph that is called in place: its nodes become the caller's.
 Result<void> GraphReader::read_region(Scope& scope, const std::string& target, const Item& node) {
+  if (is_control_flow(target)) return read_control_flow(scope, target, node);
   const Region* region = find_in(regions, target);
   const std::vector<Item> inputs = node.at("inputs").items();
   if (!region || inputs.size() <= region->graph)

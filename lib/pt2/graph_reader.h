@@ -48,6 +48,13 @@ class GraphReader {
   bool read_symbolic(Scope& scope, const std::vector<Item>& outputs);
   Result<void> read_check(Scope& scope, const std::string& target, const Item& node);
   Result<void> read_region(Scope& scope, const std::string& target, const Item& node);
+  // Conditions and loops: read_control_flow.cpp. A body becomes a subgraph, whose name comes back.
+  static bool is_control_flow(std::string_view name);
+  Result<void> read_control_flow(Scope& scope, const std::string& name, const Item& node);
+  Result<std::string> read_body(const Item& named, const std::vector<ir::TensorMeta>& inputs,
+                                std::vector<ir::TensorMeta>& outputs);
+  Result<std::vector<ir::TensorMeta>> joined(const std::vector<ir::TensorMeta>& a,
+                                             const std::vector<ir::TensorMeta>& b);
   Result<void> read_call(Scope& scope, const opset::Operator& op, const Item& node);
   Result<ir::Argument> argument(Scope& scope, const Item& argument);
   Result<ir::Argument> tensor(Scope& scope, const Item& argument);
@@ -68,10 +75,15 @@ class GraphReader {
   std::map<std::string, shape::SymInt> derived_;  // dimensions of inputs, as "x[0]", that are symbols of their own
   std::map<std::string, ir::Value*> measured_;    // numbers that nodes yield and that no SymInt can be, by symbol
   Scope scope_{.graph = Item::none()};
+  ir::Graph* graph_;  // that nodes are appended to: the variant's, or a body
   int unbacked_ = 0;
   int depth_ = 0;
   ir::CallStack stack_;  // of the node that is being read
 };
+
+// The outputs of a node, lists flattened; what is None has no name. And the name of one.
+std::vector<Item> flattened(const Item& outputs);
+std::string name_of(const Item& output);
 
 // `aten::add.Tensor` of `torch.ops.aten.add.Tensor`; "" of what is no operator.
 std::string target_of(const std::string& text);

@@ -209,7 +209,8 @@ Result<void> GraphReader::adopt_sizes(const Scope& scope, const std::string& nam
   }
   if (fits) return {};
   return error(Status::unsupported, 825,
-               value.producer->target() + " gives " + ir::to_string(value.type) + ", and the archive has another type");
+               (value.producer ? value.producer->target() : "what %" + value.name + " stands for") + " gives " +
+                   ir::to_string(value.type) + ", and the archive has another type");
 }
 
 Result<void> GraphReader::assume_guards(const Item& guards) {

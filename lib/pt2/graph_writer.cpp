@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "ir/control_flow.h"
 #include "pt2/archive.h"
 
 namespace atenon::pt2 {
@@ -79,7 +80,7 @@ GraphWriter::GraphWriter(const ir::ExportedProgram& program, const ir::EntryPoin
 
 std::string GraphWriter::fresh_name(const std::string& stem) {
   std::string name = stem;
-  for (int i = 1; !taken_.insert(name).second; ++i) name = stem + "_" + std::to_string(i);
+  for (int i = 1; !tables_.taken.insert(name).second; ++i) name = stem + "_" + std::to_string(i);
   return name;
 }
 
@@ -144,14 +145,14 @@ std::string GraphWriter::add_arithmetic(const std::string& target, const OutputJ
                       {"arg", argument.contains("as_int") ? argument : OutputJson{{"as_sym_int", argument}}},
                       {"kind", positional}};
   };
-  nodes_.push_back({{"target", target},
-                    {"inputs", {input("a", a), input("b", b)}},
-                    {"outputs", {{{"as_sym_int", {{"as_name", name}}}}}},
-                    {"metadata", OutputJson::object()},
-                    {"is_hop_single_tensor_return", nullptr},
-                    {"name", name}});
-  sizes_[name] = *sym_int(value);
-  size_names_[value.to_string()] = name;
+  tables_.nodes.push_back({{"target", target},
+                           {"inputs", {input("a", a), input("b", b)}},
+                           {"outputs", {{{"as_sym_int", {{"as_name", name}}}}}},
+                           {"metadata", OutputJson::object()},
+                           {"is_hop_single_tensor_return", nullptr},
+                           {"name", name}});
+  tables_.sizes[name] = *sym_int(value);
+  tables_.size_names[value.to_string()] = name;
   return name;
 }
 
@@ -164,7 +165,8 @@ Result<OutputJson> GraphWriter::size_argument(const SymInt& size) {
 }
 
 Result<std::string> GraphWriter::name_of_size(const SymInt& size) {
-  if (const auto known = size_names_.find(size.to_string()); known != size_names_.end()) return known->second;
+  if (const auto known = tables_.size_names.find(size.to_string()); known != tables_.size_names.end())
+    return known->second;
   std::optional<OutputJson> sum;
   SymInt so_far = 0;
   for (const shape::Term& term : size.polynomial()->terms) {
@@ -187,12 +189,14 @@ Result<std::string> GraphWriter::name_of_size(const SymInt& size) {
 }
 
 Result<std::string> GraphWriter::name_of_atom(const shape::Atom& atom) {
-  if (const auto known = size_names_.find(atom.spelling); known != size_names_.end()) return known->second;
+  if (const auto known = tables_.size_names.find(atom.spelling); known != tables_.size_names.end())
+    return known->second;
   if (atom.kind == shape::AtomKind::symbol) {
-    const auto source = sources_.find(atom.spelling);
-    if (source == sources_.end()) return unsupported("it uses the size " + atom.spelling + ", which no tensor has");
+    const auto source = tables_.sources.find(atom.spelling);
+    if (source == tables_.sources.end())
+      return unsupported("it uses the size " + atom.spelling + ", which no tensor has");
     const std::string name = fresh_name("sym_size_0");
-    nodes_.push_back(
+    tables_.nodes.push_back(
         {{"target", "torch.ops.aten.sym_size.int"},
          {"inputs",
           {{{"name", "self"}, {"arg", tensor_argument(name_of(*source->second.first))}, {"kind", positional}},
@@ -201,8 +205,8 @@ Result<std::string> GraphWriter::name_of_atom(const shape::Atom& atom) {
          {"metadata", OutputJson::object()},
          {"is_hop_single_tensor_return", nullptr},
          {"name", name}});
-    sizes_[name] = *sym_int(SymInt::symbol(atom.spelling));
-    return size_names_[atom.spelling] = name;
+    tables_.sizes[name] = *sym_int(SymInt::symbol(atom.spelling));
+    return tables_.size_names[atom.spelling] = name;
   }
   const char* target = atom.kind == shape::AtomKind::floor_div ? "_operator.floordiv"
                        : atom.kind == shape::AtomKind::mod     ? "_operator.mod"
@@ -301,7 +305,68 @@ OutputJson GraphWriter::metadata(ir::ProvenanceId provenance) const {
   return out;
 }
 
+void GraphWriter::note_sizes(const ir::Value& value) {
+  for (size_t axis = 0; axis < value.meta().sizes.size(); ++axis)
+    if (const std::optional<std::string> symbol = value.meta().sizes[axis].as_symbol())
+      tables_.sources.emplace(*symbol, std::pair(&value, axis));
+}
+
+Result<void> GraphWriter::write_result(const ir::Value& result, OutputJson& outputs) {
+  if (!result.is_tensor()) return unsupported("the node %" + result.name + " finds a number");
+  Result<OutputJson> type = tensor_meta(result.meta());
+  if (!type) return type.error();
+  const std::string name = name_of(result);
+  tables_.tensors[name] = *type;
+  outputs.push_back(tensor_argument(name));
+  note_sizes(result);
+  return {};
+}
+
+// A branch or body: names, sizes and tables of its own.
+Result<OutputJson> GraphWriter::body(const std::string& name, bool is_predicate) {
+  const ir::Graph& graph = variant_.subgraphs.at(name);
+  Tables outer = std::exchange(tables_, {});
+  const auto write = [&]() -> Result<OutputJson> {
+    OutputJson inputs = OutputJson::array();
+    for (const auto& input : graph.inputs())
+      if (Result<void> written = write_result(*input, inputs); !written) return written.error();
+    Result<OutputJson> whole = nodes_and_outputs(graph, inputs);
+    if (whole) (*whole)["is_single_tensor_return"] = is_predicate;
+    return whole;
+  };
+  Result<OutputJson> written = write();
+  tables_ = std::move(outer);
+  if (!written) return written;
+  return OutputJson{{"as_graph", {{"name", name}, {"graph", *written}}}};
+}
+
+Result<void> GraphWriter::write_control_flow(const ir::Node& node, const ir::ControlFlow& flow) {
+  const bool is_map = flow.kind == ir::ControlFlow::Kind::map;
+  const std::string target = is_map ? "map_impl" : node.target().substr(node.target().find("::") + 2);
+  OutputJson inputs = OutputJson::array(), outputs = OutputJson::array();
+  const opset::Parameter tensors{.name = "operands", .type = {.kind = opset::Kind::tensor, .list = true}};
+  size_t bodies = 0;
+  for (const Argument& given : node.arguments()) {
+    const auto* subgraph = std::get_if<ir::SubgraphRef>(&given);
+    const bool is_predicate = bodies == 0 && flow.kind == ir::ControlFlow::Kind::while_loop;
+    Result<OutputJson> value = subgraph ? body(subgraph->name, is_predicate) : argument(given, tensors);
+    if (!value) return value.error();
+    bodies += subgraph != nullptr;
+    inputs.push_back({{"name", ""}, {"arg", *value}, {"kind", positional}});
+  }
+  for (const auto& result : node.results())
+    if (Result<void> written = write_result(*result, outputs); !written) return written;
+  tables_.nodes.push_back({{"target", "torch.ops.higher_order." + target},
+                           {"inputs", inputs},
+                           {"outputs", outputs},
+                           {"metadata", metadata(node.provenance)},
+                           {"is_hop_single_tensor_return", false},
+                           {"name", fresh_name("flow_" + std::to_string(bodies))}});
+  return {};
+}
+
 Result<void> GraphWriter::write_node(const ir::Node& node) {
+  if (const std::optional<ir::ControlFlow> flow = ir::control_flow(node)) return write_control_flow(node, *flow);
   const opset::Operator* op = opset_.find(node.target());
   if (!op) return unsupported("it is lowered, or uses " + node.target() + ", which PyTorch does not know");
   OutputJson inputs = OutputJson::array(), outputs = OutputJson::array();
@@ -318,17 +383,8 @@ Result<void> GraphWriter::write_node(const ir::Node& node) {
     if (!value) return value.error();
     inputs.push_back({{"name", named.name}, {"arg", *value}, {"kind", keyword}});
   }
-  for (const auto& result : node.results()) {
-    if (!result->is_tensor()) return unsupported("the node %" + result->name + " finds a number");
-    Result<OutputJson> type = tensor_meta(result->meta());
-    if (!type) return type.error();
-    const std::string name = name_of(*result);
-    tensors_[name] = *type;
-    outputs.push_back(tensor_argument(name));
-    for (size_t axis = 0; axis < result->meta().sizes.size(); ++axis)
-      if (const std::optional<std::string> symbol = result->meta().sizes[axis].as_symbol())
-        sources_.emplace(*symbol, std::pair(result.get(), axis));
-  }
+  for (const auto& result : node.results())
+    if (Result<void> written = write_result(*result, outputs); !written) return written;
   const bool is_list = op->schema().returns.size() == 1 && op->schema().returns[0].type.list;
   if (is_list) {
     OutputJson names = OutputJson::array();
@@ -338,18 +394,18 @@ Result<void> GraphWriter::write_node(const ir::Node& node) {
   const bool is_one = node.results().size() == 1 && !is_list;
   const std::string name =
       is_one ? name_of(*node.result()) : fresh_name("call_" + (node.results().empty() ? "0" : name_of(*node.result())));
-  nodes_.push_back({{"target", target_text(op->target())},
-                    {"inputs", inputs},
-                    {"outputs", outputs},
-                    {"metadata", metadata(node.provenance)},
-                    {"is_hop_single_tensor_return", nullptr},
-                    {"name", name}});
+  tables_.nodes.push_back({{"target", target_text(op->target())},
+                           {"inputs", inputs},
+                           {"outputs", outputs},
+                           {"metadata", metadata(node.provenance)},
+                           {"is_hop_single_tensor_return", nullptr},
+                           {"name", name}});
   return {};
 }
 
 Result<OutputJson> GraphWriter::graph() {
-  OutputJson inputs = OutputJson::array(), outputs = OutputJson::array();
-  for (const ir::InputSpec& spec : entry_.signature.inputs) taken_.insert(graph_input_name(spec));
+  OutputJson inputs = OutputJson::array();
+  for (const ir::InputSpec& spec : entry_.signature.inputs) tables_.taken.insert(graph_input_name(spec));
   for (const ir::InputSpec& spec : entry_.signature.inputs) {
     const ir::Value* value = spec.value.empty() ? nullptr : variant_.graph.find(spec.value);
     if (!value) {
@@ -360,25 +416,28 @@ Result<OutputJson> GraphWriter::graph() {
     value_names_[value] = spec.value;
     Result<OutputJson> type = tensor_meta(value->meta());
     if (!type) return type.error();
-    tensors_[spec.value] = *type;
+    tables_.tensors[spec.value] = *type;
     inputs.push_back(tensor_argument(spec.value));
-    for (size_t axis = 0; axis < value->meta().sizes.size(); ++axis)
-      if (const std::optional<std::string> symbol = value->meta().sizes[axis].as_symbol())
-        sources_.emplace(*symbol, std::pair(value, axis));
+    note_sizes(*value);
   }
-  for (const ir::Node& node : variant_.graph.forward())
+  return nodes_and_outputs(variant_.graph, inputs);
+}
+
+Result<OutputJson> GraphWriter::nodes_and_outputs(const ir::Graph& graph, const OutputJson& inputs) {
+  OutputJson outputs = OutputJson::array();
+  for (const ir::Node& node : graph.forward())
     if (Result<void> written = write_node(node); !written) return written.error();
   const opset::Parameter any{.name = "output"};
-  for (const Argument& output : variant_.graph.outputs()) {
+  for (const Argument& output : graph.outputs()) {
     Result<OutputJson> value = argument(output, any);
     if (!value) return value.error();
     outputs.push_back(*value);
   }
   return OutputJson{{"inputs", inputs},
                     {"outputs", outputs},
-                    {"nodes", nodes_},
-                    {"tensor_values", tensors_},
-                    {"sym_int_values", sizes_},
+                    {"nodes", tables_.nodes},
+                    {"tensor_values", tables_.tensors},
+                    {"sym_int_values", tables_.sizes},
                     {"sym_bool_values", OutputJson::object()},
                     {"is_single_tensor_return", false},
                     {"custom_obj_values", OutputJson::object()},
@@ -450,7 +509,7 @@ OutputJson GraphWriter::signature() const {
     } else if (value) {
       outputs.push_back({{"user_output", {{"arg", {{"as_tensor", arg}}}}}});
     } else if (output.is<SymInt>() && !output.get<SymInt>().is_constant()) {
-      const std::string name = size_names_.at(output.get<SymInt>().to_string());
+      const std::string name = tables_.size_names.at(output.get<SymInt>().to_string());
       outputs.push_back({{"user_output", {{"arg", {{"as_sym_int", {{"as_name", name}}}}}}}});
     } else {
       outputs.push_back({{"user_output", {{"arg", constant_value(output)}}}});

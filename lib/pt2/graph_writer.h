@@ -7,6 +7,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "ir/control_flow.h"
 #include "opset/call.h"
 #include "pt2/expression.h"
 
@@ -25,7 +26,12 @@ class GraphWriter {
   OutputJson guards() const;  // the assumptions, as Python over the inputs
 
  private:
+  Result<OutputJson> nodes_and_outputs(const ir::Graph& graph, const OutputJson& inputs);
   Result<void> write_node(const ir::Node& node);
+  Result<void> write_control_flow(const ir::Node& node, const ir::ControlFlow& flow);
+  Result<OutputJson> body(const std::string& name, bool is_predicate);
+  Result<void> write_result(const ir::Value& result, OutputJson& outputs);
+  void note_sizes(const ir::Value& value);
   Result<OutputJson> argument(const ir::Argument& argument, const opset::Parameter& parameter);
   Result<OutputJson> list(const ir::ArgumentList& items, const opset::Parameter& parameter);
   Result<OutputJson> size_argument(const ir::SymInt& size);  // {as_int} or {as_name}
@@ -47,10 +53,14 @@ class GraphWriter {
   shape::Bindings hints_;        // of renamed symbols of inputs
   SymbolTraits traits_;
   std::map<const ir::Value*, std::string> value_names_;
-  std::map<std::string, std::string> size_names_;                       // by spelling of the expression
-  std::map<std::string, std::pair<const ir::Value*, size_t>> sources_;  // where a symbol is a size of
-  std::set<std::string> taken_;
-  OutputJson nodes_ = OutputJson::array(), tensors_ = OutputJson::object(), sizes_ = OutputJson::object();
+  // Of the graph that is written: the program's, or a branch or body.
+  struct Tables {
+    std::map<std::string, std::string> size_names;                       // by spelling of the expression
+    std::map<std::string, std::pair<const ir::Value*, size_t>> sources;  // where a symbol is a size of
+    std::set<std::string> taken;
+    OutputJson nodes = OutputJson::array(), tensors = OutputJson::object(), sizes = OutputJson::object();
+  };
+  Tables tables_;
 };
 
 // The first of each kind of thing that a writer must say in two places.

@@ -90,13 +90,16 @@ Result<ir::ExportedProgram> read_program(const Archive& archive, const opset::Op
   if (!done) return sound(done.error());
   if (Result<void> checked = document->check(); !checked) return checked.error();
 
-  ir::eliminate_dead_nodes(variant, variant.graph, [&](const ir::Node& node) {
-    const opset::Operator* op = opset.find(node.target());
-    return op && (op->has_tag("keep") || op->has_tag("random"));
-  });
   std::set<std::string> namespaces{"aten"};
-  for (const ir::Node& node : variant.graph.forward())
-    namespaces.insert(node.target().substr(0, node.target().find("::")));
+  const auto finish = [&](ir::Graph& body) {
+    ir::eliminate_dead_nodes(variant, body, [&](const ir::Node& node) {
+      const opset::Operator* op = opset.find(node.target());
+      return op && (op->has_tag("keep") || op->has_tag("random"));
+    });
+    for (const ir::Node& node : body.forward()) namespaces.insert(node.target().substr(0, node.target().find("::")));
+  };
+  for (auto& [name, body] : variant.subgraphs) finish(body);
+  finish(variant.graph);
   for (const std::string& name : namespaces) program.opsets.push_back({name, 1});
   entry.variants.push_back(std::move(variant));
   program.entries.push_back(std::move(entry));
