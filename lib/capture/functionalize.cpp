@@ -180,9 +180,8 @@ TensorState view_of(Session& session, TensorObject& viewed, const opset::Call& c
     TensorState copy = session.fresh(value);
     const std::string name = base_name(call.op->target());
     if (viewed.state->is_traced() && viewed.state->strides && (is_reshape(name) || name == "aten::contiguous"))
-      for (Base* base : {viewed.state->base.get(), copy.base.get()})
-        std::copy_if(sizes.begin(), sizes.end(), std::back_inserter(base->copied),
-                     [](const SymInt& size) { return !size.constant(); });
+      for (const SymBool& way : ways_to_reshape(sizes, *viewed.state->strides, value->meta().sizes))
+        for (Base* base : {viewed.state->base.get(), copy.base.get()}) base->views_if.push_back(way);
     return copy;
   }
   TensorState state;
@@ -300,15 +299,12 @@ bool Session::write(TensorObject& tensor, ir::Value* value) {
           "clone() it inside, and return the new value");
     return false;
   }
-  for (const SymInt& size : base->copied) {
-    const bool is_view =
-        decide(shape::equal(size, 1), "a reshape of other strides is a copy, which this update does not reach");
-    if (PyErr_Occurred()) return false;
-    if (is_view) {
-      raise(312, "an update in place of a tensor whose reshape is a view only where a size is 1, as in the example",
+  for (const SymBool& way : base->views_if) {
+    if (require(shape::negate(way), "a reshape of other strides is a copy, which this update does not reach")) continue;
+    if (!PyErr_Occurred())
+      raise(312, "an update in place of a tensor whose reshape is a view only for some sizes, as in the example",
             "clone() it before the update, or take an example of another size");
-      return false;
-    }
+    return false;
   }
   std::vector<ir::Value*> viewed{base->value};  // what each step views
   for (size_t i = 0; i + 1 < state.chain.size(); ++i) {

@@ -51,9 +51,9 @@ struct Base {
   uint64_t version = 0;        // counts updates
   uint64_t recording = 0;      // the capture that it belongs to
   ir::Value* input = nullptr;  // the graph input that it was at first, if it was one
-  // Sizes of what was copied to or from another Base because of its strides: where one is 1 the strides say nothing,
-  // and PyTorch makes a view instead. Whoever updates either of the two relies on none being 1.
-  std::vector<SymInt> copied;
+  // What was copied to or from another Base because of its strides is a view in PyTorch where one of these holds.
+  // Whoever updates either of the two relies on none.
+  std::vector<SymBool> views_if;
   bool is_written() const { return version > 0; }
 };
 

@@ -1,5 +1,7 @@
 #include "capture/strides.h"
 
+#include <algorithm>
+
 #include "capture/tensor_data.h"
 
 namespace atenon::capture {
@@ -101,6 +103,39 @@ std::optional<std::vector<SymInt>> strides_of_reshape(const std::vector<SymInt>&
   }
   if (next != 0) return std::nullopt;
   return result;
+}
+
+// Between two axes that no one stride walks there is an edge, and the elements behind it must be whole new axes. One
+// edge that is none of the new ones is enough for a copy; under the same sizes, one stride that is not the row-major
+// one.
+std::vector<SymBool> ways_to_reshape(const std::vector<SymInt>& given_sizes, const std::vector<SymInt>& given_strides,
+                                     const std::vector<SymInt>& reshaped) {
+  std::vector<SymBool> ways;
+  std::vector<SymInt> sizes, strides, new_edges{1};
+  for (size_t axis = 0; axis < given_sizes.size(); ++axis) {  // an axis of size 1 may have any stride
+    if (given_sizes[axis] == SymInt(1)) continue;
+    if (!given_sizes[axis].is_constant()) ways.push_back(shape::equal(given_sizes[axis], 1));
+    sizes.push_back(given_sizes[axis]);
+    strides.push_back(given_strides[axis]);
+  }
+  for (size_t next = reshaped.size(); next-- > 1;) new_edges.push_back(new_edges.back() * reshaped[next]);
+  SymInt behind = 1;
+  for (size_t axis = sizes.size(); axis-- > 0;) {
+    std::vector<SymBool> edge;
+    if (given_sizes == reshaped) {
+      edge.push_back(shape::equal(strides[axis], behind));
+    } else if (axis + 1 < sizes.size()) {
+      edge.push_back(shape::equal(strides[axis], sizes[axis + 1] * strides[axis + 1]));
+      for (const SymInt& other : new_edges) edge.push_back(shape::equal(other, behind));
+    }
+    behind = behind * sizes[axis];
+    const auto holds = [](const SymBool& way) { return way.constant() == true; };
+    if (edge.empty() || std::any_of(edge.begin(), edge.end(), holds)) continue;
+    for (const SymBool& way : edge)
+      if (std::find(ways.begin(), ways.end(), way) == ways.end()) ways.push_back(way);
+    break;
+  }
+  return ways;
 }
 
 }  // namespace atenon::capture

@@ -17,4 +17,8 @@ std::optional<std::vector<SymInt>> strides_of_reshape(const std::vector<SymInt>&
                                                       const std::vector<SymInt>& strides,
                                                       const std::vector<SymInt>& reshaped);
 
+// Where strides_of_reshape finds none: the truths of which one would have to hold for there to be some.
+std::vector<SymBool> ways_to_reshape(const std::vector<SymInt>& sizes, const std::vector<SymInt>& strides,
+                                     const std::vector<SymInt>& reshaped);
+
 }  // namespace atenon::capture

@@ -27,6 +27,21 @@ TEST_CASE("a reshape is a view exactly where strides can say it") {
   CHECK(!strides_of_reshape(transposed, {1, 4}, {4 * b}));
 }
 
+TEST_CASE("a reshape that copies is a view for some sizes") {
+  const SymInt n = SymInt::symbol("n");
+  const auto ways = [](const std::vector<SymInt>& sizes, const std::vector<SymInt>& strides,
+                       const std::vector<SymInt>& reshaped) {
+    std::string text;
+    for (const shape::SymBool& way : capture::ways_to_reshape(sizes, strides, reshaped))
+      if (way.constant() != false) text += (text.empty() ? "" : ", ") + way.to_string();
+    return text;
+  };
+  CHECK(ways({4, n}, {1, 4}, {2 * n, 2}) == "n == 1, n == 2");
+  CHECK(ways({4, n}, {1, 4}, {4 * n}) == "n == 1");
+  CHECK(ways({4, n}, {1, 4}, {4, n}) == "n == 1");  // contiguous()
+  CHECK(ways({n, 6, 2}, {24, 4, 1}, {n, 12}) == "n == 1");
+}
+
 TEST_CASE("a transposition exchanges strides; without axes there is nothing to exchange") {
   const capture::Step step{.target = "aten::transpose.int", .arguments = {SymInt(0), SymInt(-1)}};
   CHECK(capture::strides_of_view(step, {6, 1}, {6, 4}) == std::vector<SymInt>{1, 6});
