@@ -5,6 +5,7 @@
 // say it.
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 #include "lower/lowering.h"
 
@@ -55,9 +56,13 @@ std::optional<Layout> LayoutChoice::view_layout(const ir::Node& view) const {
       layout.strides[axis] = axis + 1 < sizes.size() ? layout.strides[axis + 1] * sizes[axis + 1] : SymInt(1);
   }
   // Everything but sizes must be gone: an index taken from data or a quotient has no stride.
-  for (const SymInt& part : layout.strides)
-    if (part.to_string().find_first_of("$%") != std::string::npos) return std::nullopt;
-  if (layout.offset.to_string().find_first_of("$") != std::string::npos) return std::nullopt;
+  const auto is_of_sizes = [](const SymInt& part) {
+    const std::set<std::string> symbols = part.symbols();
+    return std::none_of(symbols.begin(), symbols.end(),
+                        [](const std::string& symbol) { return symbol.front() == '$' || symbol.front() == '%'; });
+  };
+  if (!is_of_sizes(layout.offset) || !std::all_of(layout.strides.begin(), layout.strides.end(), is_of_sizes))
+    return std::nullopt;
   for (const SymInt& stride : layout.strides)
     if (lowering_.facts.decide(shape::less_equal(0, stride)) != shape::Truth::proven) return std::nullopt;
   return layout;
