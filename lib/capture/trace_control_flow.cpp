@@ -147,6 +147,8 @@ bool Builder::keep_carried(size_t body) {
 // Outputs from `first` on are one slice of a result each.
 bool Builder::stack_slices(size_t first, const ArgumentList& xs) {
   const SymInt rounds = xs[0].value()->meta().sizes[0];
+  if (!session_.require(shape::less(0, rounds), "a loop over slices has at least one"))
+    return PyErr_Occurred() ? false : fail("a loop runs over slices of nothing", "an example with one slice at least");
   for (const Argument& x : xs)
     if (!session_.require(shape::equal(rounds, x.value()->meta().sizes[0]), "a loop runs over tensors of one length"))
       return PyErr_Occurred() ? false
