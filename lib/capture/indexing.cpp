@@ -95,7 +95,14 @@ bool Indexing::apply_item(PyObject* item, size_t specified) {
     session_.raise(313, "an index of True or False is not supported", "x[None] for True");
     return false;
   }
-  if (as_tensor(item)) return add_tensor(Ref::borrow(item));
+  if (TensorObject* tensor = as_tensor(item)) {
+    const bool is_single = is_mask(*tensor) && session_.meta(*tensor).sizes.empty();
+    if (!is_single) return add_tensor(Ref::borrow(item));
+    // A mask of no axes keeps or drops all: it is one over a new axis.
+    const Ref first(PyLong_FromLong(0));
+    return view("aten::unsqueeze", {current(), axis.get()}) &&
+           add_tensor(Ref(session_.call("aten::unsqueeze", {item, first.get()})));
+  }
   if (integer_of(item)) return view("aten::select", {current(), axis.get(), item});
   if (PySequence_Check(item) || PyObject_CheckBuffer(item))
     return add_tensor(Ref(tensor_from(session_, item, std::nullopt)));

@@ -368,6 +368,26 @@ PyObject* assign_tensor(PyObject* module, PyObject* args) {
   return value && session.write(*target, value) ? new_none() : nullptr;
 }
 
+// become(tensor, view): tensor is from now on what view is, for unsqueeze_() and its like. A tensor that was there
+// before forward keeps its shape: its owner would see another.
+PyObject* become(PyObject* module, PyObject* args) {
+  Session& session = session_of(module);
+  PyObject *first = nullptr, *second = nullptr;
+  if (!PyArg_ParseTuple(args, "OO:become", &first, &second)) return nullptr;
+  TensorObject *target = as_tensor(first), *view = as_tensor(second);
+  if (!target || !view) {
+    PyErr_SetString(PyExc_TypeError, "become(tensor, view) takes two tensors");
+    return nullptr;
+  }
+  const bool is_older = session.is_tracing &&
+                        (!target->state->is_traced() || (target->state->base->input && target->state->chain.empty()));
+  if (is_older)
+    return session.raise(312, "forward changes the shape of a tensor that was there before it",
+                         "x = x.unsqueeze(0), or another view, in place of x.unsqueeze_(0)");
+  *target->state = *view->state;
+  return Py_NewRef(first);
+}
+
 // What a capture refuses is a RuntimeError; what an exported module refuses is an AssertionError for PyTorch's users.
 PyObject* make_capture_error() {
   const Ref bases(PyTuple_Pack(2, PyExc_RuntimeError, PyExc_AssertionError));
@@ -433,6 +453,7 @@ PyMethodDef functions[] = {
     {"pop_module", pop_module, METH_NOARGS, nullptr},
     {"fail", fail, METH_VARARGS, nullptr},
     {"assign", assign_tensor, METH_VARARGS, nullptr},
+    {"become", become, METH_VARARGS, nullptr},
     {"export", export_program, METH_VARARGS, nullptr},
     {"load", load, METH_O, nullptr},
     {"sym", as_method(sym), METH_FASTCALL, nullptr},

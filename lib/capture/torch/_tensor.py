@@ -30,6 +30,16 @@ def _operator_methods():
     return methods
 
 
+def _becoming(name):
+    """unsqueeze_ and its like: the tensor becomes the view that the method without _ gives."""
+
+    def method(self, *args, **kwargs):
+        return _atenon.become(self, getattr(self, name)(*args, **kwargs))
+
+    method.__name__ = name + "_"
+    return method
+
+
 def _cast(dtype_name):
     dtype = _dtypes.named[dtype_name]
 
@@ -55,6 +65,8 @@ class Tensor(_atenon.Tensor):
     for _name, _method in _operator_methods().items():
         if not hasattr(_atenon.Tensor, _name):
             vars().setdefault(_name, _method)
+    for _name in ("as_strided", "squeeze", "swapaxes", "swapdims", "t", "transpose", "unsqueeze"):
+        vars()[_name + "_"] = _becoming(_name)
     del _name, _method
 
     def __new__(cls, *args, device=None):

@@ -278,3 +278,10 @@ def unique_values(self, x):
 def assert_async(self, x):
     torch._assert_async((x.abs() < 100).all())
     return x + 1
+
+
+@case(torch.tensor(0.5), rand(3), others=[(torch.tensor(-0.5), rand(3))])
+def mask_without_axes(self, x, y):
+    z = y.clone()
+    z[x > 0] = 7
+    return x[x > 0], y[x > 0], z

@@ -183,3 +183,13 @@ class Tied(nn.Module):
 
     def forward(self, x):
         return self.second(self.first(x))
+
+
+@case(rand(3, 4), shapes={"x": {0: batch}}, others=rows)
+def becomes_a_view(self, x):
+    y = x * 2
+    flat = y.view(-1)
+    y.t_().unsqueeze_(0)
+    y[0, 1] = 5
+    y.transpose_(0, 2).squeeze_(2)
+    return y, flat
