@@ -142,6 +142,15 @@ std::optional<SymInt> Dimensions::size_from(PyObject* dim, int64_t example, cons
     text = "s" + std::to_string(session_.symbols.size());
     session_.automatic[text] = text_of(attribute(kind.get(), "name").get()) == "AUTO";
   }
+  const auto same = std::find_if(session_.symbols.begin(), session_.symbols.end(),
+                                 [&](const ir::Symbol& symbol) { return symbol.name == text; });
+  if (same != session_.symbols.end() && !(same->range == range) && !ranges_.contains(text)) {
+    session_.raise(306,
+                   "dimension `" + text + "` is " + same->range.to_string() + " in " + same->source + " but " +
+                       range.to_string() + " in " + source,
+                   "one torch.export.Dim for both, or another name");
+    return std::nullopt;
+  }
   if (!declare(text, range, example, source)) return std::nullopt;
   return SymInt::symbol(text);
 }

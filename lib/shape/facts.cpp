@@ -133,6 +133,12 @@ void Facts::learn_zero(const SymInt& given) {
     }
     if (value.to_string().find(atom.spelling) != std::string::npos) continue;
     replaced_.emplace(atom.spelling, value);
+    if (atom.kind == AtomKind::floor_div && atom.operands[1].constant().value_or(0) > 0) {
+      // A quotient that is v: the dividend is at least v times the divisor, and less than v + 1 times.
+      const SymInt &dividend = atom.operands[0], &divisor = atom.operands[1];
+      learn({.kind = Kind::le, .difference = divisor * value - dividend});
+      learn({.kind = Kind::le, .difference = dividend - divisor * value - divisor + SymInt(1)});
+    }
     return;
   }
 }

@@ -148,6 +148,8 @@ TEST_CASE("questions that programs ask") {
       {"t=1..; s < t", "s//t == 0", "proven"},
       {"t=1..", "t*(s//t) <= s", "proven"},
       {"s=1..; t % s == 0", "s*(t//s) == t", "proven"},
+      {"n//2 == 1", "n >= 2 and n <= 3", "proven"},
+      {"n//2 + 1 == 2", "min(n, n//2 + 1) == 2", "proven"},
       {"n=2..", "(-n)//(n - n//2) == -2", "proven"},
       {"n=1..", "(-n)//(n - n//2) == -2", "open"},
       // Minimum and maximum.

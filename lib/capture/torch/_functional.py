@@ -13,7 +13,7 @@ from torch._tensor import Tensor
 __all__ = [
     "AcceleratorError", "OutOfMemoryError",
     "as_tensor", "asarray", "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors",
-    "can_cast", "cartesian_prod", "cdist", "chain_matmul", "clear_autocast_cache", "compile", "diff", "einsum", "from_numpy",
+    "can_cast", "cartesian_prod", "cdist", "chain_matmul", "clear_autocast_cache", "compile", "diff", "einsum", "from_numpy", "full",
     "get_device_module", "get_rng_state", "initial_seed", "is_complex", "is_distributed", "is_floating_point",
     "is_storage", "is_tensor", "is_warn_always_enabled", "istft", "load", "manual_seed", "meshgrid", "nonzero", "norm", "numel",
     "promote_types", "range", "result_type", "save", "seed", "set_rng_state", "set_warn_always", "split", "stft", "sym_float",
@@ -57,6 +57,10 @@ def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
 
 def from_numpy(array):
     return _atenon.tensor(array, dtype=None)
+
+
+def full(size, fill_value, **options):
+    return aten.full(size, fill_value.item() if isinstance(fill_value, Tensor) else fill_value, **options)
 
 
 def range(start=0, end=None, step=1, *, dtype=None, **options):
