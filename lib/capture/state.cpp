@@ -84,6 +84,15 @@ std::vector<Diagnostic> PythonState::changes() const {
                                   ", which the program does not: it computes what the first call computes")
                             .note("fix: a registered buffer is state that a program keeps"));
     }
+    PyObject* after = nullptr;
+    for (Py_ssize_t position = 0; names && PyDict_Next(names.get(), &position, &key, &after);) {
+      const TensorObject* left = as_tensor(after);
+      if (!left || !left->state->is_traced() || PyDict_GetItemWithError(module.before.get(), key) == after) continue;
+      changes.push_back(error(Status::unsupported, 316,
+                              "forward leaves a tensor in `" + (module.path.empty() ? "" : module.path + ".") +
+                                  text_of(key) + "`, which the program does not keep")
+                            .note("fix: a registered buffer is state that a program keeps; or return the tensor"));
+    }
   }
   PyErr_Clear();
   return changes;
