@@ -62,7 +62,7 @@ class Evaluator {
   // --- What may be symbolic ---
   const shape::Facts& facts() const { return own_facts_ ? *own_facts_ : given_facts_; }
   // The condition of an `if` or `when`. Where it is open, an equality takes the general case (unequal) and is recorded;
-  // an order fails as "undecided".
+  // an order takes the case of `hints`, and without them fails as "undecided".
   bool holds(const Datum& condition, const Expr* at);
   // A truth if the facts settle it, else as it is.
   ir::SymBool settled(const ir::SymBool& truth) const;
