@@ -4,6 +4,7 @@
 # returns its argument, also when it is a decorator's factory, is `unchanged`. What is neither here nor a file of ours
 # but in names.txt is a placeholder.
 import contextlib
+import functools
 import typing
 
 import _atenon
@@ -23,6 +24,16 @@ def unchanged(*args, **kwargs):
     if args and callable(args[0]):
         return args[0]
     return lambda function: function
+
+
+def assume_constant_result(function):
+    """What the function gives for the example inputs is promised for all: the program assumes it of numbers, and checks."""
+    @functools.wraps(function)
+    def call(*args, **kwargs):
+        result = function(*args, **kwargs)
+        return _atenon.assume_example(result) if _atenon.is_tracing() else result
+
+    return call
 
 
 class nothing(contextlib.ContextDecorator):
@@ -94,12 +105,12 @@ _table = {
                           "is_mpi_available": answer(False)},
     "torch.distributed.tensor": {},
     "torch.compiler": {"is_compiling": _atenon.is_tracing, "is_exporting": _atenon.is_tracing, "is_dynamo_compiling": answer(False),
-                       "disable": unchanged, "allow_in_graph": unchanged, "assume_constant_result": unchanged,
+                       "disable": unchanged, "allow_in_graph": unchanged, "assume_constant_result": assume_constant_result,
                        "substitute_in_graph": unchanged, "reset": answer(), "cudagraph_mark_step_begin": answer(),
                        "set_stance": nothing, "nested_compile_region": unchanged, "compile": unchanged,
                        "list_backends": answer([])},
     "torch._dynamo": {"is_compiling": _atenon.is_tracing, "disable": unchanged, "allow_in_graph": unchanged,
-                      "disallow_in_graph": unchanged, "assume_constant_result": unchanged, "reset": answer(),
+                      "disallow_in_graph": unchanged, "assume_constant_result": assume_constant_result, "reset": answer(),
                       "graph_break": answer(), "mark_dynamic": answer(), "maybe_mark_dynamic": answer(), "mark_static": answer(),
                       "mark_static_address": answer(), "forbid_in_graph": unchanged, "run": unchanged},
     "torch._dynamo.utils": {"is_compile_supported": answer(False)},

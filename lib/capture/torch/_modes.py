@@ -106,46 +106,67 @@ class inference_mode(_Switch):
 
 
 class autocast(_Switch):
-    """Accepted where it is off; mixed precision is a decision for a later stage, not for the Python of a model."""
+    """Casts what operators take, by the policy of _autocast.py; for other devices than the CPU there is nothing to cast."""
 
     __module__ = "torch.amp.autocast_mode"
 
     def __init__(self, device_type="cpu", dtype=None, enabled=True, cache_enabled=None):
         self.device = device_type
-        self.fast_dtype = dtype
-        # On the CPU, autocast that was meant for another device does nothing.
-        self._enabled = enabled and device_type == "cpu"
+        self.fast_dtype = dtype if dtype is not None else get_autocast_dtype(device_type)
+        self._enabled = enabled
 
     def _clone(self):
         return autocast(self.device, self.fast_dtype, self._enabled)
 
     def __enter__(self):
-        if self._enabled:
-            raise NotImplementedError("torch.autocast on the CPU is not supported: give the model its types explicitly")
+        self._before = dict(_autocast)
+        if self.device == "cpu":
+            set_autocast_dtype("cpu", self.fast_dtype)
+            set_autocast_enabled("cpu", self._enabled)
         return self
 
     def __exit__(self, *exception):
+        if self.device == "cpu":
+            set_autocast_dtype("cpu", self._before["dtype"])
+            set_autocast_enabled("cpu", self._before["enabled"])
         return False
 
 
-def is_autocast_enabled(device_type=None):
-    return False
+_autocast = {"enabled": False, "dtype": _dtypes.named["bfloat16"]}
+
+
+def is_autocast_enabled(device_type="cuda"):
+    return device_type == "cpu" and _autocast["enabled"]
 
 
 def is_autocast_cpu_enabled():
-    return False
+    return is_autocast_enabled("cpu")
+
+
+def set_autocast_enabled(device_type, enabled=None):
+    if device_type != "cpu":
+        return  # also the older form, of CUDA: set_autocast_enabled(True)
+    from torch._autocast import operator_call
+
+    _autocast["enabled"] = bool(enabled)
+    _atenon.set_autocast(operator_call(_autocast["dtype"]) if enabled else None)
+
+
+def set_autocast_dtype(device_type, dtype):
+    if device_type == "cpu":
+        _autocast["dtype"] = dtype
 
 
 def get_autocast_dtype(device_type):
-    return _dtypes.named["bfloat16" if device_type == "cpu" else "float16"]
+    return _autocast["dtype"] if device_type == "cpu" else _dtypes.named["float16"]
 
 
 def get_autocast_gpu_dtype():
-    return _dtypes.named["float16"]
+    return get_autocast_dtype("cuda")
 
 
 def get_autocast_cpu_dtype():
-    return _dtypes.named["bfloat16"]
+    return get_autocast_dtype("cpu")
 
 
 def is_autocast_cache_enabled():

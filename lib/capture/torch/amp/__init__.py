@@ -1,4 +1,4 @@
-# torch.amp: mixed precision is a decision for a later stage.
+# torch.amp: autocast, which is torch._modes' business, and gradient scaling, which is nobody's here.
 from torch import _placeholder
 from torch._constants import unchanged
 from torch._modes import autocast
