@@ -25,7 +25,8 @@ from torch._modes import (
     get_autocast_gpu_dtype, get_default_device, get_default_dtype, get_deterministic_debug_mode, get_float32_matmul_precision,
     get_num_interop_threads, get_num_threads, inference_mode, is_autocast_cache_enabled, is_autocast_cpu_enabled,
     is_autocast_enabled, is_deterministic_algorithms_warn_only_enabled, is_inference_mode_enabled, no_grad, set_default_device,
-    set_default_dtype, set_default_tensor_type, set_float32_matmul_precision, set_flush_denormal, set_grad_enabled,
+    set_autocast_dtype, set_autocast_enabled, set_default_dtype, set_default_tensor_type, set_float32_matmul_precision,
+    set_flush_denormal, set_grad_enabled,
     set_num_interop_threads, set_num_threads, set_printoptions, use_deterministic_algorithms)
 from torch._tensor import Tensor, legacy_types as _legacy_types
 from torch._functional import *
@@ -45,6 +46,7 @@ _placeholder.install()
 from torch.nn.parameter import Parameter as _Parameter
 from torch.utils import _pytree
 from torch._higher_order_ops import cond, while_loop
+from torch._vmap import vmap
 
 _native.register(Tensor=Tensor, Parameter=_Parameter, Size=Size, pytree=_pytree)
 

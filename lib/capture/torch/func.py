@@ -1,5 +1,6 @@
 # torch.func: of the function transforms only the call with other parameters needs no differentiation.
 from torch import _placeholder
+from torch._vmap import vmap
 
 
 def functional_call(module, parameter_and_buffer_dicts, args=None, kwargs=None, *, tie_weights=True, strict=False):
