@@ -31,6 +31,8 @@ struct Scope {
 // Applies the options' bindings: substitutes symbols, narrows ranges, makes a variant for each of several values.
 Result<void> bind(ir::ExportedProgram& program, const Options& options);
 
+// Puts the branch that runs in the place of a condition whose truth is known.
+Changed inline_conditions(Scope& scope);
 // Removes nodes that give back an operand unchanged: clone, a dropout that does nothing, a view to the same shape.
 Result<Changed> remove_identities(Scope& scope);
 // Computes nodes whose operands are all constants, with the reference kernels. Results become constant tensors.

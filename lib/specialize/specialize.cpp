@@ -14,6 +14,7 @@ Result<ir::ExportedProgram> run(ir::ExportedProgram program, const opset::Opset&
   for (ir::EntryPoint& entry : program.entries) {
     for (ir::Variant& variant : entry.variants) {
       Scope scope{program, entry, variant, opset, options};
+      inline_conditions(scope);
       if (Result<Changed> done = remove_identities(scope); !done) return done.error();
       merge_duplicates(scope);
       if (!options.keep_weights) {
