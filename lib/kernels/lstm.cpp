@@ -5,10 +5,10 @@
 #include <cstring>
 
 #include "kernels/body.h"
+#include "kernels/input_product.h"
 #include "kernels/lanes.h"
 #include "kernels/list.h"
 #include "kernels/product.h"
-#include "kernels/recurrent.h"
 #include "support/parallel.h"
 
 namespace atenon::kernels {

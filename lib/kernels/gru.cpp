@@ -3,7 +3,7 @@
 // As in lstm.cpp the inputs of all time steps go through the input weights at once; a step is the recurrent product,
 // cut into tiles of units. A gate is one panel whose epilogue does the rest: r and z are sigmoid(x + h W), the new
 // state's part is tanh(x + r * (h W + b)), and the step ends with h := n + z * (h - n).
-#include "kernels/recurrent.h"
+#include "kernels/input_product.h"
 
 #include <cstring>
 
