@@ -22,27 +22,6 @@ constexpr int64_t few_terms = 4;
 
 Diagnostic refuse(std::string why) { return error(Status::unsupported, 0, std::move(why)); }
 
-int cost_of(ScalarOp op) {
-  switch (op) {
-    case ScalarOp::constant:
-    case ScalarOp::size:
-    case ScalarOp::size_float:
-    case ScalarOp::reduce:
-      return 0;
-    case ScalarOp::div:
-    case ScalarOp::sqrt:
-    case ScalarOp::rsqrt:
-    case ScalarOp::floor_div:
-    case ScalarOp::mod:
-    case ScalarOp::trunc_div:
-      return 8;
-    case ScalarOp::pow:
-      return 40;
-    default:
-      return op >= ScalarOp::exp && op <= ScalarOp::erfc ? 20 : 1;
-  }
-}
-
 // Whether generate.h has code for the function.
 bool has_code(const Expr& expr) {
   if (expr.operands.empty() || expr.op < ScalarOp::exp || expr.op > ScalarOp::atan2) return true;

@@ -423,6 +423,27 @@ llvm::Value* emit_function(llvm::IRBuilderBase& builder, ScalarOp op, std::span<
   return Functions(builder).evaluate(op, operands);
 }
 
+int cost_of(ScalarOp op) {
+  switch (op) {
+    case ScalarOp::constant:
+    case ScalarOp::size:
+    case ScalarOp::size_float:
+    case ScalarOp::reduce:
+      return 0;
+    case ScalarOp::div:
+    case ScalarOp::sqrt:
+    case ScalarOp::rsqrt:
+    case ScalarOp::floor_div:
+    case ScalarOp::mod:
+    case ScalarOp::trunc_div:
+      return 8;
+    case ScalarOp::pow:
+      return 40;
+    default:
+      return op >= ScalarOp::exp && op <= ScalarOp::erfc ? 20 : 1;
+  }
+}
+
 bool has_function(ScalarOp op, ScalarType dtype) {
   switch (op) {
     case ScalarOp::erfc:
