@@ -1,0 +1,55 @@
+// What the kernels of recurrent layers share: how a call is read, where its weights lie, and the product of a layer's
+// inputs of all steps with its input weights.
+#pragma once
+
+#include "kernels/kernel.h"
+
+namespace atenon::kernels {
+
+// A network as aten::lstm.input, gru.input, rnn_tanh.input and rnn_relu.input keep it whole; inputs of the body by
+// position.
+struct RecurrentNetwork {
+  int x = -1, h = -1, c = -1;   // c: of an lstm
+  std::vector<int> parameters;  // per layer and direction: input weight, recurrent weight, and two biases if any
+  bool has_biases = true, bidirectional = false, batch_first = false;
+  int64_t layers = 1;
+  int results[3] = {-1, -1, -1};  // where the call wants y, h and c; -1: nobody reads it
+
+  int64_t directions() const { return bidirectional ? 2 : 1; }
+  int64_t cells() const { return layers * directions(); }
+  int64_t per_cell() const { return has_biases ? 4 : 2; }
+  int parameter(int64_t cell, int64_t which) const { return parameters[cell * per_cell() + which]; }
+};
+
+// Reads the one node of `body`; "" or the reason why these kernels do not take it. Two states: hx is a list of h and c.
+std::string read_recurrent_network(const ir::Graph& body, const shape::Bindings& symbols, int states,
+                                   RecurrentNetwork& found);
+
+// Panels for the input weights, and for recurrent weights whose panels begin with gates.
+std::optional<ir::BlockedLayout> recurrent_weight_layout(const RecurrentNetwork& network, const CallSite& site,
+                                                         size_t operand);
+
+class RecurrentLayersCall : public PreparedCall {
+ public:
+  // Prepares the product of each layer and direction for a network of `gates` gates; `name` is the kernel's, for E0613.
+  Result<void> set_up(const RecurrentNetwork& network, int64_t gates, const CallSite& site, const char* name);
+
+ protected:
+  int64_t rows() const { return steps_ * batch_; }
+  size_t product_bytes() const;
+  // gates of all steps := x * input weight + bias.
+  Result<void> multiply_inputs(const RecurrentNetwork& network, int64_t cell, std::span<void* const> buffers,
+                               const void* x, float* bias, float* gates, void* scratch) const;
+
+  size_t operands_ = 0;
+  int64_t steps_ = 0, batch_ = 0, hidden_ = 0;
+  int64_t step_row_ = 0, batch_row_ = 0;  // distance of time steps and of batch entries, in rows of x and y
+  std::vector<bool> in_panels_;           // the recurrent weight, per layer and direction
+
+ private:
+  std::vector<std::unique_ptr<PreparedCall>> products_;  // per layer and direction
+  std::vector<ir::Graph> bodies_;                        // of the products, which read them
+  std::vector<std::unique_ptr<ir::Weight>> packed_;      // weights in the layout of the product, if they lay otherwise
+};
+
+}  // namespace atenon::kernels
