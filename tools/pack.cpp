@@ -14,9 +14,11 @@ int main(int argc, char** argv) {
   tool.assignments(named, "ENTRY=FILE", "a program whose entry point gets the name ENTRY");
   tool.option("--format", format, "FORMAT", "atn, or pt2: an archive that torch.export.load of PyTorch reads");
   return tool.produce(argc, argv, [&](cli::Context& context) -> Result<std::optional<ir::ExportedProgram>> {
+    context.verifies_weights = true;  // what goes out to other machines is checked once, whole
     if (files.empty() && named.empty()) files.push_back("-");
-    Result<std::vector<pack::Part>> parts =
-        pack::read(files, named, [&](const std::string& path) { return cli::read_program(path, context); });
+    Result<std::vector<pack::Part>> parts = pack::read(files, named, [&](const std::string& path) {
+      return cli::read_program(path, context, {.leave_in_pipe = true});
+    });
     if (!parts) return parts.error();
     Result<ir::ExportedProgram> package = pack::run(std::move(*parts));
     if (!package) return package.error();

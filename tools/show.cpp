@@ -27,6 +27,8 @@ int main(int argc, char** argv) {
   tool.option("--segments", segments, "FILE", "binary program with the bytes that a text program names by digest");
   tool.option("-o,--output", options.output, "FILE", "write to FILE");
   return tool.run(argc, argv, [&](cli::Context& context) {
-    return show::run(unchecked ? program::read(path, {segments}) : cli::read_program(path, context, segments), options);
+    return show::run(
+        unchecked ? program::read(path, {segments}) : cli::read_program(path, context, {.segments = segments}),
+        options);
   });
 }

@@ -22,6 +22,7 @@
 
 #include "ir/program.h"
 #include "opset/opset.h"
+#include "program/program_file.h"
 
 namespace atenon::cli {
 
@@ -39,9 +40,10 @@ class Context {
   bool verbose = false;
   bool quiet = false;
   bool json = false;
-  std::string output = "-";      // where a stage's program goes
-  bool output_is_given = false;  // by -o
-  bool says_times = false;       // with -v also how long it took to check and to write the program
+  std::string output = "-";       // where a stage's program goes
+  bool output_is_given = false;   // by -o
+  bool says_times = false;        // with -v also how long it took to check and to write the program
+  bool verifies_weights = false;  // what was read is compared with its digests before it is written
   // A message on standard error, unless -q.
   void warn(const Diagnostic& diagnostic);
   // A line on standard error, with -v only.
@@ -97,7 +99,7 @@ class Tool {
 };
 
 // Reads and validates a program, with the operators that it brings. What tools that do not write programs start from.
-Result<ir::ExportedProgram> read_program(const std::string& path, Context& context, const std::string& segments = "");
+Result<ir::ExportedProgram> read_program(const std::string& path, Context& context, program::ReadOptions options = {});
 // As read_program, but a program that is lowered throughout is not held to the operator sets, which costs more than a
 // small model's run: its calls are checked when they are prepared.
 Result<ir::ExportedProgram> read_executable(const std::string& path, Context& context);

@@ -290,7 +290,7 @@ Result<void> Tool::State::write(ir::ExportedProgram program) {
     }
   }
   program.history.push_back(std::move(entry));
-  return program::write(program, output, {.text = as_text, .compress = compress});
+  return program::write(program, output, {.text = as_text, .compress = compress, .verify = context.verifies_weights});
 }
 
 int Tool::transform(int argc, char** argv,
@@ -300,7 +300,8 @@ int Tool::transform(int argc, char** argv,
   option("--segments", state.segments, "FILE", "binary program with the bytes that a text program names by digest",
          Effect::report);
   return produce(argc, argv, [&](Context& context) -> Result<std::optional<ir::ExportedProgram>> {
-    Result<ir::ExportedProgram> program = read_program(state.path, context, state.segments);
+    Result<ir::ExportedProgram> program =
+        read_program(state.path, context, {.segments = state.segments, .leave_in_pipe = true});
     if (!program) return program.error();
     // Not before: in a pipe, all tools but one are waiting for their input.
     if (!context.quiet) context.progress_ = std::make_unique<Progress>(context.tool());
@@ -354,13 +355,14 @@ Result<void> check_program(const ir::ExportedProgram& program, Context& context,
 
 }  // namespace
 
-Result<ir::ExportedProgram> read_program(const std::string& path, Context& context, const std::string& segments) {
+Result<ir::ExportedProgram> read_program(const std::string& path, Context& context, program::ReadOptions options) {
   if (path == "-" && isatty(STDIN_FILENO)) {
     return error(Status::usage, 9, "no program: standard input is a terminal")
         .note("name a FILE, or pipe a program into " + context.tool());
   }
   text::NodePlaces places;
-  Result<ir::ExportedProgram> program = program::read(path, {.segments = segments, .places = &places});
+  options.places = &places;
+  Result<ir::ExportedProgram> program = program::read(path, options);
   if (!program) return program.error();
   if (Result<void> valid = check_program(*program, context, path, places); !valid) return valid.error();
   return program;

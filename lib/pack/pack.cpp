@@ -24,13 +24,11 @@ Result<std::vector<Part>> read(const std::vector<std::string>& files, const std:
 
 Result<ir::ExportedProgram> run(std::vector<Part> parts) {
   for (Part& part : parts) {
-    // What goes out to other machines is checked once, whole.
     for (const ir::Weight& weight : part.program.weights) {
       if (!weight.tensor.storage->is_absent()) continue;
       return error(Status::bad_input, 551, part.source + " names the weight '" + weight.name + "' without its bytes")
           .note("a text program holds large weights by digest only: pack the binary program, or name it by --segments");
     }
-    if (Result<void> whole = program::verify_digests(part.program); !whole) return whole.error();
     if (part.entry_name.empty()) continue;
     if (part.program.entries.size() != 1) {
       return error(Status::bad_input, 550,
@@ -50,6 +48,7 @@ Result<std::optional<ir::ExportedProgram>> in_format(const std::string& format, 
   if (format == "atn") return std::optional(std::move(package));
   if (format != "pt2")
     return error(Status::usage, 552, "there is no format '" + format + "'").note("there are: atn, pt2");
+  if (Result<void> whole = program::verify_digests(package); !whole) return whole.error();
   if (Result<void> written = pt2::write(package, opset, output); !written) return written.error();
   return std::optional<ir::ExportedProgram>();
 }

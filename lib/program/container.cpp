@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "support/hash.h"
+#include "text/limits.h"
 #include "text/words.h"
 
 namespace atenon::program {
@@ -38,6 +39,10 @@ Diagnostic damaged(int code, const std::string& file_name, std::string message) 
   return error(Status::bad_input, code, file_name + ": " + std::move(message));
 }
 
+Diagnostic not_intact(const std::string& what) {
+  return error(Status::bad_input, 232, what + " is damaged: its digest does not match its bytes");
+}
+
 std::string digest_bytes(std::string_view hex) {
   std::string bytes;
   const auto digit = [](char c) { return c <= '9' ? c - '0' : c - 'a' + 10; };
@@ -56,12 +61,13 @@ bool has_magic(std::string_view bytes) {
   return !bytes.empty() && std::memcmp(bytes.data(), magic, std::min(bytes.size(), sizeof magic)) == 0;
 }
 
-Result<Container> open_container(std::string_view bytes, const std::string& file_name) {
-  const auto cut_off = [&] {
-    return damaged(231, file_name, "the file is cut off: it ends after " + std::to_string(bytes.size()) + " bytes");
-  };
+Diagnostic cut_off(const std::string& file_name, size_t size) {
+  return damaged(231, file_name, "the file is cut off: it ends after " + std::to_string(size) + " bytes");
+}
+
+Result<Layout> read_header(std::string_view bytes, const std::string& file_name) {
   Header header;
-  if (bytes.size() < sizeof header) return cut_off();
+  if (bytes.size() < sizeof header) return cut_off(file_name, bytes.size());
   std::memcpy(&header, bytes.data(), sizeof header);
   if (header.major > text::format_major) {
     return damaged(233, file_name,
@@ -73,21 +79,30 @@ Result<Container> open_container(std::string_view bytes, const std::string& file
                              header.segments_start >= sizeof header &&
                              header.file_size >= sizeof header + trailer_size &&
                              header.message_size <= header.segments_start - sizeof header &&
-                             header.segments_start <= header.file_size - trailer_size;
+                             header.segments_start <= header.file_size - trailer_size &&
+                             header.file_size <= static_cast<uint64_t>(text::max_bytes);
   if (!is_consistent || header.major == 0)
     return damaged(232, file_name, "the file is damaged: its header contradicts itself");
-  if (bytes.size() < sizeof header + header.message_size) return cut_off();
-  const std::string_view message = bytes.substr(sizeof header, header.message_size);
-  if (digest_of(bytes, message) != std::string_view(header.digest, sizeof header.digest)) {
-    return damaged(232, file_name, "the file is damaged: its digest does not match its contents");
-  }
-  if (bytes.size() < header.file_size) return cut_off();
-  if (bytes.size() > header.file_size) return damaged(234, file_name, "there are bytes behind the end of the program");
-  const std::string_view trailer = bytes.substr(header.file_size - trailer_size);
-  if (trailer != container_trailer(header.file_size))
+  return Layout{header.message_size, header.segments_start, header.file_size};
+}
+
+Result<void> check_digest(std::string_view header, std::string_view message, const std::string& file_name) {
+  if (digest_of(header, message) == header.substr(digest_start, header_size - digest_start)) return {};
+  return damaged(232, file_name, "the file is damaged: its digest does not match its contents");
+}
+
+Result<Container> open_container(std::string_view bytes, const std::string& file_name) {
+  const Result<Layout> layout = read_header(bytes, file_name);
+  if (!layout) return layout.failure();
+  if (bytes.size() < header_size + layout->message_size) return cut_off(file_name, bytes.size());
+  const std::string_view message = bytes.substr(header_size, layout->message_size);
+  if (Result<void> checked = check_digest(bytes, message, file_name); !checked) return checked.error();
+  if (bytes.size() < layout->file_size) return cut_off(file_name, bytes.size());
+  if (bytes.size() > layout->file_size) return damaged(234, file_name, "there are bytes behind the end of the program");
+  const std::string_view trailer = bytes.substr(layout->file_size - trailer_size);
+  if (trailer != container_trailer(layout->file_size))
     return damaged(232, file_name, "the file is damaged: its trailer is wrong");
-  const size_t segments_size = header.file_size - trailer_size - header.segments_start;
-  return Container{message, bytes.substr(header.segments_start, segments_size)};
+  return Container{message, bytes.substr(layout->segments_start, layout->segments_size())};
 }
 
 std::string container_head(std::string_view message, size_t segments_size, bool has_large) {

@@ -8,7 +8,8 @@
 //    40  u64 zero
 //    48  XXH3-128 of the 48 bytes above and of the message
 //    64  the message (program.proto), zeros up to the start of the segments
-//        segments at their offsets, aligned to 64 bytes, those of 64 KiB and more to 4096 so that they can be mapped
+//        segments at their offsets, aligned to 64 bytes, those of 64 KiB and more to 4096 so that they can be mapped;
+//        the small ones come first, so that who reads a pipe has them without waiting for the others
 //        trailer: "ATN-END\n", u64 bytes of the file
 //
 // Numbers are little-endian. Everything is known before the first byte is written, so a pipe is written in one pass.
@@ -32,6 +33,17 @@ inline constexpr size_t large_segment = 1 << 16;
 
 bool has_magic(std::string_view bytes);
 
+// What the header says of a file.
+struct Layout {
+  size_t message_size, segments_start, file_size;
+
+  size_t segments_size() const { return file_size - trailer_size - segments_start; }
+};
+// Of a file's first header_size bytes, or as many as there are; checked: version, and that the sizes fit.
+Result<Layout> read_header(std::string_view bytes, const std::string& file_name);
+// E0232 unless the header's digest is right.
+Result<void> check_digest(std::string_view header, std::string_view message, const std::string& file_name);
+
 // Where the message and the segments of a file lie; checked: version, length, digest, trailer.
 struct Container {
   std::string_view message;
@@ -43,8 +55,13 @@ Result<Container> open_container(std::string_view bytes, const std::string& file
 std::string container_head(std::string_view message, size_t segments_size, bool has_large);
 std::string container_trailer(size_t file_size);
 
+// E0231, of a file that ends after `size` bytes.
+Diagnostic cut_off(const std::string& file_name, size_t size);
 // An error about a file as a whole: E02xx, status bad_input.
 Diagnostic damaged(int code, const std::string& file_name, std::string message);
+
+// E0232, of "weight 'fc.bias'".
+Diagnostic not_intact(const std::string& what);
 
 std::string digest_bytes(std::string_view hex);  // 32 hex digits to 16 bytes
 std::string digest_hex(std::string_view bytes);

@@ -17,14 +17,18 @@
 namespace atenon::program {
 
 struct ReadOptions {
-  std::string segments;                // a binary program that supplies the bytes which a text program names by digest
-  bool verify_weights = false;         // verify_digests at once
+  std::string segments;         // a binary program that supplies the bytes which a text program names by digest
+  bool verify_weights = false;  // verify_digests at once
+  // Of a pipe, reads no further than to the weights: they follow when somebody looks at them, or are passed on by
+  // write() without ever being in memory. That the pipe was cut off, or code is damaged, shows no earlier.
+  bool leave_in_pipe = false;
   text::NodePlaces* places = nullptr;  // filled from a text program
 };
 
 struct WriteOptions {
   bool text = false;
   bool compress = false;  // zstd for segments that it makes smaller; one that was read so stays so in any case
+  bool verify = false;    // verify_digests on the way: E0232, and nothing is written to a file
 };
 
 // "-" is standard input. Text or binary is recognised. E0230: not a program; E0231: cut off; E0232: damaged; E0233:
@@ -41,7 +45,10 @@ Result<std::string> serialize(const ir::ExportedProgram& program, const WriteOpt
 // What a stage calls before it computes with weights: compares bytes that came from a file and were not checked since
 // with their digests (E0232). Bytes that are absent are left alone. Cheap when called again.
 Result<void> verify_digests(const ir::ExportedProgram& program);
-// The same where all bytes are needed: E0235 if some are absent.
+// For a stage that cannot know before which weights it will use: called when it is done with those that it was given.
+// What nobody has read from its pipe is left alone.
+Result<void> verify_read_digests(const std::vector<ir::Weight>& weights);
+// verify_digests where all bytes are needed: E0235 if some are absent.
 Result<void> require_weights(const ir::ExportedProgram& program);
 
 }  // namespace atenon::program

@@ -2,9 +2,13 @@
 
 #include <doctest/doctest.h>
 
+#include <unistd.h>
+
+#include <csignal>
 #include <cstdio>
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 #include "program/container.h"
 #include "text/text.h"
@@ -106,6 +110,77 @@ TEST_CASE("a file that is cut off anywhere is an error") {
   const std::string bytes = binary(sample());
   for (size_t size = 0; size < bytes.size(); ++size) REQUIRE(outcome(bytes.substr(0, size)) == "E0231");
   CHECK(outcome(bytes + "x") == "E0234");
+}
+
+// What a stage makes of a pipe that brings `bytes`: the file that it writes, or the code of its error.
+std::string passed_on(const std::string& bytes, const std::function<void(ir::ExportedProgram&)>& change = {},
+                      const program::WriteOptions& options = {}) {
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  std::jthread writer([&bytes, to = ends[1]] {
+    std::signal(SIGPIPE, SIG_IGN);
+    for (size_t at = 0; at < bytes.size();) {
+      const ssize_t put = write(to, bytes.data() + at, bytes.size() - at);
+      if (put <= 0) break;
+      at += static_cast<size_t>(put);
+    }
+    close(to);
+  });
+  Result<ir::ExportedProgram> program =
+      program::read("/proc/self/fd/" + std::to_string(ends[0]), {.leave_in_pipe = true});
+  close(ends[0]);
+  if (!program) return "E0" + std::to_string(program.error().code);
+  if (change) change(*program);
+  const std::string path = "passed_on.atn";
+  std::remove(path.c_str());
+  if (Result<void> written = program::write(*program, path, options); !written) {
+    CHECK(file(path).empty());
+    return "E0" + std::to_string(written.error().code);
+  }
+  return file(path);
+}
+
+TEST_CASE("a pipe's weights are passed on without being in memory, whole or not at all") {
+  const ir::ExportedProgram program = with_weights();
+  for (const bool compress : {false, true}) {
+    const std::string bytes = binary(program, compress);
+    CHECK(passed_on(bytes, [&](const ir::ExportedProgram& read) {
+            CHECK(read.weight("large")->tensor.storage->is_lazy());
+            CHECK(read.weight("small")->tensor.storage->is_lazy() == compress);
+          }) == bytes);
+    CHECK(passed_on(bytes, {}, {.verify = true}) == bytes);
+    CHECK(passed_on(bytes, [](const ir::ExportedProgram& read) {
+            CHECK(read.weight("large")->tensor.int_at(49999) == 50006);
+            CHECK(program::verify_digests(read));
+          }) == bytes);
+    for (const size_t size :
+         {size_t{0}, size_t{10}, size_t{500}, bytes.size() / 2, bytes.size() - 20, bytes.size() - 1}) {
+      CAPTURE(size);
+      CHECK(passed_on(bytes.substr(0, size)) == "E0231");
+    }
+    CHECK(passed_on(bytes + "x") == "E0234");
+    CHECK(passed_on(text::print(sample())) == binary(sample()));
+  }
+
+  std::string damaged = binary(program);
+  damaged[damaged.size() - 100] ^= 1;
+  CHECK(passed_on(damaged) == damaged);  // nobody looked
+  CHECK(passed_on(damaged, {}, {.verify = true}) == "E0232");
+  passed_on(damaged, [](const ir::ExportedProgram& read) {
+    CHECK(program::verify_read_digests(read.weights));
+    read.weight("large")->tensor.storage->data();
+    CHECK(program::verify_read_digests(read.weights).failure().code == 232);
+  });
+  passed_on(damaged.substr(0, damaged.size() - 200),
+            [](const ir::ExportedProgram& read) { CHECK(program::verify_digests(read).failure().code == 231); });
+
+  // Weights that are asked for in another order than the pipe's.
+  ir::ExportedProgram two = sample();
+  two.weights = {counting("first", 30000, 1), counting("second", 40000, 2)};
+  const auto swap = [](ir::ExportedProgram& read) { std::swap(read.weights[0], read.weights[1]); };
+  const std::string straight = binary(two);
+  swap(two);
+  CHECK(passed_on(straight, swap) == binary(two));
 }
 
 TEST_CASE("a flipped bit is found: in the message or code by any reader, in weights when they are used") {

@@ -1,6 +1,7 @@
 // Reads programs: text or binary, from a file, a pipe or memory.
 #include <zstd.h>
 
+#include <algorithm>
 #include <cctype>
 #include <climits>
 #include <cstring>
@@ -8,6 +9,7 @@
 
 #include "program/container.h"
 #include "program/encode.h"
+#include "program/incoming.h"
 #include "program/program_file.h"
 #include "support/hash.h"
 #include "support/parallel.h"
@@ -28,36 +30,45 @@ std::string shown(const std::string& path) { return path == "-" ? "<stdin>" : pa
 
 std::string_view view_of(Storage& storage) { return {static_cast<const char*>(storage.data()), storage.size()}; }
 
-std::optional<std::string> segment_problem(const wire::Segment& segment, std::string_view segments) {
+// The segments of a program: in memory, and behind them those that are still coming.
+struct Segments {
+  std::string_view bytes;       // in memory
+  std::shared_ptr<void> owner;  // of these
+  std::shared_ptr<IncomingSegments> incoming = nullptr;
+  size_t size = bytes.size();  // of all
+};
+
+std::optional<std::string> segment_problem(const wire::Segment& segment, const Segments& segments) {
   const uint64_t size = segment.size(), stored = segment.stored_size();
   if (segment.digest().size() != 16) return "a segment has no digest";
   if (size > static_cast<uint64_t>(text::max_bytes)) return "a segment is too large";
   if (segment.encoding() == wire::Segment::ABSENT) return std::nullopt;
-  if (segment.offset() > segments.size() || stored > segments.size() - segment.offset())
+  if (segment.offset() > segments.size || stored > segments.size - segment.offset())
     return "a segment lies outside of the file";
   if (segment.encoding() == wire::Segment::RAW)
     return stored == size ? std::nullopt : std::optional("a segment has two sizes");
   if (segment.encoding() != wire::Segment::ZSTD) return "a segment is stored in a way that this version does not know";
-  const std::string_view bytes = segments.substr(segment.offset(), stored);
+  const std::string_view bytes = segments.bytes.substr(segment.offset(), stored);
   if (size > stored * zstd_expansion || ZSTD_getFrameContentSize(bytes.data(), bytes.size()) != size)
     return "a segment has two sizes";
   return std::nullopt;
 }
 
-std::shared_ptr<Storage> storage_of(const wire::Segment& segment, std::string_view segments,
-                                    const std::shared_ptr<Storage>& file) {
+std::shared_ptr<Storage> storage_of(const wire::Segment& segment, const Segments& segments) {
   const std::string digest = digest_hex(segment.digest());
   if (segment.encoding() == wire::Segment::ABSENT) return Storage::absent(segment.size(), digest);
-  const std::string_view bytes = segments.substr(segment.offset(), segment.stored_size());
   std::shared_ptr<Storage> storage;
-  if (segment.encoding() == wire::Segment::RAW) {
-    storage = Storage::view(const_cast<char*>(bytes.data()), bytes.size(), file, /*writable=*/false);
+  if (segment.offset() + segment.stored_size() > segments.bytes.size()) {
+    storage = Storage::incoming(segment.size(), segments.incoming, segment.offset() - segments.bytes.size());
+  } else if (const std::string_view bytes = segments.bytes.substr(segment.offset(), segment.stored_size());
+             segment.encoding() == wire::Segment::RAW) {
+    storage = Storage::view(const_cast<char*>(bytes.data()), bytes.size(), segments.owner, /*writable=*/false);
   } else {
     // Damage shows as zeros here, and as an error in verify_digests.
-    storage = Storage::lazy(segment.size(), [bytes, size = segment.size(), file](void* data) {
+    storage = Storage::lazy(segment.size(), [bytes, size = segment.size(), owner = segments.owner](void* data) {
       if (ZSTD_isError(ZSTD_decompress(data, size, bytes.data(), bytes.size()))) std::memset(data, 0, size);
     });
-    storage->set_packed(bytes, file);
+    storage->set_packed(bytes, segments.owner);
   }
   storage->set_digest(digest);
   storage->set_unchecked(true);
@@ -72,21 +83,30 @@ bool is_intact(Storage& storage) {
   return true;
 }
 
-Result<ir::ExportedProgram> parse_binary(const std::shared_ptr<Storage>& file, const std::string& file_name) {
-  const Result<Container> container = open_container(view_of(*file), file_name);
-  if (!container) return container.failure();
+Result<wire::Program> parse_message(std::string_view bytes, const std::string& file_name) {
   wire::Program message;
-  const std::string_view bytes = container->message;
   if (bytes.size() > INT_MAX || !message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
     return damaged(234, file_name, "this is no valid program: its message does not parse");
   }
+  return message;
+}
+
+Result<ir::ExportedProgram> decode_checked(const wire::Program& message, const Segments& segments,
+                                           const std::string& file_name) {
   for (const wire::Segment& segment : message.segments()) {
-    if (const auto problem = segment_problem(segment, container->segments)) {
+    if (const auto problem = segment_problem(segment, segments)) {
       return damaged(234, file_name, "this is no valid program: " + *problem);
     }
   }
-  Result<ir::ExportedProgram> program = decode(
-      message, file_name, [&](const wire::Segment& segment) { return storage_of(segment, container->segments, file); });
+  return decode(message, file_name, [&](const wire::Segment& segment) { return storage_of(segment, segments); });
+}
+
+Result<ir::ExportedProgram> parse_binary(const std::shared_ptr<Storage>& file, const std::string& file_name) {
+  const Result<Container> container = open_container(view_of(*file), file_name);
+  if (!container) return container.failure();
+  const Result<wire::Program> message = parse_message(container->message, file_name);
+  if (!message) return message.failure();
+  Result<ir::ExportedProgram> program = decode_checked(*message, {container->segments, file}, file_name);
   if (!program) return program;
   for (const ir::CodeSegment& code : program->code) {
     if (!code.bytes->is_absent() && !is_intact(*code.bytes)) {
@@ -94,6 +114,53 @@ Result<ir::ExportedProgram> parse_binary(const std::shared_ptr<Storage>& file, c
     }
   }
   return program;
+}
+
+// How much of a pipe's segments is read at once: what lies before the first large one, and whatever is compressed,
+// because a frame is passed on from memory.
+size_t read_at_once(const wire::Program& message, size_t segments_size) {
+  size_t first_large = segments_size;
+  for (const wire::Segment& segment : message.segments()) {
+    if (segment.encoding() == wire::Segment::ZSTD) return segments_size;
+    if (segment.encoding() == wire::Segment::RAW && segment.stored_size() >= large_segment)
+      first_large = std::min<size_t>(first_large, segment.offset());
+  }
+  return first_large;
+}
+
+// Of a pipe, only what stands before the large segments. What is no binary program is handed back in `text`.
+Result<ir::ExportedProgram> read_head(InputStream stream, const std::string& file_name,
+                                      std::optional<std::string>& text) {
+  std::string header(header_size, '\0');
+  const Result<size_t> got = stream.read(header.data(), header.size());
+  if (!got) return got.failure();
+  header.resize(*got);
+  if (!has_magic(header)) {
+    const Result<Contents> rest = stream.rest();
+    if (!rest) return rest.failure();
+    text = header + std::string(rest->text());
+    return ir::ExportedProgram();
+  }
+  const Result<Layout> layout = read_header(header, file_name);
+  if (!layout) return layout.failure();
+  const size_t wanted = layout->segments_start - header_size;
+  const Result<Contents> head = stream.rest(wanted);
+  if (!head) return head.failure();
+  if (head->size < wanted) return cut_off(file_name, header_size + head->size);
+  const std::string_view bytes = head->text().substr(0, layout->message_size);
+  if (Result<void> right = check_digest(header, bytes, file_name); !right) return right.error();
+  const Result<wire::Program> message = parse_message(bytes, file_name);
+  if (!message) return message.failure();
+
+  const size_t at_once = read_at_once(*message, layout->segments_size());
+  const Result<Contents> first = stream.rest(at_once);
+  if (!first) return first.failure();
+  if (first->size < at_once) return cut_off(file_name, layout->segments_start + first->size);
+  const auto incoming = std::make_shared<IncomingSegments>(
+      std::move(stream), file_name, layout->segments_size() - at_once, container_trailer(layout->file_size));
+  if (at_once == layout->segments_size())
+    if (Result<void> finished = incoming->finish(); !finished) return finished.error();
+  return decode_checked(*message, {first->text(), first->keep_alive, incoming, layout->segments_size()}, file_name);
 }
 
 // Gives absent bytes what the other program holds under the same digest.
@@ -125,15 +192,22 @@ Result<void> supply_segments(ir::ExportedProgram& program, const std::string& pa
   return {};
 }
 
-// Every storage once, with what it holds.
-std::vector<std::pair<Storage*, std::string>> storages_of(const ir::ExportedProgram& program) {
-  std::vector<std::pair<Storage*, std::string>> storages;
+// Storages with what they hold.
+using Storages = std::vector<std::pair<Storage*, std::string>>;
+
+Storages::value_type named(const ir::Weight& weight) {
+  return {weight.tensor.storage.get(), "weight '" + weight.name + "'"};
+}
+
+// Every storage once.
+Storages storages_of(const ir::ExportedProgram& program) {
+  Storages storages;
   std::set<const Storage*> seen;
-  const auto add = [&](const std::shared_ptr<Storage>& storage, std::string what) {
-    if (seen.insert(storage.get()).second) storages.emplace_back(storage.get(), std::move(what));
+  const auto add = [&](Storages::value_type entry) {
+    if (seen.insert(entry.first).second) storages.push_back(std::move(entry));
   };
-  for (const ir::Weight& weight : program.weights) add(weight.tensor.storage, "weight '" + weight.name + "'");
-  for (const ir::CodeSegment& code : program.code) add(code.bytes, "code '" + code.name + "'");
+  for (const ir::Weight& weight : program.weights) add(named(weight));
+  for (const ir::CodeSegment& code : program.code) add({code.bytes.get(), "code '" + code.name + "'"});
   return storages;
 }
 
@@ -162,15 +236,8 @@ bool looks_like_text(std::string_view bytes) {
   return bytes.starts_with("program");
 }
 
-}  // namespace
-
-Result<ir::ExportedProgram> parse(std::shared_ptr<Storage> bytes, const std::string& file_name,
-                                  const ReadOptions& options) {
-  const std::string_view content = view_of(*bytes);
-  const bool is_binary = has_magic(content);
-  if (!is_binary && !looks_like_text(content)) return not_a_program(content, file_name);
-  Result<ir::ExportedProgram> program =
-      is_binary ? parse_binary(bytes, file_name) : text::parse(content, file_name, options.places);
+// What both ways of reading end in.
+Result<ir::ExportedProgram> complete(Result<ir::ExportedProgram> program, const ReadOptions& options) {
   if (!program) return program;
   if (!options.segments.empty()) {
     if (Result<void> supplied = supply_segments(*program, options.segments); !supplied) return supplied.error();
@@ -181,15 +248,7 @@ Result<ir::ExportedProgram> parse(std::shared_ptr<Storage> bytes, const std::str
   return program;
 }
 
-Result<ir::ExportedProgram> read(const std::string& path, const ReadOptions& options) {
-  Result<Contents> contents = read_contents(path);
-  if (!contents) return contents.error();
-  return parse(Storage::view(contents->bytes, contents->size, contents->keep_alive, /*writable=*/false), shown(path),
-               options);
-}
-
-Result<void> verify_digests(const ir::ExportedProgram& program) {
-  const std::vector<std::pair<Storage*, std::string>> storages = storages_of(program);
+Result<void> verify(const Storages& storages) {
   std::vector<char> intact(storages.size(), true);
   const auto check = [&](int64_t i) {
     Storage& storage = *storages[static_cast<size_t>(i)].first;
@@ -203,10 +262,46 @@ Result<void> verify_digests(const ir::ExportedProgram& program) {
     for (size_t i = 0; i < storages.size(); ++i) check(static_cast<int64_t>(i));
   }
   for (size_t i = 0; i < storages.size(); ++i) {
-    if (!intact[i])
-      return error(Status::bad_input, 232, storages[i].second + " is damaged: its digest does not match its bytes");
+    const auto* from = dynamic_cast<const IncomingSegments*>(storages[i].first->origin().get());
+    if (from && from->problem()) return *from->problem();
+    if (!intact[i]) return not_intact(storages[i].second);
   }
   return {};
+}
+
+}  // namespace
+
+Result<ir::ExportedProgram> parse(std::shared_ptr<Storage> bytes, const std::string& file_name,
+                                  const ReadOptions& options) {
+  const std::string_view content = view_of(*bytes);
+  const bool is_binary = has_magic(content);
+  if (!is_binary && !looks_like_text(content)) return not_a_program(content, file_name);
+  return complete(is_binary ? parse_binary(bytes, file_name) : text::parse(content, file_name, options.places),
+                  options);
+}
+
+Result<ir::ExportedProgram> read(const std::string& path, const ReadOptions& options) {
+  Result<InputStream> stream = InputStream::open(path);
+  if (!stream) return stream.error();
+  if (options.leave_in_pipe && stream->is_pipe()) {
+    std::optional<std::string> text;
+    Result<ir::ExportedProgram> program = read_head(std::move(*stream), shown(path), text);
+    if (!text) return complete(std::move(program), options);
+    return parse(Storage::view(text->data(), text->size(), nullptr, /*writable=*/false), shown(path), options);
+  }
+  Result<Contents> contents = stream->rest();
+  if (!contents) return contents.error();
+  return parse(Storage::view(contents->bytes, contents->size, contents->keep_alive, /*writable=*/false), shown(path),
+               options);
+}
+
+Result<void> verify_digests(const ir::ExportedProgram& program) { return verify(storages_of(program)); }
+
+Result<void> verify_read_digests(const std::vector<ir::Weight>& weights) {
+  Storages storages;
+  for (const ir::Weight& weight : weights)
+    if (!incoming(*weight.tensor.storage)) storages.push_back(named(weight));
+  return verify(storages);
 }
 
 Result<void> require_weights(const ir::ExportedProgram& program) {

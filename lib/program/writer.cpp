@@ -1,10 +1,16 @@
 // Writes programs: text or binary, to a file, a pipe or memory.
 #include <zstd.h>
 
+#include <algorithm>
 #include <cassert>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
 
 #include "program/container.h"
 #include "program/encode.h"
+#include "program/incoming.h"
 #include "program/program_file.h"
 #include "support/streams.h"
 #include "text/text.h"
@@ -14,12 +20,14 @@ namespace {
 
 constexpr int zstd_level = 3;
 
-// The bytes of one segment as they are stored, and the zeros before them.
+// One segment as it is stored, and the zeros before it.
 struct Piece {
+  wire::Segment* segment = nullptr;
   size_t padding = 0;
-  const void* bytes = nullptr;
+  const void* bytes = nullptr;  // null: still in the storage's pipe
   size_t size = 0;
-  std::shared_ptr<void> keep_alive;
+  std::shared_ptr<Storage> storage;
+  std::shared_ptr<void> keep_alive = nullptr;
 };
 
 // A whole file, in the order in which it is written.
@@ -42,41 +50,97 @@ std::shared_ptr<std::string> compress(Storage& storage) {
   return out;
 }
 
+// A pipe gives its segments in one order: one from which others are wanted is read to its end.
+void load_unordered(const std::vector<std::shared_ptr<Storage>>& segments) {
+  std::map<IncomingSegments*, size_t> positions;
+  for (const auto& storage : segments) {
+    IncomingSegments* from = incoming(*storage);
+    if (!from) continue;
+    size_t& position = positions[from];
+    if (storage->origin_offset() < position) from->load();
+    position = storage->origin_offset() + storage->size();
+  }
+}
+
+// How a segment is stored; where, is not decided yet.
+Piece piece_of(wire::Segment& segment, const std::shared_ptr<Storage>& storage, bool is_compressing) {
+  std::shared_ptr<std::string> made;
+  if (is_compressing && storage->packed().empty()) made = compress(*storage);
+  if (made && made->size() < storage->size()) {
+    segment.set_encoding(wire::Segment::ZSTD);
+    return {&segment, 0, made->data(), made->size(), storage, made};
+  }
+  if (!storage->packed().empty()) {
+    segment.set_encoding(wire::Segment::ZSTD);
+    return {&segment, 0, storage->packed().data(), storage->packed().size(), storage};
+  }
+  return {&segment, 0, incoming(*storage) ? nullptr : storage->data(), storage->size(), storage};
+}
+
+bool is_large(const Piece& piece) { return piece.size >= large_segment; }
+
 File lay_out(const ir::ExportedProgram& program, const WriteOptions& options) {
   File file;
   Encoded encoded = encode(program);
-  size_t position = 0;
-  bool has_large = false;
+  load_unordered(encoded.segments);
   for (size_t i = 0; i < encoded.segments.size(); ++i) {
     wire::Segment& segment = *encoded.message.mutable_segments(static_cast<int>(i));
-    Storage& storage = *encoded.segments[i];
-    if (storage.is_absent()) {
+    if (encoded.segments[i]->is_absent()) {
       segment.set_encoding(wire::Segment::ABSENT);
-      continue;
-    }
-    Piece piece;
-    std::shared_ptr<std::string> made;
-    if (options.compress && storage.packed().empty()) made = compress(storage);
-    if (made && made->size() < storage.size()) {
-      piece = {0, made->data(), made->size(), made};
-      segment.set_encoding(wire::Segment::ZSTD);
-    } else if (!storage.packed().empty()) {
-      piece = {0, storage.packed().data(), storage.packed().size(), encoded.segments[i]};
-      segment.set_encoding(wire::Segment::ZSTD);
     } else {
-      piece = {0, storage.data(), storage.size(), encoded.segments[i]};
+      file.segments.push_back(piece_of(segment, encoded.segments[i], options.compress));
     }
-    const size_t alignment = piece.size >= large_segment ? large_alignment : small_alignment;
-    has_large |= piece.size >= large_segment;
-    piece.padding = (alignment - position % alignment) % alignment;
-    segment.set_offset(position + piece.padding);
-    segment.set_stored_size(piece.size);
-    position += piece.padding + piece.size;
-    file.segments.push_back(std::move(piece));
   }
+  const auto large = std::stable_partition(file.segments.begin(), file.segments.end(), std::not_fn(is_large));
+  size_t position = 0;
+  for (Piece& piece : file.segments) {
+    const size_t alignment = is_large(piece) ? large_alignment : small_alignment;
+    piece.padding = (alignment - position % alignment) % alignment;
+    piece.segment->set_offset(position + piece.padding);
+    piece.segment->set_stored_size(piece.size);
+    position += piece.padding + piece.size;
+  }
+  const bool has_large = large != file.segments.end();
   file.head = container_head(encoded.message.SerializeAsString(), position, has_large);
   file.trailer = container_trailer(file.head.size() + position + trailer_size);
   return file;
+}
+
+// "weight 'fc.bias'".
+std::string name_of(const Storage& storage, const ir::ExportedProgram& program) {
+  for (const ir::Weight& weight : program.weights)
+    if (weight.tensor.storage.get() == &storage) return "weight '" + weight.name + "'";
+  for (const ir::CodeSegment& code : program.code)
+    if (code.bytes.get() == &storage) return "code '" + code.name + "'";
+  return "a segment";
+}
+
+// False if the segment is not what its digest says, where that is asked.
+Result<bool> write_piece(const Piece& piece, OutputFile& output, bool verify) {
+  static constexpr char zeros[large_alignment] = {};
+  if (Result<void> written = output.write(zeros, piece.padding); !written) return written.error();
+  Storage& storage = *piece.storage;
+  std::optional<Hasher> hasher;
+  if (verify && storage.is_unchecked()) hasher.emplace();
+  if (piece.bytes != nullptr) {
+    if (hasher) hasher->add(storage.data(), storage.size());
+    if (Result<void> written = output.write(piece.bytes, piece.size); !written) return written.error();
+  } else {
+    IncomingSegments& pipe = *incoming(storage);
+    const Result<void> passed = pipe.pass(storage.origin_offset(), piece.size, output, hasher ? &*hasher : nullptr);
+    if (!passed) return passed.failure();
+  }
+  return !hasher || !output.is_wanted() || hasher->digest() == storage.digest();
+}
+
+// Whether the pipes that segments were taken from brought all that they should.
+Result<void> finish_pipes(const File& file) {
+  std::set<IncomingSegments*> pipes;
+  for (const Piece& piece : file.segments)
+    if (IncomingSegments* pipe = incoming(*piece.storage)) pipes.insert(pipe);
+  for (IncomingSegments* pipe : pipes)
+    if (Result<void> finished = pipe->finish(); !finished) return finished;
+  return {};
 }
 
 }  // namespace
@@ -89,24 +153,29 @@ Result<std::string> serialize(const ir::ExportedProgram& program, const WriteOpt
   out += file.head;
   for (const Piece& piece : file.segments) {
     out.append(piece.padding, '\0');
-    out.append(static_cast<const char*>(piece.bytes), piece.size);
+    out.append(static_cast<const char*>(piece.bytes ? piece.bytes : piece.storage->data()), piece.size);
   }
   return out + file.trailer;
 }
 
 Result<void> write(const ir::ExportedProgram& program, const std::string& path, const WriteOptions& options) {
-  if (options.text) return write_contents(path, text::print(program));
+  if (options.text) {
+    if (options.verify)
+      if (Result<void> verified = verify_digests(program); !verified) return verified;
+    return write_contents(path, text::print(program));
+  }
   const File file = lay_out(program, options);
-  static constexpr char zeros[large_alignment] = {};
   Result<OutputFile> output = OutputFile::create(path);
   if (!output) return output.error();
-  Result<void> written = output->write(file.head);
+  if (Result<void> written = output->write(file.head); !written) return written;
   for (const Piece& piece : file.segments) {
-    if (written) written = output->write(zeros, piece.padding);
-    if (written) written = output->write(piece.bytes, piece.size);
+    const Result<bool> intact = write_piece(piece, *output, options.verify);
+    if (!intact) return intact.failure();
+    if (!*intact) return not_intact(name_of(*piece.storage, program));
   }
-  if (written) written = output->write(file.trailer);
-  if (!written) return written;
+  if (!output->is_wanted()) return {};
+  if (Result<void> finished = finish_pipes(file); !finished) return finished;
+  if (Result<void> written = output->write(file.trailer); !written) return written;
   return output->commit();
 }
 

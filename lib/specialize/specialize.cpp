@@ -7,9 +7,7 @@ namespace atenon::specialize {
 
 Result<ir::ExportedProgram> run(ir::ExportedProgram program, const opset::Opset& opset, const Options& options) {
   if (Result<void> bound = bind(program, options); !bound) return bound.error();
-  if (!options.keep_weights) {
-    if (Result<void> whole = program::verify_digests(program); !whole) return whole.error();
-  }
+  const std::vector<ir::Weight> given = program.weights;
   // Sizes and ranges are what was asked for; each variant has its own graph.
   for (ir::EntryPoint& entry : program.entries) {
     for (ir::Variant& variant : entry.variants) {
@@ -26,6 +24,7 @@ Result<ir::ExportedProgram> run(ir::ExportedProgram program, const opset::Opset&
       discharge_assumptions(scope);
     }
   }
+  if (Result<void> intact = program::verify_read_digests(given); !intact) return intact.error();
   return program;
 }
 

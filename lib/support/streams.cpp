@@ -17,13 +17,6 @@
 namespace atenon {
 namespace {
 
-struct Descriptor {
-  int number = -1;
-  ~Descriptor() {
-    if (number > STDERR_FILENO) close(number);
-  }
-};
-
 Diagnostic cannot(const std::string& verb, int code, const std::string& path, int error_number) {
   const std::string name = path == "-" ? "standard " + std::string(code == 3 ? "output" : "input") : "'" + path + "'";
   const bool absent = error_number == ENOENT || error_number == ENOTDIR;
@@ -35,17 +28,18 @@ Diagnostic cannot(const std::string& verb, int code, const std::string& path, in
 // for.
 constexpr int pipe_size = 1 << 20;
 
-Contents map(int descriptor, size_t size) {
-  // MAP_PRIVATE with PROT_WRITE: a consumer may scribble on a weight without touching the user's file.
-  void* address = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE, descriptor, 0);
+// MAP_PRIVATE with PROT_WRITE: a consumer may scribble on a weight without touching the user's file.
+Contents map(int descriptor, size_t size, int flags = MAP_PRIVATE) {
+  void* address = mmap(nullptr, size, PROT_READ | PROT_WRITE, flags, descriptor, 0);
   if (address == MAP_FAILED) return {};
   return {static_cast<std::byte*>(address), size, std::shared_ptr<void>(address, [size](void* p) { munmap(p, size); }),
-          true};
+          descriptor >= 0};
 }
 
 // Pages of our own, not malloc: they grow by moving (mremap) instead of copying, are aligned for whatever lies in them,
-// and huge ones take 440 MB from a pipe in 0.09 s where small ones need 0.25 s.
-Result<Contents> read_stream(int descriptor, const std::string& path) {
+// and huge ones take 440 MB from a pipe in 0.09 s where small ones need 0.25 s. What is never written takes no memory,
+// so a limit may be far too high.
+Result<Contents> read_pages(InputStream& stream, const std::string& path, size_t limit) {
   struct Pages {
     void* address = MAP_FAILED;
     size_t size = 0;
@@ -64,34 +58,76 @@ Result<Contents> read_stream(int descriptor, const std::string& path) {
     madvise(grown, size, MADV_HUGEPAGE);
     return true;
   };
-  fcntl(descriptor, F_SETPIPE_SZ, pipe_size);
+  const size_t first = limit == SIZE_MAX ? size_t{1} << 20 : std::max<size_t>(limit, 1);
   size_t size = 0;
-  for (;;) {
-    if (size == pages->size && !grow(std::max<size_t>(size * 2, size_t{1} << 20)))
-      return cannot("read", 2, path, ENOMEM);
-    const ssize_t got = ::read(descriptor, static_cast<char*>(pages->address) + size, pages->size - size);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return cannot("read", 2, path, errno);
-    if (got == 0) break;
-    size += static_cast<size_t>(got);
-  }
+  do {
+    if (!grow(std::max(size * 2, first))) return cannot("read", 2, path, ENOMEM);
+    const size_t wanted = std::min(pages->size, limit) - size;
+    const Result<size_t> got = stream.read(static_cast<char*>(pages->address) + size, wanted);
+    if (!got) return got.failure();
+    size += *got;
+  } while (size == pages->size && size < limit);
   return Contents{static_cast<std::byte*>(pages->address), size, pages, false};
 }
 
 }  // namespace
 
-Result<Contents> read_contents(const std::string& path) {
-  Descriptor file{path == "-" ? STDIN_FILENO : open(path.c_str(), O_RDONLY | O_CLOEXEC)};
-  if (file.number < 0) return cannot("open", 1, path, errno);
+Contents zeros(size_t bytes) {
+  Contents contents = map(-1, bytes, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
+  if (contents.bytes == nullptr) throw std::bad_alloc();
+  return contents;
+}
+
+Result<InputStream> InputStream::open(const std::string& path) {
+  InputStream stream(path == "-" ? STDIN_FILENO : ::open(path.c_str(), O_RDONLY | O_CLOEXEC), path);
+  if (stream.descriptor_ < 0) return cannot("open", 1, path, errno);
   struct stat status{};
-  if (fstat(file.number, &status) != 0) return cannot("read", 2, path, errno);
+  if (fstat(stream.descriptor_, &status) != 0) return cannot("read", 2, path, errno);
   if (S_ISDIR(status.st_mode)) return cannot("read", 2, path, EISDIR);
+  if (S_ISFIFO(status.st_mode)) fcntl(stream.descriptor_, F_SETPIPE_SZ, pipe_size);
+  return stream;
+}
+
+InputStream::InputStream(InputStream&& other) noexcept
+    : descriptor_(std::exchange(other.descriptor_, -1)), path_(std::move(other.path_)) {}
+
+InputStream::~InputStream() {
+  if (descriptor_ > STDERR_FILENO) close(descriptor_);
+}
+
+bool InputStream::is_pipe() const {
+  struct stat status{};
+  return fstat(descriptor_, &status) == 0 && S_ISFIFO(status.st_mode);
+}
+
+Result<size_t> InputStream::read(void* data, size_t bytes) {
+  size_t size = 0;
+  while (size < bytes) {
+    const ssize_t got = ::read(descriptor_, static_cast<char*>(data) + size, bytes - size);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return cannot("read", 2, path_, errno);
+    if (got == 0) break;
+    size += static_cast<size_t>(got);
+  }
+  return size;
+}
+
+Result<Contents> InputStream::rest(size_t limit) {
+  struct stat status{};
+  if (fstat(descriptor_, &status) != 0) return cannot("read", 2, path_, errno);
   // Standard input may be a regular file that somebody read from already: only at its start does mapping mean the same.
-  if (S_ISREG(status.st_mode) && status.st_size > 0 && lseek(file.number, 0, SEEK_CUR) == 0) {
-    Contents mapped = map(file.number, static_cast<size_t>(status.st_size));
+  const bool is_untouched = S_ISREG(status.st_mode) && lseek(descriptor_, 0, SEEK_CUR) == 0;
+  if (is_untouched && status.st_size > 0 && limit == SIZE_MAX) {
+    Contents mapped = map(descriptor_, static_cast<size_t>(status.st_size));
     if (mapped.mapped) return mapped;
   }
-  return read_stream(file.number, path);
+  return read_pages(*this, path_, limit);
+}
+
+Result<Contents> read_contents(const std::string& path) {
+  Result<InputStream> stream = InputStream::open(path);
+  if (!stream) return stream.error();
+  return stream->rest();
 }
 
 Result<OutputFile> OutputFile::create(const std::string& path) {
@@ -145,18 +181,19 @@ OutputFile::~OutputFile() {
 
 Diagnostic OutputFile::failure(int error_number) const { return cannot("write", 3, path_, error_number); }
 
-Result<void> OutputFile::write(const void* data, size_t bytes) {
-  const char* next = static_cast<const char*>(data);
+// Calls `step(bytes left)` until all is done, it returns 0, or the reader has gone: as write and splice want it.
+Result<size_t> OutputFile::repeat(size_t bytes, const std::function<ssize_t(size_t)>& step) {
   // EPIPE must come back as an error here instead of as a signal that ends us silently.
   struct sigaction ignore{}, before{};
   ignore.sa_handler = SIG_IGN;
   if (target_.empty()) sigaction(SIGPIPE, &ignore, &before);
   int error_number = 0;
-  while (bytes > 0 && !closed_by_reader_ && error_number == 0) {
-    const ssize_t put = ::write(descriptor_, next, std::min<size_t>(bytes, size_t{1} << 30));
-    if (put >= 0) {
-      next += put;
-      bytes -= static_cast<size_t>(put);
+  size_t done = 0;
+  while (done < bytes && !closed_by_reader_ && error_number == 0) {
+    const ssize_t moved = step(std::min<size_t>(bytes - done, size_t{1} << 30));
+    if (moved == 0) break;
+    if (moved > 0) {
+      done += static_cast<size_t>(moved);
     } else if (errno == EPIPE) {
       closed_by_reader_ = true;
     } else if (errno != EINTR) {
@@ -165,7 +202,43 @@ Result<void> OutputFile::write(const void* data, size_t bytes) {
   }
   if (target_.empty()) sigaction(SIGPIPE, &before, nullptr);
   if (error_number != 0) return failure(error_number);
+  return closed_by_reader_ ? bytes : done;
+}
+
+Result<void> OutputFile::write(const void* data, size_t bytes) {
+  const char* next = static_cast<const char*>(data);
+  const Result<size_t> put = repeat(bytes, [&](size_t left) {
+    const ssize_t put = ::write(descriptor_, next, left);
+    if (put > 0) next += put;
+    return put;
+  });
+  if (!put) return put.failure();
   return {};
+}
+
+Result<size_t> OutputFile::take(InputStream& pipe, size_t bytes, Hasher* hasher) {
+  bool can_splice = hasher == nullptr;
+  size_t taken = 0;
+  if (can_splice) {
+    Result<size_t> moved = repeat(bytes, [&](size_t left) -> ssize_t {
+      const ssize_t moved = ::splice(pipe.descriptor(), nullptr, descriptor_, nullptr, left, SPLICE_F_MOVE);
+      can_splice = moved >= 0 || errno != EINVAL;  // as files that are appended to and some devices answer
+      return can_splice ? moved : 0;
+    });
+    if (!moved || can_splice) return moved;
+    taken = *moved;
+  }
+  std::vector<std::byte> buffer(std::min(bytes, size_t{1} << 18));  // stays in the cache
+  while (taken < bytes && !closed_by_reader_) {
+    const size_t wanted = std::min(bytes - taken, buffer.size());
+    Result<size_t> got = pipe.read(buffer.data(), wanted);
+    if (!got) return got;
+    if (hasher) hasher->add(buffer.data(), *got);
+    if (Result<void> written = write(buffer.data(), *got); !written) return written.error();
+    taken += *got;
+    if (*got < wanted) return taken;
+  }
+  return bytes;
 }
 
 Result<void> OutputFile::commit() {

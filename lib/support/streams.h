@@ -5,12 +5,17 @@
 // closed is no error: the reader has seen what it wanted. A full disk is one.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "support/hash.h"
 #include "support/result.h"
 
 namespace atenon {
@@ -28,6 +33,33 @@ struct Contents {
 // E0001: it is not there or must not be read; E0002: reading failed.
 Result<Contents> read_contents(const std::string& path);
 
+// Zeros that take no memory before they are written.
+Contents zeros(size_t bytes);
+
+// What is read from the front, where a whole is not wanted at once.
+class InputStream {
+ public:
+  // "-" is standard input, which stays open. Errors as of read_contents.
+  static Result<InputStream> open(const std::string& path);
+  InputStream(InputStream&& other) noexcept;
+  InputStream& operator=(InputStream&&) = delete;
+  ~InputStream();
+
+  bool is_pipe() const;
+  // The next `bytes` bytes; fewer only at the end. E0002.
+  Result<size_t> read(void* data, size_t bytes);
+  // All that is left, or its first `limit` bytes: mapped if this is a regular file that nobody has read from,
+  // otherwise read. E0002.
+  Result<Contents> rest(size_t limit = SIZE_MAX);
+  int descriptor() const { return descriptor_; }
+
+ private:
+  InputStream(int descriptor, std::string path) : descriptor_(descriptor), path_(std::move(path)) {}
+
+  int descriptor_;
+  std::string path_;
+};
+
 // A file being written. Without commit() nothing appears.
 class OutputFile {
  public:
@@ -40,11 +72,18 @@ class OutputFile {
   // E0003: the disk is full, or another failure to write. Ok and without effect once the reader closed the pipe.
   Result<void> write(const void* data, size_t bytes);
   Result<void> write(std::string_view text) { return write(text.data(), text.size()); }
+  // Moves up to `bytes` bytes from a pipe, without copying them where this is a pipe, too. The number that was there,
+  // fewer only at the pipe's end. With `hasher`, which sees them, they are copied. Nothing is taken once the reader
+  // closed. Errors as of write; E0002.
+  Result<size_t> take(InputStream& pipe, size_t bytes, Hasher* hasher = nullptr);
+  // False once the reader closed the pipe.
+  bool is_wanted() const { return !closed_by_reader_; }
   // Gives the file its name, replacing one that was there (with its permissions). Nothing may be written afterwards.
   Result<void> commit();
 
  private:
   OutputFile() = default;
+  Result<size_t> repeat(size_t bytes, const std::function<ssize_t(size_t)>& step);
   Diagnostic failure(int error_number) const;
 
   int descriptor_ = -1;

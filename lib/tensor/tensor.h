@@ -19,6 +19,13 @@
 
 namespace atenon {
 
+// Bytes that have not come yet: several storages lie in them.
+class Incoming {
+ public:
+  virtual ~Incoming() = default;
+  virtual std::byte* load() = 0;  // waits for all of them; they live as long as this
+};
+
 // A run of bytes, aligned to 64 where we allocate it. Bytes may be absent (a text program names large weights by digest
 // only): then data() is null while size() is known.
 class Storage {
@@ -28,11 +35,16 @@ class Storage {
   // Bytes that somebody else owns; `keep_alive` is held as long as the storage lives.
   static std::shared_ptr<Storage> view(void* data, size_t bytes, std::shared_ptr<void> keep_alive, bool writable);
   static std::shared_ptr<Storage> absent(size_t bytes, std::string digest);
+  // Bytes that are waited for on first read, at `offset` of what comes.
+  static std::shared_ptr<Storage> incoming(size_t bytes, std::shared_ptr<Incoming> origin, size_t offset);
   // Bytes made on first read, by `fill(data)`: how random initialisation that nobody reads costs nothing.
   static std::shared_ptr<Storage> lazy(size_t bytes, std::function<void(void*)> fill);
 
   size_t size() const { return size_; }
   bool is_absent() const { return absent_; }
+  // Where the bytes come from, or came from unless they were changed; null of all other storages.
+  const std::shared_ptr<Incoming>& origin() const { return origin_; }
+  size_t origin_offset() const { return origin_offset_; }
   bool is_lazy() const { return pending_.load(std::memory_order_acquire); }
   // Materialises a lazy storage; null if absent. Safe to call from several threads at once.
   const void* data();
@@ -72,6 +84,8 @@ class Storage {
   std::shared_ptr<void> packed_owner_;
   std::shared_ptr<void> keep_alive_;  // owns data_, or keeps its owner
   std::function<void(void*)> fill_;
+  std::shared_ptr<Incoming> origin_;
+  size_t origin_offset_ = 0;
   std::atomic<bool> pending_ = false;  // fill_ has not run
   std::mutex filling_;
 };
