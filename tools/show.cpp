@@ -27,8 +27,7 @@ int main(int argc, char** argv) {
   tool.option("--segments", segments, "FILE", "binary program with the bytes that a text program names by digest");
   tool.option("-o,--output", options.output, "FILE", "write to FILE");
   return tool.run(argc, argv, [&](cli::Context& context) {
-    return show::run(
-        unchecked ? program::read(path, {segments}) : cli::read_program(path, context, {.segments = segments}),
-        options);
+    const program::ReadOptions read{.segments = segments};
+    return show::run(unchecked ? program::read(path, read) : cli::read_program(path, context, read), options);
   });
 }
