@@ -9,7 +9,8 @@ int main(int argc, char** argv) {
   cli::Tool tool("atenon-show", "prints a program, or a part of it",
                  "atenon show net.atn; atenon show --nodes softmax net.atn; atenon show --dot net.atn > net.dot");
   show::Options options;
-  std::string path = "-", segments;
+  program::ReadOptions read;
+  std::string path = "-";
   bool unchecked = false;
   tool.positional(path, "FILE", "program to show; - is standard input", false);
   tool.flag("--signature", options.signature, "entry points: symbols, inputs, outputs, assumptions");
@@ -24,10 +25,9 @@ int main(int argc, char** argv) {
   tool.flag("--html", options.html, "one self-contained page");
   tool.flag("--binary", options.binary, "the binary form");
   tool.flag("--unchecked", unchecked, "show it also where it breaks the rules of its operators");
-  tool.option("--segments", segments, "FILE", "binary program with the bytes that a text program names by digest");
+  tool.option("--segments", read.segments, "FILE", "binary program with the bytes that a text program names by digest");
   tool.option("-o,--output", options.output, "FILE", "write to FILE");
   return tool.run(argc, argv, [&](cli::Context& context) {
-    const program::ReadOptions read{.segments = segments};
     return show::run(unchecked ? program::read(path, read) : cli::read_program(path, context, read), options);
   });
 }
