@@ -121,8 +121,7 @@ class RecurrentCall : public RecurrentLayersCall {
     for (int64_t gate = 0; gate < network.gates; ++gate)
       for (int64_t tile = 0; tile < tiles(); ++tile)
         lanes().make_panel(weight + (gate * hidden_ + tile * tile_units) * hidden_, hidden_, hidden_,
-                           std::min(tile_units, hidden_ - tile * tile_units),
-                           panels + (gate * tiles() + tile) * tile_units * hidden_);
+                           std::min(tile_units, hidden_ - tile * tile_units), panels + panel_of(tile, gate));
     return panels;
   }
 
@@ -143,7 +142,7 @@ class RecurrentCall : public RecurrentLayersCall {
                        .a_row = hidden_,
                        .rows = count,
                        .k = hidden_,
-                       .b = step.panels + (gate * tiles() + tile) * tile_units * hidden_,
+                       .b = step.panels + panel_of(tile, gate),
                        .columns = units,
                        .bias = is_reset && step.last_bias ? step.last_bias + unit : nullptr,
                        .steps = is_reset       ? of_reset_state

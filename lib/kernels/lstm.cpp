@@ -76,6 +76,7 @@ class LstmCall : public RecurrentLayersCall {
           const int64_t first = tiles() * member / team.members(), last = tiles() * (member + 1) / team.members();
           for (int64_t step = 0; step < steps_; ++step) {
             const int64_t t = direction == 0 ? step : steps_ - 1 - step;
+            if (step + 1 < steps_) fetch_inputs(gates, direction == 0 ? t + 1 : t - 1, first, last);
             for (int64_t i = first; i < last; ++i)
               run_tile(cell, i, operand(lstm.parameter(cell, 1)), gates, t, states[step % 2], states[(step + 1) % 2], c,
                        target + direction * hidden_, width);
@@ -90,6 +91,17 @@ class LstmCall : public RecurrentLayersCall {
 
  private:
   int64_t tiles() const { return (hidden_ + tile_units - 1) / tile_units; }
+
+  // Brings what tiles [first, last) read of the inputs' products at time step t into the cache, a step ahead.
+  void fetch_inputs(const float* gates, int64_t t, int64_t first, int64_t last) const {
+    constexpr int64_t line = 16;
+    for (int64_t b = 0; b < batch_; ++b)
+      for (int64_t gate = 0; gate < 4; ++gate) {
+        const float* row = gates + ((t * step_row_ + b * batch_row_) * 4 + gate) * hidden_;
+        for (int64_t unit = first * tile_units; unit < std::min(last * tile_units, hidden_); unit += line)
+          __builtin_prefetch(row + unit);
+      }
+  }
 
   // Units [i * tile_units, (i + 1) * tile_units) of one step.
   void run_tile(int64_t cell, int64_t i, const float* weight, const float* gates, int64_t t, const float* before,
@@ -107,7 +119,7 @@ class LstmCall : public RecurrentLayersCall {
                          .a_row = hidden_,
                          .rows = count,
                          .k = hidden_,
-                         .b = weight + column * hidden_,
+                         .b = weight + panel_of(i, gate),
                          .columns = units,
                          .steps = &input,
                          .step_count = 1,

@@ -25,6 +25,18 @@ CallSite input_product(ir::Graph& body, int64_t rows, const Operand& weight, con
   return site;
 }
 
+// Panels of panel_columns units, those of all gates of the same units one after the other: what a core reads in a step
+// is one run of memory, which some read twice as fast as several. A block of the second axis is as long as the panels
+// of all gates, and those of the other gates lie behind its own.
+ir::BlockedLayout gate_panels(const std::vector<int64_t>& sizes) {
+  const int64_t hidden = sizes[1], panel = hidden * panel_columns;
+  ir::BlockedLayout layout;
+  layout.strides = {panel, 0};
+  layout.inner_blocks = {{0, hidden / panel_columns}, {1, sizes[0]}, {0, panel_columns}};
+  layout.padded_bytes = sizes[0] * hidden * 4;
+  return layout;
+}
+
 }  // namespace
 
 std::string read_recurrent_network(const ir::Graph& body, const shape::Bindings& symbols, int states,
@@ -77,7 +89,8 @@ std::optional<ir::BlockedLayout> recurrent_weight_layout(const RecurrentNetwork&
   for (int64_t cell = 0; cell < network.cells(); ++cell) {
     const bool is_input = network.parameter(cell, 0) == static_cast<int>(operand);
     const bool is_recurrent = network.parameter(cell, 1) == static_cast<int>(operand);
-    if (is_input || (is_recurrent && sizes[1] % panel_columns == 0)) return panel_layout(sizes, {1, 0});
+    if (is_input) return panel_layout(sizes, {1, 0});
+    if (is_recurrent && sizes[1] % panel_columns == 0) return gate_panels(sizes);
   }
   return std::nullopt;
 }
@@ -90,6 +103,7 @@ Result<void> RecurrentLayersCall::set_up(const RecurrentNetwork& network, int64_
       if (operand.strides != contiguous_strides(operand.sizes))
         return refuse("an operand or result does not lie row by row");
   const std::vector<int64_t>& x = site.operands[network.x].sizes;
+  gates_ = gates;
   operands_ = site.operands.size();
   batch_ = x[network.batch_first ? 0 : 1];
   steps_ = x[network.batch_first ? 1 : 0];
@@ -102,7 +116,7 @@ Result<void> RecurrentLayersCall::set_up(const RecurrentNetwork& network, int64_
                   &recurrent = site.operands[network.parameter(cell, 1)];
     in_panels_.push_back(recurrent.weight && recurrent.weight->layout);
     if (in_panels_[cell] &&
-        (recurrent.sizes[1] % panel_columns != 0 || *recurrent.weight->layout != panel_layout(recurrent.sizes, {1, 0})))
+        (recurrent.sizes[1] % panel_columns != 0 || *recurrent.weight->layout != gate_panels(recurrent.sizes)))
       return refuse("a recurrent weight lies in a layout that is not known");
     ir::Graph& body = bodies_[cell];
     CallSite inner = input_product(body, rows(), weight, weight.weight, site.threads);

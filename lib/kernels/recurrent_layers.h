@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/kernel.h"
+#include "kernels/lanes.h"
 
 namespace atenon::kernels {
 
@@ -25,7 +26,7 @@ struct RecurrentNetwork {
 std::string read_recurrent_network(const ir::Graph& body, const shape::Bindings& symbols, int states,
                                    RecurrentNetwork& found);
 
-// Panels for the input weights, and for recurrent weights whose panels begin with gates.
+// Panels for the input weights, and for recurrent weights whose gates consist of whole panels.
 std::optional<ir::BlockedLayout> recurrent_weight_layout(const RecurrentNetwork& network, const CallSite& site,
                                                          size_t operand);
 
@@ -36,12 +37,15 @@ class RecurrentLayersCall : public PreparedCall {
 
  protected:
   int64_t rows() const { return steps_ * batch_; }
+  // Where the panel of a gate for the units of a tile begins in a recurrent weight that lies in panels.
+  int64_t panel_of(int64_t tile, int64_t gate) const { return (tile * gates_ + gate) * panel_columns * hidden_; }
   size_t product_bytes() const;
   // gates of all steps := x * input weight + bias.
   Result<void> multiply_inputs(const RecurrentNetwork& network, int64_t cell, std::span<void* const> buffers,
                                const void* x, float* bias, float* gates, void* scratch) const;
 
   size_t operands_ = 0;
+  int64_t gates_ = 0;
   int64_t steps_ = 0, batch_ = 0, hidden_ = 0;
   int64_t step_row_ = 0, batch_row_ = 0;  // distance of time steps and of batch entries, in rows of x and y
   std::vector<bool> in_panels_;           // the recurrent weight, per layer and direction

@@ -46,18 +46,23 @@ std::optional<int64_t> multiply_add(int64_t a, int64_t b, int64_t c) {
   return out;
 }
 
-// Elements from the first one to behind the last one of a blocked layout.
+// Elements from the first one to behind the last one of a blocked layout. No index needs more of a block's places than
+// its axis has: other blocks may lie there.
 std::optional<int64_t> extent_of(const ir::BlockedLayout& layout, const std::vector<int64_t>& sizes) {
-  std::vector<int64_t> blocks(sizes.size(), 1);
-  std::optional<int64_t> extent = 1;
-  for (const auto& [axis, size] : layout.inner_blocks) {
-    if (axis < 0 || static_cast<size_t>(axis) >= sizes.size() || size < 1) return std::nullopt;
-    const std::optional<int64_t> block = multiply_add(blocks[static_cast<size_t>(axis)], size, 0);
-    extent = multiply_add(*extent, size, 0);
-    if (!block || !extent) return std::nullopt;
-    blocks[static_cast<size_t>(axis)] = *block;
-  }
   if (layout.strides.size() != sizes.size()) return std::nullopt;
+  std::vector<int64_t> blocks(sizes.size(), 1);  // of the axis, as far as they have been seen
+  std::optional<int64_t> extent = 1, stride = 1;
+  for (auto inner = layout.inner_blocks.rbegin(); inner != layout.inner_blocks.rend(); ++inner) {
+    const auto [axis, size] = *inner;
+    if (axis < 0 || static_cast<size_t>(axis) >= sizes.size() || size < 1) return std::nullopt;
+    int64_t& block = blocks[static_cast<size_t>(axis)];
+    const int64_t last = std::max<int64_t>(sizes[static_cast<size_t>(axis)], 1) - 1;
+    extent = multiply_add(std::min(size - 1, last / block), *stride, *extent);
+    const std::optional<int64_t> whole = multiply_add(block, size, 0);
+    stride = multiply_add(*stride, size, 0);
+    if (!extent || !whole || !stride) return std::nullopt;
+    block = *whole;
+  }
   for (size_t axis = 0; axis < sizes.size(); ++axis) {
     if (layout.strides[axis] < 0) return std::nullopt;
     const int64_t last = (std::max<int64_t>(sizes[axis], 1) - 1) / blocks[axis];
