@@ -11,7 +11,6 @@ int main(int argc, char** argv) {
   show::Options options;
   program::ReadOptions read;
   std::string path = "-";
-  bool unchecked = false;
   tool.positional(path, "FILE", "program to show; - is standard input", false);
   tool.flag("--signature", options.signature, "entry points: symbols, inputs, outputs, assumptions");
   tool.option("--nodes", options.nodes, "REGEX", "nodes whose text or Python line matches");
@@ -24,10 +23,10 @@ int main(int argc, char** argv) {
   tool.flag("--dot", options.dot, "graphs for Graphviz");
   tool.flag("--html", options.html, "one self-contained page");
   tool.flag("--binary", options.binary, "the binary form");
-  tool.flag("--unchecked", unchecked, "show it also where it breaks the rules of its operators");
+  tool.flag("--unchecked", options.unchecked, "show it also where it breaks the rules of its operators");
   tool.option("--segments", read.segments, "FILE", "binary program with the bytes that a text program names by digest");
   tool.option("-o,--output", options.output, "FILE", "write to FILE");
   return tool.run(argc, argv, [&](cli::Context& context) {
-    return show::run(unchecked ? program::read(path, read) : cli::read_program(path, context, read), options);
+    return show::run(options.unchecked ? program::read(path, read) : cli::read_program(path, context, read), options);
   });
 }

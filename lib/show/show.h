@@ -18,6 +18,7 @@ struct Options {
   std::string why;    // a dimension of an input, as x[1]: the chain that made it static or bounded
   std::string entry;  // only this entry point; "" is all
   std::string output = "-";
+  bool unchecked = false;  // the reader has not held the program to the rules of its operators
 };
 
 // E0710: no such entry point; E0711: not a regular expression; E0712: options that exclude each other; E0713: no such

@@ -18,9 +18,15 @@ const Scalar& bare(const Meaning& meaning, ScalarId id) {
   return at(meaning, id);
 }
 
-// The axis of the result whose index is exactly this scalar, or -1.
+// The axis of the result whose index is this scalar at every index, or -1.
 int result_axis(const Meaning& meaning, ScalarId id) {
   const Scalar& scalar = at(meaning, id);
+  if (scalar.op == ScalarOp::mod) {  // by no less than there are: the place in a group where there is one group
+    const int axis = result_axis(meaning, scalar.operands[0]);
+    const Scalar& divisor = at(meaning, scalar.operands[1]);
+    const auto extent = axis < 0 ? std::nullopt : meaning.results[0].type.sizes[static_cast<size_t>(axis)].constant();
+    return extent && divisor.op == ScalarOp::constant && *extent <= divisor.integer ? axis : -1;
+  }
   if (scalar.op != ScalarOp::index) return -1;
   const std::vector<int>& variables = meaning.results[0].variables;
   for (size_t axis = 0; axis < variables.size(); ++axis) {
@@ -61,6 +67,58 @@ std::optional<Meaning> loops(const Scope& scope, const opset::Call& call, const 
   Result<Meaning> meaning = opset::meaning(scope.opset, call, facts);
   if (!meaning) return std::nullopt;
   return std::move(*meaning);
+}
+
+bool depends_on(const Meaning& meaning, ScalarId id, int variable) {
+  const Scalar& scalar = at(meaning, id);
+  if (scalar.op == ScalarOp::index) return scalar.variable == variable;
+  return std::any_of(scalar.operands.begin(), scalar.operands.end(),
+                     [&](ScalarId operand) { return depends_on(meaning, operand, variable); });
+}
+
+// The only value that an integer scalar has at all indices of the result, if that can be seen.
+std::optional<int64_t> only_value(const Meaning& meaning, ScalarId id) {
+  const Scalar& scalar = at(meaning, id);
+  const auto side = [&](size_t i) { return only_value(meaning, scalar.operands[i]); };
+  switch (scalar.op) {
+    case ScalarOp::constant:
+      return scalar.integer;
+    case ScalarOp::size:
+      return scalar.size.constant();
+    case ScalarOp::mul:
+      if (side(0) == 0 || side(1) == 0) return 0;
+      return std::nullopt;
+    case ScalarOp::floor_div: {  // of an index by no less than its extent: the group of a channel where there is one
+      const int axis = result_axis(meaning, scalar.operands[0]);
+      if (side(0) == 0) return 0;
+      if (axis < 0 || !side(1)) return std::nullopt;
+      const std::optional<int64_t> extent = meaning.results[0].type.sizes[static_cast<size_t>(axis)].constant();
+      return extent && *extent <= *side(1) ? std::optional<int64_t>(0) : std::nullopt;
+    }
+    default:
+      return std::nullopt;
+  }
+}
+
+// Whether an index is the loop variable, plus nothing.
+bool is_variable(const Meaning& meaning, ScalarId id, int variable) {
+  const Scalar& scalar = at(meaning, id);
+  if (scalar.op == ScalarOp::index) return scalar.variable == variable;
+  if (scalar.op != ScalarOp::add) return false;
+  for (const int i : {0, 1})
+    if (only_value(meaning, scalar.operands[i]) == 0) return is_variable(meaning, scalar.operands[1 - i], variable);
+  return false;
+}
+
+// The one axis of a read whose index depends on the variable, and is it; -1 if there is none, or more.
+int axis_of(const Meaning& meaning, const Scalar& read, int variable) {
+  int found = -1;
+  for (size_t axis = 0; axis < read.operands.size(); ++axis) {
+    if (!depends_on(meaning, read.operands[axis], variable)) continue;
+    if (found >= 0 || !is_variable(meaning, read.operands[axis], variable)) return -1;
+    found = static_cast<int>(axis);
+  }
+  return found;
 }
 
 // Per channel: a constant, or scale * x + shift. A vector of length 1 stands for all channels.
@@ -233,6 +291,38 @@ std::optional<ChannelProduct> channel_product(const Scope& scope, const ir::Node
   if (!sum || !sum->bias || sum->bias->operands.size() != 1) return std::nullopt;
   if (result_axis(*meaning, sum->bias->operands[0]) != product.channel_axis) return std::nullopt;
   return product;
+}
+
+std::optional<SummedAxes> summed_axes(const Scope& scope, const ir::Node& node, const ir::Value* x,
+                                      const ir::Value* weight, const shape::Facts& facts) {
+  Result<opset::Call> call = opset::bind(scope.opset, node);
+  if (!call) return std::nullopt;
+  const std::optional<Meaning> meaning = loops(scope, *call, facts);
+  const std::optional<SumOfProducts> sum = meaning ? sum_of_products(*meaning) : std::nullopt;
+  if (!sum) return std::nullopt;
+  const Scalar& element = bare(*meaning, sum->reduction->element[0]);
+  if (element.op != ScalarOp::mul) return std::nullopt;
+  const Scalar *of_x = &bare(*meaning, element.operands[0]), *of_weight = &bare(*meaning, element.operands[1]);
+  if (of_x->op != ScalarOp::read || of_weight->op != ScalarOp::read) return std::nullopt;
+  if (meaning->tensors[static_cast<size_t>(of_x->tensor)] != x) std::swap(of_x, of_weight);
+  if (meaning->tensors[static_cast<size_t>(of_x->tensor)] != x ||
+      meaning->tensors[static_cast<size_t>(of_weight->tensor)] != weight)
+    return std::nullopt;
+  const opset::Reduction& reduction = *sum->reduction;
+  for (size_t i = 0; i < reduction.variables.size(); ++i) {
+    const int variable = reduction.variables[i];
+    const auto depends = [&](ScalarId id) { return id != opset::no_scalar && depends_on(*meaning, id, variable); };
+    if (depends(reduction.guard) || std::any_of(reduction.extents.begin(), reduction.extents.end(), depends)) continue;
+    const SummedAxes axes{axis_of(*meaning, *of_x, variable), axis_of(*meaning, *of_weight, variable)};
+    if (axes.x < 0 || axes.weight < 0) continue;
+    const ir::SymInt& size = x->meta().sizes[static_cast<size_t>(axes.x)];
+    const Scalar& extent = at(*meaning, reduction.extents[i]);
+    const bool is_whole = extent.op == ScalarOp::size       ? extent.size == size
+                          : extent.op == ScalarOp::constant ? size == ir::SymInt(extent.integer)
+                                                            : false;
+    if (is_whole && weight->meta().sizes[static_cast<size_t>(axes.weight)] == size) return axes;
+  }
+  return std::nullopt;
 }
 
 std::optional<ChannelAffine> channel_affine(const Scope& scope, const ir::Node& node, const ir::Value* x,

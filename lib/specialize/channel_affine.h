@@ -21,6 +21,15 @@ struct ChannelProduct {
 // nullopt where `node` is no such product, or the weight or bias is no constant.
 std::optional<ChannelProduct> channel_product(const Scope& scope, const ir::Node& node, const shape::Facts& facts);
 
+// The axes along which a product pairs the elements of an operand and of a weight and sums over them, each from its
+// first index to its last: result = sum over c, .. of x[.., c, ..] * weight[.., c, ..].
+struct SummedAxes {
+  int x = 0, weight = 0;
+};
+// nullopt where there is no such pair, or more of x's index or of the sum's bounds depends on c.
+std::optional<SummedAxes> summed_axes(const Scope& scope, const ir::Node& node, const ir::Value* x,
+                                      const ir::Value* weight, const shape::Facts& facts);
+
 // y[.., c, ..] = scale[c] * x[.., c, ..] + shift[c]
 struct ChannelAffine {
   std::vector<double> scale;

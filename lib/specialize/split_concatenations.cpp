@@ -1,0 +1,172 @@
+// A product of concatenated tensors is the sum of their products with parts of the weight:
+//
+//     convolution(cat([a, b]), w) = convolution(a, w[:, :m]) + convolution(b, w[:, m:])
+//
+// A concatenation is written and read once more, a sum is read and written once more for each further part, in the
+// epilogue of a product. So this pays where the product makes fewer values than it takes, as on the way up in a U-Net.
+// Nothing here knows the operators: both are recognised by their meanings.
+#include "specialize/channel_affine.h"
+
+namespace atenon::specialize {
+namespace {
+
+using opset::Meaning;
+using opset::Scalar;
+using opset::ScalarOp;
+
+// A part of fewer channels leaves vectors half empty in both products.
+constexpr int64_t least_channels = 16;
+
+// What is concatenated, in order.
+struct Concatenation {
+  int axis = -1;
+  std::vector<ir::Value*> parts;
+};
+
+const Scalar& at(const Meaning& meaning, opset::ScalarId id) { return meaning.scalars[static_cast<size_t>(id)]; }
+
+// result[.., i, ..] = i < end ? part[.., i - start, ..] : the next part and so on.
+std::optional<Concatenation> concatenation(const Scope& scope, const ir::Node& node, const shape::Facts& facts) {
+  if (node.results().size() != 1) return std::nullopt;
+  Result<opset::Call> call = opset::bind(scope.opset, node);
+  if (!call) return std::nullopt;
+  Result<opset::MeaningKind> kind = opset::meaning_kind(scope.opset, *call, facts);
+  if (!kind || *kind != opset::MeaningKind::loops) return std::nullopt;
+  Result<Meaning> meaning = opset::meaning(scope.opset, *call, facts);
+  if (!meaning || meaning->results.size() != 1 || meaning->scatter || meaning->results[0].value == opset::no_scalar)
+    return std::nullopt;
+  const opset::LoopNest& nest = meaning->results[0];
+  const auto is_index = [&](opset::ScalarId id, size_t axis) {
+    const Scalar& scalar = at(*meaning, id);
+    if (scalar.op == ScalarOp::constant) return scalar.integer == 0 && nest.type.sizes[axis] == ir::SymInt(1);
+    return scalar.op == ScalarOp::index && scalar.variable == nest.variables[axis];
+  };
+  const auto constant_of = [&](opset::ScalarId id) -> std::optional<int64_t> {
+    const Scalar& scalar = at(*meaning, id);
+    if (scalar.op == ScalarOp::size) return scalar.size.constant();
+    return scalar.op == ScalarOp::constant ? std::optional(scalar.integer) : std::nullopt;
+  };
+  Concatenation found;
+  int64_t start = 0;
+  for (opset::ScalarId next = nest.value, read_id;; next = at(*meaning, next).operands[2]) {
+    const Scalar& scalar = at(*meaning, next);
+    read_id = next;
+    if (scalar.op == ScalarOp::select) {
+      const Scalar& condition = at(*meaning, scalar.operands[0]);
+      if (condition.op != ScalarOp::lt) return std::nullopt;
+      read_id = scalar.operands[1];
+      for (size_t axis = 0; axis < nest.variables.size() && found.axis < 0; ++axis)
+        if (is_index(condition.operands[0], axis)) found.axis = static_cast<int>(axis);
+      if (found.axis < 0 || !is_index(condition.operands[0], static_cast<size_t>(found.axis))) return std::nullopt;
+    }
+    const Scalar& read = at(*meaning, read_id);
+    if (read.op != ScalarOp::read || found.axis < 0 || read.operands.size() != nest.variables.size())
+      return std::nullopt;
+    ir::Value* part = meaning->tensors[static_cast<size_t>(read.tensor)];
+    const std::optional<int64_t> size = part->meta().sizes[static_cast<size_t>(found.axis)].constant();
+    if (!size || part->meta().dtype != nest.type.dtype) return std::nullopt;
+    for (size_t axis = 0; axis < read.operands.size(); ++axis) {
+      const Scalar& index = at(*meaning, read.operands[axis]);
+      const bool is_moved = static_cast<int>(axis) == found.axis && start > 0;
+      if (is_moved ? index.op != ScalarOp::sub || !is_index(index.operands[0], axis) ||
+                         constant_of(index.operands[1]) != start
+                   : !is_index(read.operands[axis], axis))
+        return std::nullopt;
+    }
+    found.parts.push_back(part);
+    start += *size;
+    if (scalar.op != ScalarOp::select) return found;
+    if (constant_of(at(*meaning, scalar.operands[0]).operands[1]) != start) return std::nullopt;
+  }
+}
+
+// Elements at the sizes of the example inputs, where dimensions are dynamic.
+std::optional<int64_t> elements(const Scope& scope, const ir::Value& value) {
+  shape::Bindings hints;
+  for (const ir::Symbol& symbol : scope.entry.symbols)
+    if (symbol.hint) hints[symbol.name] = *symbol.hint;
+  return shape::evaluate(value.meta().numel(), hints);
+}
+
+bool pays(const Scope& scope, const Concatenation& joined, const ir::Value& x, const ir::Value& result) {
+  for (const ir::Value* part : joined.parts)
+    if (part->meta().sizes[static_cast<size_t>(joined.axis)].constant() < least_channels) return false;
+  const std::optional<int64_t> taken = elements(scope, x), made = elements(scope, result);
+  return taken && made && (static_cast<int64_t>(joined.parts.size()) - 1) * *made < *taken;
+}
+
+Tensor part_of(Tensor tensor, int axis, int64_t start, int64_t size) {
+  tensor.offset += start * tensor.strides[static_cast<size_t>(axis)];
+  tensor.sizes[static_cast<size_t>(axis)] = size;
+  return tensor;
+}
+
+// The sum of the products of all parts, in the place of `node`.
+Result<ir::Value*> sum_of_parts(Scope& scope, ir::Node& node, const Concatenation& joined, const ir::Value* x,
+                                const ChannelProduct& product, int weight_axis, const shape::Facts& facts) {
+  const opset::Call call = *opset::bind(scope.opset, node);
+  const Tensor weight = *constant_behind(scope, product.weight);
+  const std::string name = scope.entry.signature.input(product.weight->name)->target;
+  ir::Value* sum = nullptr;
+  int64_t start = 0;
+  for (ir::Value* part : joined.parts) {
+    const int64_t size = *part->meta().sizes[static_cast<size_t>(joined.axis)].constant();
+    ir::Value* of_weight = add_constant(scope, name + ".part", part_of(weight, weight_axis, start, size));
+    std::vector<ir::Argument> arguments;
+    std::vector<ir::Named> keywords;
+    for (size_t i = 0; i < call.arguments.size(); ++i) {
+      const opset::Parameter& parameter = call.op->schema().parameters[i];
+      ir::Argument argument = call.arguments[i];
+      if (argument.value() == x) argument = part;
+      if (argument.value() == product.weight) argument = of_weight;
+      if (i == product.bias_argument && start > 0) argument = ir::Argument();
+      if (parameter.keyword_only)
+        keywords.push_back({parameter.name, std::move(argument)});
+      else
+        arguments.push_back(std::move(argument));
+    }
+    Result<ir::Node*> made = opset::append(scope.opset, scope.variant.graph, node.target(), std::move(arguments),
+                                           std::move(keywords), facts, node.provenance, &node);
+    if (!made) return made.error();
+    start += size;
+    ir::Value* summand = (*made)->result();
+    if (sum) {
+      Result<ir::Node*> added = opset::append(scope.opset, scope.variant.graph, "aten::add.Tensor", {sum, summand}, {},
+                                              facts, node.provenance, &node);
+      if (!added) return added.error();
+      summand = (*added)->result();
+    }
+    sum = summand;
+  }
+  return sum;
+}
+
+}  // namespace
+
+Result<Changed> split_concatenations(Scope& scope) {
+  Changed changed = Changed::no;
+  const shape::Facts facts = scope.entry.facts(scope.variant);
+  for (ir::Node& node : scope.variant.graph.backward()) {
+    if (node.results().size() != 1 || !node.result()->is_tensor()) continue;
+    for (ir::Value* x : node.operands()) {
+      ir::Node* producer = x->producer;
+      if (!producer || !x->is_tensor() || x->users.size() != 1 || x->returned > 0) continue;
+      const std::optional<Concatenation> joined = concatenation(scope, *producer, facts);
+      if (!joined || !pays(scope, *joined, *x, *node.result())) continue;
+      const std::optional<ChannelProduct> product = channel_product(scope, node, facts);
+      if (!product || product->weight->users.size() != 1) continue;
+      const std::optional<SummedAxes> axes = summed_axes(scope, node, x, product->weight, facts);
+      if (!axes || axes->x != joined->axis) continue;
+      Result<ir::Value*> sum = sum_of_parts(scope, node, *joined, x, *product, axes->weight, facts);
+      if (!sum) return sum.error();
+      scope.report("split " + node.target() + " %" + node.result()->name + " of " + producer->target() + " %" +
+                   x->name);
+      scope.variant.graph.replace_uses(node.result(), *sum);  // node and producer go with what nobody reads
+      changed = Changed::yes;
+      break;
+    }
+  }
+  return changed;
+}
+
+}  // namespace atenon::specialize
