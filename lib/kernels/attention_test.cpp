@@ -134,14 +134,17 @@ TEST_CASE("all widths of vectors agree") {
     for (int64_t units : {1, 5, 16, 19}) {
       std::vector<float> gates(4 * units), c(units), h(units);
       for (int64_t i = 0; i < 4 * units; ++i) gates[i] = static_cast<float>(i % 23 - 11) * 0.7f;
+      const std::vector<float> halves(4 * units, 0.5f);
+      const float *of_state[4], *of_input[4];
+      for (int64_t i = 0; i < 4; ++i) of_state[i] = &gates[i * units], of_input[i] = &halves[i * units];
       for (int64_t u = 0; u < units; ++u) c[u] = static_cast<float>(u) * 0.1f - 1;
-      width->lstm_cell(&gates[0], &gates[units], &gates[2 * units], &gates[3 * units], c.data(), h.data(), units);
+      width->lstm_cell(of_input, of_state, c.data(), h.data(), units);
       for (int64_t u = 0; u < units; ++u) {
         auto sigmoid = [](double x) { return 1 / (1 + std::exp(-x)); };
-        const double state = sigmoid(gates[units + u]) * (static_cast<float>(u) * 0.1f - 1) +
-                             sigmoid(gates[u]) * std::tanh(gates[2 * units + u]);
+        const double state = sigmoid(gates[units + u] + 0.5) * (static_cast<float>(u) * 0.1f - 1) +
+                             sigmoid(gates[u] + 0.5) * std::tanh(gates[2 * units + u] + 0.5);
         CHECK(c[u] == doctest::Approx(state).epsilon(1e-6));
-        CHECK(h[u] == doctest::Approx(sigmoid(gates[3 * units + u]) * std::tanh(state)).epsilon(1e-6));
+        CHECK(h[u] == doctest::Approx(sigmoid(gates[3 * units + u] + 0.5) * std::tanh(state)).epsilon(1e-6));
       }
     }
   }

@@ -72,7 +72,7 @@ struct PanelTile {
   int64_t step_count;
   float* y;  // columns side by side; may be an operand of the epilogue
   int64_t y_row;
-  float* scratch;  // rows * panel_columns
+  float* scratch;  // rows * panel_columns; may be y, where y_row is panel_columns
 };
 
 struct Lanes {
@@ -83,10 +83,9 @@ struct Lanes {
   // y[i * y_row + j] = sum over k of x[i * x_row + k] * w[j * w_row + k], for i < m <= 4 and j < n.
   void (*dots)(const float* x, int64_t x_row, int64_t m, const float* w, int64_t w_row, int64_t n, int64_t k, float* y,
                int64_t y_row);
-  // One step of an LSTM for `units` units: gates are input, forget, cell, output, each `units` long. c and h are
-  // overwritten.
-  void (*lstm_cell)(const float* input, const float* forget, const float* cell, const float* output, float* c, float* h,
-                    int64_t units);
+  // One step of an LSTM for `units` units. The gates input, forget, cell and output are sums of what comes from the
+  // step's input and from the state before. c and h are overwritten.
+  void (*lstm_cell)(const float* const of_input[4], const float* const of_state[4], float* c, float* h, int64_t units);
   void (*panel)(const PanelTile& tile);
   // Makes a panel of `columns` columns of a matrix that lies column by column: column j is k floats at b + j *
   // b_column.

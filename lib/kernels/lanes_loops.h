@@ -296,14 +296,14 @@ void dots(const float* x, int64_t x_row, int64_t m, const float* w, int64_t w_ro
   }
 }
 
-void lstm_cell(const float* input, const float* forget, const float* cell, const float* output, float* c, float* h,
-               int64_t units) {
+void lstm_cell(const float* const of_input[4], const float* const of_state[4], float* c, float* h, int64_t units) {
   for (int64_t u = 0; u < units; u += V::width) {
     const int64_t left = units - u;
     const int count = static_cast<int>(left < V::width ? left : V::width);
     auto load = [&](const float* p) { return count == V::width ? V::load(p + u) : V::load_first(p + u, count); };
-    const V state = fma(sigmoid_of(load(forget)), load(c), sigmoid_of(load(input)) * tanh_of(load(cell)));
-    const V shown = sigmoid_of(load(output)) * tanh_of(state);
+    auto gate = [&](int i) { return load(of_input[i]) + load(of_state[i]); };
+    const V state = fma(sigmoid_of(gate(1)), load(c), sigmoid_of(gate(0)) * tanh_of(gate(2)));
+    const V shown = sigmoid_of(gate(3)) * tanh_of(state);
     state.store_first(c + u, count);
     shown.store_first(h + u, count);
   }
@@ -466,6 +466,7 @@ void finish_rows(const PanelTile& tile, int64_t first, int64_t rows) {
     if (step.operand) step.operand += first * step.row;
     apply_step(sums, rows, tile.columns, step);
   }
+  if (tile.y == tile.scratch) return;
   for (int64_t i = 0; i < rows; ++i) {
     const float* from = sums + i * panel_columns;
     float* to = tile.y + (first + i) * tile.y_row;

@@ -30,12 +30,11 @@ class LstmCall : public RecurrentLayersCall {
  public:
   RecurrentNetwork lstm;
 
-  // Gates of all steps, two layers' outputs, bias, two hidden states and the results that nobody reads, then what the
-  // products need.
+  // Gates of all steps, two layers' outputs, bias and the results that nobody reads, then what the products need.
   int64_t own_floats() const {
     const int64_t output = rows() * lstm.directions() * hidden_,
                   states = lstm.layers * lstm.directions() * batch_ * hidden_;
-    return rows() * 4 * hidden_ + 2 * output + 4 * hidden_ + 2 * batch_ * hidden_ + output + 2 * states;
+    return rows() * 4 * hidden_ + 2 * output + 4 * hidden_ + output + 2 * states;
   }
   size_t scratch_bytes() const override {
     return (static_cast<size_t>(own_floats()) * 4 + 63) / 64 * 64 + product_bytes();
@@ -46,9 +45,8 @@ class LstmCall : public RecurrentLayersCall {
     auto* gates = static_cast<float*>(scratch);
     float* between[2] = {gates + rows() * 4 * hidden_, gates + rows() * 4 * hidden_ + rows() * width};
     float* bias = between[1] + rows() * width;
-    float* states[2] = {bias + 4 * hidden_, bias + 4 * hidden_ + batch_ * hidden_};
     char* product_scratch = static_cast<char*>(scratch) + scratch_bytes() - product_bytes();
-    float* unread[3] = {states[1] + batch_ * hidden_, nullptr, nullptr};
+    float* unread[3] = {bias + 4 * hidden_, nullptr, nullptr};
     unread[1] = unread[0] + rows() * width;
     unread[2] = unread[1] + lstm.layers * lstm.directions() * batch_ * hidden_;
     auto result = [&](size_t i) {
@@ -68,8 +66,14 @@ class LstmCall : public RecurrentLayersCall {
 
         const size_t state_bytes = static_cast<size_t>(batch_ * hidden_) * 4;
         float* c = result(2) + cell * batch_ * hidden_;
-        std::memcpy(states[0], operand(lstm.h) + cell * batch_ * hidden_, state_bytes);
         std::memcpy(c, operand(lstm.c) + cell * batch_ * hidden_, state_bytes);
+        // The state of a step is its row of y.
+        float* y = target + direction * hidden_;
+        const auto state_at = [&](int64_t step) {
+          const int64_t t = direction == 0 ? step : steps_ - 1 - step;
+          return step < 0 ? State{const_cast<float*>(operand(lstm.h)) + cell * batch_ * hidden_, hidden_}
+                          : State{y + t * step_row_ * width, batch_row_ * width};
+        };
         // A member keeps its units through all steps, so that their weights stay in its core's cache.
         const bool alone = 4 * hidden_ * hidden_ * batch_ < serial_products;
         run_team(alone ? 1 : static_cast<int>(tiles()), [&](Team& team, int member) {
@@ -78,18 +82,27 @@ class LstmCall : public RecurrentLayersCall {
             const int64_t t = direction == 0 ? step : steps_ - 1 - step;
             if (step + 1 < steps_) fetch_inputs(gates, direction == 0 ? t + 1 : t - 1, first, last);
             for (int64_t i = first; i < last; ++i)
-              run_tile(cell, i, operand(lstm.parameter(cell, 1)), gates, t, states[step % 2], states[(step + 1) % 2], c,
-                       target + direction * hidden_, width);
+              run_tile(cell, i, operand(lstm.parameter(cell, 1)), gates + t * step_row_ * 4 * hidden_,
+                       state_at(step - 1), state_at(step), c);
             team.wait();
           }
         });
-        std::memcpy(result(1) + cell * batch_ * hidden_, states[steps_ % 2], state_bytes);
+        float* shown = result(1) + cell * batch_ * hidden_;
+        const State last = state_at(steps_ - 1);
+        for (int64_t b = 0; b < batch_; ++b)
+          std::memcpy(shown + b * hidden_, last.h + b * last.row, static_cast<size_t>(hidden_) * 4);
       }
     }
     return {};
   }
 
  private:
+  // Hidden state: an entry of the batch every `row` floats.
+  struct State {
+    float* h;
+    int64_t row;
+  };
+
   int64_t tiles() const { return (hidden_ + tile_units - 1) / tile_units; }
 
   // Brings what tiles [first, last) read of the inputs' products at time step t into the cache, a step ahead.
@@ -103,42 +116,40 @@ class LstmCall : public RecurrentLayersCall {
       }
   }
 
-  // Units [i * tile_units, (i + 1) * tile_units) of one step.
-  void run_tile(int64_t cell, int64_t i, const float* weight, const float* gates, int64_t t, const float* before,
-                float* after, float* c, float* y, int64_t y_row) const {
+  // Units [i * tile_units, (i + 1) * tile_units) of one step, whose inputs give `gates`.
+  void run_tile(int64_t cell, int64_t i, const float* weight, const float* gates, State before, State after,
+                float* c) const {
     const int64_t unit = i * tile_units, units = std::min(tile_units, hidden_ - unit);
     float sums[4][batch_block * tile_units];
     for (int64_t b = 0; b < batch_; b += batch_block) {
-      const int64_t count = std::min(batch_block, batch_ - b), row = t * step_row_ + b * batch_row_;
-      const float* h = before + b * hidden_;
+      const int64_t count = std::min(batch_block, batch_ - b);
+      const float* h = before.h + b * before.row;
       for (int64_t gate = 0; gate < 4; ++gate) {
-        const int64_t column = gate * hidden_ + unit;
-        const Step input{StepKind::add, 0, 0, gates + row * 4 * hidden_ + column, batch_row_ * 4 * hidden_, 1};
         if (in_panels_[cell]) {
           lanes().panel({.a = h,
-                         .a_row = hidden_,
+                         .a_row = before.row,
                          .rows = count,
                          .k = hidden_,
                          .b = weight + panel_of(i, gate),
                          .columns = units,
-                         .steps = &input,
-                         .step_count = 1,
                          .y = sums[gate],
                          .y_row = tile_units,
                          .scratch = sums[gate]});
           continue;
         }
         for (int64_t k = 0; k < count; k += dots_rows)
-          lanes().dots(h + k * hidden_, hidden_, std::min(dots_rows, count - k), weight + column * hidden_, hidden_,
-                       units, hidden_, sums[gate] + k * tile_units, tile_units);
-        for (int64_t k = 0; k < count; ++k)
-          for (int64_t u = 0; u < units; ++u) sums[gate][k * tile_units + u] += input.operand[k * input.row + u];
+          lanes().dots(h + k * before.row, before.row, std::min(dots_rows, count - k),
+                       weight + (gate * hidden_ + unit) * hidden_, hidden_, units, hidden_, sums[gate] + k * tile_units,
+                       tile_units);
       }
       for (int64_t k = 0; k < count; ++k) {
-        const int64_t place = (b + k) * hidden_ + unit, from = k * tile_units;
-        lanes().lstm_cell(sums[0] + from, sums[1] + from, sums[2] + from, sums[3] + from, c + place, after + place,
+        const float *row = gates + (b + k) * batch_row_ * 4 * hidden_ + unit, *of_input[4], *of_state[4];
+        for (int64_t gate = 0; gate < 4; ++gate) {
+          of_input[gate] = row + gate * hidden_;
+          of_state[gate] = sums[gate] + k * tile_units;
+        }
+        lanes().lstm_cell(of_input, of_state, c + (b + k) * hidden_ + unit, after.h + (b + k) * after.row + unit,
                           units);
-        std::memcpy(y + (row + k * batch_row_) * y_row + unit, after + place, static_cast<size_t>(units) * 4);
       }
     }
   }
