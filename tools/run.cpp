@@ -29,7 +29,7 @@ int main(int argc, char** argv) {
   tool.option("--inputs", options.input_files, "FILE", "inputs by the keys of an .npz or .safetensors file");
   tool.option("-o,--output", options.output, "FILE",
               "outputs as .npy, .npz or .safetensors; without it, a summary is printed");
-  tool.option("--state", options.state, "FILE", "buffers that the program updates, kept from one run to the next");
+  tool.option("--state", options.state, "FILE", "state that the program updates, kept from one run to the next");
   tool.option("--entry", options.entry, "NAME", "entry point; the first if not given");
   tool.option("--threads", options.threads, "N", "threads; 0: as many as this process may use");
   tool.flag("--reference", options.reference, "compute by the meanings of the operators, without fast kernels");

@@ -251,12 +251,12 @@ ir::Value* Session::read(TensorObject& tensor) {
   return value;
 }
 
-bool Session::may_update(const Base& base) {
+bool Session::may_update(const TensorObject& tensor, const Base& base) {
   const auto entry = std::find_if(lifted.begin(), lifted.end(), [&](const Lifted& e) { return e.base.get() == &base; });
   if (entry == lifted.end()) return true;
-  if (entry->spec.kind == ir::InputKind::parameter) {
-    raise(312, "forward updates the parameter `" + entry->spec.target + "`",
-          "make it a buffer, or compute a new tensor");
+  if (entry->spec.kind == ir::InputKind::parameter && tensor.requires_grad && grad_enabled) {
+    raise(312, "forward updates the parameter `" + entry->spec.target + "`, for which PyTorch records gradients",
+          "do it inside of `with torch.no_grad():`, or make it a buffer");
     return tolerate();
   }
   if (entry->spec.target.starts_with("lifted_tensor_")) {
@@ -293,7 +293,7 @@ bool Session::write(TensorObject& tensor, ir::Value* value) {
     return false;
   }
   const std::shared_ptr<Base> base = state.is_traced() ? state.base : lift(state.real);
-  if (!may_update(*base)) return false;
+  if (!may_update(tensor, *base)) return false;
   if (!is_here(*base->value)) {
     raise(312, "a branch or loop body updates a tensor that lies outside of it",
           "clone() it inside, and return the new value");

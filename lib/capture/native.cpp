@@ -407,10 +407,11 @@ PyObject* require(PyObject* module, PyObject* args) {
 }
 
 PyObject* subgraph(PyObject* module, PyObject* args) {
-  PyObject *function = nullptr, *examples = nullptr;
+  PyObject *function = nullptr, *examples = nullptr, *given = nullptr;
   Py_ssize_t whole = 0;
-  if (!PyArg_ParseTuple(args, "OO!n:trace_subgraph", &function, &PyList_Type, &examples, &whole)) return nullptr;
-  return trace_subgraph(session_of(module), function, examples, whole);
+  if (!PyArg_ParseTuple(args, "OO!nO:trace_subgraph", &function, &PyList_Type, &examples, &whole, &given))
+    return nullptr;
+  return trace_subgraph(session_of(module), function, examples, whole, given);
 }
 PyObject* control_flow_node(PyObject* module, PyObject* const* args, Py_ssize_t count) {
   return control_flow(session_of(module), args, static_cast<size_t>(count));

@@ -191,6 +191,12 @@ PyObject* call(PyObject* self, PyObject* args) {
   return replay(*self_of(self).session, *self_of(self).program, leaves, state).release();
 }
 
+PyObject* check(PyObject* self, PyObject* args) {
+  PyObject *leaves = nullptr, *state = nullptr;
+  if (!PyArg_ParseTuple(args, "O!O!:check", &PyList_Type, &leaves, &PyDict_Type, &state)) return nullptr;
+  return takes(*self_of(self).session, *self_of(self).program, leaves, state) ? new_none() : nullptr;
+}
+
 PyObject* as_text(PyObject* self, PyObject*) { return new_text(text::print(*self_of(self).program)).release(); }
 
 // The program as it is written: complete, and marked by the tool that made it.
@@ -250,6 +256,7 @@ PyMethodDef methods[] = {
     {"graph", graph, METH_O, nullptr},
     {"weights", weights, METH_NOARGS, nullptr},
     {"call", call, METH_VARARGS, nullptr},
+    {"check", check, METH_VARARGS, nullptr},
     {"text", as_text, METH_NOARGS, nullptr},
     {"bytes", as_bytes, METH_NOARGS, nullptr},
     {"save", save, METH_O, nullptr},

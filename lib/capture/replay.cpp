@@ -31,14 +31,14 @@ class Replay {
       : session_(session), program_(program), entry_(program.entries[0]), variant_(entry_.variants[0]) {}
 
   Ref run(PyObject* leaves, PyObject* state);
+  bool take_inputs(PyObject* leaves, PyObject* state);
 
  private:
-  bool take_inputs(PyObject* leaves, PyObject* state);
   bool take(const ir::InputSpec& spec, PyObject* object);
   bool take_constant(const ir::InputSpec& spec, PyObject* object);
   bool check_ranges();
   bool check_sizes();
-  bool check_assumptions(const std::set<std::string>* bound);
+  bool check_assumptions(const std::vector<ir::Constraint>& assumptions, const std::set<std::string>* bound);
   bool holds(const SymBool& truth, const std::string& reason = "an assumption of an exported module");
   bool run_node(const ir::Node& node);
   Ref run_control_flow(const ir::Node& node, const std::vector<PyObject*>& arguments);
@@ -58,6 +58,7 @@ class Replay {
   const ir::ExportedProgram& program_;
   const ir::EntryPoint& entry_;
   const ir::Variant& variant_;
+  const ir::Graph* graph_ = nullptr;  // the subgraph that runs, if one does
   std::map<const ir::Value*, Ref> values_;
   shape::Substitution symbols_;
   struct Size {
@@ -120,7 +121,7 @@ bool Replay::take_inputs(PyObject* leaves, PyObject* state) {
     if (!tensor) return violated("the state has no `" + spec.target + "`");
     if (!take(spec, tensor)) return false;
   }
-  return check_ranges() && check_sizes() && check_assumptions(nullptr);
+  return check_ranges() && check_sizes() && check_assumptions(variant_.assumptions, nullptr);
 }
 
 bool Replay::check_sizes() {
@@ -156,8 +157,8 @@ bool Replay::check_ranges() {
 }
 
 // Those that mention one of the symbols just bound (all, if null) and no symbol that is still open.
-bool Replay::check_assumptions(const std::set<std::string>* bound) {
-  for (const ir::Constraint& assumption : variant_.assumptions) {
+bool Replay::check_assumptions(const std::vector<ir::Constraint>& assumptions, const std::set<std::string>* bound) {
+  for (const ir::Constraint& assumption : assumptions) {
     const std::set<std::string> symbols = assumption.truth.symbols();
     const auto any_is = [&](const auto& condition) { return std::any_of(symbols.begin(), symbols.end(), condition); };
     if (any_is([&](const std::string& symbol) { return !symbols_.contains(symbol); })) continue;
@@ -199,8 +200,11 @@ Ref Replay::call(const ir::Graph& graph, PyObject* arguments) {
     values_[&input] = Ref::borrow(given);
     if (const auto number = input.is_tensor() ? std::nullopt : binding_of(given)) symbols_[input.name] = *number;
   }
-  for (const ir::Node& node : graph.forward())
-    if (!run_node(node)) return {};
+  const ir::Graph* const around = std::exchange(graph_, &graph);
+  bool is_well = check_assumptions(graph.assumptions, nullptr);
+  for (const ir::Node& node : graph.forward()) is_well = is_well && run_node(node);
+  graph_ = around;
+  if (!is_well) return {};
   return list_of(graph.outputs(), [&](const Argument& output) { return object(output); });
 }
 
@@ -246,7 +250,8 @@ bool Replay::bind_results(const ir::Node& node, PyObject* result) {
         bound.insert(*symbol);
       }
   }
-  return bound.empty() || check_assumptions(&bound);
+  return bound.empty() || (check_assumptions(variant_.assumptions, &bound) &&
+                           (!graph_ || check_assumptions(graph_->assumptions, &bound)));
 }
 
 bool Replay::run_node(const ir::Node& node) {
@@ -283,6 +288,10 @@ Ref Replay::run(PyObject* leaves, PyObject* state) {
 
 Ref replay(Session& session, const ir::ExportedProgram& program, PyObject* leaves, PyObject* state) {
   return Replay(session, program).run(leaves, state);
+}
+
+bool takes(Session& session, const ir::ExportedProgram& program, PyObject* leaves, PyObject* state) {
+  return Replay(session, program).take_inputs(leaves, state);
 }
 
 }  // namespace atenon::capture

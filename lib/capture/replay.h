@@ -11,4 +11,7 @@ namespace atenon::capture {
 // exception. `program` has one entry point with one variant.
 Ref replay(Session& session, const ir::ExportedProgram& program, PyObject* leaves, PyObject* state);
 
+// Whether it can run on these: false with an exception where their types or sizes are not the program's.
+bool takes(Session& session, const ir::ExportedProgram& program, PyObject* leaves, PyObject* state);
+
 }  // namespace atenon::capture

@@ -47,6 +47,15 @@ bool Session::require(const SymBool& truth, const std::string& reason) {
 void Session::assume(ir::Constraint constraint) {
   if (facts.decide(constraint.truth) == shape::Truth::proven) return;
   facts.assume(constraint.truth);
+  const bool is_of_inputs = shape::evaluate(constraint.truth, hints).has_value();
+  for (size_t level = scopes.size(); level-- > 0;) {
+    if (scopes[level].is_chosen || !is_of_inputs) {
+      ir::Graph& inner = level + 1 < scopes.size() ? scopes[level + 1].outer : graph;
+      inner.assumptions.push_back(std::move(constraint));
+      return;
+    }
+    scopes[level].outside.assume(constraint.truth);
+  }
   assumptions.push_back(std::move(constraint));
 }
 

@@ -144,6 +144,8 @@ struct Lifted {
 // What surrounds a subgraph while it is recorded. A value of the outer graph that the subgraph reads becomes an input.
 struct Scope {
   ir::Graph outer;
+  shape::Facts outside;    // what is known around it
+  bool is_chosen = false;  // it runs where sizes or data say so, and what it assumes is asked for there only
   std::map<ir::Value*, ir::Value*> inner_of;
   std::vector<ir::Value*> captured;  // values of `outer`, in the order of their inputs
 };
@@ -152,6 +154,7 @@ struct Scope {
 struct Subgraph {
   ir::Graph graph;
   size_t own_inputs = 0;  // before those that stand for captured values
+  shape::Facts facts;     // what is known inside
   std::map<ir::Value*, ir::Value*> inner_of;
   std::vector<ir::Value*> captured;
   std::set<std::string> defines;  // symbols
@@ -243,6 +246,8 @@ class Session : public Recording {
   // The same where the user promises the truth, or only one answer goes on: what data decide is assumed to hold, and is
   // checked when the data is there.
   bool require(const SymBool& truth, const std::string& reason);
+  // Of the innermost graph around that it concerns: inside of a subgraph, what data decide, and what only matters where
+  // a condition on sizes holds, is assumed by the subgraph alone.
   void assume(ir::Constraint constraint);
 
   // Wraps.
@@ -267,7 +272,8 @@ class Session : public Recording {
   bool write_real(TensorObject& tensor, const Tensor& value);
   TensorState fresh(ir::Value* value);
   std::shared_ptr<Base> lift(const Tensor& tensor);
-  bool may_update(const Base& base);  // not a parameter, nor what the model does not own; else false with an exception
+  // Not what PyTorch forbids, nor what the model does not own: false with an exception. `base` is the tensor's memory.
+  bool may_update(const TensorObject& tensor, const Base& base);
   ir::TensorMeta meta(const TensorObject& tensor);
 
   // draft.cpp. In a draft takes what was just raised as a finding, and is true; false leaves the exception.

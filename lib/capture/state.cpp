@@ -202,20 +202,22 @@ void keep_used_state(Session& session, ir::Graph& graph, const std::set<std::str
   session.lifted = std::move(used);
 }
 
-std::optional<std::vector<Assigned>> assigned_buffers(Session& session, PyObject* model) {
+std::optional<std::vector<Assigned>> assigned_state(Session& session, PyObject* model) {
   std::vector<Assigned> assigned;
   const bool walked = for_each_module(model, [&](const std::string& path, PyObject* module) {
     bool is_well = true;
-    for_each_tensor(module, "_buffers", path, [&](const std::string& name, PyObject*, TensorObject& tensor) {
+    const auto look = [&](const std::string& name, PyObject*, TensorObject& tensor) {
       const auto entry =
           std::find_if(session.state.begin(), session.state.end(), [&](const StateEntry& e) { return e.name == name; });
       if (!is_well || entry == session.state.end()) return;
       const bool is_same = !tensor.state->is_traced() && tensor.state->real.storage == entry->tensor.storage;
       if (is_same) return;
       ir::Value* value = session.read(tensor);
-      if (value) assigned.push_back({name, value});
+      if (value) assigned.push_back({name, entry->kind, value});
       is_well = value != nullptr;
-    });
+    };
+    for_each_tensor(module, "_parameters", path, look);
+    for_each_tensor(module, "_buffers", path, look);
     return is_well;
   });
   if (!walked) return std::nullopt;

@@ -38,12 +38,13 @@ class PythonState {
   std::vector<Module> modules_;
 };
 
-// A buffer that forward has assigned anew (`self.cache = ...`): name and new content.
+// A buffer or parameter that forward has assigned anew (`self.cache = ...`): name and new content.
 struct Assigned {
   std::string name;
+  ir::InputKind kind;
   ir::Value* value;
 };
-std::optional<std::vector<Assigned>> assigned_buffers(Session& session, PyObject* module);
+std::optional<std::vector<Assigned>> assigned_state(Session& session, PyObject* module);
 
 // Makes what is still pending, on all threads.
 void materialise(const ir::ExportedProgram& program);

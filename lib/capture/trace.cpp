@@ -73,18 +73,22 @@ bool Trace::add_result(PyObject* result) {
   return true;
 }
 
+ir::OutputKind mutation_of(ir::InputKind kind) {
+  return kind == ir::InputKind::parameter ? ir::OutputKind::parameter_mutation : ir::OutputKind::buffer_mutation;
+}
+
 // State has one type from call to call.
-bool keeps_type(Session& session, const Assigned& buffer) {
+bool keeps_type(Session& session, const Assigned& state) {
   for (const StateEntry& entry : session.state) {
-    if (entry.name != buffer.name) continue;
+    if (entry.name != state.name) continue;
     const ir::TensorMeta was{.dtype = entry.tensor.dtype,
                              .sizes = {entry.tensor.sizes.begin(), entry.tensor.sizes.end()}};
-    const ir::TensorMeta& now = buffer.value->meta();
+    const ir::TensorMeta& now = state.value->meta();
     if (now.dtype == was.dtype && now.sizes == was.sizes) continue;
-    session.raise(312,
-                  "forward changes the type of the buffer `" + buffer.name + "` from " + ir::to_string(was) + " to " +
-                      ir::to_string(now),
-                  "keep a buffer of the largest size, and write into a slice of it");
+    session.raise(
+        312,
+        "forward changes the type of `" + state.name + "` from " + ir::to_string(was) + " to " + ir::to_string(now),
+        "keep a buffer of the largest size, and write into a slice of it");
     return false;
   }
   return true;
@@ -92,22 +96,22 @@ bool keeps_type(Session& session, const Assigned& buffer) {
 
 // Updated state and inputs are outputs, before all others.
 bool Trace::add_mutations(const Inputs& inputs) {
-  std::optional<std::vector<Assigned>> assigned = assigned_buffers(session_, model_);
+  std::optional<std::vector<Assigned>> assigned = assigned_state(session_, model_);
   if (!assigned) return false;
   for (Lifted& entry : session_.lifted) {
-    if (!entry.base->is_written() || entry.spec.kind == ir::InputKind::parameter) continue;
+    if (!entry.base->is_written()) continue;
     // A plain attribute that forward updates is state: it becomes a buffer that no state dict has.
     if (entry.spec.kind == ir::InputKind::constant_tensor) {
       entry.spec.kind = ir::InputKind::buffer;
       entry.spec.persistent = false;
     }
     outputs_.push_back(entry.base->value);
-    signature_.outputs.push_back({ir::OutputKind::buffer_mutation, entry.spec.target});
+    signature_.outputs.push_back({mutation_of(entry.spec.kind), entry.spec.target});
   }
-  for (const Assigned& buffer : *assigned) {
-    if (!keeps_type(session_, buffer)) return false;
-    outputs_.push_back(buffer.value);
-    signature_.outputs.push_back({ir::OutputKind::buffer_mutation, buffer.name});
+  for (const Assigned& state : *assigned) {
+    if (!keeps_type(session_, state)) return false;
+    outputs_.push_back(state.value);
+    signature_.outputs.push_back({mutation_of(state.kind), state.name});
   }
   for (size_t i = 0; i < inputs.bases.size(); ++i) {
     if (!inputs.bases[i] || !inputs.bases[i]->is_written()) continue;
@@ -147,18 +151,23 @@ void Trace::eliminate_unread_nodes() {
                 [&](const ir::Symbol& symbol) { return symbol.source.empty() && !mentioned.contains(symbol.name); });
 }
 
-// Drops what the ranges and the others imply.
+// Drops what is known already, or what the others imply.
+void minimise(std::vector<ir::Constraint>& constraints, const shape::Facts& known) {
+  for (size_t i = constraints.size(); i-- > 0;) {
+    shape::Facts facts = known;
+    for (size_t other = 0; other < constraints.size(); ++other)
+      if (other != i) facts.assume(constraints[other].truth);
+    if (facts.decide(constraints[i].truth) == shape::Truth::proven)
+      constraints.erase(constraints.begin() + static_cast<ptrdiff_t>(i));
+  }
+}
+
 void Trace::minimise_assumptions() {
-  const auto facts_of = [&](const std::vector<ir::Constraint>& constraints, size_t without) {
-    shape::Facts facts;
-    for (const ir::Symbol& symbol : session_.symbols) facts.declare(symbol.name, symbol.range);
-    for (size_t i = 0; i < constraints.size(); ++i)
-      if (i != without) facts.assume(constraints[i].truth);
-    return facts;
-  };
-  for (size_t i = session_.assumptions.size(); i-- > 0;)
-    if (facts_of(session_.assumptions, i).decide(session_.assumptions[i].truth) == shape::Truth::proven)
-      session_.assumptions.erase(session_.assumptions.begin() + static_cast<ptrdiff_t>(i));
+  shape::Facts known;
+  for (const ir::Symbol& symbol : session_.symbols) known.declare(symbol.name, symbol.range);
+  minimise(session_.assumptions, known);
+  for (const ir::Constraint& constraint : session_.assumptions) known.assume(constraint.truth);
+  for (auto& [name, graph] : session_.subgraphs) minimise(graph.assumptions, known);
 }
 
 ir::ExportedProgram Trace::finish(const Inputs& inputs) {
@@ -170,7 +179,7 @@ ir::ExportedProgram Trace::finish(const Inputs& inputs) {
   eliminate_unread_nodes();
   std::set<std::string> updated;
   for (const ir::OutputSpec& output : signature_.outputs)
-    if (output.kind == ir::OutputKind::buffer_mutation) updated.insert(output.target);
+    if (ir::updates_state(output.kind)) updated.insert(output.target);
   keep_used_state(session_, variant_.graph, updated);
 
   // State first, with the constants that forward has made, then what the user passes; some of that has no Value (a

@@ -44,7 +44,8 @@ class Builder {
   bool join_branches();
   bool keep_carried(size_t body);
   bool stack_slices(size_t first, const ArgumentList& xs);
-  bool same(const Type& expected, const Argument& given, const std::string& what);
+  bool same(const Type& expected, size_t body, const Argument& given, const std::string& what);
+  bool require(size_t body, const SymBool& truth, const std::string& reason);
   const std::vector<Argument>& outputs(size_t body) const { return bodies_[body]->graph.outputs(); }
   bool fail(const std::string& message, const std::string& fix) { return session_.raise(317, message, fix) != nullptr; }
 
@@ -83,15 +84,28 @@ void Builder::share_operands() {
   flow_.operands.assign(operands.begin(), operands.end());
 }
 
-// `given` may take the place of a value of type `expected`: sizes are promised to agree.
-bool Builder::same(const Type& expected, const Argument& given, const std::string& what) {
+// Of what a body returns: what is known inside decides, and what symbols of its own ask for is assumed there.
+bool Builder::require(size_t body, const SymBool& truth, const std::string& reason) {
+  Subgraph& inside = *bodies_[body];
+  const shape::Truth known = inside.facts.decide(truth);
+  if (known != shape::Truth::open) return known == shape::Truth::proven;
+  const std::set<std::string> symbols = truth.symbols();
+  if (std::none_of(symbols.begin(), symbols.end(), [&](const auto& name) { return inside.defines.contains(name); }))
+    return session_.require(truth, reason);
+  inside.facts.assume(truth);
+  inside.graph.assumptions.push_back(
+      {.truth = truth, .provenance = session_.call_stacks->current(session_.program.provenance), .reason = reason});
+  return true;
+}
+
+// `given`, which a body returns, may take the place of a value of type `expected`: sizes are promised to agree.
+bool Builder::same(const Type& expected, size_t body, const Argument& given, const std::string& what) {
   const std::optional<Type> type = type_of(given);
   const auto* a = std::get_if<TensorMeta>(&expected);
   const auto* b = type ? std::get_if<TensorMeta>(&*type) : nullptr;
   bool fits = type && (a && b ? a->dtype == b->dtype && a->rank() == b->rank() : *type == expected);
   for (int axis = 0; fits && a && axis < a->rank(); ++axis)
-    fits =
-        session_.require(shape::equal(a->sizes[static_cast<size_t>(axis)], b->sizes[static_cast<size_t>(axis)]), what);
+    fits = require(body, shape::equal(a->sizes[static_cast<size_t>(axis)], b->sizes[static_cast<size_t>(axis)]), what);
   if (fits) return true;
   if (PyErr_Occurred()) return false;
   return fail(what + ": expected " + ir::to_string(expected) + ", not " + (type ? ir::to_string(*type) : "no number"),
@@ -114,8 +128,8 @@ bool Builder::join_branches() {
                   "return tensors of one dtype and rank from both, by .to(dtype) or unsqueeze()");
     Type joined = *a;
     if (outputs(0)[i].is<SymInt>() && outputs(1)[i].is<SymInt>()) {
-      const shape::Range m = session_.facts.bounds(outputs(0)[i].get<SymInt>()),
-                         n = session_.facts.bounds(outputs(1)[i].get<SymInt>());
+      const shape::Range m = bodies_[0]->facts.bounds(outputs(0)[i].get<SymInt>()),
+                         n = bodies_[1]->facts.bounds(outputs(1)[i].get<SymInt>());
       ranges_[i] = {std::min(m.lower, n.lower), std::max(m.upper, n.upper)};
     }
     if (x) {
@@ -138,7 +152,7 @@ bool Builder::keep_carried(size_t body) {
   for (size_t i = 0; i < flow_.carried.size(); ++i) {
     Type type = *type_of(flow_.carried[i]);
     if (auto* meta = std::get_if<TensorMeta>(&type)) meta->strides.reset();
-    if (!same(type, outputs(body)[i], "the loop's value " + std::to_string(i) + " keeps its type")) return false;
+    if (!same(type, body, outputs(body)[i], "the loop's value " + std::to_string(i) + " keeps its type")) return false;
     results_.push_back(std::move(type));
   }
   return true;
@@ -184,7 +198,7 @@ bool Builder::infer() {
       for (size_t i = 0; i < flow_.xs.size(); ++i) {
         TensorMeta slice = flow_.xs[i].value()->meta();
         slice.sizes.erase(slice.sizes.begin());
-        if (!same(slice, i < outputs(0).size() ? outputs(0)[i] : Argument(ir::None{}),
+        if (!same(slice, 0, i < outputs(0).size() ? outputs(0)[i] : Argument(ir::None{}),
                   "an associative scan joins two slices into one alike"))
           return false;
       }
@@ -289,9 +303,30 @@ ir::Value* Session::here(ir::Value* value) {
   return value;
 }
 
-PyObject* trace_subgraph(Session& session, PyObject* function, PyObject* examples, Py_ssize_t whole) {
-  session.scopes.push_back({.outer = std::move(session.graph)});
+namespace {
+
+// What holds whenever the subgraph runs: a truth, or, where a loop's condition is given by its number, that condition
+// of the inputs.
+std::optional<SymBool> condition_of(const Session& session, PyObject* given) {
+  if (SymbolObject* symbol = as_symbol(given))
+    return std::holds_alternative<SymBool>(*symbol->value) ? std::optional(std::get<SymBool>(*symbol->value))
+                                                           : std::nullopt;
+  if (!PyLong_Check(given) || PyBool_Check(given)) return std::nullopt;
+  const ir::Graph& condition = session.traced[static_cast<size_t>(PyLong_AsLong(given))].graph;
+  if (condition.outputs().size() != 1 || !condition.outputs()[0].is<SymBool>()) return std::nullopt;
+  shape::Substitution names;
+  for (size_t i = 0; i < session.graph.inputs().size(); ++i)
+    if (!condition.inputs()[i]->is_tensor())
+      names.emplace(condition.inputs()[i]->name, SymInt::symbol(session.graph.inputs()[i]->name));
+  return shape::substitute(condition.outputs()[0].get<SymBool>(), names);
+}
+
+}  // namespace
+
+PyObject* trace_subgraph(Session& session, PyObject* function, PyObject* examples, Py_ssize_t whole, PyObject* given) {
+  session.scopes.push_back({.outer = std::move(session.graph), .outside = session.facts});
   session.graph = ir::Graph();
+  session.graph.assumptions = session.scopes.back().outer.assumptions;  // inside of a subgraph, they hold, too
   const std::set<std::string> known = [&] {
     std::set<std::string> names;
     for (const ir::Symbol& symbol : session.symbols) names.insert(symbol.name);
@@ -304,6 +339,12 @@ PyObject* trace_subgraph(Session& session, PyObject* function, PyObject* example
     is_well = input && PyList_Append(inputs.get(), input.get()) == 0;
   }
   const size_t own_inputs = session.graph.inputs().size();
+  if (const std::optional<SymBool> condition = is_well ? condition_of(session, given) : std::nullopt) {
+    session.scopes.back().is_chosen = true;
+    session.assume({.truth = *condition,
+                    .provenance = session.call_stacks->current(session.program.provenance),
+                    .reason = "it runs where this holds"});
+  }
   const Ref results(is_well ? PyObject_CallOneArg(function, inputs.get()) : nullptr);
   Arguments outputs(session);
   is_well = results && PyList_Check(results.get());
@@ -322,9 +363,13 @@ PyObject* trace_subgraph(Session& session, PyObject* function, PyObject* example
   // Kept where the function failed, too: Python may hold tensors of it.
   session.traced.push_back({.graph = std::move(session.graph),
                             .own_inputs = own_inputs,
+                            .facts = session.facts,
                             .inner_of = std::move(scope.inner_of),
                             .captured = std::move(scope.captured)});
   session.graph = std::move(scope.outer);
+  session.facts = std::move(scope.outside);
+  for (const ir::Symbol& symbol : session.symbols)
+    if (!known.contains(symbol.name)) session.facts.declare(symbol.name, symbol.range);
   if (!is_well) {
     if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "a branch or body returns tensors and numbers");
     return nullptr;

@@ -26,14 +26,16 @@ class Rewriter {
     for (const UserFile& file : files) user_files_.insert(file.name);
   }
 
-  Result<void> rewrite(ir::EntryPoint& entry, ir::Variant& variant, ir::Graph& graph, shape::Facts& facts) {
+  // New assumptions of the graph, on symbols that `facts` knows, go to `assumptions`.
+  Result<void> rewrite(ir::EntryPoint& entry, ir::Graph& graph, shape::Facts facts,
+                       std::vector<ir::Constraint>& assumptions) {
     // Each sweep goes one level deeper; what a sweep brought is looked at by the next.
     std::set<const ir::Node*> settled;
     for (bool changed = true; changed;) {
       changed = false;
       for (ir::Node& node : graph.forward()) {
         if (settled.contains(&node)) continue;
-        Result<bool> rewritten = visit(node, entry, variant, graph, facts);
+        Result<bool> rewritten = visit(node, entry, graph, facts, assumptions);
         if (!rewritten) return rewritten.error();
         if (*rewritten)
           changed = true;
@@ -46,8 +48,8 @@ class Rewriter {
 
  private:
   // Replaces `node` by its decomposition if it has to go; says whether it did.
-  Result<bool> visit(ir::Node& node, ir::EntryPoint& entry, ir::Variant& variant, ir::Graph& graph,
-                     shape::Facts& facts) {
+  Result<bool> visit(ir::Node& node, ir::EntryPoint& entry, ir::Graph& graph, shape::Facts& facts,
+                     std::vector<ir::Constraint>& assumptions) {
     if (node.target() == "atenon::call") return decided(node, false, "was lowered already");
     if (ir::is_control_flow(node.target())) return decided(node, false, "its subgraphs are rewritten");
     Result<opset::Call> call = opset::bind(opset_, node);
@@ -68,7 +70,7 @@ class Rewriter {
     Result<opset::Expansion> expansion = opset::expand(opset_, *call, facts, graph, &node, provenance);
     if (!expansion) return explained(expansion.error(), node);
     decided(node, true, users_own ? "by the decomposition in " + op.place().file : "is not in " + set_.name);
-    for (ir::Constraint& assumption : expansion->assumptions) assume(variant, facts, std::move(assumption));
+    for (ir::Constraint& assumption : expansion->assumptions) assume(assumptions, facts, std::move(assumption));
     for (ir::Symbol& symbol : expansion->unbacked) {
       facts.declare(symbol.name, symbol.range);
       entry.symbols.push_back(std::move(symbol));
@@ -86,12 +88,12 @@ class Rewriter {
 
   // What a decomposition asks for beyond what its operator did is a fault of the decomposition; still, a program that
   // states it is sound.
-  static void assume(ir::Variant& variant, shape::Facts& facts, ir::Constraint assumption) {
-    for (const ir::Constraint& known : variant.assumptions) {
+  static void assume(std::vector<ir::Constraint>& assumptions, shape::Facts& facts, ir::Constraint assumption) {
+    for (const ir::Constraint& known : assumptions) {
       if (known.truth == assumption.truth) return;
     }
     facts.assume(assumption.truth);
-    variant.assumptions.push_back(std::move(assumption));
+    assumptions.push_back(std::move(assumption));
   }
 
   bool decided(const ir::Node& node, bool rewritten, std::string reason) {
@@ -171,11 +173,12 @@ Result<ir::ExportedProgram> run(ir::ExportedProgram program, opset::Opset& opset
   };
   for (ir::EntryPoint& entry : program.entries) {
     for (ir::Variant& variant : entry.variants) {
-      shape::Facts facts = entry.facts(variant);
-      if (Result<void> done = rewriter.rewrite(entry, variant, variant.graph, facts); !done) return done.error();
+      if (Result<void> done = rewriter.rewrite(entry, variant.graph, entry.facts(variant), variant.assumptions); !done)
+        return done.error();
       ir::eliminate_dead_nodes(variant, variant.graph, matters);
       for (auto& [name, graph] : variant.subgraphs) {
-        if (Result<void> done = rewriter.rewrite(entry, variant, graph, facts); !done) return done.error();
+        if (Result<void> done = rewriter.rewrite(entry, graph, entry.facts(variant, graph), graph.assumptions); !done)
+          return done.error();
         ir::eliminate_dead_nodes(variant, graph, matters);
       }
     }

@@ -7,6 +7,7 @@ Changed eliminate_dead_nodes(const Variant& variant, Graph& graph, const std::fu
   // Mentioned outside of this graph's nodes, or by nodes that stay.
   std::set<std::string> mentioned;
   for (const Constraint& constraint : variant.assumptions) mentioned.merge(constraint.truth.symbols());
+  for (const Constraint& constraint : graph.assumptions) mentioned.merge(constraint.truth.symbols());
   for (const auto& [name, other] : variant.subgraphs)
     if (&other != &graph) mentioned.merge(other.symbols());
   for (const Argument& output : graph.outputs()) mentioned.merge(symbols_of(output));

@@ -81,6 +81,7 @@ Graph& Graph::operator=(Graph&& other) noexcept {
   outputs_ = std::move(other.outputs_);
   names_ = std::move(other.names_);
   first_free_ = std::move(other.first_free_);
+  assumptions = std::exchange(other.assumptions, {});
   other.nodes_.clear();
   other.inputs_.clear();
   other.outputs_.clear();
@@ -116,6 +117,7 @@ Graph Graph::clone() const {
   std::vector<Argument> outputs;
   for (const Argument& output : outputs_) outputs.push_back(map_values(output, map));
   copy.set_outputs(std::move(outputs));
+  copy.assumptions = assumptions;
   return copy;
 }
 
@@ -224,6 +226,7 @@ std::set<std::string> Graph::symbols() const {
     for (const auto& result : node->results()) collect(result->type, out);
   }
   for (const Argument& output : outputs_) collect(output, out);
+  for (const Constraint& constraint : assumptions) out.merge(constraint.truth.symbols());
   return out;
 }
 
@@ -276,6 +279,7 @@ void Graph::substitute(const shape::Substitution& by) {
     for (const auto& result : node->results_) result->type = ir::substitute(result->type, by);
   }
   for (Argument& output : outputs_) output = ir::substitute(output, by);
+  for (Constraint& constraint : assumptions) constraint.truth = shape::substitute(constraint.truth, by);
 }
 
 // The smallest free number is a function of the names that are there now, so a stage that reads its input from a pipe

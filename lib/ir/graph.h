@@ -93,6 +93,13 @@ struct Value {
 // The position of a call stack in ExportedProgram::provenance; 0 is "unknown".
 using ProvenanceId = uint32_t;
 
+// A truth that must hold (assumption) or will hold (guarantee), and where it was relied on.
+struct Constraint {
+  SymBool truth;
+  ProvenanceId provenance = 0;
+  std::string reason;  // "aten::add broadcasts x and y"; may be empty
+};
+
 // An operator applied to arguments: `%y: f32[b, 64] = aten::add.Tensor(%x, 1, alpha=2) @12`.
 class Node {
  public:
@@ -142,6 +149,10 @@ class Graph {
   // A copy with nodes and values of its own, same names.
   Graph clone() const;
 
+  // Of a subgraph: what holds whenever it runs, beyond what its variant assumes. Checked when it begins, and what data
+  // decide as soon as they are there.
+  std::vector<Constraint> assumptions;
+
   Value* add_input(std::string name, Type type);
   void erase_input(Value* input);  // must have no users
   // Puts the inputs into this order; all of them must be named.
@@ -177,9 +188,9 @@ class Graph {
   size_t size() const { return nodes_.size(); }
   bool empty() const { return nodes_.empty(); }
   Value* find(const std::string& name) const;
-  // Symbols that are read by types and arguments anywhere in the graph.
+  // Symbols that are read by types, arguments and assumptions anywhere in the graph.
   std::set<std::string> symbols() const;
-  // Replaces symbols in all types, arguments and annotations.
+  // Replaces symbols in all types, arguments, annotations and assumptions.
   void substitute(const shape::Substitution& substitution);
   // `wish`, with what no name may hold replaced by _, and the smallest free suffix _1, _2, ... where it is taken.
   std::string unique_name(const std::string& wish);

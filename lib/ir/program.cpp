@@ -61,6 +61,12 @@ shape::Facts EntryPoint::facts(const Variant& variant) const {
   return facts;
 }
 
+shape::Facts EntryPoint::facts(const Variant& variant, const Graph& subgraph) const {
+  shape::Facts inside = facts(variant);
+  for (const Constraint& constraint : subgraph.assumptions) inside.assume(constraint.truth);
+  return inside;
+}
+
 Variant Variant::clone() const {
   Variant copy;
   copy.name = name;

@@ -75,13 +75,6 @@ struct Symbol {
   std::string source;                          // "x[0]": the input dimension it is read from; "" if a node defines it
 };
 
-// A truth that must hold (assumption) or will hold (guarantee), and where it was relied on.
-struct Constraint {
-  SymBool truth;
-  ProvenanceId provenance = 0;
-  std::string reason;  // "aten::add broadcasts x and y"; may be empty
-};
-
 // The graph under some assumptions. The first variant whose assumptions hold is run.
 struct Variant {
   std::string name;  // "" for the only one
@@ -103,6 +96,8 @@ struct EntryPoint {
   const Symbol* symbol(const std::string& name) const;
   // Ranges of the symbols and the variant's assumptions.
   shape::Facts facts(const Variant& variant) const;
+  // The same inside of one of its subgraphs, which has assumptions of its own.
+  shape::Facts facts(const Variant& variant, const Graph& subgraph) const;
 };
 
 // A tool that ran, with the options that changed the result.

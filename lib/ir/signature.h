@@ -22,8 +22,13 @@ enum class OutputKind {
   loss_output,
   gradient_to_parameter,
   gradient_to_user_input,
-  token
+  token,
+  parameter_mutation
 };
+// Written to a weight after each call: what the program holds changes.
+constexpr bool updates_state(OutputKind kind) {
+  return kind == OutputKind::buffer_mutation || kind == OutputKind::parameter_mutation;
+}
 
 // One input of the graph, in the graph's order. For a user input that capture specialised (an int, None, a string),
 // `constant` holds the value that a caller must pass, and the graph has no Value for it (`value` is "").
@@ -38,7 +43,7 @@ struct InputSpec {
 // One output of the graph, in the graph's order; mutations come first.
 struct OutputSpec {
   OutputKind kind = OutputKind::user_output;
-  std::string target;  // mutation: the buffer or input it is written to; user output: its pytree path
+  std::string target;  // mutation: the state or input it is written to; user output: its pytree path
 };
 
 // The structure of nested Python containers, leaves in torch.utils._pytree's order. A None counts as a leaf, as it does

@@ -27,9 +27,9 @@ kernels::Operand operand_of(const Lowering& lowering, const Value& value) {
 
 Result<void> prepack_weights(Lowering& lowering) {
   std::vector<ir::InputSpec>& inputs = lowering.entry.signature.inputs;
-  std::set<std::string> written;  // buffers that the program changes are not packed
+  std::set<std::string> written;  // state that the program changes is not packed
   for (const ir::OutputSpec& output : lowering.entry.signature.outputs)
-    if (output.kind == ir::OutputKind::buffer_mutation) written.insert(output.target);
+    if (ir::updates_state(output.kind)) written.insert(output.target);
   std::map<std::string, size_t> spec_of;
   for (size_t i = 0; i < inputs.size(); ++i)
     if (inputs[i].kind != ir::InputKind::user_input) spec_of[inputs[i].value] = i;

@@ -356,11 +356,26 @@ Datum Evaluator::choice(const Expr& expr) {
   if (failed()) return {};
   if (condition.is<ir::SymBool>()) condition = settled(condition.get<ir::SymBool>());
   const bool is_open = condition.is<ir::SymBool>() && !condition.get<ir::SymBool>().constant();
+  if (!loops && is_open)
+    if (std::optional<Datum> both = either_size(condition.get<ir::SymBool>(), expr)) return *both;
   if (!loops || !(is_open || loops->is_dynamic(condition)))
     return evaluate(holds(condition, expr.operands[0]) ? expr.operands[1] : expr.operands[2]);
   const Datum then = evaluate(expr.operands[1]);
   const Datum otherwise = evaluate(expr.operands[2]);
   return failed() ? Datum() : loops->select(condition, then, otherwise, &expr);
+}
+
+// A size that is one thing where an order of data holds, and another where not, is an expression: x <= 0 is 1 or 0 as
+// max(0, min(1, 1 - x)). Nullopt where that says too little: the example knows, or either of the two asks for
+// something.
+std::optional<Datum> Evaluator::either_size(const ir::SymBool& order, const Expr& expr) {
+  if (order.node()->kind != ir::SymBool::Kind::le || (hints && shape::evaluate(order, *hints))) return std::nullopt;
+  const size_t assumed = assumptions.size();
+  const Datum then = evaluate(expr.operands[1]), otherwise = evaluate(expr.operands[2]);
+  if (failed()) return Datum();
+  if (!then.is<ir::SymInt>() || !otherwise.is<ir::SymInt>() || assumptions.size() != assumed) return std::nullopt;
+  const ir::SymInt holds = shape::max(0, shape::min(1, ir::SymInt(1) - order.node()->difference));
+  return Datum(otherwise.get<ir::SymInt>() + (then.get<ir::SymInt>() - otherwise.get<ir::SymInt>()) * holds);
 }
 
 Datum Evaluator::binary_expression(const Expr& expr) {

@@ -111,6 +111,7 @@ class Evaluator {
   Datum each(const Expr& expr);
   Datum call_expression(const Expr& expr);
   Datum choice(const Expr& expr);
+  std::optional<Datum> either_size(const ir::SymBool& order, const Expr& expr);
   Datum binary_expression(const Expr& expr);
   Datum compare(Operation operation, const Datum& a, const Datum& b, const Expr* at);
   Datum compute(Operation operation, const Datum& a, const Datum& b, const Expr* at);

@@ -21,6 +21,7 @@ void join_provenance(ir::ExportedProgram& into, ir::ExportedProgram& from) {
     moved.push_back(into.provenance.intern(from.provenance.at(static_cast<ir::ProvenanceId>(id))));
   }
   for_each_graph(from, [&](ir::Graph& graph) {
+    for (ir::Constraint& constraint : graph.assumptions) constraint.provenance = moved[constraint.provenance];
     for (ir::Node& node : graph.forward()) node.provenance = moved[node.provenance];
   });
   for (ir::EntryPoint& entry : from.entries) {
@@ -95,7 +96,7 @@ void join_weights(ir::ExportedProgram& into, ir::ExportedProgram& from) {
       if (ir::is_state(spec.kind)) spec.target = renamed.at(spec.target);
     }
     for (ir::OutputSpec& spec : entry.signature.outputs) {
-      if (spec.kind == ir::OutputKind::buffer_mutation) spec.target = renamed.at(spec.target);
+      if (ir::updates_state(spec.kind)) spec.target = renamed.at(spec.target);
     }
   }
 }

@@ -195,7 +195,7 @@ class Decoder {
       signature.inputs.push_back(std::move(out));
     }
     for (const wire::OutputSpec& spec : from.outputs()) {
-      check(spec.kind() <= static_cast<uint32_t>(ir::OutputKind::token), "a kind of output is unknown");
+      check(spec.kind() <= static_cast<uint32_t>(ir::OutputKind::parameter_mutation), "a kind of output is unknown");
       if (failed_) return;
       signature.outputs.push_back({static_cast<ir::OutputKind>(spec.kind()), string(spec.target())});
     }
@@ -237,7 +237,8 @@ class Decoder {
       const std::string& subgraph = name(each.name(), text::is_name, "a subgraph");
       check(!to.subgraphs.contains(subgraph), "subgraph " + subgraph + " is there twice");
       if (failed_) break;
-      to.subgraphs[subgraph] = graph(each.graph());
+      ir::Graph& body = to.subgraphs[subgraph] = graph(each.graph());
+      for (const wire::Constraint& assumption : each.assumptions()) body.assumptions.push_back(constraint(assumption));
     }
     to.annotations = annotations(from.annotations());
     return to;

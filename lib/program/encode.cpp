@@ -160,6 +160,7 @@ class Encoder {
       wire::Subgraph& out = *to.add_subgraphs();
       out.set_name(string(name));
       encode(graph, *out.mutable_graph());
+      for (const ir::Constraint& constraint : graph.assumptions) encode(constraint, *out.add_assumptions());
     }
     for (const ir::Named& annotation : variant.annotations) encode(annotation, *to.add_annotations());
   }

@@ -514,14 +514,15 @@ Result<void> GraphReader::finish() {
   for (const ir::InputSpec& spec : signature.inputs) {
     const auto found = scope_.tensors.find(spec.value);
     if (found == scope_.tensors.end() || found->second.memory->version == 0) continue;
-    if (spec.kind != ir::InputKind::buffer && spec.kind != ir::InputKind::user_input)
-      return error(Status::unsupported, 825, "the program updates '" + spec.target + "', which is no buffer")
+    if (spec.kind == ir::InputKind::constant_tensor)
+      return error(Status::unsupported, 825, "the program updates '" + spec.target + "', which is a constant")
           .at({.file = file_name_})
           .note("fix: register it as a buffer of the model");
     updated.emplace_back(found->second.memory->content);
-    updated_specs.push_back(
-        {spec.kind == ir::InputKind::buffer ? ir::OutputKind::buffer_mutation : ir::OutputKind::user_input_mutation,
-         spec.target});
+    updated_specs.push_back({spec.kind == ir::InputKind::buffer      ? ir::OutputKind::buffer_mutation
+                             : spec.kind == ir::InputKind::parameter ? ir::OutputKind::parameter_mutation
+                                                                     : ir::OutputKind::user_input_mutation,
+                             spec.target});
   }
   outputs.insert(outputs.begin(), updated.begin(), updated.end());
   signature.outputs.insert(signature.outputs.begin(), updated_specs.begin(), updated_specs.end());

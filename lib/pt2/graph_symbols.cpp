@@ -188,7 +188,8 @@ Result<void> GraphReader::assume(const SymBool& truth, const std::string& reason
   if (facts_.decide(truth) == shape::Truth::proven) return {};
   if (!facts_.assume(truth))
     return error(Status::unsupported, 825, "nothing can satisfy " + truth.to_string() + ": " + reason);
-  variant_.assumptions.push_back({truth, program_.provenance.intern(stack_), reason});
+  std::vector<ir::Constraint>& assumptions = depth_ > 0 ? graph_->assumptions : variant_.assumptions;
+  assumptions.push_back({truth, program_.provenance.intern(stack_), reason});
   return {};
 }
 

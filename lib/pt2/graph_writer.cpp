@@ -502,7 +502,9 @@ OutputJson GraphWriter::signature() const {
     const Argument& output = variant_.graph.outputs()[i];
     const ir::Value* value = output.value();
     const OutputJson arg{{"name", value ? value_names_.at(value) : ""}};
-    if (spec.kind == ir::OutputKind::buffer_mutation) {
+    if (spec.kind == ir::OutputKind::parameter_mutation) {
+      outputs.push_back({{"parameter_mutation", {{"arg", arg}, {"parameter_name", spec.target}}}});
+    } else if (spec.kind == ir::OutputKind::buffer_mutation) {
       outputs.push_back({{"buffer_mutation", {{"arg", arg}, {"buffer_name", spec.target}}}});
     } else if (spec.kind == ir::OutputKind::user_input_mutation) {
       outputs.push_back({{"user_input_mutation", {{"arg", arg}, {"user_input_name", user_inputs[spec.target]}}}});

@@ -58,6 +58,7 @@ Result<std::string> GraphReader::read_body(const Item& named, const std::vector<
     return damaged(file_name_, "a branch or body takes another number of arguments than it is given");
   ir::Graph graph;
   ir::Graph* const outer = std::exchange(graph_, &graph);
+  const shape::Facts outside = facts_;
   Scope scope{.graph = item};
   ++depth_;
   const auto read = [&]() -> Result<ArgumentList> {
@@ -84,6 +85,10 @@ Result<std::string> GraphReader::read_body(const Item& named, const std::vector<
   Result<ArgumentList> results = read();
   --depth_;
   graph_ = outer;
+  // What a body assumes holds in it alone.
+  facts_ = outside;
+  for (const ir::Symbol& symbol : entry_.symbols)
+    if (!outside.ranges().contains(symbol.name)) facts_.declare(symbol.name, symbol.range);
   if (!results) return results.error();
   outputs = metas_of(*results);
   graph.set_outputs(std::move(*results));

@@ -173,6 +173,8 @@ Result<ir::GraphSignature> read_signature(const Item& graph_module, const std::s
       ++next_output;
     } else if (kind == "buffer_mutation") {
       output = {OutputKind::buffer_mutation, body.at("buffer_name").text()};
+    } else if (kind == "parameter_mutation") {
+      output = {OutputKind::parameter_mutation, body.at("parameter_name").text()};
     } else if (kind == "user_input_mutation") {
       output.kind = OutputKind::user_input_mutation;
       const std::string name = body.at("user_input_name").text();

@@ -120,7 +120,7 @@ Result<void> Session::connect() {
   for (bool mutated : {false, true})  // mutated inputs come after the outputs proper
     for (size_t i = 0; i < graph.outputs().size() && i < specs.size(); ++i) {
       if (specs[i].kind == OutputKind::user_input_mutation) keeps_order_ = false;
-      if (specs[i].kind == OutputKind::buffer_mutation) {
+      if (ir::updates_state(specs[i].kind)) {
         if (mutated) continue;
         writes_state_ = true;
         keeps_order_ = false;
@@ -131,7 +131,7 @@ Result<void> Session::connect() {
             if (!value || !value->is_tensor() || value->meta().dtype != state.tensor.dtype ||
                 value->meta().sizes != sizes)
               return error(Status::bad_input, 616,
-                           "what is written to the buffer '" + specs[i].target + "' has another type");
+                           "what is written to the state '" + specs[i].target + "' has another type");
             Tensor copy = Tensor::empty(state.tensor.dtype, state.tensor.sizes);
             std::memcpy(copy.mutable_data(), state.tensor.data(), state.tensor.nbytes());
             state.tensor = copy;
@@ -154,7 +154,7 @@ std::vector<std::pair<std::string, Tensor>> Session::changing_state() const {
   std::vector<std::pair<std::string, Tensor>> changing;
   for (const ir::OutputSpec& spec : entry_->signature.outputs)
     for (const State& state : state_)
-      if (spec.kind == OutputKind::buffer_mutation && state.weight->name == spec.target)
+      if (ir::updates_state(spec.kind) && state.weight->name == spec.target)
         changing.emplace_back(spec.target, state.tensor);
   return changing;
 }
@@ -163,7 +163,7 @@ Result<void> Session::restore(const std::string& name, const Tensor& tensor) {
   for (const auto& [known, state] : changing_state()) {
     if (known != name) continue;
     if (state.dtype != tensor.dtype || state.sizes != tensor.sizes)
-      return error(Status::usage, 625, "the buffer '" + name + "' has another type in the file of the state");
+      return error(Status::usage, 625, "the state '" + name + "' has another type in the file of the state");
     const Tensor rows = tensor.contiguous();
     std::memcpy(Tensor(state).mutable_data(), rows.data(), rows.nbytes());
     return {};
@@ -253,11 +253,12 @@ Result<void> Session::bind(const ir::Variant& variant, const std::vector<std::op
                              (below ? "least " + std::to_string(symbol.range.lower)
                                     : "most " + std::to_string(symbol.range.upper)));
   }
-  return check_assumptions(variant, symbols);
+  return check_assumptions(variant.assumptions, symbols);
 }
 
-Result<void> Session::check_assumptions(const ir::Variant& variant, const shape::Bindings& symbols) const {
-  for (const ir::Constraint& assumption : variant.assumptions) {
+Result<void> Session::check_assumptions(const std::vector<ir::Constraint>& assumptions,
+                                        const shape::Bindings& symbols) const {
+  for (const ir::Constraint& assumption : assumptions) {
     if (shape::evaluate(assumption.truth, symbols) != false) continue;
     std::string values;
     for (const std::string& name : assumption.truth.symbols()) {
@@ -390,13 +391,13 @@ Result<std::vector<Datum>> Session::interpret(const ir::Variant& variant,
   return interpreter_->run(variant, inputs, symbols, observer);
 }
 
-// Puts what the graph returned into the caller's order, and mutated buffers back where they belong.
+// Puts what the graph returned into the caller's order, and mutated state back where it belongs.
 std::vector<Datum> Session::finish(std::vector<Datum> results) {
   const auto& specs = entry_->signature.outputs;
   std::vector<Datum> ordered;
   for (bool mutated : {false, true})
     for (size_t i = 0; i < results.size() && i < specs.size(); ++i) {
-      if (specs[i].kind == OutputKind::buffer_mutation) {
+      if (ir::updates_state(specs[i].kind)) {
         if (mutated) continue;
         const Tensor* value = std::get_if<Tensor>(&results[i]);
         for (State& state : state_)
@@ -419,7 +420,7 @@ Result<std::vector<std::optional<ir::Type>>> Session::infer_outputs(const std::v
   for (bool mutated : {false, true})
     for (size_t i = 0; i < (*variant)->graph.outputs().size(); ++i) {
       const OutputKind kind = entry_->signature.outputs[i].kind;
-      if (kind == OutputKind::buffer_mutation || (kind == OutputKind::user_input_mutation) != mutated) continue;
+      if (ir::updates_state(kind) || (kind == OutputKind::user_input_mutation) != mutated) continue;
       const ir::Value* value = (*variant)->graph.outputs()[i].value();
       if (!value || !value->is_tensor()) {
         types.push_back(value ? std::optional(value->type) : std::nullopt);

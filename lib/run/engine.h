@@ -108,7 +108,7 @@ class Session {
   Result<void> bind(const ir::Variant& variant, const std::vector<std::optional<Datum>>& inputs,
                     shape::Bindings& symbols) const;
   // Those of which enough is known: the others wait for the nodes that define their symbols.
-  Result<void> check_assumptions(const ir::Variant& variant, const shape::Bindings& symbols) const;
+  Result<void> check_assumptions(const std::vector<ir::Constraint>& assumptions, const shape::Bindings& symbols) const;
   Result<std::shared_ptr<Plan>> plan(const std::vector<std::optional<Datum>>& inputs);
   Result<const opset::Opset*> opset();
   // Everything of a lowered call's site but its operands and results.

@@ -61,9 +61,17 @@ Diagnostic misfit(const ir::Node& node, const std::string& what) {
 // The values and symbols of a graph that is being run.
 struct Interpreter::Scope {
   const ir::Variant& variant;
+  const ir::Graph& graph;
   shape::Facts facts;
   reference::Environment environment;
   std::map<const ir::Value*, const State*> states = {};
+
+  // A subgraph that runs inside: it sees the symbols, and none of the values.
+  Scope inside(const ir::Graph& subgraph) const {
+    Scope inner{variant, subgraph, facts, {{}, environment.symbols}};
+    for (const ir::Constraint& assumption : subgraph.assumptions) inner.facts.assume(assumption.truth);
+    return inner;
+  }
 
   // A number is a symbol by its name, and a size that is still free is what the data turned out to be.
   void bind(const ir::Value& value, const Datum& datum) {
@@ -82,7 +90,7 @@ struct Interpreter::Scope {
 
 Result<std::vector<Datum>> Interpreter::run(const ir::Variant& variant, const std::vector<std::optional<Datum>>& inputs,
                                             const shape::Bindings& symbols, const Observer& observer) {
-  Scope scope{variant, session_.entry_->facts(variant), {{}, symbols}};
+  Scope scope{variant, variant.graph, session_.entry_->facts(variant), {{}, symbols}};
   std::vector<Datum> values;
   for (size_t i = 0; i < session_.sources_.size(); ++i) {
     const Session::Source source = session_.sources_[i];
@@ -181,7 +189,9 @@ Result<void> Interpreter::run_node(Scope& scope, const ir::Node& node, Observati
 }
 
 Result<void> Interpreter::check_assumptions(const Scope& scope) const {
-  return session_.check_assumptions(scope.variant, scope.environment.symbols);
+  const shape::Bindings& symbols = scope.environment.symbols;
+  if (Result<void> done = session_.check_assumptions(scope.variant.assumptions, symbols); !done) return done;
+  return session_.check_assumptions(scope.graph.assumptions, symbols);
 }
 
 Result<void> Interpreter::run_control_flow(Scope& scope, const ir::Node& node) {
@@ -204,8 +214,9 @@ Result<void> Interpreter::run_control_flow(Scope& scope, const ir::Node& node) {
     const auto body = scope.variant.subgraphs.find(name);
     if (body == scope.variant.subgraphs.end() || body->second.inputs().size() != inputs.size())
       return error(Status::bad_input, 617, node.target() + " and its subgraph @" + name + " differ in operands");
-    Scope inner{scope.variant, scope.facts, {{}, symbols}};
+    Scope inner = scope.inside(body->second);
     for (size_t i = 0; i < inputs.size(); ++i) inner.bind(*body->second.inputs()[i], inputs[i]);
+    if (Result<void> holds = check_assumptions(inner); !holds) return holds.error();
     return run_graph(inner, body->second, std::move(inputs), {});
   };
   runner.empty = [&](size_t i) { return reference::empty_result(node, i, symbols); };
@@ -233,7 +244,8 @@ Result<void> Interpreter::run_body(Scope& scope, const ir::Node& node, const ir:
     if (const ir::Value* value = node.arguments()[i].value()) inputs.push_back(scope.environment.values.at(value));
   if (inputs.size() != body.inputs().size() || body.outputs().size() != node.results().size())
     return error(Status::bad_input, 617, "a call and its body differ in operands or results");
-  Scope inner{scope.variant, scope.facts, {{}, scope.environment.symbols}};
+  Scope inner = scope.inside(body);
+  if (Result<void> holds = check_assumptions(inner); !holds) return holds.error();
   Result<std::vector<Datum>> results = run_graph(inner, body, std::move(inputs), {});
   if (!results) return results.error();
   for (size_t i = 0; i < results->size(); ++i) scope.environment.values[node.result(i)] = std::move((*results)[i]);

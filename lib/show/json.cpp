@@ -115,7 +115,10 @@ Json to_json(const ir::EntryPoint& entry) {
   }
   for (const ir::Variant& variant : entry.variants) {
     Json subgraphs = Json::object();
-    for (const auto& [name, graph] : variant.subgraphs) subgraphs[name] = to_json(graph);
+    for (const auto& [name, graph] : variant.subgraphs) {
+      subgraphs[name] = to_json(graph);
+      subgraphs[name]["assumptions"] = to_json(graph.assumptions);
+    }
     variants.push_back({{"name", variant.name},
                         {"assumptions", to_json(variant.assumptions)},
                         {"guarantees", to_json(variant.guarantees)},

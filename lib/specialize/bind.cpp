@@ -190,20 +190,31 @@ Result<void> bind(ir::ExportedProgram& program, const Options& options) {
   return {};
 }
 
-void discharge_assumptions(Scope& scope) {
-  std::vector<ir::Constraint> all = std::move(scope.variant.assumptions);
-  scope.variant.assumptions.clear();
+namespace {
+
+// What follows from what is known, and from the others that are still there, needs no check of its own.
+void discharge(Scope& scope, std::vector<ir::Constraint>& constraints, const shape::Facts& known) {
+  std::vector<ir::Constraint> all = std::move(constraints);
+  constraints.clear();
   for (size_t i = 0; i < all.size(); ++i) {
-    // What follows from the ranges and from the others that are still there needs no check of its own.
-    shape::Facts facts;
-    for (const ir::Symbol& symbol : scope.entry.symbols) facts.declare(symbol.name, symbol.range);
-    for (const ir::Constraint& kept : scope.variant.assumptions) facts.assume(kept.truth);
+    shape::Facts facts = known;
+    for (const ir::Constraint& kept : constraints) facts.assume(kept.truth);
     for (size_t j = i + 1; j < all.size(); ++j) facts.assume(all[j].truth);
     if (facts.decide(all[i].truth) == shape::Truth::proven)
       scope.report("discharged " + all[i].truth.to_string());
     else
-      scope.variant.assumptions.push_back(std::move(all[i]));
+      constraints.push_back(std::move(all[i]));
   }
+}
+
+}  // namespace
+
+void discharge_assumptions(Scope& scope) {
+  shape::Facts ranges;
+  for (const ir::Symbol& symbol : scope.entry.symbols) ranges.declare(symbol.name, symbol.range);
+  discharge(scope, scope.variant.assumptions, ranges);
+  const shape::Facts known = scope.entry.facts(scope.variant);
+  for (auto& [name, graph] : scope.variant.subgraphs) discharge(scope, graph.assumptions, known);
 }
 
 }  // namespace atenon::specialize

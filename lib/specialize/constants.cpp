@@ -10,7 +10,7 @@ namespace {
 bool is_mutated(const ir::ExportedProgram& program, const std::string& target) {
   for (const ir::EntryPoint& entry : program.entries) {
     for (const ir::OutputSpec& spec : entry.signature.outputs) {
-      if (spec.kind == ir::OutputKind::buffer_mutation && spec.target == target) return true;
+      if (ir::updates_state(spec.kind) && spec.target == target) return true;
     }
   }
   return false;
@@ -68,7 +68,7 @@ Changed remove_unused(Scope& scope) {
       if (ir::is_state(spec.kind)) named.insert(spec.target);
     }
     for (const ir::OutputSpec& spec : entry.signature.outputs) {
-      if (spec.kind == ir::OutputKind::buffer_mutation) named.insert(spec.target);
+      if (ir::updates_state(spec.kind)) named.insert(spec.target);
     }
   }
   std::erase_if(scope.program.weights, [&](const ir::Weight& weight) { return !named.contains(weight.name); });

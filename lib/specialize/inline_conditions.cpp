@@ -100,6 +100,8 @@ Changed inline_conditions(Scope& scope) {
           truth ? scope.variant.subgraphs.find(flow->bodies[*truth ? 0 : 1]) : scope.variant.subgraphs.end();
       if (body == scope.variant.subgraphs.end() || !gives_tensors(body->second)) continue;
       const shape::Substitution sizes = sizes_of(node, body->second);
+      std::vector<ir::Constraint>& assumptions = scope.variant.assumptions;
+      assumptions.insert(assumptions.end(), body->second.assumptions.begin(), body->second.assumptions.end());
       scope.report("took @" + body->first + " for " + node.target() +
                    (node.results().empty() ? "" : " %" + node.result()->name));
       graph.replace(node, copy_body(graph, node, body->second, flow->operands));

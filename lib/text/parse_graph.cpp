@@ -7,13 +7,14 @@
 
 namespace atenon::text {
 
-// graph(%x: f32[b, 64], ...) nodes return (%y, ...)
-ir::Graph Parser::parse_graph() {
+// graph(%x: f32[b, 64], ...) nodes return (%y, ...), and what a subgraph assumes before its nodes
+ir::Graph Parser::parse_graph(bool is_subgraph) {
   ir::Graph graph;
   lexer_.expect("(", "before the inputs of the graph");
   for (ir::Graph::Result& input : parse_typed_values(graph, ")"))
     graph.add_input(std::move(input.name), std::move(input.type));
   lexer_.expect(")", "after the inputs of the graph");
+  while (is_subgraph && lexer_.take("assume")) graph.assumptions.push_back(parse_constraint());
   while (!lexer_.at_end() && !lexer_.is("return")) parse_node(graph);
   lexer_.expect("return", "at the end of the graph");
   lexer_.expect("(", "before the outputs of the graph");

@@ -130,7 +130,7 @@ void Parser::parse_entry() {
       ir::Variant& variant = open_variant(entry);
       if (!variant.graph.inputs().empty() || !variant.graph.empty())
         lexer_.unexpected("`variant` before a further graph");
-      variant.graph = parse_graph();
+      variant.graph = parse_graph(false);
     } else if (lexer_.take("subgraph")) {
       parse_subgraph(open_variant(entry));
     } else {
@@ -260,7 +260,7 @@ void Parser::parse_subgraph(ir::Variant& variant) {
   const Token name = lexer_.token();
   const std::string text(lexer_.expect(TokenKind::reference, "the name of the subgraph, such as @body"));
   check_unique(!variant.subgraphs.contains(text), "subgraph @" + text, name);
-  variant.subgraphs[text] = parse_graph();
+  variant.subgraphs[text] = parse_graph(true);
 }
 
 // stack @12 module "layers.0" class "net.Block" from "aten::layer_norm"

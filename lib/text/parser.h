@@ -36,7 +36,7 @@ class Parser {
   void check_provenance();
 
   // parse_graph.cpp: graphs, types and arguments.
-  ir::Graph parse_graph();
+  ir::Graph parse_graph(bool is_subgraph);
   void parse_node(ir::Graph& graph);
   std::vector<ir::Graph::Result> parse_typed_values(const ir::Graph& graph, std::string_view stop);
   ir::Type parse_type();

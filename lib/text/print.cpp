@@ -56,6 +56,15 @@ std::string provenance_mark(const ir::Provenance* provenance, ir::ProvenanceId i
   return out + "  # " + frame.file + ":" + std::to_string(frame.line);
 }
 
+void print_constraints(std::string& out, const std::string& head, const std::vector<ir::Constraint>& constraints) {
+  for (const ir::Constraint& constraint : constraints) {
+    out += head + " " + constraint.truth.to_string();
+    if (constraint.provenance != 0) out += "  @" + std::to_string(constraint.provenance);
+    if (!constraint.reason.empty()) out += "  " + quote(constraint.reason);
+    out += "\n";
+  }
+}
+
 std::string print_graph(const ir::Graph& graph, const std::string& indent, const std::string& head,
                         const ir::Provenance* provenance) {
   std::vector<std::string> inputs;
@@ -68,21 +77,13 @@ std::string print_graph(const ir::Graph& graph, const std::string& indent, const
   const std::string separator = width <= 110 ? ", " : ",\n" + indent + std::string(head.size() + 1, ' ');
   for (size_t i = 0; i < inputs.size(); ++i) out += (i ? separator : "") + inputs[i];
   out += ")\n";
+  print_constraints(out, indent + "  assume", graph.assumptions);
   for (const ir::Node& node : graph.forward()) {
     out += indent + "  " + print(node) + provenance_mark(provenance, node.provenance) + "\n";
   }
   std::vector<std::string> outputs;
   for (const ir::Argument& output : graph.outputs()) outputs.push_back(print(output));
   return out + indent + "  return " + join(outputs, "(", ")") + "\n";
-}
-
-void print_constraints(std::string& out, const char* word, const std::vector<ir::Constraint>& constraints) {
-  for (const ir::Constraint& constraint : constraints) {
-    out += std::string("  ") + word + " " + constraint.truth.to_string();
-    if (constraint.provenance != 0) out += "  @" + std::to_string(constraint.provenance);
-    if (!constraint.reason.empty()) out += "  " + quote(constraint.reason);
-    out += "\n";
-  }
 }
 
 void print_signature(std::string& out, const ir::GraphSignature& signature) {
@@ -104,8 +105,8 @@ void print_signature(std::string& out, const ir::GraphSignature& signature) {
 // The line that separates variants, where it is needed, and what must hold.
 void print_variant_head(std::string& out, const ir::EntryPoint& entry, const ir::Variant& variant) {
   if (!variant.name.empty() || &variant != entry.variants.data()) out += "  variant " + quote(variant.name) + "\n";
-  print_constraints(out, "assume", variant.assumptions);
-  print_constraints(out, "guarantee", variant.guarantees);
+  print_constraints(out, "  assume", variant.assumptions);
+  print_constraints(out, "  guarantee", variant.guarantees);
 }
 
 void print_entry_head(std::string& out, const ir::EntryPoint& entry) {

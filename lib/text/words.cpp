@@ -8,10 +8,10 @@ namespace {
 
 constexpr std::array<std::string_view, 6> input_kinds = {"user_input",      "parameter",     "buffer",
                                                          "constant_tensor", "custom_object", "token"};
-constexpr std::array<std::string_view, 7> output_kinds = {
+constexpr std::array<std::string_view, 8> output_kinds = {
     "user_output", "buffer_mutation",       "user_input_mutation",
     "loss_output", "gradient_to_parameter", "gradient_to_user_input",
-    "token"};
+    "token",       "parameter_mutation"};
 constexpr std::array<TreeWords, 7> tree_kinds = {{
     {"*", "", ""},             // leaf
     {"None", "", ""},          // none

@@ -34,9 +34,14 @@ bool same_type(const ir::Type& inferred, const ir::Type& declared, const shape::
 
 class GraphCheck {
  public:
-  GraphCheck(const ir::Graph& graph, const ir::Variant& variant, const shape::Facts& facts,
+  GraphCheck(const ir::Graph& graph, const ir::EntryPoint& entry, const ir::Variant& variant,
              const std::set<std::string>& symbols, Findings& findings)
-      : graph_(graph), variant_(variant), facts_(facts), symbols_(symbols), findings_(findings) {}
+      : graph_(graph),
+        entry_(entry),
+        variant_(variant),
+        facts_(entry.facts(variant, graph)),
+        symbols_(symbols),
+        findings_(findings) {}
 
   void run() {
     for (const auto& input : graph_.inputs()) {
@@ -62,6 +67,8 @@ class GraphCheck {
         }
       });
     }
+    for (const ir::Constraint& assumption : graph_.assumptions)
+      check_symbols(assumption.truth.symbols(), "an assumption of a subgraph");
   }
 
  private:
@@ -143,8 +150,9 @@ class GraphCheck {
         fits = inputs[j] && same_type(body.inputs()[j]->type, *inputs[j], facts_, {});
       const bool is_condition = flow->kind == Kind::while_loop && i == 0;
       fits = fits && body.outputs().size() == (is_condition ? 1 : node.results().size());
+      const shape::Facts inside = entry_.facts(variant_, body);
       for (size_t j = 0; fits && !is_condition && j < body.outputs().size(); ++j)
-        fits = gives(*flow, body.outputs()[j], node.result(j)->type, j);
+        fits = gives(*flow, body.outputs()[j], node.result(j)->type, j, inside);
       if (!fits)
         findings_.add(128, "@" + flow->bodies[i] + " does not take or give what " + node.target() + " does", node);
     }
@@ -159,7 +167,8 @@ class GraphCheck {
   }
 
   // Whether a subgraph's output makes result i: itself, one slice of it, or, of a condition, a tensor of its rank.
-  bool gives(const ir::ControlFlow& flow, const ir::Argument& output, const ir::Type& result, size_t i) {
+  static bool gives(const ir::ControlFlow& flow, const ir::Argument& output, const ir::Type& result, size_t i,
+                    const shape::Facts& inside) {
     using Kind = ir::ControlFlow::Kind;
     const std::optional<ir::Type> type = type_of(output);
     const auto* given = type ? std::get_if<ir::TensorMeta>(&*type) : nullptr;
@@ -167,11 +176,11 @@ class GraphCheck {
     if (!type || !given != !whole) return false;
     if (!whole) return *type == result;
     if (flow.kind == Kind::cond) return given->dtype == whole->dtype && given->rank() == whole->rank();
-    if (flow.kind == Kind::while_loop || i < flow.carried.size()) return same_type(*given, *whole, facts_, {});
+    if (flow.kind == Kind::while_loop || i < flow.carried.size()) return same_type(*given, *whole, inside, {});
     ir::TensorMeta slice = *whole;
     if (slice.sizes.empty()) return false;
     slice.sizes.erase(slice.sizes.begin());
-    return same_type(*given, slice, facts_, {});
+    return same_type(*given, slice, inside, {});
   }
 
   // What only its schema describes: results are of the kinds that it returns, and of the types of what it updates.
@@ -247,8 +256,9 @@ class GraphCheck {
   }
 
   const ir::Graph& graph_;
+  const ir::EntryPoint& entry_;
   const ir::Variant& variant_;
-  const shape::Facts& facts_;
+  const shape::Facts facts_;
   std::set<std::string> symbols_;
   std::set<std::string> names_;
   std::set<const ir::Value*> defined_;
@@ -286,9 +296,9 @@ void Findings::add(Diagnostic diagnostic, const ir::Node& node) {
   problems.push_back(std::move(diagnostic));
 }
 
-void check_graph(const ir::Graph& graph, const ir::Variant& variant, const shape::Facts& facts,
+void check_graph(const ir::Graph& graph, const ir::EntryPoint& entry, const ir::Variant& variant,
                  const std::set<std::string>& symbols, Findings& findings) {
-  GraphCheck(graph, variant, facts, symbols, findings).run();
+  GraphCheck(graph, entry, variant, symbols, findings).run();
 }
 
 }  // namespace atenon::verify

@@ -24,8 +24,8 @@ struct Findings {
   void add(Diagnostic diagnostic, const ir::Node& node);
 };
 
-// Checks `graph` in the scope of `variant`; `symbols` are those that the entry point declares.
-void check_graph(const ir::Graph& graph, const ir::Variant& variant, const shape::Facts& facts,
+// Checks `graph`, one of `variant`; `symbols` are those that the entry point declares.
+void check_graph(const ir::Graph& graph, const ir::EntryPoint& entry, const ir::Variant& variant,
                  const std::set<std::string>& symbols, Findings& findings);
 
 }  // namespace atenon::verify

@@ -77,7 +77,7 @@ void check_signature(const ir::EntryPoint& entry, const ir::Variant& variant, Fi
   for (const ir::OutputSpec& spec : signature.outputs) {
     user_outputs += spec.kind == ir::OutputKind::user_output;
     bool known = true;
-    if (spec.kind == ir::OutputKind::buffer_mutation) known = findings.program.weight(spec.target) != nullptr;
+    if (ir::updates_state(spec.kind)) known = findings.program.weight(spec.target) != nullptr;
     if (spec.kind == ir::OutputKind::user_input_mutation) {
       known = false;
       for (const ir::InputSpec& input : signature.inputs) {
@@ -103,9 +103,8 @@ void check_entry(const ir::EntryPoint& entry, Findings& findings) {
   if (entry.variants.empty()) findings.add(137, "the entry point " + quoted(entry.name) + " has no graph");
   for (const ir::Variant& variant : entry.variants) {
     check_signature(entry, variant, findings);
-    shape::Facts facts = entry.facts(variant);
-    check_graph(variant.graph, variant, facts, symbols, findings);
-    for (const auto& [name, graph] : variant.subgraphs) check_graph(graph, variant, facts, symbols, findings);
+    check_graph(variant.graph, entry, variant, symbols, findings);
+    for (const auto& [name, graph] : variant.subgraphs) check_graph(graph, entry, variant, symbols, findings);
   }
 }
 

@@ -18,16 +18,17 @@ def _flatten(tree):
 
 
 class _Traced:
-    """A function as a subgraph, and the structure of what it returns."""
+    """A function as a subgraph, and the structure of what it returns. `given` holds when it runs: a truth of sizes, or
+    what a loop's condition, by its number, says of the inputs."""
 
-    def __init__(self, function, examples=(), spec=None, whole=None):
+    def __init__(self, function, examples=(), spec=None, whole=None, given=None):
         def run(inputs):
             given = inputs if spec is None else _pytree.tree_unflatten(inputs, spec)
             leaves, self.spec = _flatten(function(*given))
             self.nones = [leaf is None for leaf in leaves]
             return [leaf for leaf in leaves if leaf is not None]
 
-        self.number = _atenon.trace_subgraph(run, list(examples), len(examples) if whole is None else whole)
+        self.number = _atenon.trace_subgraph(run, list(examples), len(examples) if whole is None else whole, given)
 
     def unflatten(self, results):
         left = iter(results)
@@ -44,7 +45,9 @@ def cond(pred, true_fn, false_fn, operands=()):
         raise RuntimeError(f"torch.cond chooses by one truth, not by a tensor of shape {tuple(pred.shape)}")
     if not is_open or not _atenon.is_tracing():
         return true_fn(*operands) if pred else false_fn(*operands)
-    taken, other = _Traced(lambda: true_fn(*operands)), _Traced(lambda: false_fn(*operands))
+    is_of_sizes = isinstance(pred, _atenon.SymBool)
+    taken = _Traced(lambda: true_fn(*operands), given=pred if is_of_sizes else None)
+    other = _Traced(lambda: false_fn(*operands), given=~pred if is_of_sizes else None)
     if taken.spec != other.spec or taken.nones != other.nones:
         raise RuntimeError(f"the branches of torch.cond return different structures: {taken.spec} and {other.spec}")
     return taken.unflatten(_node("cond", pred, (taken, other), ("true_graph", "false_graph")))
@@ -57,7 +60,8 @@ def while_loop(cond_fn, body_fn, carried_inputs, additional_inputs=()):
         return carried_inputs
     leaves, spec = _flatten(tuple(carried_inputs))
     condition = _Traced(lambda *carried: cond_fn(*carried, *additional_inputs), leaves, spec)
-    body = _Traced(lambda *carried: tuple(body_fn(*carried, *additional_inputs)), leaves, spec)
+    body = _Traced(lambda *carried: tuple(body_fn(*carried, *additional_inputs)), leaves, spec,
+                   given=condition.number)
     if body.spec != spec:
         raise RuntimeError(f"the body of torch.while_loop returns another structure than it takes: {body.spec}, not {spec}")
     return body.unflatten(_node("while_loop", None, (condition, body), ("cond_graph", "body_graph"), leaves))
