@@ -89,19 +89,20 @@ ir::ProvenanceId CallStacks::current(ir::Provenance& provenance) {
     Py_DECREF(frame);
     frame = caller;
   }
-  const Module* module = running_.empty() ? nullptr : running_.back();
+  const Running* running = running_.empty() || !running_.back() ? nullptr : &*running_.back();
   const size_t depth = key.size();
-  key.push_back(
-      module ? module_numbers_.emplace(module->path + "|" + module->type, module_numbers_.size() + 1).first->second
-             : 0);
+  key.push_back(running
+                    ? module_numbers_.emplace(running->call + "|" + running->module->type, module_numbers_.size() + 1)
+                          .first->second
+                    : 0);
   const auto found = stacks_.find(key);
   if (found != stacks_.end()) return found->second;
 
   ir::CallStack stack;
   for (size_t i = depth; i-- > 0;) stack.frames.push_back(frames_[key[i]]);
-  if (module) {
-    stack.module_path = module->path;
-    stack.module_class = module->type;
+  if (running) {
+    stack.module_path = running->call;
+    stack.module_class = running->module->type;
   }
   const ir::ProvenanceId id = provenance.intern(std::move(stack));
   stacks_.emplace(std::move(key), id);
@@ -167,17 +168,23 @@ void CallStacks::name_module(PyObject* module, std::string path) {
 
 void CallStacks::enter_module(PyObject* module) {
   const auto found = modules_.find(module);
-  if (found != modules_.end()) {
-    running_.push_back(&found->second);
-    return;
-  }
   // A module that the model does not own (made in forward): it counts as a part of the one that runs.
-  running_.push_back(running_.empty() ? nullptr : running_.back());
+  if (found == modules_.end()) return running_.push_back(running_.empty() ? std::nullopt : running_.back());
+  const Module& entered = found->second;
+  std::string call = entered.path;
+  if (!running_.empty() && running_.back()) {  // inside of the call that runs, where it lies there
+    const auto& [outer, outer_call] = *running_.back();
+    if (entered.path.starts_with(outer->path + ".")) call = outer_call + entered.path.substr(outer->path.size());
+  }
+  const int before = call.empty() ? 0 : calls_[call]++;
+  if (before > 0) call += "@" + std::to_string(before);
+  running_.push_back(Running{&entered, std::move(call)});
 }
 
 void CallStacks::forget_modules() {
   modules_.clear();
   running_.clear();
+  calls_.clear();
   stacks_.clear();
 }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -29,7 +30,8 @@ class CallStacks {
   SourceSpan user_line(PyObject* traceback);
   std::vector<Note> user_frames(PyObject* traceback);
 
-  // Modules by the object's address, kept alive by the model. nn.Module.__call__ enters and leaves.
+  // Modules by the object's address, kept alive by the model. nn.Module.__call__ enters and leaves. A node's module is
+  // the call that it belongs to: "block.relu" the first time that the module runs, "block.relu@1" the second.
   void name_module(PyObject* module, std::string path);
   void enter_module(PyObject* module);
   void leave_module();
@@ -77,7 +79,12 @@ class CallStacks {
   std::vector<ir::Frame> frames_;
   std::map<std::vector<uint32_t>, ir::ProvenanceId> stacks_;
   std::unordered_map<PyObject*, Module> modules_;  // looked up only
-  std::vector<const Module*> running_;
+  struct Running {
+    const Module* module;
+    std::string call;  // its path, with the numbers of repeated calls
+  };
+  std::vector<std::optional<Running>> running_;  // nullopt: no module of the model's
+  std::map<std::string, int> calls_;             // so far, by path
   std::map<std::string, uint32_t> module_numbers_;
   std::map<std::string, std::vector<std::string>> lines_;
 };

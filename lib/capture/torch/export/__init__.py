@@ -62,9 +62,25 @@ def _capture(mod, args, kwargs, dynamic_shapes, is_draft):
 
     program, result, findings = _atenon.export(mod, args, kwargs, dynamic_shapes, is_draft)
     in_spec, out_spec = _pytree.tree_structure((args, kwargs)), _pytree.tree_structure(result)
-    modules = [name for name, _ in mod.named_modules() if name] if hasattr(mod, "named_modules") else []
+    modules, aliases = _names(mod, program.weights()) if hasattr(mod, "named_modules") else ([], {})
     names = program.trees()[0][2]
-    return ExportedProgram(program, in_spec, out_spec, names, modules, (args, kwargs), dynamic_shapes), findings
+    return ExportedProgram(program, in_spec, out_spec, names, modules, (args, kwargs), dynamic_shapes, aliases=aliases), findings
+
+
+def _names(model, weights):
+    """All names of the modules; and of modules and state that have several, the one that the program has."""
+    names, first, aliases = [], {}, {}
+    for name, module in model.named_modules(remove_duplicate=False):
+        if name:
+            names.append(name)
+            if first.setdefault(id(module), name) != name:
+                aliases[name] = first[id(module)]
+    state = [*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)]
+    held = {id(tensor): name for name, tensor in reversed(state) if name in weights}
+    for name, tensor in state:
+        if held.get(id(tensor), name) != name:
+            aliases[name] = held[id(tensor)]
+    return names, aliases
 
 
 class _Signatures:

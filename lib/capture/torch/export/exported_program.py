@@ -99,7 +99,7 @@ def _call_trees(program):
 
 class ExportedProgram:
     def __init__(self, program, in_spec, out_spec, argument_names, module_names=(), example_inputs=None, dynamic_shapes=None,
-                 call_signatures=None):
+                 call_signatures=None, aliases=None):
         self._program = program
         self._in_spec = in_spec
         self._out_spec = out_spec
@@ -108,6 +108,7 @@ class ExportedProgram:
         self._example_inputs = example_inputs
         self._dynamic_shapes = dynamic_shapes
         self._call_signatures = call_signatures or {}  # of the modules that were to keep theirs
+        self._aliases = aliases or {}  # further names of modules and state -> the first
         self._graph_module = None
         self._state = None
 
@@ -118,7 +119,7 @@ class ExportedProgram:
 
     def _with(self, program):
         return ExportedProgram(program, self._in_spec, self._out_spec, self._argument_names, self._module_names, self._example_inputs,
-                               self._dynamic_shapes, self._call_signatures)
+                               self._dynamic_shapes, self._call_signatures, self._aliases)
 
     # What goes in and out
 
@@ -297,17 +298,16 @@ def _argument(value):
 class ExportedModule(Module):
     """The program with its state as parameters and buffers, under the names they had, to be called as the model was."""
 
+    _new_module = Module
+
     def __init__(self, exported):
         super().__init__()
         self._exported = exported
         self._names = {}  # name of the state -> module, attribute
+        self._add_modules(exported._module_names)
         for name, (kind, persistent, tensor) in exported._tensors().items():
-            *path, attribute = name.split(".")
-            owner = self
-            for step in path:
-                if step not in owner._modules:
-                    owner.add_module(step, Module())
-                owner = owner._modules[step]
+            path, _, attribute = name.rpartition(".")
+            owner = self._module_at(path)
             if kind == "parameter":
                 owner.register_parameter(attribute, tensor)
             elif kind == "buffer":
@@ -315,16 +315,31 @@ class ExportedModule(Module):
             else:
                 setattr(owner, attribute, tensor)
             self._names[name] = (owner, attribute)
-        self._add_empty_modules(exported._module_names)
+        for alias, name in exported._aliases.items():
+            if name in self._names and alias not in self._names:
+                path, _, attribute = alias.rpartition(".")
+                setattr(self._module_at(path), attribute, self._attribute(name))
         self.forward = _forward(self, exported)
 
-    def _add_empty_modules(self, paths):
+    def _add_modules(self, paths):
         for path in paths:
-            owner = self
-            for step in path.split("."):
-                if step not in owner._modules:
-                    owner.add_module(step, Module())
-                owner = owner._modules[step]
+            outer, _, name = path.rpartition(".")
+            self._module_at(outer).add_module(name, self._module_at(self._exported._aliases.get(path, path)))
+
+    def _module_at(self, path):
+        owner = self
+        for step in path.split(".") if path else ():
+            if step not in owner._modules:
+                owner.add_module(step, self._new_module())
+            owner = owner._modules[step]
+        return owner
+
+    def _attribute(self, name):
+        owner, attribute = self._names[name]
+        return getattr(owner, attribute)
+
+    def _state_now(self):
+        return {name: self._attribute(name) for name in self._names}
 
     @property
     def graph(self):
@@ -346,7 +361,7 @@ class ExportedModule(Module):
     def _run(self, args, kwargs):
         exported = self._exported
         leaves = exported._in_spec.flatten_up_to((args, kwargs))
-        state = {name: getattr(owner, attribute) for name, (owner, attribute) in self._names.items()}
+        state = self._state_now()
         values = exported._program.call(leaves, state)
         inputs = dict(zip([target for kind, _, target, *_ in exported._program.inputs() if kind == "user_input"], leaves))
         outputs = []
@@ -354,7 +369,7 @@ class ExportedModule(Module):
             if kind == "user_output":
                 outputs.append(value)
             else:
-                _atenon.assign((state if kind == "buffer_mutation" else inputs)[target], value)
+                _atenon.assign((inputs if kind == "user_input_mutation" else state)[target], value)
         return _pytree.tree_unflatten(outputs, exported._out_spec)
 
 

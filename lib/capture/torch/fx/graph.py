@@ -25,6 +25,11 @@ class HigherOrderTarget:
     def name(self):
         return self.__name__
 
+    def __call__(self, *arguments):
+        from torch._higher_order_ops import _run_node
+
+        return _run_node(self.__name__, arguments)
+
     def __repr__(self):
         return f"{self.namespace}.{self.__name__}"
 
@@ -155,7 +160,8 @@ def _spell_call(node):
     if node.target is operator.getitem:
         return f"{node.args[0]}[{node.args[1]}]"
     arguments = [*map(repr, node.args), *(f"{key} = {value!r}" for key, value in node.kwargs.items())]
-    return f"torch.ops.{node.target}({', '.join(arguments)})"
+    callee = f"self.{node.target}" if node.op == "call_module" else f"torch.ops.{node.target}"
+    return f"{callee}({', '.join(arguments)})"
 
 
 def spell(graph, verbose):
