@@ -27,8 +27,8 @@ int main(int argc, char** argv) {
   tool.option("--input", options.inputs, "NAME=FILE",
               "an input, by path or position: x=x.npy, x=random, x=random[4,64], n=3");
   tool.option("--inputs", options.input_files, "FILE", "inputs by the keys of an .npz or .safetensors file");
-  tool.option("-o,--output", options.output, "FILE",
-              "outputs as .npy, .npz or .safetensors; without it, a summary is printed");
+  tool.option("-o,--output", options.output, "FILE", "outputs as .npy, .npz or .safetensors, in place of a summary");
+  tool.option("--kernels", options.kernels, "FILE", "a shared library for custom operators (atenon_kernel.h)");
   tool.option("--state", options.state, "FILE", "state that the program updates, kept from one run to the next");
   tool.option("--entry", options.entry, "NAME", "entry point; the first if not given");
   tool.option("--threads", options.threads, "N", "threads; 0: as many as this process may use");

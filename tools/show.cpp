@@ -6,8 +6,7 @@
 using namespace atenon;
 
 int main(int argc, char** argv) {
-  cli::Tool tool("atenon-show", "prints a program, or a part of it",
-                 "atenon show net.atn; atenon show --nodes softmax net.atn; atenon show --dot net.atn > net.dot");
+  cli::Tool tool("atenon-show", "prints a program, or a part of it", "atenon show --nodes softmax net.atn");
   show::Options options;
   program::ReadOptions read;
   std::string path = "-";
@@ -18,6 +17,7 @@ int main(int argc, char** argv) {
   tool.option("--entry", options.entry, "NAME", "only this entry point");
   tool.flag("--weights", options.weights, "the weights as a table");
   tool.flag("--code", options.code, "the machine code segments as a table");
+  tool.option("--extra-file", options.extra_file, "NAME", "the content of an extra file, as it is");
   tool.flag("--verify", options.verify, "check every digest, also of the weights, and sum up");
   tool.flag("--json", options.json, "all of it as data, schema 1");
   tool.flag("--dot", options.dot, "graphs for Graphviz");

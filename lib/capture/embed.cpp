@@ -29,6 +29,11 @@ Diagnostic failed(const std::string& what) { return error(Status::unsupported, 3
 
 Result<void> start(const Interpreter& options) {
   if (PyImport_AppendInittab("_atenon", make_native_module) < 0) return failed("no memory");
+  PyPreConfig before;
+  PyPreConfig_InitIsolatedConfig(&before);
+  before.utf8_mode = 1;  // whatever the locale
+  if (PyStatus begun = Py_PreInitialize(&before); PyStatus_Exception(begun))
+    return failed(begun.err_msg ? begun.err_msg : "no reason was given");
   PyConfig config;
   PyConfig_InitIsolatedConfig(&config);
   // Isolated: no environment variables, no user's site folder. Sets are iterated in the same order on every run, and

@@ -246,6 +246,30 @@ PyObject* decomposed(PyObject* self, PyObject* args) {
   return program ? new_program(session, std::move(*program)) : session.raise(program.error());
 }
 
+// {name: bytes}
+PyObject* extra_files(PyObject* self, PyObject*) {
+  Ref files(PyDict_New());
+  for (const ir::ExtraFile& file : self_of(self).program->extra_files) {
+    const Ref bytes(PyBytes_FromStringAndSize(static_cast<const char*>(file.bytes->data()),
+                                              static_cast<Py_ssize_t>(file.bytes->size())));
+    if (!files || !bytes || PyDict_SetItemString(files.get(), file.name.c_str(), bytes.get()) < 0) return nullptr;
+  }
+  return files.release();
+}
+
+// with_extra_files({name: bytes}): Program, with these and no others
+PyObject* with_extra_files(PyObject* self, PyObject* files) {
+  ir::ExportedProgram program = self_of(self).program->clone();
+  program.extra_files.clear();
+  PyObject *name = nullptr, *content = nullptr;
+  for (Py_ssize_t position = 0; PyDict_Next(files, &position, &name, &content);) {
+    auto bytes = Storage::allocate(static_cast<size_t>(PyBytes_GET_SIZE(content)));
+    std::memcpy(bytes->mutable_data(), PyBytes_AS_STRING(content), bytes->size());
+    program.extra_files.push_back({text_of(name), std::move(bytes)});
+  }
+  return new_program(*self_of(self).session, std::move(program));
+}
+
 PyMethodDef methods[] = {
     {"inputs", inputs, METH_NOARGS, nullptr},
     {"outputs", outputs, METH_NOARGS, nullptr},
@@ -260,6 +284,8 @@ PyMethodDef methods[] = {
     {"text", as_text, METH_NOARGS, nullptr},
     {"bytes", as_bytes, METH_NOARGS, nullptr},
     {"save", save, METH_O, nullptr},
+    {"extra_files", extra_files, METH_NOARGS, nullptr},
+    {"with_extra_files", with_extra_files, METH_O, nullptr},
     {"validate", validate, METH_NOARGS, nullptr},
     {"decomposed", decomposed, METH_VARARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
@@ -322,6 +348,10 @@ PyObject* load_program(Session& session, PyObject* from) {
   for (const auto& [name, program] : session.saved)
     if (name == path) return new_program(session, program.clone());
   Result<Contents> contents = read_contents(path);
+  if (!contents && contents.failure().code == 1) {  // what `except` of a script expects
+    errno = ENOENT;
+    return PyErr_SetFromErrnoWithFilename(PyExc_OSError, path.c_str());
+  }
   if (contents && pt2::is_archive(*contents)) return checked(session, pt2::read(*contents, path, session.opset), path);
   return checked(session, program::read(path), path);
 }

@@ -85,6 +85,7 @@ ExportedProgram ExportedProgram::clone() const {
   copy.provenance = provenance;
   copy.weights = weights;
   copy.code = code;
+  copy.extra_files = extra_files;
   copy.history = history;
   for (const EntryPoint& entry : entries) {
     EntryPoint& to = copy.entries.emplace_back();
@@ -99,6 +100,13 @@ ExportedProgram ExportedProgram::clone() const {
 const Weight* ExportedProgram::weight(const std::string& name) const {
   for (const Weight& weight : weights) {
     if (weight.name == name) return &weight;
+  }
+  return nullptr;
+}
+
+const ExtraFile* ExportedProgram::extra_file(const std::string& name) const {
+  for (const ExtraFile& file : extra_files) {
+    if (file.name == name) return &file;
   }
   return nullptr;
 }

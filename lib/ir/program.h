@@ -117,6 +117,13 @@ struct CodeSegment {
   std::string name;    // what annotations refer to
   std::string target;  // "x86_64-avx512": architecture and features it needs, resolved
   std::shared_ptr<Storage> bytes;
+  bool is_library = false;  // the user's own kernels, for custom operators
+};
+
+// A file that travels with the program and means nothing to it: the labels of a classifier, a tokenizer.
+struct ExtraFile {
+  std::string name;
+  std::shared_ptr<Storage> bytes;
 };
 
 struct ExportedProgram {
@@ -126,10 +133,12 @@ struct ExportedProgram {
   std::vector<Weight> weights;  // by the names that signatures use
   std::vector<EntryPoint> entries;
   std::vector<CodeSegment> code;
+  std::vector<ExtraFile> extra_files;  // of different names
   std::vector<HistoryEntry> history;
 
   ExportedProgram clone() const;
   const Weight* weight(const std::string& name) const;
+  const ExtraFile* extra_file(const std::string& name) const;
   EntryPoint* entry(const std::string& name);  // "" is the first
   const EntryPoint* entry(const std::string& name) const;
 };

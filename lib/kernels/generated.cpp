@@ -1,11 +1,7 @@
 // Kernels that `lower` generated: machine code inside the program, opened from memory and cut into tiles of rows.
 //
-// The shared objects need nothing from outside, so dlopen of a memfd is all that linking there is. How many rows make a
-// tile is written in the call: it depends on the shape and the target, never on the number of threads.
-#include <dlfcn.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
+// The shared objects need nothing from outside. How many rows make a tile is written in the call: it depends on the
+// shape and the target, never on the number of threads.
 #include <atomic>
 #include <cassert>
 
@@ -121,6 +117,7 @@ class Generated : public Kernel {
 Result<std::shared_ptr<const Code>> Code::open(const std::vector<ir::CodeSegment>& segments) {
   std::shared_ptr<Code> code(new Code);
   for (const ir::CodeSegment& segment : segments) {
+    if (segment.is_library) continue;  // for operators, not for calls
     auto refuse = [&](const std::string& why) {
       return error(Status::unsupported, 612, "code segment '" + segment.name + "' for " + segment.target + ": " + why);
     };
@@ -128,36 +125,16 @@ Result<std::shared_ptr<const Code>> Code::open(const std::vector<ir::CodeSegment
       return refuse("this machine lacks " + lacks);
     const void* bytes = segment.bytes ? segment.bytes->data() : nullptr;
     if (!bytes) return refuse("its bytes are absent");
-    const int file = memfd_create(segment.name.c_str(), MFD_CLOEXEC);
-    if (file < 0) return refuse("no memory file for it");
-    Object& object = code->objects_[segment.name] = {.file = file};
-    size_t written = 0;
-    while (written < segment.bytes->size()) {
-      const ssize_t step = write(file, static_cast<const char*>(bytes) + written, segment.bytes->size() - written);
-      if (step <= 0) break;
-      written += static_cast<size_t>(step);
-    }
-    if (written == segment.bytes->size())
-      object.handle = dlopen(("/proc/self/fd/" + std::to_string(file)).c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (!object.handle) {
-      const char* reason = dlerror();
-      return refuse(reason ? reason : "it could not be written");
-    }
+    auto object = SharedObject::open(segment.name, bytes, segment.bytes->size());
+    if (!object) return refuse(object.failure().message);
+    code->objects_[segment.name] = *object;
   }
   return std::shared_ptr<const Code>(std::move(code));
 }
 
-Code::~Code() {
-  for (auto& [name, object] : objects_) {
-    if (object.handle) dlclose(object.handle);
-    close(object.file);
-  }
-}
-
 atenon_kernel_v1* Code::find(const std::string& segment, const std::string& symbol) const {
   auto object = objects_.find(segment);
-  return object == objects_.end() ? nullptr
-                                  : reinterpret_cast<atenon_kernel_v1*>(dlsym(object->second.handle, symbol.c_str()));
+  return object == objects_.end() ? nullptr : reinterpret_cast<atenon_kernel_v1*>(object->second->find(symbol));
 }
 
 const Kernel& generated() {

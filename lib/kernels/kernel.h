@@ -17,6 +17,8 @@
 #include "ir/program.h"
 #include "kernels/abi.h"
 #include "opset/opset.h"
+#include "reference/reference.h"
+#include "support/shared_object.h"
 #include "tensor/tensor.h"
 
 namespace atenon::kernels {
@@ -35,16 +37,11 @@ class Code {
  public:
   // Loads shared objects from memory; E0612 where one does not open, or needs a CPU other than this.
   static Result<std::shared_ptr<const Code>> open(const std::vector<ir::CodeSegment>& segments);
-  ~Code();
   atenon_kernel_v1* find(const std::string& segment, const std::string& symbol) const;  // null if absent
 
  private:
-  struct Object {
-    int file = -1;  // open as long as the object: its number is the name that the system's loader knows it by
-    void* handle = nullptr;
-  };
   Code() = default;
-  std::map<std::string, Object> objects_;
+  std::map<std::string, std::shared_ptr<const SharedObject>> objects_;
 };
 
 // A call to be prepared. `body` is the meaning: its inputs are the operands, its outputs the results, in order.
@@ -59,6 +56,7 @@ struct CallSite {
   const opset::Opset* opset =
       nullptr;  // "reference" needs these two: a program that is lowered throughout runs without them
   const std::map<std::string, ir::Graph>* subgraphs = nullptr;
+  const reference::DeclaredKernels* declared = nullptr;  // of "reference", for operators that are only declared
 };
 
 // A call at concrete sizes, ready to run any number of times, from one thread at a time for one `Buffers`.

@@ -355,7 +355,8 @@ Result<Meaning> meaning(const Opset& opset, const Call& call, const shape::Facts
     return error(Status::unsupported, 119,
                  call.op->target() + " is only declared: nothing here knows how to compute it")
         .note("fix: say what it means in a file, and `atenon decompose --with FILE`: op " +
-              call.op->schema().to_string());
+              call.op->schema().to_string())
+        .note("or bring a library that computes it (atenon_kernel.h): atenon run --kernels FILE");
   return with_step(opset, call, facts,
                    [&](Evaluator& evaluator, const Call& written, const Step& step) -> Result<Meaning> {
                      if (step.kind == StepKind::decompose)

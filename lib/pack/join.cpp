@@ -52,7 +52,7 @@ void join_code(ir::ExportedProgram& into, ir::ExportedProgram& from) {
       name = segment.name + "_" + std::to_string(suffix);
     }
     renamed[segment.name] = name;
-    if (!same) into.code.push_back({name, segment.target, segment.bytes});
+    if (!same) into.code.push_back({name, segment.target, segment.bytes, segment.is_library});
   }
   for_each_graph(from, [&](ir::Graph& graph) {
     for (ir::Node& node : graph.forward()) {
@@ -101,12 +101,27 @@ void join_weights(ir::ExportedProgram& into, ir::ExportedProgram& from) {
   }
 }
 
+Result<void> join_extra_files(ir::ExportedProgram& into, Part& from) {
+  for (ir::ExtraFile& file : from.program.extra_files) {
+    const ir::ExtraFile* twin = into.extra_file(file.name);
+    if (!twin)
+      into.extra_files.push_back(std::move(file));
+    else if (!same_bytes(*twin->bytes, *file.bytes))
+      return error(Status::bad_input, 553,
+                   "the extra file '" + file.name + "' of " + from.source +
+                       " has another content than that of a program before it")
+          .note("save one of them under another name");
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<void> join(ir::ExportedProgram& into, Part from) {
   join_provenance(into, from.program);
   join_code(into, from.program);
   join_weights(into, from.program);
+  if (Result<void> joined = join_extra_files(into, from); !joined) return joined;
   for (ir::EntryPoint& entry : from.program.entries) {
     // entry("") would be the first, so the name is compared here.
     auto same = std::find_if(into.entries.begin(), into.entries.end(),

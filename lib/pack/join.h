@@ -5,8 +5,8 @@
 
 namespace atenon::pack {
 
-// Moves everything of `from` into `into`: call stacks, code, weights (one where name and content agree, else renamed)
-// and entry points.
+// Moves everything of `from` into `into`: call stacks, code, weights (one where name and content agree, else renamed),
+// extra files and entry points.
 Result<void> join(ir::ExportedProgram& into, Part from);
 
 // Makes the variants of `from` further variants of `into`, which has the same inputs and outputs. `source` is for

@@ -22,12 +22,16 @@ Result<std::vector<Part>> read(const std::vector<std::string>& files, const std:
   return parts;
 }
 
-Result<ir::ExportedProgram> run(std::vector<Part> parts) {
+Result<ir::ExportedProgram> run(std::vector<Part> parts, const std::vector<std::string>& kernels) {
   for (Part& part : parts) {
     for (const ir::Weight& weight : part.program.weights) {
       if (!weight.tensor.storage->is_absent()) continue;
       return error(Status::bad_input, 551, part.source + " names the weight '" + weight.name + "' without its bytes")
           .note("a text program holds large weights by digest only: pack the binary program, or name it by --segments");
+    }
+    for (const ir::ExtraFile& file : part.program.extra_files) {
+      if (!file.bytes->is_absent()) continue;
+      return error(Status::bad_input, 551, part.source + " names the extra file '" + file.name + "' without its bytes");
     }
     if (part.entry_name.empty()) continue;
     if (part.program.entries.size() != 1) {
@@ -40,6 +44,8 @@ Result<ir::ExportedProgram> run(std::vector<Part> parts) {
   for (size_t i = 1; i < parts.size(); ++i) {
     if (Result<void> joined = join(package, std::move(parts[i])); !joined) return joined.error();
   }
+  for (const std::string& library : kernels)
+    if (Result<void> added = program::add_kernel_library(package, library); !added) return added.error();
   return package;
 }
 

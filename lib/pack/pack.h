@@ -26,7 +26,8 @@ Result<std::vector<Part>> read(const std::vector<std::string>& files, const std:
                                const std::function<Result<ir::ExportedProgram>(const std::string&)>& read);
 
 // E0550: parts that do not fit together; E0551: bytes of a weight are missing. At least one part.
-Result<ir::ExportedProgram> run(std::vector<Part> parts);
+// `kernels` are shared libraries of the user's, which go inside.
+Result<ir::ExportedProgram> run(std::vector<Part> parts, const std::vector<std::string>& kernels = {});
 
 // The package, to be written in our own format ("atn"); or nullopt, once it is written to `output` as an archive of
 // torch.export ("pt2"). E0552: another format.

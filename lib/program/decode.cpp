@@ -33,8 +33,14 @@ class Decoder {
       if (failed_) break;
       for (const ir::CodeSegment& other : program_.code)
         check(other.name != code.name(), "code " + code.name() + " is there twice");
-      program_.code.push_back(
-          {code.name(), code.target(), storage_(message_.segments(static_cast<int>(code.segment())))});
+      program_.code.push_back({code.name(), code.target(),
+                               storage_(message_.segments(static_cast<int>(code.segment()))), code.is_library()});
+    }
+    for (const wire::ExtraFile& file : message_.extra_files()) {
+      check(file.segment() < segments(), "an extra file is stored nowhere");
+      check(!file.name().empty() && !program_.extra_file(file.name()), "extra files need different names");
+      if (failed_) break;
+      program_.extra_files.push_back({file.name(), storage_(message_.segments(static_cast<int>(file.segment())))});
     }
     for (const wire::Entry& entry : message_.entries()) decode(entry);
     for (const wire::History& entry : message_.history()) {

@@ -30,6 +30,12 @@ class Encoder {
       to.set_name(code.name);
       to.set_target(code.target);
       to.set_segment(segment(code.bytes));
+      to.set_is_library(code.is_library);
+    }
+    for (const ir::ExtraFile& file : program_.extra_files) {
+      wire::ExtraFile& to = *out_.add_extra_files();
+      to.set_name(file.name);
+      to.set_segment(segment(file.bytes));
     }
     for (const ir::EntryPoint& entry : program_.entries) encode(entry, *out_.add_entries());
     for (const ir::HistoryEntry& entry : program_.history) {

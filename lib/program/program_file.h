@@ -42,6 +42,10 @@ Result<ir::ExportedProgram> parse(std::shared_ptr<Storage> bytes, const std::str
 Result<void> write(const ir::ExportedProgram& program, const std::string& path, const WriteOptions& options = {});
 Result<std::string> serialize(const ir::ExportedProgram& program, const WriteOptions& options = {});
 
+// Puts a shared library with kernels for custom operators into a program, in the place of one of its name. E0236: it is
+// none.
+Result<void> add_kernel_library(ir::ExportedProgram& program, const std::string& path);
+
 // What a stage calls before it computes with weights: compares bytes that came from a file and were not checked since
 // with their digests (E0232). Bytes that are absent are left alone. Cheap when called again.
 Result<void> verify_digests(const ir::ExportedProgram& program);

@@ -49,6 +49,8 @@ ir::ExportedProgram with_weights() {
   program.weights.back().tensor.sizes = {10};
   program.weights.back().tensor.offset = 90;
   program.code[0].bytes = counting("", 40, 3).tensor.storage;
+  program.extra_files = {{"labels.txt", counting("", 3, 1).tensor.storage},
+                         {"large", counting("", 500, 1).tensor.storage}};
   return program;
 }
 

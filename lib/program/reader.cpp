@@ -172,6 +172,8 @@ Result<void> supply_segments(ir::ExportedProgram& program, const std::string& pa
     known[{text::digest_of(*weight.tensor.storage), weight.tensor.storage->size()}] = weight.tensor.storage;
   for (const ir::CodeSegment& code : source->code)
     known[{text::digest_of(*code.bytes), code.bytes->size()}] = code.bytes;
+  for (const ir::ExtraFile& file : source->extra_files)
+    known[{text::digest_of(*file.bytes), file.bytes->size()}] = file.bytes;
   // Weights that were tied stay tied, and others apart: one storage of ours becomes one storage over the source's
   // bytes.
   std::map<const Storage*, std::shared_ptr<Storage>> supplied;
@@ -189,6 +191,7 @@ Result<void> supply_segments(ir::ExportedProgram& program, const std::string& pa
   };
   for (ir::Weight& weight : program.weights) supply(weight.tensor.storage);
   for (ir::CodeSegment& code : program.code) supply(code.bytes);
+  for (ir::ExtraFile& file : program.extra_files) supply(file.bytes);
   return {};
 }
 
@@ -208,6 +211,7 @@ Storages storages_of(const ir::ExportedProgram& program) {
   };
   for (const ir::Weight& weight : program.weights) add(named(weight));
   for (const ir::CodeSegment& code : program.code) add({code.bytes.get(), "code '" + code.name + "'"});
+  for (const ir::ExtraFile& file : program.extra_files) add({file.bytes.get(), "extra file '" + file.name + "'"});
   return storages;
 }
 

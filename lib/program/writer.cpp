@@ -112,6 +112,8 @@ std::string name_of(const Storage& storage, const ir::ExportedProgram& program) 
     if (weight.tensor.storage.get() == &storage) return "weight '" + weight.name + "'";
   for (const ir::CodeSegment& code : program.code)
     if (code.bytes.get() == &storage) return "code '" + code.name + "'";
+  for (const ir::ExtraFile& file : program.extra_files)
+    if (file.bytes.get() == &storage) return "extra file '" + file.name + "'";
   return "a segment";
 }
 

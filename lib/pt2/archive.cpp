@@ -65,6 +65,7 @@ class Opener {
     archive.program = *program;
     if (Result<void> read = read_tensors("weights", model, archive.weights); !read) return read.error();
     if (Result<void> read = read_tensors("constants", model, archive.constants); !read) return read.error();
+    if (Result<void> read = read_extra_files(root_ + "extra/", archive); !read) return read.error();
     return archive;
   }
 
@@ -76,7 +77,19 @@ class Opener {
     archive.program = *program;
     if (Result<void> read = read_saved("serialized_state_dict.pt", archive.weights); !read) return read.error();
     if (Result<void> read = read_saved("serialized_constants.pt", archive.constants); !read) return read.error();
+    if (Result<void> read = read_extra_files("extra_files/", archive); !read) return read.error();
     return archive;
+  }
+
+  // What the user saved beside the model.
+  Result<void> read_extra_files(const std::string& folder, Archive& archive) {
+    for (const std::string& member : zip_.names()) {
+      if (!member.starts_with(folder) || member.size() == folder.size()) continue;
+      Result<Contents> bytes = zip_.member(member);
+      if (!bytes) return bytes.error();
+      archive.extra_files.push_back({member.substr(folder.size()), arrays::to_storage(*bytes, ScalarType::u8)});
+    }
+    return {};
   }
 
   Result<void> check_byte_order() {

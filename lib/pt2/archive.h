@@ -18,8 +18,9 @@ namespace atenon::pt2 {
 
 struct Archive {
   std::string file_name;
-  Contents program;                         // JSON
-  std::map<std::string, Tensor> weights;    // the state dict; tied tensors share their Storage
+  Contents program;                       // JSON
+  std::map<std::string, Tensor> weights;  // the state dict; tied tensors share their Storage
+  std::vector<ir::ExtraFile> extra_files;
   std::map<std::string, Tensor> constants;  // other tensors, buffers that no state dict has among them
 };
 

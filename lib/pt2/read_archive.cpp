@@ -83,6 +83,7 @@ Result<ir::ExportedProgram> read_program(const Archive& archive, const opset::Op
   entry.signature = std::move(*signature);
   if (Result<void> taken = take_weights(archive, entry.signature, program); !taken) return taken.error();
 
+  program.extra_files = archive.extra_files;
   ir::Variant variant;
   GraphReader reader(opset, call_stacks, file_name, program, entry, variant);
   Result<void> done = reader.read(graph, root.at("range_constraints"), root.find("guards_code"));

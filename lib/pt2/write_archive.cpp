@@ -93,6 +93,14 @@ class ArchiveWriter {
                OutputJson{{"config", table}}.dump());
   }
 
+  Result<void> add_extra_files(const ir::ExportedProgram& program) {
+    for (const ir::ExtraFile& file : program.extra_files)
+      if (Result<void> added = zip_.add(root + ("extra/" + file.name), "", file.bytes->data(), file.bytes->size());
+          !added)
+        return added;
+    return {};
+  }
+
   Result<void> finish() { return zip_.finish(); }
 
  private:
@@ -135,6 +143,7 @@ Result<void> write(const ir::ExportedProgram& program, const opset::Opset& opset
   if (done) done = archive.add_tensors(program, entry.signature, true);
   if (done) done = archive.add_tensors(program, entry.signature, false);
   if (done) done = archive.add("data/sample_inputs/model.pt", "");
+  if (done) done = archive.add_extra_files(program);
   if (done) done = archive.finish();
   if (!done) return done;
   return file->commit();

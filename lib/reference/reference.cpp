@@ -67,8 +67,9 @@ ir::TensorMeta meta_of(const Tensor& tensor) {
 
 class Evaluation {
  public:
-  Evaluation(const opset::Opset& opset, const Subgraphs* subgraphs, Generator* generator)
-      : opset_(opset), subgraphs_(subgraphs), generator_(generator) {}
+  Evaluation(const opset::Opset& opset, const Subgraphs* subgraphs, Generator* generator,
+             const DeclaredKernels* declared)
+      : opset_(opset), subgraphs_(subgraphs), generator_(generator), declared_(declared) {}
 
   Result<void> evaluate(const ir::Node& node, Environment& environment) {
     Results results = node.target() == "atenon::call"      ? call_subgraph(node, environment)
@@ -206,7 +207,15 @@ class Evaluation {
   Results call_operator(const ir::Node& node, const Environment& environment) {
     Result<Call> call = opset::bind(opset_, node);
     if (!call) return call.error();
-    return apply(*call, environment);
+    if (!call->op->is_declared() || !declared_) return apply(*call, environment);
+    for (Argument& argument : call->arguments) {
+      Result<Argument> value = concrete(argument, environment, nullptr);
+      if (!value) return value.error();
+      argument = std::move(*value);
+    }
+    Result<std::optional<std::vector<Datum>>> results = declared_->call(node, *call, environment);
+    if (!results) return results.error();
+    return *results ? Results(std::move(**results)) : apply(*call, environment);
   }
 
   Results call_subgraph(const ir::Node& node, const Environment& environment) {
@@ -344,22 +353,24 @@ class Evaluation {
   const opset::Opset& opset_;
   const Subgraphs* subgraphs_;
   Generator* generator_;
+  const DeclaredKernels* declared_;
 };
 
 }  // namespace
 
 Result<void> evaluate(const opset::Opset& opset, const ir::Node& node, const shape::Facts&, Environment& environment) {
-  return Evaluation(opset, nullptr, environment.generator).evaluate(node, environment);
+  return Evaluation(opset, nullptr, environment.generator, environment.declared).evaluate(node, environment);
 }
 
 Result<std::vector<Datum>> apply(const opset::Opset& opset, const opset::Call& call, const Environment& environment) {
-  return Evaluation(opset, nullptr, environment.generator).apply(call, environment);
+  return Evaluation(opset, nullptr, environment.generator, environment.declared).apply(call, environment);
 }
 
 Result<std::vector<Datum>> run(const opset::Opset& opset, const ir::Graph& graph,
                                const std::map<std::string, ir::Graph>& subgraphs, const shape::Facts&,
-                               std::vector<Datum> inputs, shape::Bindings symbols, Generator* generator) {
-  return Evaluation(opset, &subgraphs, generator).run(graph, std::move(inputs), std::move(symbols));
+                               std::vector<Datum> inputs, shape::Bindings symbols, Generator* generator,
+                               const DeclaredKernels* declared) {
+  return Evaluation(opset, &subgraphs, generator, declared).run(graph, std::move(inputs), std::move(symbols));
 }
 
 }  // namespace atenon::reference

@@ -21,11 +21,23 @@ namespace atenon::reference {
 // A computed value: a tensor, or a number (item() and friends).
 using Datum = std::variant<Tensor, int64_t, double, bool>;
 
+struct Environment;
+
+// What computes operators that are only declared: kernels that the user brought.
+class DeclaredKernels {
+ public:
+  virtual ~DeclaredKernels() = default;
+  // The node's results, from the call's arguments without symbols; nullopt if there is no kernel for the operator.
+  virtual Result<std::optional<std::vector<Datum>>> call(const ir::Node& node, const opset::Call& call,
+                                                         const Environment& environment) const = 0;
+};
+
 // Values of everything that is in scope: by Value for tensors and numbers, by name for symbols.
 struct Environment {
   std::map<const ir::Value*, Datum> values;
   shape::Bindings symbols;
   Generator* generator = nullptr;  // what random operators draw from; without it they are E0635
+  const DeclaredKernels* declared = nullptr;
 };
 
 // Evaluates one node; binds its results, and the symbols that it defines, in `environment`. Views alias their operand's
@@ -42,6 +54,7 @@ Result<std::vector<Datum>> apply(const opset::Opset& opset, const opset::Call& c
 // included).
 Result<std::vector<Datum>> run(const opset::Opset& opset, const ir::Graph& graph,
                                const std::map<std::string, ir::Graph>& subgraphs, const shape::Facts& facts,
-                               std::vector<Datum> inputs, shape::Bindings symbols, Generator* generator = nullptr);
+                               std::vector<Datum> inputs, shape::Bindings symbols, Generator* generator = nullptr,
+                               const DeclaredKernels* declared = nullptr);
 
 }  // namespace atenon::reference

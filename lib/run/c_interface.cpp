@@ -94,6 +94,8 @@ atenon_status load(Result<ir::ExportedProgram> program, const atenon_options* op
       Result<std::unique_ptr<opset::Opset>> loaded = opset::Opset::load(folder);
       if (!loaded) return loaded.error();
       owner->opset = std::move(*loaded);
+      for (const std::string& block : owner->session->program().custom_blocks)
+        if (Result<void> added = owner->opset->add(block, "the program"); !added) return added.error();
       return static_cast<const opset::Opset*>(owner->opset.get());
     };
   auto loaded =

@@ -8,6 +8,7 @@
 #include "kernels/body.h"
 #include "program/program_file.h"
 #include "run/interpreter.h"
+#include "run/kernel_library.h"
 #include "run/plan.h"
 #include "support/parallel.h"
 #include "text/text.h"
@@ -88,6 +89,9 @@ Result<std::unique_ptr<Session>> Session::load(ir::ExportedProgram program, cons
     if (!code) return code.error();
     session->code_ = *code;
   }
+  auto libraries = KernelLibraries::open(session->program_.code);
+  if (!libraries) return libraries.error();
+  session->declared_ = std::move(*libraries);
   session->interpreter_ = std::make_unique<Interpreter>(*session);
   return session;
 }
@@ -180,6 +184,7 @@ Result<kernels::CallSite> Session::call_site(const ir::Variant& variant, const i
   site.threads = threads();
   site.code = code_.get();
   site.subgraphs = &variant.subgraphs;
+  site.declared = declared_.get();
   if (kernels::kernel_of(node) != "reference") return site;
   Result<const opset::Opset*> meanings = opset();
   if (!meanings) return meanings.error();

@@ -134,6 +134,7 @@ class Session {
   bool writes_state_ = false;  // a buffer is an output
   bool keeps_order_ = true;    // the graph's outputs are the caller's, in order
   std::shared_ptr<const kernels::Code> code_;
+  std::unique_ptr<const reference::DeclaredKernels> declared_;
 
   Idle<Context> contexts_;  // a run takes one: where one fits, it looks at nothing else
 

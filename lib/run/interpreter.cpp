@@ -1,6 +1,7 @@
 // See interpreter.h.
 #include "run/interpreter.h"
 
+#include <algorithm>
 #include <bit>
 #include <cassert>
 #include <chrono>
@@ -68,7 +69,7 @@ struct Interpreter::Scope {
 
   // A subgraph that runs inside: it sees the symbols, and none of the values.
   Scope inside(const ir::Graph& subgraph) const {
-    Scope inner{variant, subgraph, facts, {{}, environment.symbols}};
+    Scope inner{variant, subgraph, facts, {{}, environment.symbols, nullptr, environment.declared}};
     for (const ir::Constraint& assumption : subgraph.assumptions) inner.facts.assume(assumption.truth);
     return inner;
   }
@@ -90,7 +91,7 @@ struct Interpreter::Scope {
 
 Result<std::vector<Datum>> Interpreter::run(const ir::Variant& variant, const std::vector<std::optional<Datum>>& inputs,
                                             const shape::Bindings& symbols, const Observer& observer) {
-  Scope scope{variant, variant.graph, session_.entry_->facts(variant), {{}, symbols}};
+  Scope scope{variant, variant.graph, session_.entry_->facts(variant), {{}, symbols, nullptr, session_.declared_.get()}};
   std::vector<Datum> values;
   for (size_t i = 0; i < session_.sources_.size(); ++i) {
     const Session::Source source = session_.sources_[i];
@@ -122,7 +123,10 @@ Result<std::vector<Datum>> Interpreter::run_graph(Scope& scope, const ir::Graph&
       Diagnostic diagnostic = done.error();
       if (ir::is_control_flow(node.target()) && diagnostic.notes.size() > 1)
         return diagnostic;  // the body's node is named
-      diagnostic.notes.push_back({"in " + text::print(node)});
+      const std::string place = "in " + text::print(node);
+      const bool is_said = std::any_of(diagnostic.notes.begin(), diagnostic.notes.end(),
+                                       [&](const Note& note) { return note.text == place; });
+      if (!is_said) diagnostic.notes.push_back({place});
       if (std::string line = python_line(session_.program_, node); !line.empty())
         diagnostic.notes.push_back({"captured from " + line});
       return diagnostic;

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "arrays/arrays.h"
+#include "program/program_file.h"
 #include "run/leaves.h"
 #include "run/profile.h"
 #include "support/parallel.h"
@@ -106,6 +107,8 @@ Result<std::string> memory_report(Session& session, const Inputs& inputs) {
 Result<Outcome> execute(ir::ExportedProgram program, const Options& options,
                         const std::function<Result<const opset::Opset*>()>& opset) {
   set_threads(options.threads);
+  for (const std::string& library : options.kernels)
+    if (Result<void> added = program::add_kernel_library(program, library); !added) return added.error();
   Result<std::unique_ptr<Session>> loaded =
       Session::load(std::move(program), options.entry, {options.reference, opset});
   if (!loaded) return loaded.error();

@@ -13,6 +13,7 @@ struct Options {
   std::string entry;                     // "" is the first
   std::vector<std::string> inputs;       // "x=x.npy", "x=random", "x=random[4,64]", "x=zeros", "n=3"
   std::vector<std::string> input_files;  // .npz or .safetensors whose keys name inputs
+  std::vector<std::string> kernels;      // shared libraries that compute custom operators (atenon_kernel.h)
   std::string output;                    // .npy, .npz, .safetensors, or "-"; "" prints a summary
   std::string state = {};                // file that keeps the buffers that the program writes, from call to call
   int threads = 0;                       // 0: what affinity and cgroup allow

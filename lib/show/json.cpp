@@ -175,7 +175,8 @@ Json stacks(const ir::Provenance& provenance) {
 }  // namespace
 
 std::string to_json(const ir::ExportedProgram& program, const Options& options) {
-  Json opsets = Json::array(), entries = Json::array(), code = Json::array(), history = Json::array();
+  Json opsets = Json::array(), entries = Json::array(), code = Json::array(), extra_files = Json::array(),
+       history = Json::array();
   for (const ir::OpsetUse& opset : program.opsets) opsets.push_back({{"name", opset.name}, {"version", opset.version}});
   for (const ir::EntryPoint& entry : program.entries) {
     if (options.entry.empty() || options.entry == entry.name) entries.push_back(to_json(entry));
@@ -183,8 +184,12 @@ std::string to_json(const ir::ExportedProgram& program, const Options& options) 
   for (const ir::CodeSegment& each : program.code) {
     code.push_back({{"name", each.name},
                     {"target", each.target},
+                    {"is_library", each.is_library},
                     {"bytes", each.bytes->size()},
                     {"xxh3", text::digest_of(*each.bytes)}});
+  }
+  for (const ir::ExtraFile& file : program.extra_files) {
+    extra_files.push_back({{"name", file.name}, {"bytes", file.bytes->size()}, {"xxh3", text::digest_of(*file.bytes)}});
   }
   for (const ir::HistoryEntry& entry : program.history) {
     history.push_back({{"tool", entry.tool}, {"version", entry.version}, {"options", entry.options}});
@@ -196,6 +201,7 @@ std::string to_json(const ir::ExportedProgram& program, const Options& options) 
                     {"weights", weights(program)},
                     {"stacks", stacks(program.provenance)},
                     {"code", code},
+                    {"extra_files", extra_files},
                     {"history", history}};
   // Bytes that are no UTF-8 (a Python line may hold any) become U+FFFD instead of an exception.
   return out.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";

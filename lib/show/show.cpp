@@ -71,6 +71,20 @@ std::string place_of(const ir::ExportedProgram& program, const ir::Node& node) {
   return stack.frames.empty() ? "" : stack.frames.back().file + ":" + std::to_string(stack.frames.back().line);
 }
 
+Result<std::string> content_of(const ir::ExportedProgram& program, const std::string& name) {
+  const ir::ExtraFile* file = program.extra_file(name);
+  if (!file) {
+    std::vector<std::string> names;
+    for (const ir::ExtraFile& each : program.extra_files) names.push_back(each.name);
+    const std::string near = nearest(name, names);
+    Diagnostic diagnostic = error(Status::usage, 714, "the program has no extra file '" + name + "'");
+    if (!near.empty()) return std::move(diagnostic).note("did you mean '" + near + "'?");
+    return diagnostic;
+  }
+  if (Result<void> whole = program::require_weights(program); !whole) return whole.error();
+  return std::string(static_cast<const char*>(file->bytes->data()), file->bytes->size());
+}
+
 Result<std::string> print(const ir::ExportedProgram& program, const Options& options) {
   if (!options.entry.empty() && !program.entry(options.entry)) {
     std::vector<std::string> names;
@@ -82,11 +96,12 @@ Result<std::string> print(const ir::ExportedProgram& program, const Options& opt
   }
   const int forms = options.json + options.dot + options.html + options.binary;
   const int parts = options.signature + options.weights + options.code + options.verify + !options.nodes.empty() +
-                    !options.why.empty();
+                    !options.why.empty() + !options.extra_file.empty();
   if (forms + parts > 1) {
-    return error(Status::usage, 712,
-                 "one form or one part at a time: --json, --dot, --html and --binary give all of a program, "
-                 "--nodes, --why, --signature, --weights and --code are text, and --verify is yes or no");
+    return error(
+        Status::usage, 712,
+        "one form or one part at a time: --json, --dot, --html and --binary give all of a program, "
+        "--nodes, --why, --signature, --weights, --code and --extra-file are parts, and --verify is yes or no");
   }
   if (options.verify) {
     if (Result<void> verified = program::require_weights(program); !verified) return verified.error();
@@ -99,6 +114,7 @@ Result<std::string> print(const ir::ExportedProgram& program, const Options& opt
   if (options.code) return code_table(program);
   if (!options.nodes.empty()) return find_nodes(program, options);
   if (!options.why.empty()) return explain_dimension(program, options);
+  if (!options.extra_file.empty()) return content_of(program, options.extra_file);
   std::string out;
   if (options.signature) {
     for (const ir::EntryPoint& entry : program.entries) {

@@ -14,15 +14,16 @@ namespace atenon::show {
 struct Options {
   bool json = false, dot = false, html = false, binary = false;           // forms
   bool signature = false, weights = false, code = false, verify = false;  // parts; verify checks all digests
-  std::string nodes;  // an extended regular expression: the nodes whose line of text, or Python line, matches
-  std::string why;    // a dimension of an input, as x[1]: the chain that made it static or bounded
-  std::string entry;  // only this entry point; "" is all
+  std::string nodes;       // an extended regular expression: the nodes whose line of text, or Python line, matches
+  std::string extra_file;  // the content of this one, as it is
+  std::string why;         // a dimension of an input, as x[1]: the chain that made it static or bounded
+  std::string entry;       // only this entry point; "" is all
   std::string output = "-";
   bool unchecked = false;  // the reader has not held the program to the rules of its operators
 };
 
 // E0710: no such entry point; E0711: not a regular expression; E0712: options that exclude each other; E0713: no such
-// dimension.
+// dimension; E0714: no such extra file.
 Result<std::string> print(const ir::ExportedProgram& program, const Options& options);
 // Prints a program that was read to `output`; a reader's error is passed on.
 Result<Status> run(const Result<ir::ExportedProgram>& program, const Options& options);

@@ -109,6 +109,7 @@ std::string summary(const ir::ExportedProgram& program) {
   out += ", " + plural(nodes, "node") + ", " + plural(program.weights.size(), "weight") + " (" +
          human_bytes(distinct_bytes(program)) + ")";
   if (!program.code.empty()) out += ", " + plural(program.code.size(), "code segment");
+  if (!program.extra_files.empty()) out += ", " + plural(program.extra_files.size(), "extra file");
   return out;
 }
 

@@ -22,6 +22,7 @@ inline constexpr size_t max_name = 1 << 12;        // bytes
 inline constexpr size_t max_rank = 64;
 inline constexpr int64_t max_bytes = int64_t{1} << 46;  // of a storage
 inline constexpr int64_t inline_elements = 64;          // larger tensors are named by their digest
+inline constexpr size_t inline_file_bytes = 256;        // larger extra files likewise
 
 bool is_name(std::string_view text);  // of values and subgraphs: letters, digits, `_` and `.`
 bool is_word(std::string_view text);  // of keywords and annotations: the same, not starting with a digit or `.`

@@ -1,4 +1,6 @@
 // Everything of the text form around graphs: header, entry points, signatures, call stacks, code and history.
+#include <cstring>
+
 #include "text/limits.h"
 #include "text/numbers.h"
 #include "text/parser.h"
@@ -9,10 +11,10 @@ namespace atenon::text {
 namespace {
 
 // What may stand at the start of a line outside of graphs; for suggestions.
-const std::vector<std::string> section_words = {"opset",     "operators",  "entry",       "symbol",   "input",
-                                                "output",    "input_tree", "output_tree", "variant",  "assume",
-                                                "guarantee", "annotate",   "graph",       "subgraph", "weight",
-                                                "storage",   "stack",      "code",        "ran"};
+const std::vector<std::string> section_words = {
+    "opset",       "operators", "entry",  "symbol",    "input",    "output",     "input_tree",
+    "output_tree", "variant",   "assume", "guarantee", "annotate", "graph",      "subgraph",
+    "weight",      "storage",   "stack",  "code",      "kernels",  "extra_file", "ran"};
 
 template <class Kind>
 std::vector<std::string> names_of_kinds(int count) {
@@ -47,7 +49,11 @@ Result<ir::ExportedProgram> Parser::parse_program() {
     } else if (lexer_.take("stack")) {
       parse_stack();
     } else if (lexer_.take("code")) {
-      parse_code();
+      parse_code(/*is_library=*/false);
+    } else if (lexer_.take("kernels")) {
+      parse_code(/*is_library=*/true);
+    } else if (lexer_.take("extra_file")) {
+      parse_extra_file();
     } else if (lexer_.take("ran")) {
       parse_history();
     } else {
@@ -300,10 +306,10 @@ void Parser::check_provenance() {
   if (id >= program_.provenance.size()) lexer_.fail(211, "there is no call stack @" + std::to_string(id), token);
 }
 
-// code "k0" for "x86_64-avx512" = xxh3:... 12345
-void Parser::parse_code() {
+// code "k0" for "x86_64-avx512" = xxh3:... 12345, or kernels "squash.so" for "x86_64" = xxh3:... 12345
+void Parser::parse_code(bool is_library) {
   const Token where = lexer_.token();
-  ir::CodeSegment code;
+  ir::CodeSegment code{.is_library = is_library};
   code.name = lexer_.expect_string("the name of the code");
   for (const ir::CodeSegment& other : program_.code)
     check_unique(other.name != code.name, "code " + quote(code.name), where);
@@ -313,6 +319,23 @@ void Parser::parse_code() {
   if (!lexer_.is("xxh3")) return lexer_.unexpected("a digest, xxh3:...");
   code.bytes = parse_digest();
   program_.code.push_back(std::move(code));
+}
+
+// extra_file "labels.txt" = "cat\ndog", or extra_file "labels.txt" = xxh3:... 12345
+void Parser::parse_extra_file() {
+  const Token where = lexer_.token();
+  ir::ExtraFile file;
+  file.name = lexer_.expect_string("the name of the extra file");
+  check_unique(lexer_.failed() || !program_.extra_file(file.name), "extra file " + quote(file.name), where);
+  lexer_.expect("=", "before the content of an extra file");
+  if (lexer_.is("xxh3")) {
+    file.bytes = parse_digest();
+  } else {
+    const std::string content = lexer_.expect_string("the content of the extra file, or its digest, xxh3:...");
+    file.bytes = Storage::allocate(content.size());
+    std::memcpy(file.bytes->mutable_data(), content.data(), content.size());
+  }
+  program_.extra_files.push_back(std::move(file));
 }
 
 // ran "atenon-decompose" "0.1.0" "--to" "core"

@@ -31,7 +31,8 @@ class Parser {
   ir::Constraint parse_constraint();
   void parse_subgraph(ir::Variant& variant);
   void parse_stack();
-  void parse_code();
+  void parse_code(bool is_library);
+  void parse_extra_file();
   void parse_history();
   void check_provenance();
 

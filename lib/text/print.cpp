@@ -1,5 +1,5 @@
 // Prints programs. The order of sections: header, operator sets, entry points (symbols, signature, variants with their
-// assumptions, graph and subgraphs), weights, call stacks, code, history.
+// assumptions, graph and subgraphs), weights, call stacks, code, extra files, history.
 #include <algorithm>
 
 #include "support/hash.h"
@@ -215,6 +215,16 @@ void print_stacks(std::string& out, const ir::Provenance& provenance) {
   if (provenance.size() > 1) out += "\n";
 }
 
+void print_extra_files(std::string& out, const std::vector<ir::ExtraFile>& files, bool may_inline) {
+  for (const ir::ExtraFile& file : files) {
+    Storage& bytes = *file.bytes;
+    const bool fits = may_inline && !bytes.is_absent() && bytes.size() <= inline_file_bytes;
+    const std::string content =
+        fits ? quote({static_cast<const char*>(bytes.data()), bytes.size()}) : print_digest(bytes);
+    out += (&file == files.data() ? "\nextra_file " : "extra_file ") + quote(file.name) + " = " + content + "\n";
+  }
+}
+
 }  // namespace
 
 std::string digest_of(Storage& storage) {
@@ -286,8 +296,10 @@ std::string print(const ir::ExportedProgram& program, const PrintOptions& option
   print_weights(out, program.weights, options.inline_tensors);
   print_stacks(out, program.provenance);
   for (const ir::CodeSegment& code : program.code) {
-    out += "\ncode " + quote(code.name) + " for " + quote(code.target) + " = " + print_digest(*code.bytes) + "\n";
+    out += (code.is_library ? "\nkernels " : "\ncode ") + quote(code.name) + " for " + quote(code.target) + " = " +
+           print_digest(*code.bytes) + "\n";
   }
+  print_extra_files(out, program.extra_files, options.inline_tensors);
   if (!program.history.empty()) out += "\n";
   for (const ir::HistoryEntry& entry : program.history) {
     out += "ran " + quote(entry.tool) + " " + quote(entry.version);

@@ -113,6 +113,7 @@ _table = {
                       "disallow_in_graph": unchanged, "assume_constant_result": assume_constant_result, "reset": answer(),
                       "graph_break": answer(), "mark_dynamic": answer(), "maybe_mark_dynamic": answer(), "mark_static": answer(),
                       "mark_static_address": answer(), "forbid_in_graph": unchanged, "run": unchanged},
+    "torch._dynamo.exc": {"TorchDynamoException": RuntimeError, "UserError": _atenon.CaptureError, "Unsupported": _atenon.CaptureError},
     "torch._dynamo.utils": {"is_compile_supported": answer(False)},
     "torch._dynamo.eval_frame": {"is_dynamo_supported": answer(False)},
     "torch._logging": {"set_logs": answer()},

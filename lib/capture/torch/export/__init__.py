@@ -55,9 +55,13 @@ def draft_export(mod, args=(), kwargs=None, *, dynamic_shapes=None, preserve_mod
 def _capture(mod, args, kwargs, dynamic_shapes, is_draft):
     if not callable(mod):
         raise ValueError(f"Expected `mod` to be an instance of `torch.nn.Module` or a function, got {type(mod)}.")
-    if not isinstance(args, (tuple, list)):
+    if isinstance(args, Tensor):  # as torch.export's documentation has it
         args = (args,)
-    args, kwargs = tuple(args), dict(kwargs or {})
+    for what, given, expected in (("`args` to be a tuple of example positional inputs", args, tuple),
+                                  ("`kwargs` to be a dict of example keyword inputs", kwargs or {}, dict)):
+        if not isinstance(given, expected):
+            _atenon.fail(331, f"Expecting {what}, got {type(given)}", "torch.export.export(model, (x, y), {\"scale\": 2.0})")
+    kwargs = dict(kwargs or {})
     from torch.export.exported_program import ExportedProgram
 
     program, result, findings = _atenon.export(mod, args, kwargs, dynamic_shapes, is_draft)
@@ -140,18 +144,34 @@ def save(ep, f, *, extra_files=None, opset_version=None, pickle_protocol=2):
 
     if not isinstance(ep, ExportedProgram):
         raise TypeError(f"The 'ep' parameter must be an instance of 'ExportedProgram', got '{type(ep).__name__}' instead.")
-    if extra_files:
-        raise NotImplementedError("extra_files are not supported: a program holds no other files")
+    files = {}
+    for name, content in (extra_files or {}).items():
+        if not isinstance(name, str) or not name or not isinstance(content, (str, bytes)):
+            raise TypeError(f"extra_files are texts or bytes by their names, not {type(content).__name__} by {name!r}")
+        files[name] = content.encode() if isinstance(content, str) else content
+    program = ep._program.with_extra_files(files)
     if isinstance(f, (str, os.PathLike)):
-        ep._program.save(os.fspath(f))
+        program.save(os.fspath(f))
     else:
-        f.write(ep._program.bytes())
+        f.write(program.bytes())
 
 
 def load(f, *, extra_files=None, expected_opset_version=None):
+    """Reads a program of Atenon's or PyTorch's. `extra_files` is filled with all the files that were saved with it: as texts, and
+    as bytes where they are no UTF-8."""
     from torch.export.exported_program import ExportedProgram
 
-    return ExportedProgram._of_program(_atenon.load(os.fspath(f) if isinstance(f, (str, os.PathLike)) else f.read()))
+    program = _atenon.load(os.fspath(f) if isinstance(f, (str, os.PathLike)) else f.read())
+    if extra_files is not None:
+        extra_files.update((name, _text_if_it_is(content)) for name, content in program.extra_files().items())
+    return ExportedProgram._of_program(program)
+
+
+def _text_if_it_is(content):
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return content
 
 
 def register_dataclass(cls, *, serialized_type_name=None):

@@ -34,6 +34,10 @@ class CustomDecompTable:
         for operator, decomposition in others.items():
             self[operator] = decomposition
 
+    def materialize(self):
+        """The decompositions in Python; all others are the operators' own."""
+        return dict(self.functions)
+
     def copy(self):
         table = CustomDecompTable()
         table.kept, table.functions = list(self.kept), dict(self.functions)

@@ -9,6 +9,7 @@ import textwrap
 import _atenon
 
 from torch import _placeholder
+from torch._export.verifier import TrainingIRVerifier, Verifier
 from torch.export.decomp_utils import CustomDecompTable
 from torch.export.graph_signature import (
     ConstantArgument, CustomObjArgument, ExportBackwardSignature, ExportGraphSignature, InputKind, InputSpec, OutputKind,
@@ -109,6 +110,7 @@ class ExportedProgram:
         self._dynamic_shapes = dynamic_shapes
         self._call_signatures = call_signatures or {}  # of the modules that were to keep theirs
         self._aliases = aliases or {}  # further names of modules and state -> the first
+        self._is_decomposed = False
         self._graph_module = None
         self._state = None
 
@@ -118,8 +120,15 @@ class ExportedProgram:
         return cls(program, in_spec, out_spec, names)
 
     def _with(self, program):
-        return ExportedProgram(program, self._in_spec, self._out_spec, self._argument_names, self._module_names, self._example_inputs,
+        made = ExportedProgram(program, self._in_spec, self._out_spec, self._argument_names, self._module_names, self._example_inputs,
                                self._dynamic_shapes, self._call_signatures, self._aliases)
+        made._is_decomposed = self._is_decomposed
+        return made
+
+    def __setattr__(self, name, value):
+        if not name.startswith("_") and name != "example_inputs":
+            raise RuntimeError(f"Unable to set ExportedProgram's {name} attribute.")
+        super().__setattr__(name, value)
 
     # What goes in and out
 
@@ -195,8 +204,12 @@ class ExportedProgram:
     def __deepcopy__(self, memo):  # a program never changes
         return self._with(self._program)
 
-    dialect = property(lambda self: "ATEN")
-    verifiers = property(lambda self: [])
+    @property
+    def verifier(self):
+        return Verifier if self._is_decomposed else TrainingIRVerifier
+
+    verifiers = property(lambda self: [self.verifier])
+    dialect = property(lambda self: self.verifier.dialect)
 
     # State
 
@@ -209,6 +222,7 @@ class ExportedProgram:
             for name, (kind, persistent, tensor) in self._state.items():
                 if kind == "parameter":
                     self._state[name] = (kind, persistent, Parameter(tensor, tensor.is_floating_point()))
+            self._state.update((alias, self._state[name]) for alias, name in self._aliases.items() if name in self._state)
         return self._state
 
     @property
@@ -243,11 +257,16 @@ class ExportedProgram:
     def run_decompositions(self, decomp_table=None, decompose_custom_triton_ops=False):
         """By default to core ATen. The operators that were taken out of a table (default_decompositions()) are kept; an
         empty table asks for a functional graph, which ours are from the start."""
+        made = self._decomposed(decomp_table)
+        made._is_decomposed = True
+        return made
+
+    def _decomposed(self, decomp_table):
         if decomp_table is None:
             return self._with(self._program.decomposed("core", []))
         is_core = isinstance(decomp_table, CustomDecompTable)
         functions = decomp_table.functions if is_core else {op.name(): function for op, function in decomp_table.items()}
-        exported = self
+        exported = self._with(self._program)
         for _ in range(_deepest):
             if is_core:
                 exported = exported._with(exported._program.decomposed("core", [*decomp_table.kept, *functions]))
