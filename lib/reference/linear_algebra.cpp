@@ -91,6 +91,77 @@ std::pair<Matrix, Matrix> factor_qr(Matrix r) {
   return {q, r};
 }
 
+// LAPACK's form: R above, and below it the reflectors I - tau v v' (v has 1 on the diagonal), with their tau.
+std::vector<double> factor_reflectors(Matrix& a) {
+  std::vector<double> tau(static_cast<size_t>(std::min(a.rows, a.columns)), 0.0);
+  for (int64_t k = 0; k < static_cast<int64_t>(tau.size()); ++k) {
+    double rest = 0;
+    for (int64_t i = k + 1; i < a.rows; ++i) rest += a.at(i, k) * a.at(i, k);
+    if (rest == 0) continue;
+    const double alpha = a.at(k, k), length = std::sqrt(alpha * alpha + rest);
+    const double beta = alpha >= 0 ? -length : length;
+    const double t = tau[static_cast<size_t>(k)] = (beta - alpha) / beta;
+    for (int64_t i = k + 1; i < a.rows; ++i) a.at(i, k) /= alpha - beta;
+    a.at(k, k) = beta;
+    for (int64_t j = k + 1; j < a.columns; ++j) {
+      double dot = a.at(k, j);
+      for (int64_t i = k + 1; i < a.rows; ++i) dot += a.at(i, k) * a.at(i, j);
+      a.at(k, j) -= t * dot;
+      for (int64_t i = k + 1; i < a.rows; ++i) a.at(i, j) -= t * dot * a.at(i, k);
+    }
+  }
+  return tau;
+}
+
+// The first columns of the product of reflectors, as many as there are in `a`.
+Matrix product_of_reflectors(const Matrix& a, const std::vector<double>& tau) {
+  Matrix q(a.rows, a.columns);
+  for (int64_t i = 0; i < std::min(a.rows, a.columns); ++i) q.at(i, i) = 1;
+  for (auto k = static_cast<int64_t>(tau.size()); k-- > 0;) {
+    for (int64_t j = 0; j < q.columns; ++j) {
+      double dot = q.at(k, j);
+      for (int64_t i = k + 1; i < a.rows; ++i) dot += a.at(i, k) * q.at(i, j);
+      dot *= tau[static_cast<size_t>(k)];
+      q.at(k, j) -= dot;
+      for (int64_t i = k + 1; i < a.rows; ++i) q.at(i, j) -= dot * a.at(i, k);
+    }
+  }
+  return q;
+}
+
+Matrix product(const Matrix& a, const Matrix& b) {
+  Matrix c(a.rows, b.columns);
+  for (int64_t i = 0; i < a.rows; ++i)
+    for (int64_t k = 0; k < a.columns; ++k)
+      for (int64_t j = 0; j < b.columns; ++j) c.at(i, j) += a.at(i, k) * b.at(k, j);
+  return c;
+}
+
+// Taylor's series of a matrix that is halved until its rows sum to at most a half, squared as often.
+Matrix exponential_of(Matrix a) {
+  constexpr int terms = 18;  // 0.5^18 / 18! is below double's precision
+  double norm = 0;
+  for (int64_t i = 0; i < a.rows; ++i) {
+    double sum = 0;
+    for (int64_t j = 0; j < a.columns; ++j) sum += std::fabs(a.at(i, j));
+    norm = std::max(norm, sum);
+  }
+  if (!std::isfinite(norm)) {
+    std::fill(a.elements.begin(), a.elements.end(), std::nan(""));
+    return a;
+  }
+  const int halvings = norm > 0.5 ? static_cast<int>(std::ceil(std::log2(norm / 0.5))) : 0;
+  for (double& x : a.elements) x = std::ldexp(x, -halvings);
+  Matrix sum = identity(a.rows), term = sum;
+  for (int n = 1; n <= terms; ++n) {
+    term = product(term, a);
+    for (double& x : term.elements) x /= n;
+    for (size_t i = 0; i < sum.elements.size(); ++i) sum.elements[i] += term.elements[i];
+  }
+  for (int i = 0; i < halvings; ++i) sum = product(sum, sum);
+  return sum;
+}
+
 // Eigenvalues, ascending, and eigenvectors, in columns, of a symmetric matrix: Jacobi's rotations.
 std::pair<std::vector<double>, Matrix> factor_symmetric(Matrix a) {
   const int64_t n = a.rows;
@@ -328,6 +399,39 @@ Results qr(const ExternCall& call) {
     put(right, b, leading(r, k, r.columns));
   }
   return std::vector<Datum>{left, right};
+}
+
+Results matrix_exp(const ExternCall& call) {
+  const Stack stack(call.tensor(0));
+  Tensor result = call.result(0);
+  for (int64_t b = 0; b < stack.count(); ++b) put(result, b, exponential_of(stack.get(b)));
+  return std::vector<Datum>{result};
+}
+
+Results geqrf(const ExternCall& call) {
+  const Stack stack(call.tensor(0));
+  Tensor factors = call.result(0), scales = call.result(1);
+  for (int64_t b = 0; b < stack.count(); ++b) {
+    Matrix a = stack.get(b);
+    const std::vector<double> tau = factor_reflectors(a);
+    put(factors, b, a);
+    put(scales, b, tau);
+  }
+  return std::vector<Datum>{factors, scales};
+}
+
+// (A, tau)
+Results householder_product(const ExternCall& call) {
+  const Stack stack(call.tensor(0));
+  const Tensor scales = call.tensor(1).contiguous();
+  const int64_t each = scales.sizes.back();
+  Tensor result = call.result(0);
+  for (int64_t b = 0; b < stack.count(); ++b) {
+    std::vector<double> tau;
+    for (int64_t i = 0; i < each; ++i) tau.push_back(scales.float_at(b * each + i));
+    put(result, b, product_of_reflectors(stack.get(b), tau));
+  }
+  return std::vector<Datum>{result};
 }
 
 // (A, lower): eigenvalues and eigenvectors by one triangle.

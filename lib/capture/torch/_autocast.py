@@ -2,6 +2,8 @@
 #
 # The lists are PyTorch's documented ones. Of operators that PyTorch makes of listed ones (einsum), the outer one stands
 # here, since ours are whole. What is in no list computes in the types that it is given.
+import functools
+
 import _atenon
 
 from torch import _dtypes
@@ -25,7 +27,7 @@ _float32 = frozenset("""
     linalg_tensorinv linalg_tensorsolve linalg_qr linalg_lstsq
     """.split())
 _widest = frozenset(("cat", "stack", "index_copy"))
-_recurrent = frozenset(("lstm", "gru", "rnn_tanh", "rnn_relu", "lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell"))
+_recurrent = frozenset(("lstm", "gru", "rnn_tanh", "rnn_relu", "lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell"))  # see _recurrent.py
 
 _f32, _f64 = _dtypes.named["float32"], _dtypes.named["float64"]
 
@@ -55,15 +57,21 @@ def _target(name, dtype, arguments):
     if name in _widest:
         types = {tensor.dtype for tensor in _tensors(arguments)}
         return types.pop() if len(types) == 1 else _f32 if types else None
-    if name in _recurrent:
-        raise NotImplementedError(f"{name} under torch.autocast is not supported: leave it outside, in torch.autocast(\"cpu\", enabled=False)")
     return None
+
+
+def _linear(dtype, x, weight, bias):
+    return _atenon.call("aten::linear", *(value if value is None else _cast(value, dtype) for value in (x, weight, bias)))
 
 
 def operator_call(dtype):
     """What the native module calls in the place of an operator."""
     def call(name, /, *args, **kwargs):
         base = name.removeprefix("aten::").partition(".")[0]
+        if base in _recurrent:
+            from torch._recurrent import written_out
+
+            return written_out[base](functools.partial(_linear, dtype), *args, **kwargs)
         target = _target(base, dtype, (*args, *kwargs.values())) if "out" not in kwargs else None
         if target is not None:
             args = [_cast(value, target) for value in args]

@@ -1,4 +1,4 @@
-# The parametrisations that PyTorch ships: weight and spectral normalisation.
+# The parametrisations that PyTorch ships: weight and spectral normalisation, orthogonal matrices.
 import torch
 from torch._operators import aten
 from torch.nn import functional as F
@@ -81,5 +81,96 @@ def spectral_norm(module, name="weight", n_power_iterations=1, eps=1e-12, dim=No
     return module
 
 
+_orthogonal_maps = ("matrix_exp", "cayley", "householder")
+
+
+def _is_orthogonal(q):
+    """Up to the rounding of its type."""
+    n, k = q.shape[-2:]
+    eye = torch.eye(k, dtype=q.dtype)
+    return torch.allclose(q.mH @ q, eye, atol=10.0 * n * torch.finfo(q.dtype).eps)
+
+
+def _made_orthogonal(a):
+    """The Q of A = QR whose R has a positive diagonal."""
+    factors, tau = torch.geqrf(a)
+    return torch.linalg.householder_product(factors, tau) * factors.diagonal(dim1=-2, dim2=-1).sgn().unsqueeze(-2)
+
+
+class _Orthogonal(Module):
+    """A matrix with orthonormal columns (rows, where it is wide) from one without a condition: of a skew-symmetric one by the
+    exponential or by Cayley's map, or as a product of reflectors; turned by `base`, which makes the first value the given one."""
+
+    def __init__(self, weight, orthogonal_map, use_trivialization=True):
+        super().__init__()
+        if weight.is_complex():
+            raise NotImplementedError("orthogonal parametrizations of complex matrices are not supported")
+        self.shape = weight.shape
+        self.orthogonal_map = orthogonal_map
+        if use_trivialization:
+            self.register_buffer("base", None)
+
+    def forward(self, x):
+        is_wide = x.size(-2) < x.size(-1)
+        q = self._tall(x.mT if is_wide else x)
+        if hasattr(self, "base"):
+            q = self.base @ q
+        return q.mT if is_wide else q
+
+    def _tall(self, x):
+        n, k = x.size(-2), x.size(-1)
+        if self.orthogonal_map == "householder":
+            reflectors = x.tril(diagonal=-1)
+            tau = 2.0 / (1.0 + (reflectors * reflectors).sum(dim=-2))
+            return torch.linalg.householder_product(reflectors, tau) * x.diagonal(dim1=-2, dim2=-1).int().unsqueeze(-2)
+        x = x.tril()
+        if n != k:
+            x = torch.cat([x, x.new_zeros(n, n - k).expand(*x.shape[:-2], -1, -1)], dim=-1)
+        skew = x - x.mH
+        if self.orthogonal_map == "matrix_exp":
+            q = torch.matrix_exp(skew)
+        else:
+            eye = torch.eye(n, dtype=skew.dtype)
+            q = torch.linalg.solve(torch.add(eye, skew, alpha=-0.5), torch.add(eye, skew, alpha=0.5))
+        return q[..., :k] if n != k else q
+
+    def right_inverse(self, q):
+        if q.shape != self.shape:
+            raise ValueError(f"Expected a matrix or batch of matrices of shape {self.shape}. Got a tensor of shape {q.shape}.")
+        with torch.no_grad():
+            return self._parameter_of(q)
+
+    def _parameter_of(self, given):
+        is_wide = given.size(-2) < given.size(-1)
+        q = given.mT if is_wide else given
+        n, k = q.size(-2), q.size(-1)
+        if not hasattr(self, "base"):
+            if self.orthogonal_map != "householder":
+                raise NotImplementedError("It is not possible to assign to the matrix exponential or the Cayley parametrizations "
+                                          "when use_trivialization=False.")
+            factors, tau = torch.geqrf(q)
+            factors.diagonal(dim1=-2, dim2=-1).sign_()
+            factors.diagonal(dim1=-2, dim2=-1)[tau == 0.0] *= -1
+            return factors.mT if is_wide else factors
+        if n != k:
+            q = _made_orthogonal(torch.cat([q, torch.randn(*(q.size()[:-2] + (n, n - k)), dtype=q.dtype)], dim=-1))
+        else:
+            q = q.clone() if _is_orthogonal(q) else _made_orthogonal(q)
+        self.base = q
+        x = torch.zeros_like(given)  # of which every map makes the unit matrix
+        x.diagonal(dim1=-2, dim2=-1).fill_(-1.0)
+        return x
+
+
 def orthogonal(module, name="weight", orthogonal_map=None, *, use_trivialization=True):
-    raise NotImplementedError("torch.nn.utils.parametrizations.orthogonal is not supported")
+    weight = getattr(module, name, None)
+    if not isinstance(weight, torch.Tensor):
+        raise ValueError(f"Module '{module}' has no parameter or buffer with name '{name}'")
+    if weight.dim() < 2:
+        raise ValueError(f"Expected a matrix or batch of matrices. Got a tensor of {weight.dim()} dimensions.")
+    if orthogonal_map is None:
+        orthogonal_map = "matrix_exp" if weight.size(-2) == weight.size(-1) or weight.is_complex() else "householder"
+    if orthogonal_map not in _orthogonal_maps:
+        raise ValueError(f'orthogonal_map has to be one of "matrix_exp", "cayley", "householder". Got: {orthogonal_map}')
+    parametrize.register_parametrization(module, name, _Orthogonal(weight, orthogonal_map, use_trivialization), unsafe=True)
+    return module
