@@ -1,5 +1,6 @@
 // What the Python of lib/capture/torch stands on: types, operators as callables, random draws, modes.
 #include "capture/native.h"
+#include "capture/batching.h"
 
 #include "capture/argument_object.h"
 #include "capture/callstack.h"
@@ -417,6 +418,9 @@ PyObject* control_flow_node(PyObject* module, PyObject* const* args, Py_ssize_t 
   return control_flow(session_of(module), args, static_cast<size_t>(count));
 }
 
+PyObject* describe(PyObject* module, PyObject* args) { return describe_subgraph(session_of(module), args); }
+PyObject* at(PyObject* module, PyObject* args) { return record_at(session_of(module), args); }
+
 template <class Function>
 PyCFunction as_method(Function function) {
   return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
@@ -460,6 +464,8 @@ PyMethodDef functions[] = {
     {"sym", as_method(sym), METH_FASTCALL, nullptr},
     {"require", require, METH_VARARGS, nullptr},
     {"trace_subgraph", subgraph, METH_VARARGS, nullptr},
+    {"describe_subgraph", describe, METH_VARARGS, nullptr},
+    {"record_at", at, METH_VARARGS, nullptr},
     {"control_flow", as_method(control_flow_node), METH_FASTCALL, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
