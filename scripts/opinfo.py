@@ -15,7 +15,6 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8,
           torch.bool, torch.complex64]
-TRIED = 24  # samples of an OpInfo and dtype that are looked at
 UNSTABLE = {"aten::topk"}  # operators that say of equal elements not which they give
 UNSPELLED = {"layout", "device", "pin_memory", "memory_format", "non_blocking", "generator"}
 WIDER = {torch.float32: torch.float64, torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.complex64: torch.complex128}
@@ -153,8 +152,9 @@ def called_inside(samples, info, args, kwargs, backward):
         pass
 
 
-def collect(wanted, names, per_kind, largest):
-    """Calls of the targets in `wanted`, at most `per_kind` of each and dtype; `names` narrows to some OpInfos."""
+def collect(wanted, names, tried, per_kind, largest):
+    """Calls of the targets in `wanted`, at most `per_kind` of each and dtype, from the first `tried` samples of an OpInfo and dtype;
+    `names` narrows to some OpInfos."""
     torch.manual_seed(0)
     samples = Samples(set(wanted), per_kind, largest)
     by_name = packets(wanted)
@@ -169,7 +169,7 @@ def collect(wanted, names, per_kind, largest):
             backward = dtype == torch.float32 and info.supports_autograd
             try:
                 for i, sample in enumerate(info.sample_inputs("cpu", dtype, requires_grad=backward)):
-                    if i >= TRIED:
+                    if i >= tried:
                         break
                     args, kwargs = (sample.input, *sample.args), sample.kwargs
                     with torch.no_grad():

@@ -98,6 +98,9 @@ class Kernel {
   virtual Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const = 0;
 };
 
+// A body by the loops of its meanings, compiled for the site's sizes; an error where they have to be evaluated instead.
+Result<std::unique_ptr<PreparedCall>> prepare_loops(const CallSite& site);
+
 // All kernels, in order of preference.
 std::span<const Kernel* const> all();
 const Kernel* find(const std::string& name);

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "kernels/list.h"
+#include "reference/compiled_graph.h"
 #include "reference/reference.h"
 
 namespace atenon::kernels {
@@ -60,6 +61,16 @@ class ReferenceCall : public PreparedCall {
   CallSite site_;
 };
 
+class LoopsCall : public PreparedCall {
+ public:
+  explicit LoopsCall(std::unique_ptr<reference::CompiledGraph> loops) : loops_(std::move(loops)) { detail = "loops"; }
+  size_t scratch_bytes() const override { return loops_->scratch_bytes(); }
+  Result<void> run(std::span<void* const> buffers, void* scratch) override { return loops_->run(buffers, scratch); }
+
+ private:
+  std::unique_ptr<reference::CompiledGraph> loops_;
+};
+
 class Reference : public Kernel {
  public:
   const char* name() const override { return "reference"; }
@@ -69,11 +80,25 @@ class Reference : public Kernel {
     if (!site.opset || !site.subgraphs)
       return error(Status::unsupported, 615,
                    "this call runs by the meanings of its operators, and no operator set was found");
+    if (auto loops = prepare_loops(site)) return loops;
     return std::unique_ptr<PreparedCall>(std::make_unique<ReferenceCall>(site));
   }
 };
 
 }  // namespace
+
+Result<std::unique_ptr<PreparedCall>> prepare_loops(const CallSite& site) {
+  std::vector<Tensor> operands;
+  for (const Operand& operand : site.operands) {
+    if (operand.weight && operand.weight->layout) return error(Status::unsupported, 0, "a weight is packed");
+    operands.push_back({operand.dtype, operand.sizes, operand.strides, 0, nullptr});
+  }
+  std::vector<reference::Lying> results;
+  for (const Operand& result : site.results) results.push_back({result.sizes, result.strides});
+  auto loops = reference::CompiledGraph::compile(*site.opset, *site.body, operands, results, site.symbols);
+  if (!loops) return loops.error();
+  return std::unique_ptr<PreparedCall>(std::make_unique<LoopsCall>(std::move(*loops)));
+}
 
 const Kernel& reference_kernel() {
   static const Reference kernel;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 namespace atenon::reference {
 
@@ -63,10 +64,12 @@ void LoopCompiler::begin(std::vector<int> lane_variables, std::vector<int64_t> l
   stack_ = {0};
 }
 
-Result<LoopProgram> LoopCompiler::nests(const std::vector<int>& which, const std::vector<int64_t>& extents) {
+Result<LoopProgram> LoopCompiler::nests(const std::vector<int>& which, const std::vector<int64_t>& extents,
+                                        const std::vector<int64_t>& strides) {
   const std::vector<int>& variables = meaning_.results[static_cast<size_t>(which[0])].variables;
   int64_t numel = 1;
   for (const int64_t n : extents) numel *= n;
+  program_.numel = numel;
 
   // Which reductions are there, and is any a prefix?
   int prefix_axis = -1;
@@ -93,7 +96,10 @@ Result<LoopProgram> LoopCompiler::nests(const std::vector<int>& which, const std
 
   std::vector<int> lane_variables;
   std::vector<int64_t> lane_extents;
-  for (size_t axis = 0; axis < variables.size(); ++axis) {
+  std::vector<size_t> order(variables.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return strides[a] > strides[b]; });
+  for (const size_t axis : order) {
     const bool serial = spread_ || static_cast<int>(axis) == prefix_axis;
     (serial ? program_.serial_variables : lane_variables).push_back(variables[axis]);
     (serial ? program_.serial_extents : lane_extents).push_back(extents[axis]);
@@ -103,9 +109,8 @@ Result<LoopProgram> LoopCompiler::nests(const std::vector<int>& which, const std
   for (const int result : which) {
     const opset::LoopNest& nest = meaning_.results[static_cast<size_t>(result)];
     LinearForm place;
-    int64_t stride = 1;
-    for (size_t axis = variables.size(); axis-- > 0; stride *= std::max<int64_t>(extents[axis], 1))
-      if (extents[axis] > 1) place.terms[variables[axis]] = stride;
+    for (size_t axis = 0; axis < variables.size(); ++axis)
+      if (extents[axis] > 1) place.terms[variables[axis]] = strides[axis];
     Store store;
     store.result = result;
     store.value = emit(nest.value);
@@ -136,25 +141,51 @@ Result<LoopProgram> LoopCompiler::scatter(const std::vector<int64_t>& extents) {
 void LoopCompiler::merge_lane_variables() {
   for (Scope& scope : program_.scopes) {
     if (!scope.owns_lanes || spread_) continue;  // a reduction's extents are known when it runs
+    const auto erase = [&](size_t axis) {
+      for (LaneForm& form : scope.lane_forms) form.erase(form.begin() + static_cast<std::ptrdiff_t>(axis));
+      scope.lane_extents.erase(scope.lane_extents.begin() + static_cast<std::ptrdiff_t>(axis));
+      scope.lane_variables.erase(scope.lane_variables.begin() + static_cast<std::ptrdiff_t>(axis));
+    };
+    for (size_t axis = scope.lane_variables.size(); axis-- > 0;)
+      if (scope.lane_extents[axis] == 1) erase(axis);
     for (size_t inner = scope.lane_variables.size(); inner-- > 1;) {
-      const int outer_variable = scope.lane_variables[inner - 1], inner_variable = scope.lane_variables[inner];
-      const auto coefficient = [](const LaneForm& form, int variable) -> int64_t {
-        for (const auto& [at, factor] : form.terms)
-          if (at == variable) return factor;
-        return 0;
-      };
       const int64_t n = scope.lane_extents[inner];
-      const bool alike = std::all_of(scope.lane_forms.begin(), scope.lane_forms.end(), [&](const LaneForm& form) {
-        return coefficient(form, outer_variable) == coefficient(form, inner_variable) * n ||
-               scope.lane_extents[inner - 1] == 1;
-      });
-      if (!alike) continue;
-      for (LaneForm& form : scope.lane_forms)
-        std::erase_if(form.terms, [&](const auto& term) { return term.first == outer_variable; });
+      if (!std::all_of(scope.lane_forms.begin(), scope.lane_forms.end(),
+                       [&](const LaneForm& form) { return form[inner - 1] == form[inner] * n; }))
+        continue;
       scope.lane_extents[inner] *= scope.lane_extents[inner - 1];
-      scope.lane_extents.erase(scope.lane_extents.begin() + static_cast<std::ptrdiff_t>(inner) - 1);
-      scope.lane_variables.erase(scope.lane_variables.begin() + static_cast<std::ptrdiff_t>(inner) - 1);
+      erase(inner - 1);
     }
+  }
+  note_what_varies();
+}
+
+// With rows or along them: addresses say it of reads, operands of the rest. Only scope 0 is run block by block.
+void LoopCompiler::note_what_varies() {
+  Scope& scope = program_.scopes[0];
+  if (!scope.owns_lanes) return;
+  std::vector<uint8_t> varies(static_cast<size_t>(program_.register_count), 0);
+  const auto of_form = [&](const Address& address) {
+    uint8_t found = 0;
+    if (address.lane_form < 0) return found;
+    const LaneForm& form = scope.lane_forms[static_cast<size_t>(address.lane_form)];
+    for (size_t axis = 0; axis < form.size(); ++axis)
+      if (form[axis] != 0) found |= axis + 1 == form.size() ? Step::in_rows : Step::by_row;
+    return found;
+  };
+  for (Step& step : scope.steps) {
+    if (step.kind == Step::Kind::reduce) {  // what its body reads is not looked at
+      for (const Register r : program_.reductions[static_cast<size_t>(step.reduction)].accumulator)
+        varies[static_cast<size_t>(r)] = step.varies;
+      continue;
+    }
+    step.varies = of_form(step.address);
+    if (step.mask != no_register) step.varies |= varies[static_cast<size_t>(step.mask)];
+    for (const Register in : step.in)
+      if (in != no_register) step.varies |= varies[static_cast<size_t>(in)];
+    for (const Step::Axis& axis : step.axes)
+      if (axis.index != no_register) step.varies |= varies[static_cast<size_t>(axis.index)];
+    varies[static_cast<size_t>(step.out)] = step.varies;
   }
 }
 
@@ -175,9 +206,22 @@ int LoopCompiler::lane_owner(int scope) const {
   return program_.scopes[static_cast<size_t>(scope)].owns_lanes ? scope : -1;
 }
 
-Register LoopCompiler::fresh(bool fallible) {
+Register LoopCompiler::fresh(bool fallible, bool is_single) {
   program_.fault_of.push_back(fallible ? program_.fault_count++ : -1);
+  program_.is_single.push_back(is_single);
   return program_.register_count++;
+}
+
+Register LoopCompiler::held_as(Register r, bool is_single, int scope) {
+  if (program_.is_single[static_cast<size_t>(r)] == is_single) return r;
+  const auto found = held_.find({scope, r});
+  if (found != held_.end()) return found->second;
+  Step step;
+  step.op = ScalarOp::cast;
+  step.dtype = is_single ? ScalarType::f32 : ScalarType::f64;
+  step.floating = true;
+  step.in[0] = r;
+  return held_[{scope, r}] = emit_step(std::move(step), scope);
 }
 
 Register LoopCompiler::emit_step(Step step, int scope) {
@@ -185,7 +229,7 @@ Register LoopCompiler::emit_step(Step step, int scope) {
   for (const Register in : step.in) fallible_step = fallible_step || (in != no_register && fallible(in));
   for (const Step::Axis& axis : step.axes)
     fallible_step = fallible_step || (axis.index != no_register && fallible(axis.index));
-  step.out = fresh(fallible_step);
+  step.out = fresh(fallible_step, is_floating(step.dtype) && step.dtype != ScalarType::f64);
   register_scope_.push_back(scope);
   const Register out = step.out;
   program_.scopes[static_cast<size_t>(scope)].steps.push_back(std::move(step));
@@ -199,7 +243,7 @@ Register LoopCompiler::operand(ScalarId id, int scope) {
   if (!spread_ || home == scope || !program_.scopes[static_cast<size_t>(scope)].owns_lanes) return r;
   const auto [at, is_new] = imports_.try_emplace({scope, r}, no_register);
   if (is_new) {
-    at->second = fresh(fallible(r));
+    at->second = fresh(fallible(r), program_.is_single[static_cast<size_t>(r)]);
     register_scope_.push_back(scope);
     program_.scopes[static_cast<size_t>(scope)].imports.push_back({r, at->second});
   }
@@ -211,25 +255,26 @@ Address LoopCompiler::address_of(const LinearForm& form, int scope) {
   address.constant = form.constant;
   const int owner = lane_owner(scope);
   LaneForm lane_form;
+  if (owner >= 0) lane_form.assign(program_.scopes[static_cast<size_t>(owner)].lane_variables.size(), 0);
+  bool in_lanes = false;
   for (const auto& [variable, coefficient] : form.terms) {
-    bool in_lanes = false;
+    size_t axis = lane_form.size();
     if (owner >= 0) {
       const auto& owned = program_.scopes[static_cast<size_t>(owner)].lane_variables;
-      in_lanes = std::find(owned.begin(), owned.end(), variable) != owned.end();
+      axis = static_cast<size_t>(std::find(owned.begin(), owned.end(), variable) - owned.begin());
     }
-    if (in_lanes)
-      lane_form.terms.push_back({variable, coefficient});
-    else
+    if (axis < lane_form.size()) {
+      lane_form[axis] = coefficient;
+      in_lanes = true;
+    } else {
       address.uniform.push_back({variable, coefficient});
+    }
   }
-  if (lane_form.terms.empty()) return address;
+  if (!in_lanes) return address;
   auto& forms = program_.scopes[static_cast<size_t>(owner)].lane_forms;
-  for (size_t i = 0; i < forms.size(); ++i)
-    if (forms[i].terms == lane_form.terms) address.lane_form = static_cast<int>(i);
-  if (address.lane_form < 0) {
-    address.lane_form = static_cast<int>(forms.size());
-    forms.push_back(std::move(lane_form));
-  }
+  const auto found = std::find(forms.begin(), forms.end(), lane_form);
+  address.lane_form = static_cast<int>(found - forms.begin());
+  if (found == forms.end()) forms.push_back(std::move(lane_form));
   return address;
 }
 
@@ -239,7 +284,7 @@ Register LoopCompiler::emit(ScalarId id) {
   const int scope = scope_of(dependences_[static_cast<size_t>(id)]);
   Step step;
   step.op = scalar.op;
-  step.dtype = id == summand_ ? ScalarType::f64 : scalar.dtype;
+  step.dtype = id == summand_ && scalar.op != ScalarOp::read ? ScalarType::f64 : scalar.dtype;
 
   const auto done = [&](Register r) { return registers_[static_cast<size_t>(id)] = r; };
   if (scalar.op == ScalarOp::reduce) return done(emit_reduction(scalar, scope));
@@ -269,6 +314,10 @@ Register LoopCompiler::emit(ScalarId id) {
   for (size_t i = 0; i < scalar.operands.size(); ++i) step.in[i] = operand(scalar.operands[i], scope);
   const ScalarId domain = scalar.operands[scalar.op == ScalarOp::select ? 1 : 0];
   step.floating = is_float(meaning_.scalars[static_cast<size_t>(domain)].dtype);
+  if (step.floating && scalar.op != ScalarOp::cast) hold_alike(step, scope);
+  if (scalar.op == ScalarOp::cast && step.floating &&
+      (scalar.dtype == ScalarType::f32 || scalar.dtype == ScalarType::f64))
+    return done(held_as(step.in[0], scalar.dtype == ScalarType::f32, scope));
   const bool divides = scalar.op == ScalarOp::div || scalar.op == ScalarOp::floor_div || scalar.op == ScalarOp::mod ||
                        scalar.op == ScalarOp::trunc_div;
   if (divides && !step.floating &&
@@ -277,6 +326,18 @@ Register LoopCompiler::emit(ScalarId id) {
     program_.checks.push_back({Check::Kind::zero, 0, 0});
   }
   return done(emit_step(std::move(step), scope));
+}
+
+// The floats that a step reads are held as what it computes in; if that is no float, in 64 bits as soon as one of them
+// is.
+void LoopCompiler::hold_alike(Step& step, int scope) {
+  const size_t first = step.op == ScalarOp::select ? 1 : 0;
+  bool is_single = is_float(step.dtype) ? step.dtype != ScalarType::f64 : true;
+  if (!is_float(step.dtype))
+    for (size_t i = first; i < 3; ++i)
+      if (step.in[i] != no_register) is_single = is_single && program_.is_single[static_cast<size_t>(step.in[i])];
+  for (size_t i = first; i < 3; ++i)
+    if (step.in[i] != no_register) step.in[i] = held_as(step.in[i], is_single, scope);
 }
 
 void LoopCompiler::emit_read(ScalarId id, Step& step, int scope) {
@@ -337,7 +398,12 @@ Register LoopCompiler::emit_reduction(const Scalar& scalar, int scope) {
     program_.reductions.push_back(plan);
 
     for (const ScalarId id : reduction.extents) plan.extents.push_back(operand(id, scope));
-    for (const ScalarId id : reduction.monoid.identity) plan.identity.push_back(operand(id, scope));
+    // Partial results are held in 64 bits.
+    const auto wide = [&](ScalarId id, int where) {
+      const Register r = operand(id, where);
+      return is_float(meaning_.scalars[static_cast<size_t>(id)].dtype) ? held_as(r, false, where) : r;
+    };
+    for (const ScalarId id : reduction.monoid.identity) plan.identity.push_back(wide(id, scope));
     stack_.push_back(plan.scope);
     bool faults = false;
     if (reduction.guard != opset::no_scalar) {
@@ -355,7 +421,7 @@ Register LoopCompiler::emit_reduction(const Scalar& scalar, int scope) {
     for (const ScalarId id : reduction.element) {
       plan.floating.push_back(is_float(meaning_.scalars[static_cast<size_t>(id)].dtype));
       if (plan.product) continue;
-      plan.element.push_back(operand(id, plan.scope));
+      plan.element.push_back(wide(id, plan.scope));
       faults = faults || fallible(plan.element.back());
     }
     mask_ = no_register;
@@ -373,8 +439,10 @@ Register LoopCompiler::emit_reduction(const Scalar& scalar, int scope) {
       }
       const size_t before = program_.scopes[0].steps.size();
       const std::vector<Register> known = registers_;
-      for (const ScalarId id : reduction.monoid.joined) plan.joined.push_back(emit(id));
+      const auto held = held_;
+      for (const ScalarId id : reduction.monoid.joined) plan.joined.push_back(wide(id, 0));
       registers_ = known;
+      held_ = held;
       // They depend on no loop variable, so they went outside; they belong here.
       auto& inner = program_.scopes[static_cast<size_t>(plan.join_scope)].steps;
       inner.assign(std::make_move_iterator(program_.scopes[0].steps.begin() + static_cast<std::ptrdiff_t>(before)),

@@ -16,17 +16,23 @@ class LoopCompiler {
   LoopCompiler(const opset::Meaning& meaning, const std::vector<Tensor>& operands, IndexForms& forms,
                std::vector<int64_t> sizes, std::vector<double> size_floats);
 
-  // Nests that share their variables, hence their loops. `extents` are the result's sizes.
-  Result<LoopProgram> nests(const std::vector<int>& which, const std::vector<int64_t>& extents);
+  // Nests that share their variables, hence their loops. `extents` and `strides` are the results'; lanes run along the
+  // smallest stride.
+  Result<LoopProgram> nests(const std::vector<int>& which, const std::vector<int64_t>& extents,
+                            const std::vector<int64_t>& strides);
   Result<LoopProgram> scatter(const std::vector<int64_t>& extents);
 
  private:
   void begin(std::vector<int> lane_variables, std::vector<int64_t> lane_extents);
   void merge_lane_variables();
+  void note_what_varies();
+  void hold_alike(Step& step, int scope);
   Register emit(opset::ScalarId id);
   Register emit_step(Step step, int scope);
   Register operand(opset::ScalarId id, int scope);
-  Register fresh(bool fallible);
+  Register fresh(bool fallible, bool is_single = false);
+  // The same number held as a float of 32 bits, or of 64.
+  Register held_as(Register r, bool is_single, int scope);
   bool fallible(Register r) const { return program_.fault_of[size_t(r)] >= 0; }
   void emit_read(opset::ScalarId id, Step& step, int scope);
   Register emit_reduction(const opset::Scalar& scalar, int scope);
@@ -51,8 +57,9 @@ class LoopCompiler {
   std::vector<int> register_scope_;
   std::vector<int> stack_;  // scopes being emitted, outermost first
   std::map<std::pair<int, Register>, Register> imports_;
-  std::map<int, int> plans_;     // reduction -> plan
-  Register mask_ = no_register;  // the guard of the elements being emitted, and what it says
+  std::map<std::pair<int, Register>, Register> held_;  // scope, register -> the same number held the other way
+  std::map<int, int> plans_;                           // reduction -> plan
+  Register mask_ = no_register;                        // the guard of the elements being emitted, and what it says
   std::vector<LinearForm> conditions_;
   opset::ScalarId summand_ = opset::no_scalar;  // computed in double, since it is only added up
   bool spread_ = false;

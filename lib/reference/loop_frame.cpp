@@ -19,14 +19,18 @@ int64_t fault_word(int check, int64_t index) {
 
 }  // namespace
 
-Frame::Frame(const LoopProgram& program, const std::vector<Tensor>& operands)
-    : variables(static_cast<size_t>(program.variable_count), 0), program_(program) {
-  for (const Tensor& tensor : operands) {
-    data_.push_back(static_cast<const std::byte*>(tensor.data()));
-    dtypes_.push_back(tensor.dtype);
-  }
-  words_ = std::make_unique<std::byte[]>(static_cast<size_t>(program.register_count) * lanes * 8);
-  faults_.assign(static_cast<size_t>(program.fault_count) * lanes, 0);
+Frame::Frame(const LoopProgram& program)
+    : variables(static_cast<size_t>(program.variable_count), 0),
+      program_(program),
+      words_(std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(program.register_count) * lanes * 8)),
+      faults_(static_cast<size_t>(program.fault_count) * lanes, 0),
+      computed_(program.scopes[0].steps.size(), 0) {}
+
+void Frame::start(const LoopData& data) {
+  data_ = &data;
+  fault = 0;
+  row_ = column_ = -1;
+  std::fill(computed_.begin(), computed_.end(), 0);
 }
 
 int64_t Frame::address(const Address& address) const {
@@ -36,118 +40,164 @@ int64_t Frame::address(const Address& address) const {
   return sum;
 }
 
-const int64_t* Frame::lane_part(const Address& address) const {
-  return address.lane_form < 0 ? nullptr : lane_parts_[static_cast<size_t>(address.lane_form)].value.data();
+const int64_t* Frame::lane_part(const Address& address) {
+  if (address.lane_form < 0) return nullptr;
+  LanePart& part = lane_parts_[static_cast<size_t>(address.lane_form)];
+  if (!part.spelled) {
+    part.value.resize(lanes);
+    for (size_t s = 0; s < segments_.size(); ++s)
+      for (int i = 0; i < segments_[s].count; ++i)
+        part.value[static_cast<size_t>(segments_[s].begin + i)] = part.starts[s] + i * part.stride;
+    part.spelled = true;
+  }
+  return part.value.data();
 }
 
-// Digits of the lanes' positions, then every sum over them.
+// The rows that the lanes lie in, and where each form starts in them.
 void Frame::fill_lanes(const Scope& scope, int64_t first, int n) {
-  const size_t rank = scope.lane_variables.size();
-  digits_.resize(std::max(digits_.size(), rank));
-  std::vector<int64_t> digit(rank);
-  for (size_t axis = rank; axis-- > 0;) {
-    digits_[axis].resize(lanes);
-    digit[axis] = first % scope.lane_extents[axis];
-    first /= scope.lane_extents[axis];
-  }
-  for (int i = 0; i < n; ++i) {
-    for (size_t axis = 0; axis < rank; ++axis) digits_[axis][static_cast<size_t>(i)] = digit[axis];
-    for (size_t axis = rank; axis-- > 0;) {
-      if (++digit[axis] < scope.lane_extents[axis]) break;
-      digit[axis] = 0;
-    }
-  }
+  const size_t rank = scope.lane_extents.size();
+  const int64_t length = rank == 0 ? 1 : scope.lane_extents[rank - 1];
+  const size_t outer = rank == 0 ? 0 : rank - 1;
+  int64_t column = first % length;
+  int64_t row = first / length;
+  digits_.resize(outer);
+  for (size_t axis = outer; axis-- > 0; row /= scope.lane_extents[axis]) digits_[axis] = row % scope.lane_extents[axis];
+  segments_.clear();
   lane_parts_.resize(std::max(lane_parts_.size(), scope.lane_forms.size()));
   for (size_t f = 0; f < scope.lane_forms.size(); ++f) {
     LanePart& part = lane_parts_[f];
-    part.value.assign(lanes, 0);
-    for (const auto& [variable, coefficient] : scope.lane_forms[f].terms) {
-      const auto axis =
-          std::find(scope.lane_variables.begin(), scope.lane_variables.end(), variable) - scope.lane_variables.begin();
-      const std::vector<int64_t>& position = digits_[static_cast<size_t>(axis)];
-      for (int i = 0; i < n; ++i) part.value[static_cast<size_t>(i)] += coefficient * position[static_cast<size_t>(i)];
-    }
-    part.stride = n > 1 ? part.value[1] - part.value[0] : 0;
+    part.starts.clear();
+    part.stride = rank == 0 ? 0 : scope.lane_forms[f][outer];
     part.strided = true;
-    for (int i = 0; i < n && part.strided; ++i)
-      part.strided = part.value[static_cast<size_t>(i)] == part.value[0] + i * part.stride;
+    part.spelled = false;
   }
+  for (int begin = 0; begin < n;) {
+    const int count = static_cast<int>(std::min<int64_t>(length - column, n - begin));
+    segments_.push_back({begin, count});
+    for (size_t f = 0; f < scope.lane_forms.size(); ++f) {
+      LanePart& part = lane_parts_[f];
+      int64_t start = column * part.stride;
+      for (size_t axis = 0; axis < outer; ++axis) start += digits_[axis] * scope.lane_forms[f][axis];
+      part.starts.push_back(start);
+      part.strided = part.strided && start == part.starts[0] + begin * part.stride;
+    }
+    begin += count;
+    column = 0;
+    for (size_t axis = outer; axis-- > 0;) {
+      if (++digits_[axis] < scope.lane_extents[axis]) break;
+      digits_[axis] = 0;
+    }
+  }
+}
+
+template <class Visit>
+void Frame::for_runs(const LanePart* part, int n, Visit visit) const {
+  if (!part) return visit(int64_t{0}, 0, n, int64_t{0});
+  if (part->strided) return visit(part->starts[0], 0, n, part->stride);
+  for (size_t s = 0; s < segments_.size(); ++s)
+    visit(part->starts[s], segments_[s].begin, segments_[s].count, part->stride);
 }
 
 void Frame::run(int64_t first, int n) {
   const Scope& scope = program_.scopes[0];
-  if (scope.owns_lanes) fill_lanes(scope, first, n);
-  execute(scope.steps, n);
+  if (!scope.owns_lanes) return execute(scope.steps, n);
+  fill_lanes(scope, first, n);
+  // A serial variable changes what any step computes.
+  const int64_t length = scope.lane_extents.empty() ? 1 : scope.lane_extents.back();
+  const bool anew = !program_.serial_variables.empty();
+  const bool row_changed = anew || first / length != row_, column_changed = anew || first % length != column_;
+  row_ = first / length;
+  column_ = first % length;
+  const uint8_t changed = static_cast<uint8_t>((row_changed ? Step::by_row : 0) | (column_changed ? Step::in_rows : 0));
+  for (size_t i = 0; i < scope.steps.size(); ++i) {
+    if (!anew && !(scope.steps[i].varies & changed) && n <= computed_[i]) continue;
+    execute(scope.steps[i], n);
+    computed_[i] = n;
+  }
 }
 
 void Frame::execute(const std::vector<Step>& steps, int n) {
-  for (const Step& step : steps) {
-    switch (step.kind) {
-      case Step::Kind::constant:
-        if (step.floating)
-          std::fill_n(floats(step.out), n, step.number);
-        else
-          std::fill_n(integers(step.out), n, step.integer);
-        break;
-      case Step::Kind::linear:
-        linear(step, n);
-        break;
-      case Step::Kind::read:
-        read(step, n);
-        break;
-      case Step::Kind::checked_read:
-        checked_read(step, n);
-        break;
-      case Step::Kind::reduce: {
-        const ReductionPlan& plan = program_.reductions[static_cast<size_t>(step.reduction)];
-        if (plan.spread)
-          reduce_spread(plan);
-        else
-          reduce(plan, n);
-        break;
-      }
-      case Step::Kind::compute:
-        compute(step, n);
-        break;
+  for (const Step& step : steps) execute(step, n);
+}
+
+void Frame::execute(const Step& step, int n) {
+  switch (step.kind) {
+    case Step::Kind::constant:
+      if (!step.floating)
+        std::fill_n(integers(step.out), n, step.integer);
+      else if (is_single(step.out))
+        std::fill_n(singles(step.out), n, static_cast<float>(step.number));
+      else
+        std::fill_n(doubles(step.out), n, step.number);
+      break;
+    case Step::Kind::linear:
+      linear(step, n);
+      break;
+    case Step::Kind::read:
+      read(step, n);
+      break;
+    case Step::Kind::checked_read:
+      checked_read(step, n);
+      break;
+    case Step::Kind::reduce: {
+      const ReductionPlan& plan = program_.reductions[static_cast<size_t>(step.reduction)];
+      if (plan.spread)
+        reduce_spread(plan);
+      else
+        reduce(plan, n);
+      break;
     }
+    case Step::Kind::compute:
+      compute(step, n);
+      break;
   }
 }
 
 void Frame::linear(const Step& step, int n) {
   int64_t* out = integers(step.out);
   const int64_t base = address(step.address);
-  if (const int64_t* part = lane_part(step.address)) {
-    for (int i = 0; i < n; ++i) out[i] = part[i] + base;
-  } else {
-    std::fill_n(out, n, base);
-  }
+  const LanePart* part =
+      step.address.lane_form < 0 ? nullptr : &lane_parts_[static_cast<size_t>(step.address.lane_form)];
+  for_runs(part, n, [&](int64_t start, int lane, int count, int64_t stride) {
+    for (int i = 0; i < count; ++i) out[lane + i] = base + start + i * stride;
+  });
+}
+
+// Calls load(out) with the step's register: float, double or int64_t, as T's elements are held.
+template <class T, class Load>
+void Frame::load_as(const Step& step, Load load) {
+  if constexpr (std::is_integral_v<T>)
+    load(integers(step.out));
+  else if constexpr (std::is_same_v<T, double>)
+    load(doubles(step.out));
+  else
+    load(singles(step.out));
 }
 
 void Frame::read(const Step& step, int n) {
   const int64_t base = address(step.address);
   const LanePart* part =
       step.address.lane_form < 0 ? nullptr : &lane_parts_[static_cast<size_t>(step.address.lane_form)];
-  visit_element_type(dtypes_[static_cast<size_t>(step.tensor)], [&]<class T>(T) {
+  const int64_t* inside = step.mask == no_register ? nullptr : integers(step.mask);
+  visit_element_type(data_->operand_types[static_cast<size_t>(step.tensor)], [&]<class T>(T) {
     if constexpr (!is_complex_type<T>) {
-      const T* from = reinterpret_cast<const T*>(data_[static_cast<size_t>(step.tensor)]) + base;
-      const auto load = [&]<class To>(To* out) {
-        if (step.mask != no_register) {
-          const int64_t* inside = integers(step.mask);
-          for (int i = 0; i < n; ++i)
-            out[i] = inside[i] ? convert<To>(from[part ? part->value[static_cast<size_t>(i)] : 0]) : To(0);
-        } else if (!part)
-          std::fill_n(out, n, convert<To>(*from));
-        else if (part->strided && part->stride == 1)
-          for (int i = 0; i < n; ++i) out[i] = convert<To>(from[part->value[0] + i]);
-        else if (part->strided)
-          for (int i = 0; i < n; ++i) out[i] = convert<To>(from[part->value[0] + i * part->stride]);
-        else
-          for (int i = 0; i < n; ++i) out[i] = convert<To>(from[part->value[static_cast<size_t>(i)]]);
-      };
-      if constexpr (std::is_integral_v<T>)
-        load(integers(step.out));
-      else
-        load(floats(step.out));
+      const T* from = reinterpret_cast<const T*>(data_->operands[static_cast<size_t>(step.tensor)]) + base;
+      load_as<T>(step, [&]<class To>(To* out) {
+        for_runs(part, n, [&](int64_t start, int lane, int count, int64_t stride) {
+          const T* at = from + start;
+          if (inside)
+            for (int i = 0; i < count; ++i) out[lane + i] = inside[lane + i] ? convert<To>(at[i * stride]) : To(0);
+          else if (stride == 0)
+            std::fill_n(out + lane, count, convert<To>(*at));
+          else if (stride == 1)
+            if constexpr (std::is_same_v<T, To>)
+              std::copy_n(at, count, out + lane);
+            else
+              for (int i = 0; i < count; ++i) out[lane + i] = convert<To>(at[i]);
+          else
+            for (int i = 0; i < count; ++i) out[lane + i] = convert<To>(at[i * stride]);
+        });
+      });
     }
   });
 }
@@ -167,18 +217,14 @@ void Frame::checked_read(const Step& step, int n) {
       place[i] += index[i] * axis.stride;
     }
   }
-  visit_element_type(dtypes_[static_cast<size_t>(step.tensor)], [&]<class T>(T) {
+  visit_element_type(data_->operand_types[static_cast<size_t>(step.tensor)], [&]<class T>(T) {
     if constexpr (!is_complex_type<T>) {
-      const T* from = reinterpret_cast<const T*>(data_[static_cast<size_t>(step.tensor)]);
+      const T* from = reinterpret_cast<const T*>(data_->operands[static_cast<size_t>(step.tensor)]);
       const int64_t* inside = step.mask == no_register ? nullptr : integers(step.mask);
-      const auto load = [&]<class To>(To* out) {
+      load_as<T>(step, [&]<class To>(To* out) {
         for (int i = 0; i < n; ++i)
           out[i] = (fault_out && fault_out[i]) || (inside && !inside[i]) ? To(0) : convert<To>(from[place[i]]);
-      };
-      if constexpr (std::is_integral_v<T>)
-        load(integers(step.out));
-      else
-        load(floats(step.out));
+      });
     }
   });
 }
@@ -202,15 +248,10 @@ void Frame::spread_faults(const Step& step, int n) {
 // The fault of the chosen operand, and of what it was chosen by.
 void Frame::select(const Step& step, int n) {
   const int64_t* chooses = integers(step.in[0]);
-  if (step.floating) {
-    const double *a = floats(step.in[1]), *b = floats(step.in[2]);
-    double* out = floats(step.out);
-    for (int i = 0; i < n; ++i) out[i] = chooses[i] ? a[i] : b[i];
-  } else {
-    const int64_t *a = integers(step.in[1]), *b = integers(step.in[2]);
-    int64_t* out = integers(step.out);
-    for (int i = 0; i < n; ++i) out[i] = chooses[i] ? a[i] : b[i];
-  }
+  if (is_single(step.out))
+    ops_.choose_singles(chooses, singles(step.in[1]), singles(step.in[2]), singles(step.out), n);
+  else
+    ops_.choose_words(chooses, integers(step.in[1]), integers(step.in[2]), integers(step.out), n);
   if (int64_t* out = faults(step.out)) {
     const int64_t *condition = faults(step.in[0]), *a = faults(step.in[1]), *b = faults(step.in[2]);
     for (int i = 0; i < n; ++i) {
@@ -221,28 +262,42 @@ void Frame::select(const Step& step, int n) {
 }
 
 void Frame::cast(const Step& step, int n) {
-  const bool to_float = is_floating(step.dtype);
-  if (step.floating) {
-    const double* from = floats(step.in[0]);
-    if (to_float) {
-      double* out = floats(step.out);
-      for (int i = 0; i < n; ++i) out[i] = narrow(from[i], step.dtype);
-    } else {
-      int64_t* out = integers(step.out);
-      for (int i = 0; i < n; ++i) out[i] = truncate_to(from[i], step.dtype);
-    }
+  const Register in = step.in[0];
+  // To a register of `step.out`'s kind, by way of double, which holds every f32.
+  const auto put = [&](auto value) {
+    if (is_single(step.out))
+      for (int i = 0; i < n; ++i) singles(step.out)[i] = static_cast<float>(value(i));
+    else
+      for (int i = 0; i < n; ++i) doubles(step.out)[i] = value(i);
+  };
+  if (!is_floating(step.dtype)) {
+    int64_t* out = integers(step.out);
+    if (!step.floating)
+      for (int i = 0; i < n; ++i) out[i] = wrap(integers(in)[i], step.dtype);
+    else if (is_single(in))
+      for (int i = 0; i < n; ++i) out[i] = truncate_to(singles(in)[i], step.dtype);
+    else
+      for (int i = 0; i < n; ++i) out[i] = truncate_to(doubles(in)[i], step.dtype);
+  } else if (!step.floating) {
+    const int64_t* from = integers(in);
+    if (step.dtype == ScalarType::f64)
+      put([&](int i) { return static_cast<double>(from[i]); });
+    else
+      put([&](int i) { return narrow(static_cast<double>(static_cast<float>(from[i])), step.dtype); });
+  } else if (step.dtype == ScalarType::f16 || step.dtype == ScalarType::bf16) {
+    if (is_single(in))
+      put([&](int i) { return narrow(singles(in)[i], step.dtype); });
+    else
+      put([&](int i) { return narrow(doubles(in)[i], step.dtype); });
+  } else if (is_single(in)) {
+    if (is_single(step.out))
+      std::copy_n(singles(in), n, singles(step.out));
+    else
+      ops_.widen(singles(in), doubles(step.out), n);
+  } else if (is_single(step.out)) {
+    ops_.narrow(doubles(in), singles(step.out), n);
   } else {
-    const int64_t* from = integers(step.in[0]);
-    if (to_float) {
-      double* out = floats(step.out);
-      if (step.dtype == ScalarType::f64)
-        for (int i = 0; i < n; ++i) out[i] = static_cast<double>(from[i]);
-      else
-        for (int i = 0; i < n; ++i) out[i] = narrow(static_cast<double>(static_cast<float>(from[i])), step.dtype);
-    } else {
-      int64_t* out = integers(step.out);
-      for (int i = 0; i < n; ++i) out[i] = wrap(from[i], step.dtype);
-    }
+    std::copy_n(doubles(in), n, doubles(step.out));
   }
 }
 
@@ -265,104 +320,79 @@ void Frame::compute(const Step& step, int n) {
   spread_faults(step, n);
   if (step.op == ScalarOp::cast) return cast(step, n);
 
-  const Register second = step.in[1] == no_register ? step.in[0] : step.in[1];
+  const Register first = step.in[0], second = step.in[1] == no_register ? step.in[0] : step.in[1];
+  const auto each = [n](auto* out, auto value) {
+    for (int i = 0; i < n; ++i) out[i] = static_cast<std::remove_pointer_t<decltype(out)>>(value(i));
+  };
   if (!step.floating) {
-    const int64_t *a = integers(step.in[0]), *b = integers(second);
+    const int64_t *a = integers(first), *b = integers(second);
     if (is_floating(step.dtype)) {  // a function of a number: its argument is a float in all but name
-      double* out = floats(step.out);
-      for (int i = 0; i < n; ++i)
-        out[i] = round_to(step.op == ScalarOp::div
-                              ? static_cast<double>(a[i]) / static_cast<double>(b[i])
-                              : evaluate_float(step.op, static_cast<double>(a[i]), static_cast<double>(b[i])),
-                          step.dtype);
-      return;
+      const auto value = [&](int i) {
+        const double x = static_cast<double>(a[i]), y = static_cast<double>(b[i]);
+        return step.op == ScalarOp::div ? x / y : evaluate_float(step.op, x, y);
+      };
+      return is_single(step.out) ? each(singles(step.out), value) : each(doubles(step.out), value);
     }
     int64_t* out = integers(step.out);
-    const auto apply = [&](auto f) {
-      for (int i = 0; i < n; ++i) out[i] = f(a[i], b[i]);
-    };
-    switch (step.op) {  // the frequent ones as loops of their own
-      case ScalarOp::le:
-        return apply([](int64_t x, int64_t y) -> int64_t { return x <= y; });
-      case ScalarOp::lt:
-        return apply([](int64_t x, int64_t y) -> int64_t { return x < y; });
-      case ScalarOp::eq:
-        return apply([](int64_t x, int64_t y) -> int64_t { return x == y; });
-      case ScalarOp::minimum:
-        return apply([](int64_t x, int64_t y) { return y < x ? y : x; });
-      case ScalarOp::maximum:
-        return apply([](int64_t x, int64_t y) { return y > x ? y : x; });
-      case ScalarOp::bit_not:
-        if (step.dtype == ScalarType::boolean) return apply([](int64_t x, int64_t) -> int64_t { return !x; });
-        [[fallthrough]];
-      default:
-        return apply([&](int64_t x, int64_t y) { return wrap(evaluate_integer(step.op, x, y), step.dtype); });
-    }
+    if (step.dtype == ScalarType::boolean && ops_.tests_of_integers(step.op, a, b, out, n)) return;
+    if (step.op == ScalarOp::bit_not && step.dtype == ScalarType::boolean)
+      return each(out, [&](int i) -> int64_t { return !a[i]; });
+    if (step.op == ScalarOp::minimum || step.op == ScalarOp::maximum)
+      return each(out, [&, least = step.op == ScalarOp::minimum](int i) {
+        return least ? std::min(a[i], b[i]) : std::max(a[i], b[i]);
+      });
+    return each(out, [&](int i) { return wrap(evaluate_integer(step.op, a[i], b[i]), step.dtype); });
   }
 
-  const double *a = floats(step.in[0]), *b = floats(second);
   if (!is_floating(step.dtype)) {
     int64_t* out = integers(step.out);
-    const auto test = [&](auto f) {
-      for (int i = 0; i < n; ++i) out[i] = f(a[i], b[i]);
-    };
-    switch (step.op) {
-      case ScalarOp::eq:
-        return test([](double x, double y) { return x == y; });
-      case ScalarOp::ne:
-        return test([](double x, double y) { return x != y; });
-      case ScalarOp::lt:
-        return test([](double x, double y) { return x < y; });
-      case ScalarOp::le:
-        return test([](double x, double y) { return x <= y; });
-      case ScalarOp::isnan:
-        return test([](double x, double) { return x != x; });
-      case ScalarOp::logical_not:
-        return test([](double x, double) { return x == 0; });
-      default:  // floor(x) as an integer
-        for (int i = 0; i < n; ++i) out[i] = truncate_to(evaluate_float(step.op, a[i], b[i]), step.dtype);
-        return;
+    if (is_single(first)) {
+      const float *a = singles(first), *b = singles(second);
+      if (ops_.tests_of_singles(step.op, a, b, out, n)) return;
+      return each(out, [&](int i) { return truncate_to(evaluate_float(step.op, a[i], b[i]), step.dtype); });
     }
+    const double *a = doubles(first), *b = doubles(second);
+    if (ops_.tests_of_doubles(step.op, a, b, out, n)) return;
+    return each(out,  // floor(x) as an integer
+                [&](int i) { return truncate_to(evaluate_float(step.op, a[i], b[i]), step.dtype); });
   }
-  double* out = floats(step.out);
-  const auto apply = [&](auto f) {
-    if (step.dtype == ScalarType::f64)
-      for (int i = 0; i < n; ++i) out[i] = f(a[i], b[i]);
-    else
-      for (int i = 0; i < n; ++i) out[i] = static_cast<double>(static_cast<float>(f(a[i], b[i])));
-  };
-  switch (step.op) {
-    case ScalarOp::add:
-      return apply([](double x, double y) { return x + y; });
-    case ScalarOp::sub:
-      return apply([](double x, double y) { return x - y; });
-    case ScalarOp::mul:
-      return apply([](double x, double y) { return x * y; });
-    case ScalarOp::div:
-      return apply([](double x, double y) { return x / y; });
-    default:
-      return apply([&](double x, double y) { return evaluate_float(step.op, x, y); });
+  if (is_single(step.out)) {
+    const float *a = singles(first), *b = singles(second);
+    if (ops_.of_singles(step.op, a, b, singles(step.out), n)) return;
+    return each(singles(step.out), [&](int i) { return evaluate_float(step.op, a[i], b[i]); });
   }
+  const double *a = doubles(first), *b = doubles(second);
+  if (ops_.of_doubles(step.op, a, b, doubles(step.out), n)) return;
+  each(doubles(step.out), [&](int i) { return evaluate_float(step.op, a[i], b[i]); });
 }
 
-void Frame::store(std::vector<Tensor>& results, int n) {
+void Frame::store(int n) {
   for (const Store& store : program_.stores) {
     if (const int64_t* bad = faults(store.value))
       for (int i = 0; i < n; ++i)
         if (bad[i] && !fault) fault = bad[i];
     const int64_t base = address(store.address);
-    const int64_t* part = lane_part(store.address);
-    Tensor& result = results[static_cast<size_t>(store.result)];
-    visit_element_type(result.dtype, [&]<class T>(T) {
+    const LanePart* part =
+        store.address.lane_form < 0 ? nullptr : &lane_parts_[static_cast<size_t>(store.address.lane_form)];
+    visit_element_type(data_->result_types[static_cast<size_t>(store.result)], [&]<class T>(T) {
       if constexpr (!is_complex_type<T>) {
-        T* to = result.mutable_as<T>() + base;
+        T* to = reinterpret_cast<T*>(data_->results[static_cast<size_t>(store.result)]) + base;
         const auto put = [&](const auto* from) {
-          for (int i = 0; i < n; ++i) to[part ? part[i] : 0] = convert<T>(from[i]);
+          for_runs(part, n, [&](int64_t start, int lane, int count, int64_t stride) {
+            if constexpr (std::is_same_v<std::remove_cvref_t<decltype(*from)>, T>)
+              if (stride == 1) {
+                std::copy_n(from + lane, count, to + start);
+                return;
+              }
+            for (int i = 0; i < count; ++i) to[start + i * stride] = convert<T>(from[lane + i]);
+          });
         };
-        if (store.floating)
-          put(floats(store.value));
-        else
+        if (!store.floating)
           put(integers(store.value));
+        else if (is_single(store.value))
+          put(singles(store.value));
+        else
+          put(doubles(store.value));
       }
     });
   }

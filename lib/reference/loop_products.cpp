@@ -167,15 +167,15 @@ void Frame::reduce_products(const ReductionPlan& plan, int n) {
       for (size_t i = 0; i < inner.size(); ++i)
         variables[static_cast<size_t>(plan.variables[product.outer + i])] = inner[i];
       if (has_inner) variables[static_cast<size_t>(plan.variables.back())] = 0;
-      visit_element_type(dtypes_[static_cast<size_t>(product.tensors[0])], [&]<class A>(A) {
-        visit_element_type(dtypes_[static_cast<size_t>(product.tensors[1])], [&]<class B>(B) {
+      visit_element_type(data_->operand_types[static_cast<size_t>(product.tensors[0])], [&]<class A>(A) {
+        visit_element_type(data_->operand_types[static_cast<size_t>(product.tensors[1])], [&]<class B>(B) {
           if constexpr (!is_complex_type<A> && !is_complex_type<B> && !std::is_integral_v<A> && !std::is_integral_v<B>)
-            add_products(reinterpret_cast<const A*>(data_[static_cast<size_t>(product.tensors[0])]) +
+            add_products(reinterpret_cast<const A*>(data_->operands[static_cast<size_t>(product.tensors[0])]) +
                              address(product.addresses[0]),
-                         reinterpret_cast<const B*>(data_[static_cast<size_t>(product.tensors[1])]) +
+                         reinterpret_cast<const B*>(data_->operands[static_cast<size_t>(product.tensors[1])]) +
                              address(product.addresses[1]),
                          lane_part(product.addresses[0]), lane_part(product.addresses[1]), active, active_count, count,
-                         strides[0], strides[1], floats(plan.accumulator[0]));
+                         strides[0], strides[1], doubles(plan.accumulator[0]));
         });
       });
     } while (advance(inner, product.extents.data() + product.outer));

@@ -1,9 +1,12 @@
 // What a Meaning becomes at concrete sizes: straight-line steps over registers of `lanes` elements.
 //
-// Elements of the result are numbered in row-major order and computed `lanes` at a time, one a lane. Reductions loop
-// over their own variables, in order, around such steps: every lane adds up its own sum, so the order of a sum does not
-// depend on how lanes were filled. Where there are few results, lanes run over the reduction's elements instead and are
-// added up in the same order.
+// Elements of the result are numbered in the order in which they lie and computed `lanes` at a time, one a lane.
+// Reductions loop over their own variables, in order, around such steps: every lane adds up its own sum, so the order
+// of a sum does not depend on how lanes were filled. Where there are few results, lanes run over the reduction's
+// elements instead and are added up in the same order.
+//
+// A block of lanes is a part of a row (of the innermost loop), or some whole rows; what does not depend on the place in
+// a row, or on the row, is computed again only where that changes.
 //
 // Steps of a reduction's body that do not depend on its variables move out of it. Integer expressions that are sums of
 // loop variables are a lane part, made once a block, plus a number; a read at such an address is a strided load. A read
@@ -19,6 +22,7 @@
 #include <vector>
 
 #include "opset/meaning.h"
+#include "reference/vector_ops.h"
 #include "tensor/tensor.h"
 
 namespace atenon::reference {
@@ -51,18 +55,18 @@ struct Step {
   Register in[3] = {no_register, no_register, no_register};
   double number = 0;
   int64_t integer = 0;
-  Address address;              // linear, read
-  Register mask = no_register;  // of reads that are only inside where this holds
-  int tensor = -1;              // read, checked_read
-  std::vector<Axis> axes;       // checked_read
-  int reduction = -1;           // reduce: in LoopProgram::reductions
-  int check = -1;               // in LoopProgram::checks, for steps that can fail by themselves
+  Address address;                    // linear, read
+  Register mask = no_register;        // of reads that are only inside where this holds
+  int tensor = -1;                    // read, checked_read
+  std::vector<Axis> axes;             // checked_read
+  int reduction = -1;                 // reduce: in LoopProgram::reductions
+  int check = -1;                     // in LoopProgram::checks, for steps that can fail by themselves
+  uint8_t varies = in_rows | by_row;  // of steps among the lanes of scope 0: with what
+  static constexpr uint8_t in_rows = 1, by_row = 2;
 };
 
-// A sum over the variables of the lanes, computed once a block.
-struct LaneForm {
-  std::vector<std::pair<int, int64_t>> terms;  // variable, coefficient
-};
+// A sum over the variables of the lanes, one coefficient each.
+using LaneForm = std::vector<int64_t>;
 
 struct Scope {
   bool owns_lanes = false;
@@ -117,9 +121,11 @@ struct LoopProgram {
   std::vector<ReductionPlan> reductions;
   std::vector<Check> checks;
   std::vector<Store> stores;
+  int64_t numel = 0;  // of the result
   int variable_count = 0;
   int register_count = 0;
-  std::vector<int> fault_of;  // register -> slot of its fault, or -1
+  std::vector<bool> is_single;  // register -> holds floats of 32 bits: what has a narrower type than f64
+  std::vector<int> fault_of;    // register -> slot of its fault, or -1
   int fault_count = 0;
   // Variables that are the same in all lanes and loop around the steps of scope 0 (all of the result's, where lanes run
   // over reductions; the axis of a prefix).
@@ -132,12 +138,23 @@ struct LoopProgram {
   MonoidKind join = MonoidKind::custom;  // custom: replace
 };
 
+// Where the elements of a program's operands and results lie: each pointer at the first one.
+struct LoopData {
+  std::vector<const std::byte*> operands;
+  std::vector<ScalarType> operand_types;
+  std::vector<std::byte*> results;
+  std::vector<ScalarType> result_types;
+};
+
 // Registers and loop variables of one thread that runs a program.
 class Frame {
  public:
-  Frame(const LoopProgram& program, const std::vector<Tensor>& operands);
+  explicit Frame(const LoopProgram& program);
 
-  double* floats(Register r) { return reinterpret_cast<double*>(words_.get() + size_t(r) * lanes * 8); }
+  void start(const LoopData& data);  // before a run; `data` lives as long as it
+
+  double* doubles(Register r) { return reinterpret_cast<double*>(words_.get() + size_t(r) * lanes * 8); }
+  float* singles(Register r) { return reinterpret_cast<float*>(words_.get() + size_t(r) * lanes * 8); }
   int64_t* integers(Register r) { return reinterpret_cast<int64_t*>(words_.get() + size_t(r) * lanes * 8); }
   // 0 is well; else 1 + number of the check, in the upper 16 bits, above the offending index.
   int64_t* faults(Register r) {
@@ -147,21 +164,36 @@ class Frame {
 
   // Runs scope 0 for lanes [first, first + n) of its index space.
   void run(int64_t first, int n);
-  void store(std::vector<Tensor>& results, int n);
+  void store(int n);
   int64_t address(const Address& address) const;  // without its lane part
-  const int64_t* lane_part(const Address& address) const;
+  // The lane part, a number a lane; null where there is none.
+  const int64_t* lane_part(const Address& address);
 
   std::vector<int64_t> variables;
   int64_t fault = 0;  // the first one that mattered
 
  private:
+  // Lanes [begin, begin + count) lie in one row.
+  struct Segment {
+    int begin = 0;
+    int count = 0;
+  };
   struct LanePart {
-    std::vector<int64_t> value;
-    bool strided = false;
+    std::vector<int64_t> starts;  // one a segment
     int64_t stride = 0;
+    bool strided = false;        // over all segments
+    std::vector<int64_t> value;  // one a lane, if `spelled`
+    bool spelled = false;
   };
   void fill_lanes(const Scope& scope, int64_t first, int n);
+  void execute(const Step& step, int n);
   void execute(const std::vector<Step>& steps, int n);
+  // Calls visit(from, lane, count, stride) for runs of lanes whose elements are `stride` apart.
+  template <class Visit>
+  void for_runs(const LanePart* part, int n, Visit visit) const;
+  bool is_single(Register r) const { return program_.is_single[size_t(r)]; }
+  template <class T, class Load>
+  void load_as(const Step& step, Load load);
   void linear(const Step& step, int n);
   void read(const Step& step, int n);
   void checked_read(const Step& step, int n);
@@ -176,12 +208,16 @@ class Frame {
   void join_lane(const ReductionPlan& plan, int into, int from);
 
   const LoopProgram& program_;
-  std::vector<const std::byte*> data_;  // of the operands' first elements
-  std::vector<ScalarType> dtypes_;
+  const VectorOps& ops_ = vector_ops();
+  const LoopData* data_ = nullptr;
   std::unique_ptr<std::byte[]> words_;
   std::vector<int64_t> faults_;
-  std::vector<LanePart> lane_parts_;  // of the scope that owns the lanes just now
-  std::vector<std::vector<int64_t>> digits_;
+  std::vector<Segment> segments_;     // of the scope that owns the lanes just now
+  std::vector<LanePart> lane_parts_;  // of its forms
+  std::vector<int64_t> digits_;       // of a segment's row
+  // What scope 0's steps were computed for.
+  std::vector<int> computed_;  // lanes, a step; 0: never
+  int64_t row_ = -1, column_ = -1;
 };
 
 }  // namespace atenon::reference

@@ -30,14 +30,14 @@ void Frame::join_lane(const ReductionPlan& plan, int into, int from) {
   switch (plan.kind) {
     case MonoidKind::sum:
       if (floating)
-        floats(plan.accumulator[0])[into] += floats(plan.element[0])[from];
+        doubles(plan.accumulator[0])[into] += doubles(plan.element[0])[from];
       else
         integers(plan.accumulator[0])[into] =
             add_wrapping(integers(plan.accumulator[0])[into], integers(plan.element[0])[from]);
       break;
     case MonoidKind::product:
       if (floating)
-        floats(plan.accumulator[0])[into] *= floats(plan.element[0])[from];
+        doubles(plan.accumulator[0])[into] *= doubles(plan.element[0])[from];
       else
         integers(plan.accumulator[0])[into] =
             multiply_wrapping(integers(plan.accumulator[0])[into], integers(plan.element[0])[from]);
@@ -46,8 +46,8 @@ void Frame::join_lane(const ReductionPlan& plan, int into, int from) {
     case MonoidKind::minimum: {
       const bool largest = plan.kind == MonoidKind::maximum;
       if (floating) {
-        double& best = floats(plan.accumulator[0])[into];
-        const double element = floats(plan.element[0])[from];
+        double& best = doubles(plan.accumulator[0])[into];
+        const double element = doubles(plan.element[0])[from];
         best = largest ? maximum(best, element) : minimum(best, element);
       } else {
         int64_t& best = integers(plan.accumulator[0])[into];
@@ -73,7 +73,7 @@ void Frame::join_lane(const ReductionPlan& plan, int into, int from) {
         place = position;
       };
       if (floating)
-        replace(floats(plan.accumulator[0]), floats(plan.element[0]));
+        replace(doubles(plan.accumulator[0]), doubles(plan.element[0]));
       else
         replace(integers(plan.accumulator[0]), integers(plan.element[0]));
       break;
@@ -81,7 +81,7 @@ void Frame::join_lane(const ReductionPlan& plan, int into, int from) {
     case MonoidKind::custom:
       for (size_t c = 0; c < plan.joined.size(); ++c) {
         if (plan.floating[c])
-          floats(plan.accumulator[c])[into] = floats(plan.joined[c])[from];
+          doubles(plan.accumulator[c])[into] = doubles(plan.joined[c])[from];
         else
           integers(plan.accumulator[c])[into] = integers(plan.joined[c])[from];
       }
@@ -94,12 +94,14 @@ void Frame::join(const ReductionPlan& plan, const uint8_t* active, int n) {
   if (plan.kind == MonoidKind::custom) execute(program_.scopes[static_cast<size_t>(plan.join_scope)].steps, n);
   if (!active && !guard && plan.kind == MonoidKind::sum &&
       plan.floating[0]) {  // products of matrices spend their time here
-    double* total = floats(plan.accumulator[0]);
-    const double* element = floats(plan.element[0]);
-    for (int i = 0; i < n; ++i) total[i] += element[i];
+    ops_.add_to(doubles(plan.accumulator[0]), doubles(plan.element[0]), n);
+  } else if (!active && !guard && plan.floating[0] &&
+             (plan.kind == MonoidKind::maximum || plan.kind == MonoidKind::minimum)) {
+    (plan.kind == MonoidKind::maximum ? ops_.raise_to : ops_.lower_to)(doubles(plan.accumulator[0]),
+                                                                       doubles(plan.element[0]), n);
   } else if (plan.kind == MonoidKind::sum && plan.floating[0]) {
-    double* total = floats(plan.accumulator[0]);
-    const double* element = floats(plan.element[0]);
+    double* total = doubles(plan.accumulator[0]);
+    const double* element = doubles(plan.element[0]);
     for (int i = 0; i < n; ++i)
       if ((!active || active[i]) && (!guard || guard[i])) total[i] += element[i];
   } else {
@@ -189,7 +191,10 @@ void Frame::reduce_spread(const ReductionPlan& plan) {
     count *= std::max<int64_t>(body.lane_extents[axis], 0);
   }
   for (const auto& [from, to] : body.imports) {
-    std::fill_n(integers(to), lanes, integers(from)[0]);
+    if (is_single(to))
+      std::fill_n(singles(to), lanes, singles(from)[0]);
+    else
+      std::fill_n(integers(to), lanes, integers(from)[0]);
     if (int64_t* bad = faults(to)) std::fill_n(bad, lanes, faults(from)[0]);
   }
   const int64_t* guard = plan.guard == no_register ? nullptr : integers(plan.guard);

@@ -64,60 +64,49 @@ Diagnostic describe(const LoopProgram& program, int64_t fault) {
                    " of size " + std::to_string(check.size));
 }
 
-// Runs blocks on several threads; every element is computed by itself, so how they are dealt out does not show.
-Result<void> run_nests(const LoopProgram& program, const std::vector<Tensor>& operands, std::vector<Tensor>& results,
-                       int64_t numel) {
-  const Scope& outer = program.scopes[0];
-  int64_t count = 1, serial = 1;
-  for (const int64_t n : outer.lane_extents) count *= n;
-  for (const int64_t n : program.serial_extents) serial *= n;
-  if (numel == 0) return {};
-  const bool prefix = outer.owns_lanes && serial > 1;
-  // Lanes over results: blocks of results (a prefix walks its axis inside). Lanes over reductions: one result at a
-  // time.
-  const int64_t units = outer.owns_lanes ? (count + lanes - 1) / lanes : serial;
-  const int64_t per_tile = std::max<int64_t>(1, units / 64);
-  const int64_t tiles = (units + per_tile - 1) / per_tile;
-  std::vector<int64_t> faults(static_cast<size_t>(tiles), 0);
-  const auto tile = [&](int64_t t) {
-    Frame frame(program, operands);
-    const auto set_serial = [&](int64_t position) {
-      for (size_t i = program.serial_variables.size(); i-- > 0; position /= program.serial_extents[i])
-        frame.variables[static_cast<size_t>(program.serial_variables[i])] = position % program.serial_extents[i];
-    };
-    for (int64_t unit = t * per_tile; unit < std::min(units, (t + 1) * per_tile); ++unit) {
-      if (!outer.owns_lanes) {
-        set_serial(unit);
-        frame.run(0, 1);
-        frame.store(results, 1);
-        continue;
-      }
-      const int n = static_cast<int>(std::min<int64_t>(lanes, count - unit * lanes));
-      for (int64_t position = 0; position < (prefix ? serial : 1); ++position) {
-        set_serial(position);
-        frame.run(unit * lanes, n);
-        frame.store(results, n);
-      }
-    }
-    faults[static_cast<size_t>(t)] = frame.fault;
-  };
-  // Waking a thread costs some microseconds: worth it for reductions, and for many elements.
-  const bool is_small = numel < 4 * lanes || (program.scopes.size() == 1 && numel < 64 * lanes);
-  if (tiles == 1 || is_small) {
-    for (int64_t t = 0; t < tiles; ++t) tile(t);
-  } else {
-    parallel_for(tiles, tile);
+// An index space as blocks of lanes: some whole rows each, or a part of one.
+struct Blocks {
+  int64_t rows = 1, length = 1;
+  int64_t rows_together = 1, parts = 1;  // one of them is 1
+  int64_t count = 0;
+
+  explicit Blocks(const Scope& scope) {
+    if (!scope.lane_extents.empty()) length = scope.lane_extents.back();
+    for (size_t axis = 0; axis + 1 < scope.lane_extents.size(); ++axis) rows *= scope.lane_extents[axis];
+    if (length == 0 || rows == 0) return;
+    rows_together = std::max<int64_t>(1, lanes / length);
+    parts = (length + lanes - 1) / lanes;
+    count = (rows + rows_together - 1) / rows_together * parts;
   }
-  for (const int64_t fault : faults)
-    if (fault) return describe(program, fault);
-  return {};
+  std::pair<int64_t, int> at(int64_t block) const {
+    const int64_t row = block / parts * rows_together, column = block % parts * lanes;
+    const int64_t n =
+        parts > 1 ? std::min<int64_t>(lanes, length - column) : std::min(rows_together, rows - row) * length;
+    return {row * length + column, static_cast<int>(n)};
+  }
+};
+
+LoopData data_of(const std::vector<Tensor>& operands, std::vector<Tensor>& results) {
+  LoopData data;
+  for (const Tensor& tensor : operands) {
+    data.operands.push_back(static_cast<const std::byte*>(tensor.data()));
+    data.operand_types.push_back(tensor.dtype);
+  }
+  for (Tensor& tensor : results) {
+    data.results.push_back(static_cast<std::byte*>(tensor.mutable_data()));
+    data.result_types.push_back(tensor.dtype);
+  }
+  return data;
 }
 
 // In row-major order of the extent, one after the other: of several writes to one place the last wins.
 Result<void> run_scatter(const LoopProgram& program, const std::vector<Tensor>& operands, Tensor& result) {
   int64_t count = 1;
   for (const int64_t n : program.scopes[0].lane_extents) count *= n;
-  Frame frame(program, operands);
+  std::vector<Tensor> none;
+  const LoopData data = data_of(operands, none);
+  Frame frame(program);
+  frame.start(data);
   for (int64_t first = 0; first < count; first += lanes) {
     const int n = static_cast<int>(std::min<int64_t>(lanes, count - first));
     frame.run(first, n);
@@ -176,7 +165,8 @@ Result<void> run_scatter(const LoopProgram& program, const std::vector<Tensor>& 
             to = convert<T>(value);
           };
           if (program.floating)
-            put(frame.floats(program.value)[i]);
+            put(program.is_single[static_cast<size_t>(program.value)] ? frame.singles(program.value)[i]
+                                                                      : frame.doubles(program.value)[i]);
           else
             put(frame.integers(program.value)[i]);
         }
@@ -231,23 +221,106 @@ Result<std::vector<Tensor>> run_complex_loops(const Meaning& meaning, const std:
 
 }  // namespace
 
+// Every element is computed by itself, so how blocks are dealt out to threads does not show.
+Result<void> run_program(const LoopProgram& program, const LoopData& data, Idle<Frame>& frames) {
+  const Scope& outer = program.scopes[0];
+  int64_t serial = 1;
+  for (const int64_t n : program.serial_extents) serial *= n;
+  if (program.numel == 0) return {};
+  const bool prefix = outer.owns_lanes && serial > 1;
+  const Blocks blocks(outer);
+  // Lanes over results: blocks of results (a prefix walks its axis inside). Lanes over reductions: one result at a
+  // time.
+  const int64_t units = outer.owns_lanes ? blocks.count : serial;
+  const int64_t per_tile = std::max<int64_t>(1, units / 64);
+  const int64_t tiles = (units + per_tile - 1) / per_tile;
+  const auto run_units = [&](int64_t from, int64_t to) {
+    std::unique_ptr<Frame> frame = frames.take();
+    if (!frame) frame = std::make_unique<Frame>(program);
+    frame->start(data);
+    const auto set_serial = [&](int64_t position) {
+      for (size_t i = program.serial_variables.size(); i-- > 0; position /= program.serial_extents[i])
+        frame->variables[static_cast<size_t>(program.serial_variables[i])] = position % program.serial_extents[i];
+    };
+    for (int64_t unit = from; unit < to; ++unit) {
+      if (!outer.owns_lanes) {
+        set_serial(unit);
+        frame->run(0, 1);
+        frame->store(1);
+        continue;
+      }
+      const auto [first, n] = blocks.at(unit);
+      for (int64_t position = 0; position < (prefix ? serial : 1); ++position) {
+        set_serial(position);
+        frame->run(first, n);
+        frame->store(n);
+      }
+    }
+    const int64_t found = frame->fault;
+    frames.give(std::move(frame));
+    return found;
+  };
+  // Waking a thread costs some microseconds: worth it for reductions, and for many elements.
+  const bool is_small = program.numel < 4 * lanes || (program.scopes.size() == 1 && program.numel < 64 * lanes);
+  if (tiles == 1 || is_small) {
+    const int64_t found = run_units(0, units);
+    return found ? describe(program, found) : Result<void>();
+  }
+  std::vector<int64_t> faults(static_cast<size_t>(tiles), 0);
+  parallel_for(tiles, [&](int64_t tile) {
+    faults[static_cast<size_t>(tile)] = run_units(tile * per_tile, std::min(units, (tile + 1) * per_tile));
+  });
+  for (const int64_t found : faults)
+    if (found) return describe(program, found);
+  return {};
+}
+
+Result<std::vector<LoopProgram>> compile_loops(const Meaning& meaning, const std::vector<Tensor>& operands,
+                                               const std::vector<std::optional<Lying>>& results,
+                                               const shape::Bindings& symbols) {
+  Result<Sizes> sizes = sizes_of(meaning, symbols);
+  if (!sizes) return sizes.error();
+  IndexForms forms(meaning, sizes->integers);
+  for (size_t i = 0; i < meaning.results.size(); ++i)
+    for (size_t axis = 0; results[i] && axis < results[i]->sizes.size(); ++axis)
+      forms.set_extent(meaning.results[i].variables[axis], results[i]->sizes[axis]);
+  declare_reductions(meaning, forms);
+  std::vector<LoopProgram> programs;
+  std::vector<bool> done(meaning.results.size(), false);
+  for (size_t i = 0; i < meaning.results.size(); ++i) {
+    if (done[i] || !results[i]) continue;
+    std::vector<int> together;
+    for (size_t j = i; j < meaning.results.size(); ++j) {
+      if (!results[j] || meaning.results[j].variables != meaning.results[i].variables || *results[j] != *results[i])
+        continue;
+      together.push_back(static_cast<int>(j));
+      done[j] = true;
+    }
+    LoopCompiler compiler(meaning, operands, forms, sizes->integers, sizes->floats);
+    auto program = compiler.nests(together, results[i]->sizes, results[i]->strides);
+    if (!program) return program.error();
+    programs.push_back(std::move(*program));
+  }
+  return programs;
+}
+
 Result<std::vector<Tensor>> run_loops(const Meaning& meaning, const std::vector<Tensor>& operands,
                                       const shape::Bindings& symbols) {
   if (has_complex(meaning)) return run_complex_loops(meaning, operands, symbols);
   if (auto ok = check_operands(meaning, operands); !ok) return ok.error();
-  Result<Sizes> sizes = sizes_of(meaning, symbols);
-  if (!sizes) return sizes.error();
   std::vector<Tensor> results;
-  std::vector<std::vector<int64_t>> extents;
+  std::vector<std::optional<Lying>> lying;
   for (const opset::LoopNest& nest : meaning.results) {
-    auto extent = extents_of(nest.type, symbols);
-    if (!extent) return extent.error();
-    results.push_back(Tensor::empty(nest.type.dtype, *extent));
-    extents.push_back(std::move(*extent));
+    auto extents = extents_of(nest.type, symbols);
+    if (!extents) return extents.error();
+    results.push_back(Tensor::empty(nest.type.dtype, *extents));
+    lying.push_back(Lying{results.back().sizes, results.back().strides});
   }
 
-  IndexForms forms(meaning, sizes->integers);
   if (meaning.scatter) {
+    Result<Sizes> sizes = sizes_of(meaning, symbols);
+    if (!sizes) return sizes.error();
+    IndexForms forms(meaning, sizes->integers);
     const opset::Scatter& scatter = *meaning.scatter;
     std::vector<int64_t> extent;
     for (size_t i = 0; i < scatter.variables.size(); ++i) {
@@ -267,23 +340,12 @@ Result<std::vector<Tensor>> run_loops(const Meaning& meaning, const std::vector<
     return results;
   }
 
-  for (size_t i = 0; i < meaning.results.size(); ++i)
-    for (size_t axis = 0; axis < extents[i].size(); ++axis)
-      forms.set_extent(meaning.results[i].variables[axis], extents[i][axis]);
-  declare_reductions(meaning, forms);
-  std::vector<bool> done(meaning.results.size(), false);
-  for (size_t i = 0; i < meaning.results.size(); ++i) {
-    if (done[i]) continue;
-    std::vector<int> together;
-    for (size_t j = i; j < meaning.results.size(); ++j) {
-      if (meaning.results[j].variables != meaning.results[i].variables || extents[j] != extents[i]) continue;
-      together.push_back(static_cast<int>(j));
-      done[j] = true;
-    }
-    LoopCompiler compiler(meaning, operands, forms, sizes->integers, sizes->floats);
-    auto program = compiler.nests(together, extents[i]);
-    if (!program) return program.error();
-    if (auto ok = run_nests(*program, operands, results, results[i].numel()); !ok) return ok.error();
+  Result<std::vector<LoopProgram>> programs = compile_loops(meaning, operands, lying, symbols);
+  if (!programs) return programs.error();
+  const LoopData data = data_of(operands, results);
+  for (const LoopProgram& program : *programs) {
+    Idle<Frame> frames;
+    if (auto ok = run_program(program, data, frames); !ok) return ok.error();
   }
   return results;
 }

@@ -2,9 +2,11 @@
 #include "run/interpreter.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cassert>
 #include <chrono>
+#include <numeric>
 
 #include "ir/control_flow.h"
 #include "kernels/body.h"
@@ -51,6 +53,36 @@ bool same(const std::vector<kernels::Operand>& a, const std::vector<kernels::Ope
 
 bool same(const kernels::CallSite& a, const kernels::CallSite& b) {
   return a.operands.size() == b.operands.size() && same(a.operands, b.operands) && a.symbols == b.symbols;
+}
+
+// Axes from slowest to fastest, without gaps.
+std::vector<int64_t> dense_strides(const std::vector<int64_t>& sizes, const std::vector<int>& order) {
+  std::vector<int64_t> strides(sizes.size());
+  int64_t stride = 1;
+  for (size_t i = order.size(); i-- > 0; stride *= std::max<int64_t>(sizes[static_cast<size_t>(order[i])], 1))
+    strides[static_cast<size_t>(order[i])] = stride;
+  return strides;
+}
+
+// A result lies as its kernel wants it, or as the first operand of its size does: what a convolution wrote channels
+// last stays so.
+std::vector<int64_t> result_strides(const kernels::Kernel* kernel, const ir::Graph& body, const kernels::CallSite& site,
+                                    const std::vector<int64_t>& sizes) {
+  std::vector<int> order;
+  if (kernel) {
+    order = kernel->preferred_order(body);
+  } else {
+    const auto like = std::find_if(site.operands.begin(), site.operands.end(),
+                                   [&](const kernels::Operand& operand) { return operand.sizes == sizes; });
+    if (like != site.operands.end()) {
+      order.resize(sizes.size());
+      std::iota(order.begin(), order.end(), 0);
+      std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+        return like->strides[static_cast<size_t>(a)] > like->strides[static_cast<size_t>(b)];
+      });
+    }
+  }
+  return order.size() == sizes.size() ? dense_strides(sizes, order) : contiguous_strides(sizes);
 }
 
 Diagnostic misfit(const ir::Node& node, const std::string& what) {
@@ -296,7 +328,13 @@ bool Interpreter::describe_operands(Scope& scope, const std::vector<ir::Value*>&
 // Prepares the call again where sizes or numbers are others than the last time.
 Result<void> Interpreter::prepare(Prepared& prepared, kernels::CallSite site) {
   if (prepared.call && same(prepared.site, site)) return {};
-  Result<std::unique_ptr<kernels::PreparedCall>> call = prepared.kernel->prepare(site);
+  if (!prepared.kernel) {
+    Result<const opset::Opset*> opset = session_.opset();
+    if (!opset) return opset.error();
+    site.opset = *opset;
+  }
+  Result<std::unique_ptr<kernels::PreparedCall>> call =
+      prepared.kernel ? prepared.kernel->prepare(site) : kernels::prepare_loops(site);
   if (!call) return call.error();
   prepared.call = std::move(*call);
   prepared.site = std::move(site);
@@ -304,7 +342,7 @@ Result<void> Interpreter::prepare(Prepared& prepared, kernels::CallSite site) {
 }
 
 Result<void> Interpreter::execute(const Prepared& prepared, const std::vector<void*>& buffers) {
-  std::shared_ptr<Storage> scratch = Storage::allocate(prepared.call->scratch_bytes());
+  std::shared_ptr<Storage> scratch = allocate(prepared.call->scratch_bytes());
   return prepared.call->run(buffers, scratch->mutable_data());
 }
 
@@ -342,6 +380,16 @@ Result<void> Interpreter::run_call(Scope& scope, const ir::Node& node, const ir:
   return {};
 }
 
+std::shared_ptr<Storage> Interpreter::allocate(size_t bytes) {
+  if (bytes < size_t{1} << 16) return Storage::allocate(bytes);
+  for (const std::shared_ptr<Storage>& storage : storages_) {
+    if (storage.use_count() != 1 || storage->size() < bytes || storage->size() / 2 > bytes) continue;
+    std::atomic_thread_fence(std::memory_order_acquire);  // after what its last holder did, on whichever thread
+    return storage;
+  }
+  return storages_.emplace_back(Storage::allocate(bytes));
+}
+
 Result<bool> Interpreter::run_fast(Scope& scope, const ir::Node& node, Observation& seen) {
   auto [entry, is_new] = prepared_.try_emplace(&node);
   Prepared& prepared = entry->second;
@@ -350,6 +398,7 @@ Result<bool> Interpreter::run_fast(Scope& scope, const ir::Node& node, Observati
     bool tensors = !node.results().empty();
     for (const ir::Value* operand : prepared.operands) tensors = tensors && operand->is_tensor();
     for (const auto& result : node.results()) tensors = tensors && result->is_tensor();
+    prepared.by_evaluation = !tensors;
     for (const kernels::Kernel* kernel : kernels::all()) {
       if (!tensors || std::string(kernel->name()) == "reference") break;
       if (!kernel->refusal(prepared.body).empty()) continue;
@@ -357,29 +406,44 @@ Result<bool> Interpreter::run_fast(Scope& scope, const ir::Node& node, Observati
       break;
     }
   }
-  if (!prepared.kernel) return false;
+  if (prepared.by_evaluation) return false;
 
   kernels::CallSite site;
   site.body = &prepared.body;
   site.symbols = scope.environment.symbols;
   site.threads = threads();
   std::vector<void*> buffers;
-  std::vector<Tensor> kept;
   if (!describe_operands(scope, prepared.operands, site, buffers)) return false;
+  std::vector<Tensor> kept;  // operands in rows, then results
+  for (size_t i = 0; prepared.kernel && i < site.operands.size(); ++i) {
+    kernels::Operand& operand = site.operands[i];
+    if (operand.sizes.empty() || operand.strides.back() == 1 || operand.weight) continue;
+    if (!prepared.kernel->reads_rows(prepared.body, i)) continue;
+    kept.push_back(std::get<Tensor>(scope.environment.values.at(prepared.operands[i])).contiguous());
+    operand.strides = kept.back().strides;
+    buffers[i] = kept.back().mutable_data();
+  }
+  const size_t first_result = kept.size();
   for (const auto& result : node.results()) {
     std::optional<std::vector<int64_t>> sizes = kernels::concrete(result->meta().sizes, site.symbols);
     if (!sizes) return false;
-    kept.push_back(Tensor::empty(result->meta().dtype, *sizes));
-    site.results.push_back({kept.back().dtype, kept.back().sizes, kept.back().strides});
-    buffers.push_back(kept.back().mutable_data());
+    Tensor tensor{result->meta().dtype, *sizes, result_strides(prepared.kernel, prepared.body, site, *sizes)};
+    tensor.storage = allocate(tensor.nbytes());
+    site.results.push_back({tensor.dtype, tensor.sizes, tensor.strides});
+    buffers.push_back(tensor.storage->mutable_data());
+    kept.push_back(std::move(tensor));
   }
-  if (!prepare(prepared, std::move(site))) {
-    prepared.kernel = nullptr;  // the meaning does what the library cannot
-    return false;
+  Result<void> ready = prepare(prepared, std::move(site));
+  if (!ready && prepared.kernel) {  // the meaning does what the library cannot
+    prepared.kernel = nullptr;
+    return run_fast(scope, node, seen);
   }
+  prepared.by_evaluation = !ready;
+  if (!ready) return false;
   if (Result<void> done = execute(prepared, buffers); !done) return done.error();
-  for (size_t i = 0; i < kept.size(); ++i) scope.environment.values[node.result(i)] = std::move(kept[i]);
-  seen.kernel = prepared.kernel->name();
+  for (size_t i = first_result; i < kept.size(); ++i)
+    scope.environment.values[node.result(i - first_result)] = std::move(kept[i]);
+  if (prepared.kernel) seen.kernel = prepared.kernel->name();
   seen.flops = prepared.call->flops;
   seen.bytes = prepared.call->bytes;
   seen.detail = &prepared.call->detail;

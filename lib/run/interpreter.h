@@ -1,4 +1,5 @@
-// Runs any graph node by node: by a fast kernel that does not refuse the node, else by the meaning of its operator.
+// Runs any graph node by node: by a fast kernel that does not refuse the node, else by the compiled loops of its
+// meaning, else by evaluating that.
 //
 // What a captured or decomposed program runs by, and what `--reference` is. Values are dropped after their last reader.
 // One run at a time: the session sees to it.
@@ -22,7 +23,8 @@ class Interpreter {
   struct Prepared {
     ir::Graph body;
     std::vector<ir::Value*> operands;
-    const kernels::Kernel* kernel = nullptr;  // null: by meaning
+    const kernels::Kernel* kernel = nullptr;  // null: by the loops of its meaning
+    bool by_evaluation = false;               // neither can: the meaning is evaluated anew in each run
     kernels::CallSite site;                   // that the call was prepared for
     std::unique_ptr<kernels::PreparedCall> call;
   };
@@ -34,7 +36,7 @@ class Interpreter {
   // A view of its operand at the strides that lower wrote.
   Result<void> run_alias(Scope& scope, const ir::Node& node);
   Result<void> run_control_flow(Scope& scope, const ir::Node& node);
-  // False where no fast kernel takes the node.
+  // False where neither a fast kernel nor compiled loops take the node.
   Result<bool> run_fast(Scope& scope, const ir::Node& node, Observation& seen);
   // A lowered call by its kernel, where the program could not be planned: results are allocated when their sizes are
   // known.
@@ -43,6 +45,8 @@ class Interpreter {
   bool describe_operands(Scope& scope, const std::vector<ir::Value*>& operands, kernels::CallSite& site,
                          std::vector<void*>& buffers);
   Result<void> prepare(Prepared& prepared, kernels::CallSite site);
+  // Bytes that nobody holds any more are used again: fresh ones cost a page fault each 4 kB.
+  std::shared_ptr<Storage> allocate(size_t bytes);
   Result<void> execute(const Prepared& prepared, const std::vector<void*>& buffers);
 
   // What the run assumed of numbers that only now are known.
@@ -51,6 +55,7 @@ class Interpreter {
   Session& session_;
   std::map<const ir::Node*, Prepared> prepared_;
   std::map<const State*, Tensor> unpacked_;  // packed weights in rows
+  std::vector<std::shared_ptr<Storage>> storages_;
 };
 
 }  // namespace atenon::run

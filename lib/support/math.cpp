@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "support/exponential.h"
+
 namespace atenon::math {
 
 namespace {
@@ -14,10 +16,7 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 constexpr double pi = 3.141592653589793116;
 constexpr double half_pi = 1.570796326794896558;
-constexpr double log_of_2 = 0.693147180559945286;
-// log 2 and pi/2 in parts with trailing zeros, so that multiples of the first parts are exact (Cody and Waite).
-constexpr double log2_high = 6.93147180369123816490e-01;
-constexpr double log2_low = 1.90821492927058770002e-10;
+// pi/2 in parts with trailing zeros, so that multiples of the first parts are exact (Cody and Waite).
 constexpr double half_pi_1 = 1.57079632673412561417e+00;
 constexpr double half_pi_2 = 6.07710050630396597660e-11;
 constexpr double half_pi_3 = 2.02226624879595063154e-21;
@@ -27,25 +26,6 @@ double polynomial(double x, const double (&coefficients)[n]) {  // the constant 
   double sum = coefficients[n - 1];
   for (int i = n - 2; i >= 0; --i) sum = sum * x + coefficients[i];
   return sum;
-}
-
-// exp(r) - 1 for |r| <= 0.35: Taylor to degree 14, whose remainder is below 2^-56.
-double expm1_small(double r) {
-  static constexpr double taylor[] = {1.0,
-                                      1.0 / 2,
-                                      1.0 / 6,
-                                      1.0 / 24,
-                                      1.0 / 120,
-                                      1.0 / 720,
-                                      1.0 / 5040,
-                                      1.0 / 40320,
-                                      1.0 / 362880,
-                                      1.0 / 3628800,
-                                      1.0 / 39916800,
-                                      1.0 / 479001600,
-                                      1.0 / 6227020800.0,
-                                      1.0 / 87178291200.0};
-  return r * polynomial(r, taylor);
 }
 
 // 2^k times m, for k that may leave the exponent's range by the size of the mantissa.
@@ -167,6 +147,7 @@ double exp(double x) {
   if (x != x) return x;
   if (x > 709.79) return infinity;
   if (x < -745.2) return 0;
+  if (std::fabs(x) < exp_limit) return exp_in_range(x);
   const double k = std::floor(x / log_of_2 + 0.5);
   const double r = (x - k * log2_high) - k * log2_low;
   return scale(1 + expm1_small(r), static_cast<int>(k));
