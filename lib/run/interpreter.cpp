@@ -46,13 +46,9 @@ ir::Graph body_of(const ir::Node& node, std::vector<ir::Value*>& operands) {
 }
 
 bool same(const std::vector<kernels::Operand>& a, const std::vector<kernels::Operand>& b) {
-  for (size_t i = 0; i < a.size(); ++i)
-    if (a[i].sizes != b[i].sizes || a[i].strides != b[i].strides || a[i].weight != b[i].weight) return false;
-  return true;
-}
-
-bool same(const kernels::CallSite& a, const kernels::CallSite& b) {
-  return a.operands.size() == b.operands.size() && same(a.operands, b.operands) && a.symbols == b.symbols;
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const kernels::Operand& x, const kernels::Operand& y) {
+    return x.sizes == y.sizes && x.strides == y.strides && x.weight == y.weight;
+  });
 }
 
 // Axes from slowest to fastest, without gaps.
@@ -144,13 +140,11 @@ Result<std::vector<Datum>> Interpreter::run_graph(Scope& scope, const ir::Graph&
                                                   const Observer& observer) {
   std::map<const ir::Value*, Datum>& values = scope.environment.values;
   for (size_t i = 0; i < inputs.size(); ++i) values[graph.inputs()[i].get()] = std::move(inputs[i]);
-  std::map<const ir::Value*, size_t> readers;  // that are still to come
-  for (const ir::Node& node : graph.forward())
-    for (const ir::Value* operand : node.operands()) ++readers[operand];
 
-  for (const ir::Node& node : graph.forward()) {
+  for (const auto& [at, last_reads] : walk(graph)) {
+    const ir::Node& node = *at;
     Observation seen{node, "reference"};
-    const auto start = std::chrono::steady_clock::now();
+    const auto start = observer ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
     if (Result<void> done = run_node(scope, node, seen); !done) {
       Diagnostic diagnostic = done.error();
       if (ir::is_control_flow(node.target()) && diagnostic.notes.size() > 1)
@@ -170,8 +164,7 @@ Result<std::vector<Datum>> Interpreter::run_graph(Scope& scope, const ir::Graph&
       seen.results = results;
       if (Result<void> observed = observer(seen); !observed) return observed.error();
     }
-    for (const ir::Value* operand : node.operands())
-      if (--readers[operand] == 0 && !operand->returned) values.erase(operand);
+    for (const ir::Value* operand : last_reads) values.erase(operand);
   }
 
   std::vector<Datum> results;
@@ -187,6 +180,19 @@ Result<std::vector<Datum>> Interpreter::run_graph(Scope& scope, const ir::Graph&
     }
   }
   return results;
+}
+
+const Interpreter::Walk& Interpreter::walk(const ir::Graph& graph) {
+  const auto [found, is_new] = walks_.try_emplace(&graph);
+  if (!is_new) return found->second;
+  std::map<const ir::Value*, size_t> last;  // the position of each value's last reader
+  for (const ir::Node& node : graph.forward()) {
+    for (const ir::Value* operand : node.operands())
+      if (!operand->returned) last[operand] = found->second.size();
+    found->second.push_back({&node, {}});
+  }
+  for (const auto& [value, position] : last) found->second[position].second.push_back(value);
+  return found->second;
 }
 
 Result<void> Interpreter::run_node(Scope& scope, const ir::Node& node, Observation& seen) {
@@ -309,25 +315,33 @@ Result<void> Interpreter::run_alias(Scope& scope, const ir::Node& node) {
   return {};
 }
 
+Interpreter::Given Interpreter::given(const Scope& scope, const ir::Value* operand) {
+  const Tensor* tensor = std::get_if<Tensor>(&scope.environment.values.at(operand));
+  if (!tensor) return {};
+  auto state = scope.states.find(operand);
+  const ir::Weight* weight = state == scope.states.end() ? nullptr : state->second->weight;
+  const Tensor& used = weight ? state->second->tensor : *tensor;
+  // A weight that lies oddly was made row-major; kernels read the row-major copy as an ordinary operand.
+  if (weight && !weight->layout && !weight->tensor.is_contiguous()) weight = nullptr;
+  return {tensor, weight, const_cast<void*>(used.data())};
+}
+
 bool Interpreter::describe_operands(Scope& scope, const std::vector<ir::Value*>& operands, kernels::CallSite& site,
                                     std::vector<void*>& buffers) {
   for (const ir::Value* operand : operands) {
-    const Tensor* tensor = std::get_if<Tensor>(&scope.environment.values.at(operand));
-    if (!tensor) return false;
-    auto state = scope.states.find(operand);
-    const ir::Weight* weight = state == scope.states.end() ? nullptr : state->second->weight;
-    const Tensor& used = weight ? state->second->tensor : *tensor;
-    // A weight that lies oddly was made row-major; kernels read the row-major copy as an ordinary operand.
-    if (weight && !weight->layout && !weight->tensor.is_contiguous()) weight = nullptr;
-    site.operands.push_back({tensor->dtype, tensor->sizes, tensor->strides, weight});
-    buffers.push_back(const_cast<void*>(used.data()));
+    const Given found = given(scope, operand);
+    if (!found.tensor) return false;
+    site.operands.push_back({found.tensor->dtype, found.tensor->sizes, found.tensor->strides, found.weight});
+    buffers.push_back(found.data);
   }
   return true;
 }
 
 // Prepares the call again where sizes or numbers are others than the last time.
 Result<void> Interpreter::prepare(Prepared& prepared, kernels::CallSite site) {
-  if (prepared.call && same(prepared.site, site)) return {};
+  if (prepared.call && prepared.site.symbols == site.symbols && same(prepared.site.operands, site.operands) &&
+      same(prepared.site.results, site.results))
+    return {};
   if (!prepared.kernel) {
     Result<const opset::Opset*> opset = session_.opset();
     if (!opset) return opset.error();
@@ -342,7 +356,9 @@ Result<void> Interpreter::prepare(Prepared& prepared, kernels::CallSite site) {
 }
 
 Result<void> Interpreter::execute(const Prepared& prepared, const std::vector<void*>& buffers) {
-  std::shared_ptr<Storage> scratch = allocate(prepared.call->scratch_bytes());
+  const size_t bytes = prepared.call->scratch_bytes();
+  if (bytes == 0) return prepared.call->run(buffers, nullptr);
+  const std::shared_ptr<Storage> scratch = allocate(bytes);
   return prepared.call->run(buffers, scratch->mutable_data());
 }
 
@@ -381,7 +397,6 @@ Result<void> Interpreter::run_call(Scope& scope, const ir::Node& node, const ir:
 }
 
 std::shared_ptr<Storage> Interpreter::allocate(size_t bytes) {
-  if (bytes < size_t{1} << 16) return Storage::allocate(bytes);
   for (const std::shared_ptr<Storage>& storage : storages_) {
     if (storage.use_count() != 1 || storage->size() < bytes || storage->size() / 2 > bytes) continue;
     std::atomic_thread_fence(std::memory_order_acquire);  // after what its last holder did, on whichever thread
@@ -407,47 +422,79 @@ Result<bool> Interpreter::run_fast(Scope& scope, const ir::Node& node, Observati
     }
   }
   if (prepared.by_evaluation) return false;
+  if (!is_prepared(scope, prepared)) {
+    Result<bool> ready = prepare_fast(scope, node, prepared);
+    if (!ready || !*ready) return ready;
+  }
 
+  std::vector<void*> buffers;
+  std::vector<Tensor> rows;  // operands that were made so
+  for (size_t i = 0; i < prepared.operands.size(); ++i) {
+    const Given found = given(scope, prepared.operands[i]);
+    buffers.push_back(found.data);
+    if (!prepared.needs_rows[i]) continue;
+    rows.push_back(found.tensor->contiguous());
+    buffers.back() = rows.back().mutable_data();
+  }
+  std::vector<std::shared_ptr<Storage>> storages;
+  for (const kernels::Operand& result : prepared.site.results) {
+    storages.push_back(allocate(static_cast<size_t>(*extent(result.sizes, result.strides, result.dtype))));
+    buffers.push_back(storages.back()->mutable_data());
+  }
+  if (Result<void> done = execute(prepared, buffers); !done) return done.error();
+  for (size_t i = 0; i < storages.size(); ++i) {
+    const kernels::Operand& result = prepared.site.results[i];
+    scope.environment.values[node.result(i)] =
+        Tensor{result.dtype, result.sizes, result.strides, 0, std::move(storages[i])};
+  }
+  if (prepared.kernel) seen.kernel = prepared.kernel->name();
+  seen.flops = prepared.call->flops;
+  seen.bytes = prepared.call->bytes;
+  seen.detail = &prepared.call->detail;
+  return true;
+}
+
+bool Interpreter::is_prepared(const Scope& scope, const Prepared& prepared) {
+  if (!prepared.call || prepared.site.symbols != scope.environment.symbols) return false;
+  for (size_t i = 0; i < prepared.operands.size(); ++i) {
+    const Given found = given(scope, prepared.operands[i]);
+    const kernels::Operand& known = prepared.given[i];
+    if (found.tensor->sizes != known.sizes || found.tensor->strides != known.strides || found.weight != known.weight)
+      return false;
+  }
+  return true;
+}
+
+Result<bool> Interpreter::prepare_fast(Scope& scope, const ir::Node& node, Prepared& prepared) {
   kernels::CallSite site;
   site.body = &prepared.body;
   site.symbols = scope.environment.symbols;
   site.threads = threads();
   std::vector<void*> buffers;
   if (!describe_operands(scope, prepared.operands, site, buffers)) return false;
-  std::vector<Tensor> kept;  // operands in rows, then results
+  prepared.given = site.operands;
+  prepared.needs_rows.assign(site.operands.size(), false);
   for (size_t i = 0; prepared.kernel && i < site.operands.size(); ++i) {
     kernels::Operand& operand = site.operands[i];
     if (operand.sizes.empty() || operand.strides.back() == 1 || operand.weight) continue;
     if (!prepared.kernel->reads_rows(prepared.body, i)) continue;
-    kept.push_back(std::get<Tensor>(scope.environment.values.at(prepared.operands[i])).contiguous());
-    operand.strides = kept.back().strides;
-    buffers[i] = kept.back().mutable_data();
+    prepared.needs_rows[i] = true;
+    operand.strides = contiguous_strides(operand.sizes);
   }
-  const size_t first_result = kept.size();
   for (const auto& result : node.results()) {
     std::optional<std::vector<int64_t>> sizes = kernels::concrete(result->meta().sizes, site.symbols);
     if (!sizes) return false;
-    Tensor tensor{result->meta().dtype, *sizes, result_strides(prepared.kernel, prepared.body, site, *sizes)};
-    tensor.storage = allocate(tensor.nbytes());
-    site.results.push_back({tensor.dtype, tensor.sizes, tensor.strides});
-    buffers.push_back(tensor.storage->mutable_data());
-    kept.push_back(std::move(tensor));
+    std::vector<int64_t> strides = result_strides(prepared.kernel, prepared.body, site, *sizes);
+    if (!extent(*sizes, strides, result->meta().dtype)) return false;
+    site.results.push_back({result->meta().dtype, std::move(*sizes), std::move(strides)});
   }
   Result<void> ready = prepare(prepared, std::move(site));
   if (!ready && prepared.kernel) {  // the meaning does what the library cannot
     prepared.kernel = nullptr;
-    return run_fast(scope, node, seen);
+    return prepare_fast(scope, node, prepared);
   }
   prepared.by_evaluation = !ready;
-  if (!ready) return false;
-  if (Result<void> done = execute(prepared, buffers); !done) return done.error();
-  for (size_t i = first_result; i < kept.size(); ++i)
-    scope.environment.values[node.result(i - first_result)] = std::move(kept[i]);
-  if (prepared.kernel) seen.kernel = prepared.kernel->name();
-  seen.flops = prepared.call->flops;
-  seen.bytes = prepared.call->bytes;
-  seen.detail = &prepared.call->detail;
-  return true;
+  return static_cast<bool>(ready);
 }
 
 }  // namespace atenon::run

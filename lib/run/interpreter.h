@@ -25,8 +25,19 @@ class Interpreter {
     std::vector<ir::Value*> operands;
     const kernels::Kernel* kernel = nullptr;  // null: by the loops of its meaning
     bool by_evaluation = false;               // neither can: the meaning is evaluated anew in each run
-    kernels::CallSite site;                   // that the call was prepared for
+    std::vector<kernels::Operand> given;      // operands as they lay; the site's may have been made rows:
+    std::vector<bool> needs_rows;
+    kernels::CallSite site;  // that the call was prepared for
     std::unique_ptr<kernels::PreparedCall> call;
+  };
+
+  // The nodes in order, each with what nobody reads after it.
+  using Walk = std::vector<std::pair<const ir::Node*, std::vector<const ir::Value*>>>;
+  // What an operand is just now; without tensor if it is a number.
+  struct Given {
+    const Tensor* tensor = nullptr;
+    const ir::Weight* weight = nullptr;
+    void* data = nullptr;
   };
 
   Result<std::vector<Datum>> run_graph(Scope& scope, const ir::Graph& graph, std::vector<Datum> inputs,
@@ -38,9 +49,13 @@ class Interpreter {
   Result<void> run_control_flow(Scope& scope, const ir::Node& node);
   // False where neither a fast kernel nor compiled loops take the node.
   Result<bool> run_fast(Scope& scope, const ir::Node& node, Observation& seen);
+  bool is_prepared(const Scope& scope, const Prepared& prepared);
+  Result<bool> prepare_fast(Scope& scope, const ir::Node& node, Prepared& prepared);
   // A lowered call by its kernel, where the program could not be planned: results are allocated when their sizes are
   // known.
   Result<void> run_call(Scope& scope, const ir::Node& node, const ir::Graph& body, Observation& seen);
+  const Walk& walk(const ir::Graph& graph);
+  static Given given(const Scope& scope, const ir::Value* operand);
   // Operands as they lie; false where one is no tensor.
   bool describe_operands(Scope& scope, const std::vector<ir::Value*>& operands, kernels::CallSite& site,
                          std::vector<void*>& buffers);
@@ -54,6 +69,7 @@ class Interpreter {
 
   Session& session_;
   std::map<const ir::Node*, Prepared> prepared_;
+  std::map<const ir::Graph*, Walk> walks_;
   std::map<const State*, Tensor> unpacked_;  // packed weights in rows
   std::vector<std::shared_ptr<Storage>> storages_;
 };
