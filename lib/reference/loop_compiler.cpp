@@ -187,6 +187,15 @@ void LoopCompiler::note_what_varies() {
       if (axis.index != no_register) step.varies |= varies[static_cast<size_t>(axis.index)];
     varies[static_cast<size_t>(step.out)] = step.varies;
   }
+  const auto count = [&](uint8_t with) {
+    return std::count_if(scope.steps.begin(), scope.steps.end(), [&](const Step& step) { return step.varies == with; });
+  };
+  program_.columns_outside = count(Step::in_rows) > count(Step::by_row);
+  if (program_.stores.size() != 1 || scope.steps.empty()) return;
+  const Step& last = scope.steps.back();
+  const uint8_t all = scope.lane_variables.size() > 1 ? Step::in_rows | Step::by_row : Step::in_rows;
+  program_.last_step_stores =
+      last.kind == Step::Kind::compute && last.out == program_.stores[0].value && last.varies == all;
 }
 
 // The innermost scope being emitted whose variables matter.

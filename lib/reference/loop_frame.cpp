@@ -24,13 +24,18 @@ Frame::Frame(const LoopProgram& program)
       program_(program),
       words_(std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(program.register_count) * lanes * 8)),
       faults_(static_cast<size_t>(program.fault_count) * lanes, 0),
-      computed_(program.scopes[0].steps.size(), 0) {}
+      computed_(program.scopes[0].steps.size(), 0) {
+  for (Register r = 0; r < program.register_count; ++r) at_.push_back(words_of(r));
+}
 
-void Frame::start(const LoopData& data) {
+void Frame::start(const LoopData& data, int64_t number) {
   data_ = &data;
   fault = 0;
+  if (number == run_) return;
+  run_ = number;
   row_ = column_ = -1;
-  std::fill(computed_.begin(), computed_.end(), 0);
+  for (size_t i = 0; i < computed_.size(); ++i)
+    if (program_.scopes[0].steps[i].kind != Step::Kind::constant) computed_[i] = 0;
 }
 
 int64_t Frame::address(const Address& address) const {
@@ -111,9 +116,28 @@ void Frame::run(int64_t first, int n) {
   const uint8_t changed = static_cast<uint8_t>((row_changed ? Step::by_row : 0) | (column_changed ? Step::in_rows : 0));
   for (size_t i = 0; i < scope.steps.size(); ++i) {
     if (!anew && !(scope.steps[i].varies & changed) && n <= computed_[i]) continue;
-    execute(scope.steps[i], n);
+    if (program_.last_step_stores && i + 1 == scope.steps.size())
+      compute_in_place(scope.steps[i], n);
+    else
+      execute(scope.steps[i], n);
     computed_[i] = n;
   }
+}
+
+// The last step, straight into the result where that lies as the lanes do.
+void Frame::compute_in_place(const Step& step, int n) {
+  const Store& store = program_.stores[0];
+  const LanePart* part = part_of(store.address);
+  const ScalarType type = data_->result_types[static_cast<size_t>(store.result)];
+  const bool is_same = type == (is_single(step.out) ? ScalarType::f32
+                                : store.floating    ? ScalarType::f64
+                                                    : ScalarType::i64);
+  stored_ = is_same && part && part->strided && (part->stride == 1 || n == 1);
+  at_[static_cast<size_t>(step.out)] =
+      stored_ ? data_->results[static_cast<size_t>(store.result)] +
+                    (address(store.address) + part->starts[0]) * static_cast<int64_t>(size_of(type))
+              : words_of(step.out);
+  execute(step, n);
 }
 
 void Frame::execute(const std::vector<Step>& steps, int n) {
@@ -156,8 +180,7 @@ void Frame::execute(const Step& step, int n) {
 void Frame::linear(const Step& step, int n) {
   int64_t* out = integers(step.out);
   const int64_t base = address(step.address);
-  const LanePart* part =
-      step.address.lane_form < 0 ? nullptr : &lane_parts_[static_cast<size_t>(step.address.lane_form)];
+  const LanePart* part = part_of(step.address);
   for_runs(part, n, [&](int64_t start, int lane, int count, int64_t stride) {
     for (int i = 0; i < count; ++i) out[lane + i] = base + start + i * stride;
   });
@@ -176,13 +199,19 @@ void Frame::load_as(const Step& step, Load load) {
 
 void Frame::read(const Step& step, int n) {
   const int64_t base = address(step.address);
-  const LanePart* part =
-      step.address.lane_form < 0 ? nullptr : &lane_parts_[static_cast<size_t>(step.address.lane_form)];
+  const LanePart* part = part_of(step.address);
   const int64_t* inside = step.mask == no_register ? nullptr : integers(step.mask);
   visit_element_type(data_->operand_types[static_cast<size_t>(step.tensor)], [&]<class T>(T) {
     if constexpr (!is_complex_type<T>) {
       const T* from = reinterpret_cast<const T*>(data_->operands[static_cast<size_t>(step.tensor)]) + base;
       load_as<T>(step, [&]<class To>(To* out) {
+        if constexpr (std::is_same_v<T, To>) {
+          const bool is_row = !inside && part && part->strided && part->stride == 1;
+          at_[static_cast<size_t>(step.out)] =
+              is_row ? reinterpret_cast<std::byte*>(const_cast<T*>(from + part->starts[0])) : words_of(step.out);
+          if (is_row) return;
+          out = reinterpret_cast<To*>(words_of(step.out));
+        }
         for_runs(part, n, [&](int64_t start, int lane, int count, int64_t stride) {
           const T* at = from + start;
           if (inside)
@@ -190,10 +219,7 @@ void Frame::read(const Step& step, int n) {
           else if (stride == 0)
             std::fill_n(out + lane, count, convert<To>(*at));
           else if (stride == 1)
-            if constexpr (std::is_same_v<T, To>)
-              std::copy_n(at, count, out + lane);
-            else
-              for (int i = 0; i < count; ++i) out[lane + i] = convert<To>(at[i]);
+            for (int i = 0; i < count; ++i) out[lane + i] = convert<To>(at[i]);
           else
             for (int i = 0; i < count; ++i) out[lane + i] = convert<To>(at[i * stride]);
         });
@@ -371,9 +397,9 @@ void Frame::store(int n) {
     if (const int64_t* bad = faults(store.value))
       for (int i = 0; i < n; ++i)
         if (bad[i] && !fault) fault = bad[i];
+    if (stored_) break;
     const int64_t base = address(store.address);
-    const LanePart* part =
-        store.address.lane_form < 0 ? nullptr : &lane_parts_[static_cast<size_t>(store.address.lane_form)];
+    const LanePart* part = part_of(store.address);
     visit_element_type(data_->result_types[static_cast<size_t>(store.result)], [&]<class T>(T) {
       if constexpr (!is_complex_type<T>) {
         T* to = reinterpret_cast<T*>(data_->results[static_cast<size_t>(store.result)]) + base;

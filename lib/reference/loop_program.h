@@ -27,7 +27,7 @@
 
 namespace atenon::reference {
 
-inline constexpr int lanes = 256;
+inline constexpr int lanes = 512;
 using Register = int;
 inline constexpr Register no_register = -1;
 
@@ -121,7 +121,9 @@ struct LoopProgram {
   std::vector<ReductionPlan> reductions;
   std::vector<Check> checks;
   std::vector<Store> stores;
-  int64_t numel = 0;  // of the result
+  bool columns_outside = false;   // blocks go down the rows first: more hangs on the place in a row than on the row
+  bool last_step_stores = false;  // scope 0's last step makes the only result, anew in each block
+  int64_t numel = 0;              // of the result
   int variable_count = 0;
   int register_count = 0;
   std::vector<bool> is_single;  // register -> holds floats of 32 bits: what has a narrower type than f64
@@ -151,11 +153,12 @@ class Frame {
  public:
   explicit Frame(const LoopProgram& program);
 
-  void start(const LoopData& data);  // before a run; `data` lives as long as it
+  // Before a part of a run, whose number no other run of this program has; `data` lives as long as the run.
+  void start(const LoopData& data, int64_t number);
 
-  double* doubles(Register r) { return reinterpret_cast<double*>(words_.get() + size_t(r) * lanes * 8); }
-  float* singles(Register r) { return reinterpret_cast<float*>(words_.get() + size_t(r) * lanes * 8); }
-  int64_t* integers(Register r) { return reinterpret_cast<int64_t*>(words_.get() + size_t(r) * lanes * 8); }
+  double* doubles(Register r) { return reinterpret_cast<double*>(at_[size_t(r)]); }
+  float* singles(Register r) { return reinterpret_cast<float*>(at_[size_t(r)]); }
+  int64_t* integers(Register r) { return reinterpret_cast<int64_t*>(at_[size_t(r)]); }
   // 0 is well; else 1 + number of the check, in the upper 16 bits, above the offending index.
   int64_t* faults(Register r) {
     const int slot = program_.fault_of[size_t(r)];
@@ -210,7 +213,16 @@ class Frame {
   const LoopProgram& program_;
   const VectorOps& ops_ = vector_ops();
   const LoopData* data_ = nullptr;
+  std::byte* words_of(Register r) { return words_.get() + size_t(r) * lanes * 8; }
+  const LanePart* part_of(const Address& address) const {
+    return address.lane_form < 0 ? nullptr : &lane_parts_[static_cast<size_t>(address.lane_form)];
+  }
+  void compute_in_place(const Step& step, int n);
+
   std::unique_ptr<std::byte[]> words_;
+  // Where each register is: among the words, or, without a copy, where its elements are read from or go to.
+  std::vector<std::byte*> at_;
+  bool stored_ = false;  // the last step has written the result
   std::vector<int64_t> faults_;
   std::vector<Segment> segments_;     // of the scope that owns the lanes just now
   std::vector<LanePart> lane_parts_;  // of its forms
@@ -218,6 +230,7 @@ class Frame {
   // What scope 0's steps were computed for.
   std::vector<int> computed_;  // lanes, a step; 0: never
   int64_t row_ = -1, column_ = -1;
+  int64_t run_ = -1;
 };
 
 }  // namespace atenon::reference

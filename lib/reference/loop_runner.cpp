@@ -1,7 +1,7 @@
 #include "reference/loop_runner.h"
 
 #include <algorithm>
-#include <mutex>
+#include <atomic>
 
 #include "reference/complex_parts.h"
 #include "reference/lane_ops.h"
@@ -67,22 +67,25 @@ Diagnostic describe(const LoopProgram& program, int64_t fault) {
 // An index space as blocks of lanes: some whole rows each, or a part of one.
 struct Blocks {
   int64_t rows = 1, length = 1;
-  int64_t rows_together = 1, parts = 1;  // one of them is 1
+  int64_t rows_together = 1, parts = 1, width = 1;  // rows together, or parts of this width
+  bool columns_outside = false;
   int64_t count = 0;
 
-  explicit Blocks(const Scope& scope) {
+  explicit Blocks(const LoopProgram& program) : columns_outside(program.columns_outside) {
+    const Scope& scope = program.scopes[0];
     if (!scope.lane_extents.empty()) length = scope.lane_extents.back();
     for (size_t axis = 0; axis + 1 < scope.lane_extents.size(); ++axis) rows *= scope.lane_extents[axis];
     if (length == 0 || rows == 0) return;
     rows_together = std::max<int64_t>(1, lanes / length);
     parts = (length + lanes - 1) / lanes;
+    width = std::min<int64_t>(lanes, ((length + parts - 1) / parts + 15) / 16 * 16);  // whole vectors
     count = (rows + rows_together - 1) / rows_together * parts;
   }
   std::pair<int64_t, int> at(int64_t block) const {
-    const int64_t row = block / parts * rows_together, column = block % parts * lanes;
-    const int64_t n =
-        parts > 1 ? std::min<int64_t>(lanes, length - column) : std::min(rows_together, rows - row) * length;
-    return {row * length + column, static_cast<int>(n)};
+    const int64_t row = (columns_outside && parts > 1 ? block % rows : block / parts) * rows_together;
+    if (parts == 1) return {row * length, static_cast<int>(std::min(rows_together, rows - row) * length)};
+    const int64_t column = (columns_outside ? block / rows : block % parts) * width;
+    return {row * length + column, static_cast<int>(std::min<int64_t>(width, length - column))};
   }
 };
 
@@ -106,7 +109,7 @@ Result<void> run_scatter(const LoopProgram& program, const std::vector<Tensor>& 
   std::vector<Tensor> none;
   const LoopData data = data_of(operands, none);
   Frame frame(program);
-  frame.start(data);
+  frame.start(data, 0);
   for (int64_t first = 0; first < count; first += lanes) {
     const int n = static_cast<int>(std::min<int64_t>(lanes, count - first));
     frame.run(first, n);
@@ -228,16 +231,18 @@ Result<void> run_program(const LoopProgram& program, const LoopData& data, Idle<
   for (const int64_t n : program.serial_extents) serial *= n;
   if (program.numel == 0) return {};
   const bool prefix = outer.owns_lanes && serial > 1;
-  const Blocks blocks(outer);
+  const Blocks blocks(program);
   // Lanes over results: blocks of results (a prefix walks its axis inside). Lanes over reductions: one result at a
   // time.
   const int64_t units = outer.owns_lanes ? blocks.count : serial;
   const int64_t per_tile = std::max<int64_t>(1, units / 64);
   const int64_t tiles = (units + per_tile - 1) / per_tile;
+  static std::atomic<int64_t> last_number = 0;
+  const int64_t number = ++last_number;
   const auto run_units = [&](int64_t from, int64_t to) {
     std::unique_ptr<Frame> frame = frames.take();
     if (!frame) frame = std::make_unique<Frame>(program);
-    frame->start(data);
+    frame->start(data, number);
     const auto set_serial = [&](int64_t position) {
       for (size_t i = program.serial_variables.size(); i-- > 0; position /= program.serial_extents[i])
         frame->variables[static_cast<size_t>(program.serial_variables[i])] = position % program.serial_extents[i];
