@@ -1,7 +1,7 @@
 // LSTM, GRU and plain recurrent networks: loops over time, layers and directions.
 //
-// Parameters come as PyTorch lists them: for each layer and direction w_ih, w_hh and, with biases, b_ih, b_hh; the rows
-// of the gates lie below one another (LSTM: input, forget, cell, output; GRU: reset, update, new). Sums are kept in
+// Parameters come as PyTorch lists them: for each layer and direction w_ih, w_hh and, with biases, b_ih, b_hh, and w_hr
+// for an LSTM whose h is a projection, smaller than c; the rows of the gates lie below one another (LSTM: input, forget, cell, output; GRU: reset, update, new). Sums are kept in
 // double, what is stored is f32.
 #include <algorithm>
 #include <functional>
@@ -16,9 +16,10 @@ namespace {
 
 struct Parameters {
   const float* w_ih = nullptr;  // [gates * hidden, features]
-  const float* w_hh = nullptr;  // [gates * hidden, hidden]
+  const float* w_hh = nullptr;  // [gates * hidden, states]: as many as hidden unless they are projected
   const float* b_ih = nullptr;  // or null
   const float* b_hh = nullptr;
+  const float* w_hr = nullptr;  // [states, hidden], or null
 };
 
 // One step of one cell for one sample: from the gates' two products to the new states.
@@ -65,8 +66,13 @@ Result<std::vector<Datum>> run_network(const ExternCall& call, const Network& ne
   const int64_t samples = batched ? input.sizes[samples_first ? 0 : 1] : 1;
   const int64_t times = input.sizes[samples_first ? 1 : 0];
   const int64_t ways = bidirectional ? 2 : 1;
-  const int64_t hidden = states[0].sizes.back();
-  const int64_t per_cell = has_biases ? 4 : 2;
+  const int64_t outputs = states[0].sizes.back(), hidden = states.back().sizes.back();
+  const bool projects = outputs != hidden;
+  const int64_t per_cell = (has_biases ? 4 : 2) + (projects ? 1 : 0);
+  if (static_cast<int64_t>(params.size()) != layers * ways * per_cell)
+    return error(Status::unsupported, 634,
+                 std::to_string(params.size()) + " parameters of a recurrent network, where " +
+                     std::to_string(layers * ways * per_cell) + " are expected");
 
   std::vector<Tensor> final_states;
   for (size_t i = 0; i < states.size(); ++i) {
@@ -82,40 +88,44 @@ Result<std::vector<Datum>> run_network(const ExternCall& call, const Network& ne
       std::copy_n(input.as<float>() + place(n, t) * features, features,
                   layer_input.data() + (n * times + t) * features);
   for (int64_t layer = 0; layer < layers; ++layer) {
-    std::vector<float> layer_output(static_cast<size_t>(samples * times * ways * hidden));
+    std::vector<float> layer_output(static_cast<size_t>(samples * times * ways * outputs));
     for (int64_t way = 0; way < ways; ++way) {
       const auto first = static_cast<size_t>((layer * ways + way) * per_cell);
-      if (first + static_cast<size_t>(per_cell) > params.size())
-        return error(Status::unsupported, 634, "projections of recurrent networks are not known");
       std::vector<Tensor> held(
           params.begin() + static_cast<std::ptrdiff_t>(first),
           params.begin() + static_cast<std::ptrdiff_t>(first) + static_cast<std::ptrdiff_t>(per_cell));
       for (Tensor& tensor : held) tensor = tensor.contiguous();
       const Parameters parameters{held[0].as<float>(), held[1].as<float>(), has_biases ? held[2].as<float>() : nullptr,
-                                  has_biases ? held[3].as<float>() : nullptr};
+                                  has_biases ? held[3].as<float>() : nullptr,
+                                  projects ? held.back().as<float>() : nullptr};
       const int64_t rows = network.gates * hidden;
       parallel_for(samples, [&](int64_t n) {
         std::vector<double> x(static_cast<size_t>(rows)), h(static_cast<size_t>(rows));
-        const int64_t state_at = ((layer * ways + way) * samples + n) * hidden;
-        std::vector<float> h_state(states[0].as<float>() + state_at, states[0].as<float>() + state_at + hidden);
-        std::vector<float> c_state;
+        const int64_t number = (layer * ways + way) * samples + n;
+        const float* h_from = states[0].as<float>() + number * outputs;
+        std::vector<float> h_state(h_from, h_from + outputs), c_state, unprojected(static_cast<size_t>(hidden));
+        std::vector<double> projected(static_cast<size_t>(outputs));
         if (network.has_cell_state)
-          c_state.assign(states[1].as<float>() + state_at, states[1].as<float>() + state_at + hidden);
+          c_state.assign(states[1].as<float>() + number * hidden, states[1].as<float>() + (number + 1) * hidden);
         for (int64_t step = 0; step < times; ++step) {
           const int64_t t = way == 0 ? step : times - 1 - step;
           product(parameters.w_ih, parameters.b_ih, layer_input.data() + (n * times + t) * features, rows, features,
                   x.data());
-          product(parameters.w_hh, parameters.b_hh, h_state.data(), rows, hidden, h.data());
-          network.cell(x.data(), h.data(), h_state.data(), c_state.data(), hidden);
-          std::copy(h_state.begin(), h_state.end(), layer_output.data() + ((n * times + t) * ways + way) * hidden);
+          product(parameters.w_hh, parameters.b_hh, h_state.data(), rows, outputs, h.data());
+          network.cell(x.data(), h.data(), projects ? unprojected.data() : h_state.data(), c_state.data(), hidden);
+          if (projects) {
+            product(parameters.w_hr, nullptr, unprojected.data(), outputs, hidden, projected.data());
+            std::transform(projected.begin(), projected.end(), h_state.begin(), rounded);
+          }
+          std::copy(h_state.begin(), h_state.end(), layer_output.data() + ((n * times + t) * ways + way) * outputs);
         }
-        std::copy(h_state.begin(), h_state.end(), final_states[0].mutable_as<float>() + state_at);
+        std::copy(h_state.begin(), h_state.end(), final_states[0].mutable_as<float>() + number * outputs);
         if (network.has_cell_state)
-          std::copy(c_state.begin(), c_state.end(), final_states[1].mutable_as<float>() + state_at);
+          std::copy(c_state.begin(), c_state.end(), final_states[1].mutable_as<float>() + number * hidden);
       });
     }
     layer_input = std::move(layer_output);
-    features = ways * hidden;
+    features = ways * outputs;
   }
   Tensor output = call.result(0);
   for (int64_t n = 0; n < samples; ++n)

@@ -6,7 +6,7 @@ from torch._operators import aten
 
 __all__ = [
     "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss", "cross_entropy", "ctc_loss",
-    "gaussian_nll_loss", "hinge_embedding_loss", "huber_loss", "kl_div", "l1_loss", "margin_ranking_loss", "mse_loss",
+    "gaussian_nll_loss", "hinge_embedding_loss", "huber_loss", "kl_div", "l1_loss", "linear_cross_entropy", "margin_ranking_loss", "mse_loss",
     "multi_margin_loss", "multilabel_margin_loss", "multilabel_soft_margin_loss", "nll_loss", "poisson_nll_loss",
     "smooth_l1_loss", "soft_margin_loss", "triplet_margin_loss", "triplet_margin_with_distance_loss",
 ]
@@ -86,7 +86,8 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
 
 def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_target=False):
     if reduction == "batchmean":
-        return aten.kl_div(input, target, 2, log_target=log_target) / input.size(0)
+        total = aten.kl_div(input, target, 2, log_target=log_target)
+        return total / input.size(0) if input.dim() else total
     return aten.kl_div(input, target, _code(reduction, size_average, reduce), log_target=log_target)
 
 
