@@ -284,6 +284,7 @@ ExternKernel find_extern_kernel(const std::string& name) {
                                                                      {"bincount", bincount},
                                                                      {"cumulative_extremum", cumulative_extremum},
                                                                      {"equal", equal},
+                                                                     {"ctc_loss", ctc_loss},
                                                                      {"exponential", exponential},
                                                                      {"gru", gru},
                                                                      {"item", item},
