@@ -276,6 +276,22 @@ Datum einsum_labels(Evaluator& evaluator, const Expr& call, const Data& argument
   return list(std::move(labels));
 }
 
+// The equation of such numbers, the result's last: of a step, when many operands are taken in pairs.
+Datum einsum_equation(Evaluator& evaluator, const Expr& call, const Data& arguments) {
+  const Data* labels = list_argument(evaluator, call, arguments, 0);
+  if (!labels) return {};
+  std::string equation;
+  for (size_t t = 0; t < labels->size(); ++t) {
+    if (t > 0) equation += t + 1 == labels->size() ? "->" : ",";
+    for (const Datum& label : (*labels)[t].items()) {
+      const int64_t letter = label.integer().value_or(0);
+      if (letter >= 52) return evaluator.fail(&call, 110, "equation", "needs more letters than there are");
+      equation += static_cast<char>(letter < 26 ? 'a' + letter : 'A' + (letter - 26));
+    }
+  }
+  return equation;
+}
+
 // The size of each letter; all axes with one letter broadcast.
 Datum einsum_sizes(Evaluator& evaluator, const Expr& call, const Data& arguments) {
   const Data* labels = list_argument(evaluator, call, arguments, 0);
@@ -508,6 +524,7 @@ const RuleTable& list_rules() {
       {"unravel", unravel},
       {"reindex", reindex},
       {"einsum_labels", einsum_labels},
+      {"einsum_equation", einsum_equation},
       {"einsum_sizes", einsum_sizes},
       {"floor_scaled", floor_scaled},
       {"static", static_},
