@@ -162,8 +162,13 @@ void LayoutChoice::place_results(Group& group) {
   for (Value* result : group.results) {
     const std::vector<SymInt>& sizes = result->meta().sizes;
     std::vector<int> order;
-    if (group.role == Role::kernel && group.kernel)
-      order = group.kernel->preferred_order(make_body(group.nodes, group.operands, group.results));
+    if (group.role == Role::kernel && group.kernel) {
+      const ir::Graph body = make_body(group.nodes, group.operands, group.results);
+      order = group.kernel->preferred_order(body);
+      const Value& first = *group.operands[0];
+      if (group.kernel->keeps_order(body) && first.meta().sizes.size() == sizes.size())
+        order = order_of(lowering_.layout(first), first.meta().sizes);
+    }
     const bool writes_rows = group.role == Role::kernel && group.kernel->writes_rows();
     if (order.size() != sizes.size()) order = wished_by_reader(*result);
     if (writes_rows && !order.empty() && order.back() + 1 != static_cast<int>(sizes.size())) continue;
