@@ -3,7 +3,9 @@
 // Activations are channels-last: oneDNN is as fast there as in its blocked layouts, and layer after layer needs no
 // reorders. Operands that lie otherwise are reordered on the way in and out. Source of the formulas: oneDNN's developer
 // guide, "Convolution"; its dilation counts from 0 where PyTorch's counts from 1.
+#include <algorithm>
 #include <numeric>
+#include <string_view>
 
 #include "kernels/list.h"
 #include "kernels/onednn.h"
@@ -19,6 +21,9 @@ struct Convolution {
   std::vector<int64_t> stride, padding, padding_end, dilation, output_padding;
   int64_t groups = 1;
   bool transposed = false;
+  // Strided and transposed, with more terms in a sum than oneDNN 3.2's first choice (brgconv_strided) adds at once: it
+  // then applies bias and post-ops to partial sums, and is wrong. Seen from 8192 terms on, never up to 4096.
+  bool is_deep = false;
   std::vector<PostOp> epilogue;
 };
 
@@ -85,7 +90,14 @@ std::string read_convolution(const ir::Graph& body, const shape::Bindings& symbo
     if (found.transposed)
       for (int i = 0; i < spatial; ++i) found.padding_end[i] -= found.output_padding[i];
   }
-  return read_epilogue(body, anchor->result(), 1, false, symbols, found.epilogue);
+  int64_t terms = (*filter)[0] / *groups;
+  for (int i = 0; i < spatial; ++i) terms *= (*filter)[i + 2];
+  const bool is_strided = std::any_of(stride->begin(), stride->end(), [](int64_t step) { return step > 1; });
+  found.is_deep = *transposed && is_strided && terms > 4096;
+  std::string refusal = read_epilogue(body, anchor->result(), 1, false, symbols, found.epilogue);
+  if (refusal.empty() && found.is_deep && !found.epilogue.empty())
+    refusal = "oneDNN has no epilogue for so many channels, transposed";
+  return refusal;
 }
 
 // The primitive for a call, and how its operands lie.
@@ -157,6 +169,10 @@ Chosen choose(const CallSite& site) {
     chosen.primitive = dnnl::convolution_forward::primitive_desc(
         onednn_engine(), inference, dnnl::algorithm::convolution_direct, chosen.x, describe_any(filter), chosen.bias,
         chosen.y, convolution.stride, dilation, convolution.padding, convolution.padding_end, attributes);
+  // "conv:any" adds the bias in a pass of its own.
+  while (convolution.is_deep && convolution.bias >= 0 &&
+         !std::string_view(chosen.primitive.impl_info_str()).starts_with("conv:any") && chosen.primitive.next_impl()) {
+  }
   chosen.weight = chosen.primitive.weights_desc(0);
   return chosen;
 }

@@ -30,6 +30,7 @@ const Case cases[] = {
     {"one pixel", 1, 32, 10, 1, 1, 1, 1, 0, 1, 1},
     {"transposed 2x2", 1, 16, 8, 6, 5, 2, 2, 0, 1, 1, true},
     {"transposed 3x3", 1, 4, 6, 5, 5, 3, 2, 1, 1, 1, true},
+    {"transposed 4x4, many channels", 1, 512, 64, 4, 4, 4, 2, 1, 1, 1, true},
 };
 
 int64_t result_size(const Case& c, int64_t size) {
@@ -107,6 +108,11 @@ TEST_CASE("convolutions equal plain loops in every layout of their operands") {
             if (pr) y = call.apply("aten::add.Tensor", {y, pr}, expected.sizes);
             if (pr) y = call.apply("aten::relu", {y}, expected.sizes);
             call.body.set_outputs({y});
+            if (!onednn_convolution().refusal(call.body).empty()) {
+              CHECK(c.transposed);
+              CHECK(epilogue > 0);
+              continue;
+            }
             Tensor result = testing::laid_out(Tensor::zeros(ScalarType::f32, expected.sizes), order);
             const bool was_packed = packed && call.pack_weight(onednn_convolution(), call.operands.size() - 1, result);
             REQUIRE(call.run(onednn_convolution(), result, epilogue == 3 ? 2 : -1) == "");
