@@ -13,6 +13,7 @@ const Kernel& attention();
 const Kernel& lstm();
 const Kernel& recurrent();
 const Kernel& onednn_pooling();
+const Kernel& sorting();
 const Kernel& generated();
 const Kernel& reference_kernel();
 

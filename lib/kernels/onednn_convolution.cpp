@@ -171,8 +171,7 @@ Chosen choose(const CallSite& site) {
         chosen.y, convolution.stride, dilation, convolution.padding, convolution.padding_end, attributes);
   // "conv:any" adds the bias in a pass of its own.
   while (convolution.is_deep && convolution.bias >= 0 &&
-         !std::string_view(chosen.primitive.impl_info_str()).starts_with("conv:any") && chosen.primitive.next_impl()) {
-  }
+         !std::string_view(chosen.primitive.impl_info_str()).starts_with("conv:any") && chosen.primitive.next_impl()) {}
   chosen.weight = chosen.primitive.weights_desc(0);
   return chosen;
 }

@@ -1,4 +1,5 @@
-// Maximum and average pooling, and means over all spatial axes, by oneDNN; in rows, or channels-last as convolutions are.
+// Maximum and average pooling, and means over all spatial axes, by oneDNN; in rows, or channels-last as convolutions
+// are.
 #include <numeric>
 
 #include "kernels/list.h"

@@ -1,0 +1,204 @@
+// Sorting along an axis, and the k largest or smallest elements of it.
+//
+// A line becomes whole numbers that sort as its elements do, NaN last, each with its position: equal elements keep
+// their order, and an element of 32 bits and its position are one word. Words are sorted by radix, a byte at a time;
+// few of many are found by a heap.
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cassert>
+#include <cmath>
+#include <utility>
+
+#include "kernels/body.h"
+#include "kernels/list.h"
+#include "support/parallel.h"
+
+namespace atenon::kernels {
+
+namespace {
+
+struct Sorting {
+  int64_t axis = 0;
+  bool descending = false;
+  int values = -1, indices = -1;  // results of the body; -1: nobody reads them
+};
+
+std::string read_sorting(const ir::Graph& body, const shape::Bindings& symbols, Sorting& found) {
+  if (body.size() != 1) return "needs a body of one node";
+  const ir::Node& node = *body.forward().begin();
+  const std::string name = name_without_overload(node.target());
+  const bool is_topk = name == "aten::topk", is_stable = node.target() == "aten::sort.stable";
+  if (name != "aten::sort" && !is_topk) return node.target() + " sorts nothing";
+  Arguments arguments(node, symbols);
+  const ir::Value* x = arguments.tensor(0, "self");
+  if (!x || x->producer) return "needs a tensor";
+  const ScalarType dtype = x->meta().dtype;
+  if (dtype != ScalarType::f32 && dtype != ScalarType::f64 && dtype != ScalarType::i32 && dtype != ScalarType::i64)
+    return "has no code for " + std::string(name_of(dtype));
+  const size_t first = is_topk || is_stable ? 2 : 1;
+  const auto axis = arguments.integer(first, "dim", -1);
+  const auto largest =
+      is_topk ? arguments.boolean(3, "largest", true) : arguments.boolean(first + 1, "descending", false);
+  if (!axis || !largest) return "its axis or its order is symbolic";
+  found.axis = *axis < 0 ? *axis + x->meta().rank() : *axis;
+  found.descending = *largest;
+  for (size_t i = 0; i < body.outputs().size(); ++i) {
+    if (body.outputs()[i].value() == node.result(0)) found.values = static_cast<int>(i);
+    if (body.outputs()[i].value() == node.result(1)) found.indices = static_cast<int>(i);
+  }
+  return "";
+}
+
+// Sorts as the elements do: NaN is the largest, and zeros are equal.
+uint32_t key_of(int32_t x) { return static_cast<uint32_t>(x) ^ 0x80000000u; }
+uint64_t key_of(int64_t x) { return static_cast<uint64_t>(x) ^ 0x8000000000000000u; }
+uint32_t key_of(float x) {
+  if (std::isnan(x)) return ~0u;
+  const auto bits = std::bit_cast<uint32_t>(x + 0.0f);
+  return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+}
+uint64_t key_of(double x) {
+  if (std::isnan(x)) return ~uint64_t(0);
+  const auto bits = std::bit_cast<uint64_t>(x + 0.0);
+  return bits & 0x8000000000000000u ? ~bits : bits | 0x8000000000000000u;
+}
+
+using Word = uint64_t;  // a key of 32 bits above its position
+struct WideWord {       // of 64 bits
+  uint64_t key, position;
+  auto operator<=>(const WideWord&) const = default;
+};
+Word word(uint32_t key, int64_t position) { return Word(key) << 32 | static_cast<uint32_t>(position); }
+WideWord word(uint64_t key, int64_t position) { return {key, static_cast<uint64_t>(position)}; }
+int64_t position(Word word) { return static_cast<uint32_t>(word); }
+int64_t position(const WideWord& word) { return static_cast<int64_t>(word.position); }
+
+// Positions are in order, so only keys are looked at. Gives where the result lies: in `words` or in `spare`.
+Word* sort_words(Word* words, Word* spare, int64_t n) {
+  constexpr int64_t few = 96;  // below, comparing is faster
+  if (n < few) {
+    std::sort(words, words + n);
+    return words;
+  }
+  uint32_t counts[4][256] = {};
+  for (int64_t i = 0; i < n; ++i)
+    for (int digit = 0; digit < 4; ++digit) ++counts[digit][words[i] >> (32 + 8 * digit) & 255];
+  for (int digit = 0; digit < 4; ++digit) {
+    const int shift = 32 + 8 * digit;
+    uint32_t* count = counts[digit];
+    if (count[words[0] >> shift & 255] == n) continue;  // all alike
+    uint32_t place = 0;
+    for (int value = 0; value < 256; ++value) place += std::exchange(count[value], place);
+    for (int64_t i = 0; i < n; ++i) spare[count[words[i] >> shift & 255]++] = words[i];
+    std::swap(words, spare);
+  }
+  return words;
+}
+
+WideWord* sort_words(WideWord* words, WideWord*, int64_t n) {
+  std::sort(words, words + n);
+  return words;
+}
+
+class SortingCall : public PreparedCall {
+ public:
+  Sorting sorting;
+  Operand x;
+  std::vector<Operand> results;
+  int64_t n = 1, k = 1, lines = 1, grain = 1;
+
+  bool is_wide() const { return size_of(x.dtype) == 8; }
+  int64_t tiles() const { return (lines + grain - 1) / grain; }
+  int64_t workers() const { return std::min<int64_t>(tiles(), threads()); }
+  size_t worker_bytes() const { return static_cast<size_t>(n) * 2 * (is_wide() ? sizeof(WideWord) : sizeof(Word)); }
+  size_t scratch_bytes() const override { return worker_bytes() * static_cast<size_t>(workers()); }
+
+  Result<void> run(std::span<void* const> buffers, void* scratch) override {
+    std::atomic<int64_t> next = 0;
+    parallel_for(workers(), [&](int64_t worker) {
+      void* own = static_cast<char*>(scratch) + static_cast<size_t>(worker) * worker_bytes();
+      for (int64_t tile; (tile = next.fetch_add(1)) < tiles();)
+        for (int64_t line = tile * grain; line < std::min(lines, (tile + 1) * grain); ++line)
+          x.dtype == ScalarType::f32   ? sort_line<float, Word>(buffers, line, own)
+          : x.dtype == ScalarType::f64 ? sort_line<double, WideWord>(buffers, line, own)
+          : x.dtype == ScalarType::i32 ? sort_line<int32_t, Word>(buffers, line, own)
+                                       : sort_line<int64_t, WideWord>(buffers, line, own);
+    });
+    return {};
+  }
+
+ private:
+  // Where the line begins in an operand, and the distance of its elements.
+  std::pair<int64_t, int64_t> place(const Operand& operand, int64_t line) const {
+    int64_t first = 0;
+    for (size_t axis = x.sizes.size(); axis-- > 0;) {
+      if (static_cast<int64_t>(axis) == sorting.axis) continue;
+      first += line % x.sizes[axis] * operand.strides[axis];
+      line /= x.sizes[axis];
+    }
+    return {first, x.sizes.empty() ? 1 : operand.strides[static_cast<size_t>(sorting.axis)]};
+  }
+
+  template <class T, class W>
+  void sort_line(std::span<void* const> buffers, int64_t line, void* scratch) const {
+    const auto [from, step] = place(x, line);
+    const T* source = static_cast<const T*>(buffers[0]) + from;
+    W *words = static_cast<W*>(scratch), *spare = words + n;
+    for (int64_t i = 0; i < n; ++i) {
+      const auto key = key_of(source[i * step]);
+      words[i] = word(sorting.descending ? ~key : key, i);
+    }
+    if (k * 8 <= n)
+      std::partial_sort(words, words + k, words + n);
+    else
+      words = sort_words(words, spare, n);
+    if (sorting.values >= 0) {
+      const auto [to, distance] = place(results[static_cast<size_t>(sorting.values)], line);
+      T* values = static_cast<T*>(buffers[1 + static_cast<size_t>(sorting.values)]) + to;
+      for (int64_t i = 0; i < k; ++i) values[i * distance] = source[position(words[i]) * step];
+    }
+    if (sorting.indices >= 0) {
+      const auto [to, distance] = place(results[static_cast<size_t>(sorting.indices)], line);
+      int64_t* indices = static_cast<int64_t*>(buffers[1 + static_cast<size_t>(sorting.indices)]) + to;
+      for (int64_t i = 0; i < k; ++i) indices[i * distance] = position(words[i]);
+    }
+  }
+};
+
+class SortingKernel : public Kernel {
+ public:
+  const char* name() const override { return "sorting"; }
+
+  std::string refusal(const ir::Graph& body) const override {
+    Sorting ignored;
+    return read_sorting(body, {}, ignored);
+  }
+
+  Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const override {
+    auto call = std::make_unique<SortingCall>();
+    [[maybe_unused]] std::string refusal = read_sorting(*site.body, site.symbols, call->sorting);
+    assert(refusal.empty() && site.operands.size() == 1);
+    call->x = site.operands[0];
+    call->results = site.results;
+    for (size_t axis = 0; axis < call->x.sizes.size(); ++axis) {
+      const bool is_sorted = static_cast<int64_t>(axis) == call->sorting.axis;
+      (is_sorted ? call->n : call->lines) *= call->x.sizes[axis];
+      if (is_sorted) call->k = site.results[0].sizes[axis];
+    }
+    call->grain = 1 + 2048 / std::max<int64_t>(call->n, 1);
+    const auto count = static_cast<double>(call->lines);
+    call->bytes = count * (static_cast<double>(call->n) + static_cast<double>(call->k)) *
+                  static_cast<double>(size_of(call->x.dtype));
+    return std::unique_ptr<PreparedCall>(std::move(call));
+  }
+};
+
+}  // namespace
+
+const Kernel& sorting() {
+  static const SortingKernel kernel;
+  return kernel;
+}
+
+}  // namespace atenon::kernels
