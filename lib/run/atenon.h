@@ -67,7 +67,8 @@ typedef struct atenon_session atenon_session;
 /* All fields may be zero. */
 typedef struct {
   const char* entry;  /* entry point; NULL: the first */
-  const char* opsets; /* folder of operator definitions; only programs that are not lowered need one */
+  const char* opsets; /* folder of operator definitions, which only programs need that are not lowered throughout;
+                         NULL: share/atenon/opsets of this library's installation, if it is there */
 } atenon_options;
 
 ATENON_EXPORT const char* atenon_version(void);

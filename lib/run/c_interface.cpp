@@ -1,7 +1,10 @@
 // The C functions of atenon.h over Session. Nothing throws across them.
+#include <dlfcn.h>
+
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 
 #include "program/program_file.h"
 #include "run/atenon.h"
@@ -84,13 +87,24 @@ int type_of(const run::Leaf& leaf, atenon_dtype* dtype, int64_t* sizes, int capa
   return meta.rank();
 }
 
+// Where an installation has the operators, seen from this library; "" where it was deployed alone.
+std::string installed_opsets() {
+  Dl_info here;
+  if (dladdr(reinterpret_cast<const void*>(&installed_opsets), &here) == 0 || !here.dli_fname) return "";
+  std::error_code failure;
+  const std::filesystem::path library = std::filesystem::canonical(here.dli_fname, failure);
+  const std::filesystem::path folder = library.parent_path().parent_path() / "share" / "atenon" / "opsets";
+  return !failure && std::filesystem::is_directory(folder, failure) ? folder.string() : "";
+}
+
 atenon_status load(Result<ir::ExportedProgram> program, const atenon_options* options, atenon_session** session,
                    char** message) {
   if (!program) return fail(program.error(), message);
   auto made = std::make_unique<atenon_session>();
   run::LoadOptions load_options;
-  if (options && options->opsets)
-    load_options.opset = [folder = std::string(options->opsets), owner = made.get()]() -> Result<const opset::Opset*> {
+  const std::string opsets = options && options->opsets ? options->opsets : installed_opsets();
+  if (!opsets.empty())
+    load_options.opset = [folder = opsets, owner = made.get()]() -> Result<const opset::Opset*> {
       Result<std::unique_ptr<opset::Opset>> loaded = opset::Opset::load(folder);
       if (!loaded) return loaded.error();
       owner->opset = std::move(*loaded);
