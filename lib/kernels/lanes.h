@@ -75,6 +75,20 @@ struct PanelTile {
   float* scratch;  // rows * panel_columns; may be y, where y_row is panel_columns
 };
 
+// Some outputs, side by side, of up to panel_columns channels of a depthwise convolution. Weights lie tap by tap,
+// panel_columns channels each.
+struct DepthwiseTile {
+  const float* x;  // where the first output's window begins; taps outside of the image are not read
+  const float* w;
+  int64_t x_step, x_tap;  // in x, between outputs, and between taps of a row of the window
+  int64_t taps;           // of a row of the window
+  const int64_t* rows_x;  // the rows of the window that lie in the image: where they begin in x and in w
+  const int64_t* rows_w;
+  int64_t rows;
+  int64_t first, stride, dilation, width;  // the first output's window begins at `first` of the image's `width` columns
+  PanelTile out;                           // rows are outputs, columns channels; only what follows a product is used
+};
+
 struct Lanes {
   const char* name;
   // Floats of scratch that attention needs for one tile.
@@ -90,6 +104,7 @@ struct Lanes {
   // Makes a panel of `columns` columns of a matrix that lies column by column: column j is k floats at b + j *
   // b_column.
   void (*make_panel)(const float* b, int64_t b_column, int64_t k, int64_t columns, float* panel);
+  void (*depthwise)(const DepthwiseTile& tile);
 };
 
 // Whether panel() does such a step.

@@ -72,7 +72,7 @@ inline V zero_where_below(V value, V x, V limit) {
 
 #include "kernels/lanes_loops.h"
 
-const Lanes lanes_avx512{"avx512", attention_scratch, attention, dots, lstm_cell, panel, make_panel};
+const Lanes lanes_avx512{"avx512", attention_scratch, attention, dots, lstm_cell, panel, make_panel, depthwise};
 
 }  // namespace atenon::kernels
 

@@ -513,4 +513,75 @@ void make_panel(const float* b, int64_t b_column, int64_t k, int64_t columns, fl
     for (int64_t i = 0; i < k; ++i) panel[i * panel_columns + j] = j < columns ? b[j * b_column + i] : 0;
 }
 
+// --- Depthwise convolutions
+// ---------------------------------------------------------------------------------------------
+
+// Outputs [at, at + outputs) of vectors [column, column + vectors * width), from taps [begin, end) of each row.
+template <int outputs, int vectors>
+inline void depthwise_block(const DepthwiseTile& tile, int64_t at, int64_t column, int64_t begin, int64_t end,
+                            int last) {
+  V sum[outputs][vectors];
+#pragma GCC unroll 6
+  for (int i = 0; i < outputs; ++i)
+#pragma GCC unroll 2
+    for (int j = 0; j < vectors; ++j) sum[i][j] = V::all(0);
+  for (int64_t row = 0; row < tile.rows; ++row) {
+    const float *x = tile.x + tile.rows_x[row] + at * tile.x_step + column, *w = tile.w + tile.rows_w[row] + column;
+    for (int64_t k = begin; k < end; ++k) {
+      V weight[vectors];
+#pragma GCC unroll 2
+      for (int j = 0; j < vectors; ++j) weight[j] = V::load(w + k * panel_columns + j * V::width);
+#pragma GCC unroll 6
+      for (int i = 0; i < outputs; ++i)
+#pragma GCC unroll 2
+        for (int j = 0; j < vectors; ++j) {
+          const float* place = x + i * tile.x_step + k * tile.x_tap + j * V::width;
+          const V value = j + 1 == vectors && last ? V::load_first(place, last) : V::load(place);
+          sum[i][j] = fma(value, weight[j], sum[i][j]);
+        }
+    }
+  }
+#pragma GCC unroll 6
+  for (int i = 0; i < outputs; ++i)
+#pragma GCC unroll 2
+    for (int j = 0; j < vectors; ++j)
+      sum[i][j].store(tile.out.scratch + (at + i) * panel_columns + column + j * V::width);
+}
+
+template <int outputs>
+inline void depthwise_outputs(const DepthwiseTile& tile, int64_t at, int64_t begin, int64_t end) {
+  for (int64_t column = 0; column < tile.out.columns; column += 2 * V::width) {
+    const int64_t left = tile.out.columns - column;
+    const int last = static_cast<int>(left < 2 * V::width ? left % V::width : 0);
+    if (left > V::width)
+      depthwise_block<outputs, 2>(tile, at, column, begin, end, last);
+    else
+      depthwise_block<outputs, 1>(tile, at, column, begin, end, last);
+  }
+}
+
+void depthwise(const DepthwiseTile& tile) {
+  for (int64_t at = 0; at < tile.out.rows;) {
+    // The taps that lie in the image, from the first output's window on.
+    const int64_t left = tile.first + at * tile.stride, reach = (tile.taps - 1) * tile.dilation;
+    const int64_t begin = left < 0 ? (-left + tile.dilation - 1) / tile.dilation : 0;
+    const int64_t inside = left < tile.width ? (tile.width - 1 - left) / tile.dilation + 1 : 0;
+    const int64_t end = inside < tile.taps ? inside : tile.taps;
+    // Outputs whose windows lie in the image as a whole are computed several at once.
+    int64_t whole = left >= 0 && left + reach < tile.width ? (tile.width - 1 - reach - left) / tile.stride + 1 : 0;
+    if (whole > tile.out.rows - at) whole = tile.out.rows - at;
+    if (whole >= 6) {
+      depthwise_outputs<6>(tile, at, 0, tile.taps);
+      at += 6;
+    } else if (whole >= 3) {
+      depthwise_outputs<3>(tile, at, 0, tile.taps);
+      at += 3;
+    } else {
+      depthwise_outputs<1>(tile, at, begin, end > begin ? end : begin);
+      at += 1;
+    }
+  }
+  finish_rows(tile.out, 0, tile.out.rows);
+}
+
 }  // namespace

@@ -1,0 +1,83 @@
+#include "kernels/convolution.h"
+
+#include <algorithm>
+
+namespace atenon::kernels {
+
+namespace {
+
+bool is_convolution(const std::string& name) {
+  return name == "aten::convolution" || name == "aten::conv1d" || name == "aten::conv2d" || name == "aten::conv3d" ||
+         name == "aten::conv_transpose1d" || name == "aten::conv_transpose2d" || name == "aten::conv_transpose3d";
+}
+
+}  // namespace
+
+std::string read_convolution(const ir::Graph& body, const shape::Bindings& symbols, Convolution& found) {
+  const ir::Node* anchor = nullptr;
+  for (const ir::Node& node : body.forward()) {
+    if (is_convolution(name_without_overload(node.target()))) {
+      anchor = &node;
+      break;
+    }
+    return node.target() + " stands before a convolution";
+  }
+  if (!anchor) return "no convolution in it";
+  const std::string name = name_without_overload(anchor->target());
+  Arguments arguments(*anchor, symbols);
+  const ir::Value *x = arguments.tensor(0, "input"), *weight = arguments.tensor(1, "weight"),
+                  *bias = arguments.tensor(2, "bias");
+  if (!x || !weight || x->producer || weight->producer || (bias && bias->producer))
+    return "an operand is computed in the body";
+  if (x->meta().dtype != ScalarType::f32 || weight->meta().dtype != ScalarType::f32) return "only f32 so far";
+  const int spatial = weight->meta().rank() - 2;
+  if (spatial < 1 || spatial > 3 || x->meta().rank() != spatial + 2)
+    return "needs a batch axis and 1 to 3 spatial axes";
+  found.x = x->index;
+  found.weight = weight->index;
+  found.bias = bias ? bias->index : -1;
+
+  const bool transpose_operator = name.find("transpose") != std::string::npos;
+  const bool general = name == "aten::convolution";
+  std::optional<bool> transposed = general ? arguments.boolean(6, "transposed", false) : transpose_operator;
+  auto stride = arguments.integers(3, "stride", spatial, 1);
+  auto dilation = arguments.integers(transpose_operator ? 7 : 5, "dilation", spatial, 1);
+  auto output_padding = general              ? arguments.integers(7, "output_padding", spatial, 0)
+                        : transpose_operator ? arguments.integers(5, "output_padding", spatial, 0)
+                                             : std::vector<int64_t>(spatial, 0);
+  auto groups = arguments.integer(general ? 8 : 6, "groups", 1);
+  if (!stride || !dilation || !output_padding || !groups || !transposed)
+    return "its stride, dilation or groups are symbolic";
+  found.stride = *stride;
+  found.dilation = *dilation;
+  found.output_padding = *output_padding;
+  found.groups = *groups;
+  found.transposed = *transposed;
+
+  std::optional<std::vector<int64_t>> filter = concrete(weight->meta().sizes, symbols);
+  if (!filter) return "the sizes of its weight are symbolic";
+  const std::string word = arguments.text(4, "padding", "");
+  if (word == "same") {
+    for (int i = 0; i < spatial; ++i) {
+      const int64_t total = found.dilation[i] * ((*filter)[i + 2] - 1);
+      found.padding.push_back(total / 2);
+      found.padding_end.push_back(total - total / 2);
+    }
+  } else {
+    auto padding = word == "valid" ? std::vector<int64_t>(spatial, 0) : arguments.integers(4, "padding", spatial, 0);
+    if (!padding) return "its padding is symbolic";
+    found.padding = found.padding_end = *padding;
+    if (found.transposed)
+      for (int i = 0; i < spatial; ++i) found.padding_end[i] -= found.output_padding[i];
+  }
+  int64_t terms = (*filter)[0] / *groups;
+  for (int i = 0; i < spatial; ++i) terms *= (*filter)[i + 2];
+  const bool is_strided = std::any_of(stride->begin(), stride->end(), [](int64_t step) { return step > 1; });
+  found.is_deep = *transposed && is_strided && terms > 4096;
+  std::string refusal = read_epilogue(body, anchor->result(), 1, false, symbols, found.epilogue);
+  if (refusal.empty() && found.is_deep && !found.epilogue.empty())
+    refusal = "oneDNN has no epilogue for so many channels, transposed";
+  return refusal;
+}
+
+}  // namespace atenon::kernels

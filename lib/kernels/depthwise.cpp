@@ -1,0 +1,252 @@
+// Depthwise convolutions in 1 and 3 dimensions (oneDNN has fast ones in 2) with any window: each channel has a filter
+// of its own.
+//
+// Channels lie side by side, and 64 of them are computed at once for a run of outputs along the last axis; the epilogue
+// is applied while these lie in the nearest cache. An image in rows is turned block by block of channels on the way.
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cassert>
+
+#include "kernels/convolution.h"
+#include "kernels/lanes.h"
+#include "kernels/list.h"
+#include "support/parallel.h"
+
+namespace atenon::kernels {
+
+namespace {
+
+constexpr int64_t most_outputs = 64;              // of a run
+constexpr int64_t tile_products = 64 * 1024;      // worth handing to a thread
+constexpr int64_t most_turned = 4 * 1024 * 1024;  // floats of an image that is turned
+constexpr size_t most_steps = 16;
+
+// Blocks of 64 channels, in them tap by tap.
+ir::BlockedLayout filter_layout(const std::vector<int64_t>& sizes) {
+  ir::BlockedLayout layout;
+  layout.strides.assign(sizes.size(), 0);
+  int64_t stride = panel_columns;
+  for (size_t axis = sizes.size(); axis-- > 2;) {
+    layout.strides[axis] = stride;
+    stride *= sizes[axis];
+  }
+  layout.strides[0] = stride;
+  layout.inner_blocks = {{0, panel_columns}};
+  layout.padded_bytes = (sizes[0] + panel_columns - 1) / panel_columns * stride * 4;
+  return layout;
+}
+
+// Batch, channels, depth, height, width; absent axes have size 1.
+std::vector<int64_t> spread(const std::vector<int64_t>& values, int64_t absent) {
+  std::vector<int64_t> five(values.begin(), values.begin() + 2);
+  five.resize(7 - values.size(), absent);
+  five.insert(five.end(), values.begin() + 2, values.end());
+  return five;
+}
+std::vector<int64_t> spatial(const std::vector<int64_t>& values, int64_t absent) {
+  std::vector<int64_t> three(3 - values.size(), absent);
+  three.insert(three.end(), values.begin(), values.end());
+  return three;
+}
+
+class DepthwiseCall : public PreparedCall {
+ public:
+  Convolution convolution;
+  std::vector<int64_t> x_sizes, x_strides, y_sizes, y_strides, filter, stride, padding, dilation;
+  std::vector<std::vector<int64_t>> operand_strides;  // of the epilogue's steps
+  int64_t blocks = 0, lines_a_tile = 1, line_tiles = 1;
+  size_t result = 0;
+  bool is_turned = false;  // the image lies in rows
+
+  int64_t lines() const { return y_sizes[2] * y_sizes[3]; }
+  int64_t tiles() const { return y_sizes[0] * blocks * line_tiles; }
+  int64_t image() const { return x_sizes[2] * x_sizes[3] * x_sizes[4]; }
+  int64_t workers() const { return std::min<int64_t>(tiles(), threads()); }
+  size_t worker_bytes() const {
+    return static_cast<size_t>((most_outputs + (is_turned ? image() : 0)) * panel_columns) * sizeof(float);
+  }
+  size_t scratch_bytes() const override { return worker_bytes() * static_cast<size_t>(workers()); }
+
+  Result<void> run(std::span<void* const> buffers, void* scratch) override {
+    std::atomic<int64_t> next = 0;
+    parallel_for(workers(), [&](int64_t worker) {
+      auto* own = reinterpret_cast<float*>(static_cast<char*>(scratch) + static_cast<size_t>(worker) * worker_bytes());
+      for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < tiles();) run_tile(buffers, i, own);
+    });
+    return {};
+  }
+
+ private:
+  // Some lines of outputs of one block of channels.
+  void run_tile(std::span<void* const> buffers, int64_t i, float* scratch) const {
+    const int64_t begin = i % line_tiles * lines_a_tile, end = std::min(lines(), begin + lines_a_tile);
+    const int64_t channel = i / line_tiles % blocks * panel_columns, batch = i / line_tiles / blocks;
+    const auto* x = static_cast<const float*>(buffers[static_cast<size_t>(convolution.x)]) + batch * x_strides[0] +
+                    channel * x_strides[1];
+    const int64_t columns = std::min(panel_columns, y_sizes[1] - channel);
+    int64_t pixel = x_strides[4], row = x_strides[3], plane = x_strides[2];
+    if (is_turned) {
+      float* turned = scratch + most_outputs * panel_columns;
+      lanes().make_panel(x, x_strides[1], image(), columns, turned);
+      x = turned;
+      pixel = panel_columns, row = x_sizes[4] * pixel, plane = x_sizes[3] * row;
+    }
+    for (int64_t line = begin; line < end; ++line)
+      for (int64_t first = 0; first < y_sizes[4]; first += most_outputs)
+        run_line(buffers, x, {plane, row, pixel}, {batch, channel, line / y_sizes[3], line % y_sizes[3], first},
+                 columns, scratch);
+  }
+
+  // Outputs side by side; `at` is the first one's place.
+  void run_line(std::span<void* const> buffers, const float* x, const std::array<int64_t, 3>& x_step,
+                const std::array<int64_t, 5>& at, int64_t columns, float* scratch) const {
+    constexpr int64_t most_rows = 64;
+    int64_t rows_x[most_rows], rows_w[most_rows], rows = 0;
+    const int64_t top = at[3] * stride[1] - padding[1], front = at[2] * stride[0] - padding[0];
+    for (int64_t d = 0; d < filter[0]; ++d)
+      for (int64_t h = 0; h < filter[1]; ++h) {
+        const int64_t z = front + d * dilation[0], y = top + h * dilation[1];
+        if (z < 0 || y < 0 || z >= x_sizes[2] || y >= x_sizes[3]) continue;
+        rows_x[rows] = z * x_step[0] + y * x_step[1];
+        rows_w[rows++] = (d * filter[1] + h) * filter[2] * panel_columns;
+      }
+    DepthwiseTile tile{};
+    tile.first = at[4] * stride[2] - padding[2];
+    tile.x = x + tile.first * x_step[2];
+    tile.w = static_cast<const float*>(buffers[static_cast<size_t>(convolution.weight)]) +
+             at[1] * filter[0] * filter[1] * filter[2];
+    tile.x_step = stride[2] * x_step[2];
+    tile.x_tap = dilation[2] * x_step[2];
+    tile.taps = filter[2];
+    tile.rows_x = rows_x;
+    tile.rows_w = rows_w;
+    tile.rows = rows;
+    tile.stride = stride[2];
+    tile.dilation = dilation[2];
+    tile.width = x_sizes[4];
+    auto place = [&](const std::vector<int64_t>& strides) {
+      int64_t sum = 0;
+      for (size_t axis = 0; axis < 5; ++axis) sum += at[axis] * strides[axis];
+      return sum;
+    };
+    Step steps[most_steps];
+    for (size_t s = 0; s < convolution.epilogue.size(); ++s) {
+      const PostOp& op = convolution.epilogue[s];
+      steps[s] = {op.kind, op.alpha, op.beta, nullptr, 0, 0};
+      if (!op.is_binary()) continue;
+      const std::vector<int64_t>& strides = operand_strides[s];
+      steps[s].operand = static_cast<const float*>(buffers[static_cast<size_t>(op.operand)]) + place(strides);
+      steps[s].row = strides[4];
+      steps[s].column = strides[1];
+    }
+    tile.out.rows = std::min(most_outputs, y_sizes[4] - at[4]);
+    tile.out.columns = columns;
+    if (convolution.bias >= 0)
+      tile.out.bias = static_cast<const float*>(buffers[static_cast<size_t>(convolution.bias)]) + at[1];
+    tile.out.steps = steps;
+    tile.out.step_count = static_cast<int64_t>(convolution.epilogue.size());
+    tile.out.y = static_cast<float*>(buffers[result]) + place(y_strides);
+    tile.out.y_row = y_strides[4];
+    tile.out.scratch = scratch;
+    lanes().depthwise(tile);
+  }
+};
+
+class Depthwise : public Kernel {
+ public:
+  const char* name() const override { return "depthwise"; }
+
+  std::string refusal(const ir::Graph& body) const override {
+    Convolution convolution;
+    if (std::string refusal = read_convolution(body, {}, convolution); !refusal.empty()) return refusal;
+    const std::vector<ir::SymInt>& filter = body.inputs()[convolution.weight]->meta().sizes;
+    if (convolution.transposed || filter[1] != ir::SymInt(1) || filter[0] != ir::SymInt(convolution.groups))
+      return "not one filter for each channel";
+    if (filter.size() == 4) return "oneDNN has a faster one for images";
+    if (filter.size() == 5 && *filter[2].constant() * *filter[3].constant() > 64) return "its window is too large";
+    if (convolution.epilogue.size() > most_steps) return "the chain behind it is too long";
+    for (const PostOp& step : convolution.epilogue)
+      if (!has_lanes(step.kind)) return "a step behind it has no vectors";
+    return "";
+  }
+
+  std::vector<int> preferred_order(const ir::Graph& body) const override {
+    return onednn_convolution().preferred_order(body);
+  }
+
+  bool may_overwrite(const ir::Graph& body, size_t operand) const override {
+    return onednn_convolution().may_overwrite(body, operand);
+  }
+
+  std::optional<ir::BlockedLayout> weight_layout(const CallSite& site, size_t operand) const override {
+    Convolution convolution;
+    if (!read_convolution(*site.body, site.symbols, convolution).empty()) return std::nullopt;
+    if (static_cast<int>(operand) != convolution.weight) return std::nullopt;
+    return filter_layout(site.operands[operand].sizes);
+  }
+
+  Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const override {
+    auto call = std::make_unique<DepthwiseCall>();
+    Convolution& convolution = call->convolution;
+    [[maybe_unused]] std::string refusal = read_convolution(*site.body, site.symbols, convolution);
+    assert(refusal.empty());
+    const Operand &x = site.operands[static_cast<size_t>(convolution.x)],
+                  &weight = site.operands[static_cast<size_t>(convolution.weight)], &y = site.results[0];
+    call->x_sizes = spread(x.sizes, 1);
+    call->x_strides = spread(x.strides, 0);
+    call->y_sizes = spread(y.sizes, 1);
+    call->y_strides = spread(y.strides, 0);
+    call->filter = spatial({weight.sizes.begin() + 2, weight.sizes.end()}, 1);
+    call->stride = spatial(convolution.stride, 1);
+    call->padding = spatial(convolution.padding, 0);
+    call->dilation = spatial(convolution.dilation, 1);
+    const bool one_channel = call->y_sizes[1] == 1;
+    call->is_turned = x.strides == contiguous_strides(x.sizes) && call->image() > 1 && !one_channel;
+    const bool fits =
+        (call->is_turned ? call->image() * panel_columns <= most_turned : call->x_strides[1] == 1 || one_channel) &&
+        (call->y_strides[1] == 1 || one_channel);
+    const bool is_packed =
+        weight.weight && weight.weight->layout && *weight.weight->layout == filter_layout(weight.sizes);
+    const bool has_plain_bias =
+        convolution.bias < 0 || site.operands[static_cast<size_t>(convolution.bias)].strides[0] == 1 || one_channel;
+    if (!fits || !is_packed || !has_plain_bias) return onednn_convolution().prepare(site);
+    for (const PostOp& step : convolution.epilogue) {
+      std::vector<int64_t>& strides = call->operand_strides.emplace_back();
+      if (!step.is_binary()) continue;
+      const Operand& operand = site.operands[static_cast<size_t>(step.operand)];
+      const size_t missing = y.sizes.size() - operand.sizes.size();
+      strides.assign(y.sizes.size(), 0);
+      for (size_t axis = missing; axis < y.sizes.size(); ++axis)
+        if (operand.sizes[axis - missing] > 1) strides[axis] = operand.strides[axis - missing];
+      strides = spread(strides, 0);
+    }
+    call->result = site.operands.size();
+    call->blocks = (call->y_sizes[1] + panel_columns - 1) / panel_columns;
+    const int64_t taps = call->filter[0] * call->filter[1] * call->filter[2];
+    call->lines_a_tile =
+        call->is_turned
+            ? std::max<int64_t>(1, call->lines())  // of one block, so that each is turned once
+            : std::clamp<int64_t>(tile_products / std::max<int64_t>(1, call->y_sizes[4] * panel_columns * taps), 1,
+                                  std::max<int64_t>(1, call->lines()));
+    call->line_tiles = (call->lines() + call->lines_a_tile - 1) / call->lines_a_tile;
+    auto count = [](const std::vector<int64_t>& sizes) {
+      double product = 1;
+      for (int64_t size : sizes) product *= static_cast<double>(size);
+      return product;
+    };
+    call->flops = 2 * count(y.sizes) * static_cast<double>(taps);
+    call->bytes = 4 * (count(x.sizes) + count(weight.sizes) + count(y.sizes));
+    call->detail = lanes().name;
+    return std::unique_ptr<PreparedCall>(std::move(call));
+  }
+};
+
+}  // namespace
+
+const Kernel& depthwise() {
+  static const Depthwise kernel;
+  return kernel;
+}
+
+}  // namespace atenon::kernels
