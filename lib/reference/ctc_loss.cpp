@@ -75,9 +75,9 @@ Result<std::vector<Datum>> ctc_loss(const ExternCall& call) {
         const auto i = static_cast<size_t>(s);
         // A blank may be left out, but between two equal classes.
         const bool may_skip = s > 1 && spelled[i] != blank && spelled[i] != spelled[i - 2];
-        const double reached = t == 0 ? (s < 2 ? 0 : nothing)
-                                      : log_of_sum(before[i], s > 0 ? before[i - 1] : nothing,
-                                                   may_skip ? before[i - 2] : nothing);
+        const double reached =
+            t == 0 ? (s < 2 ? 0 : nothing)
+                   : log_of_sum(before[i], s > 0 ? before[i - 1] : nothing, may_skip ? before[i - 2] : nothing);
         alpha[i] = reached == nothing ? nothing : reached + score(t, s);
       }
     }

@@ -1,8 +1,8 @@
 // LSTM, GRU and plain recurrent networks: loops over time, layers and directions.
 //
 // Parameters come as PyTorch lists them: for each layer and direction w_ih, w_hh and, with biases, b_ih, b_hh, and w_hr
-// for an LSTM whose h is a projection, smaller than c; the rows of the gates lie below one another (LSTM: input, forget, cell, output; GRU: reset, update, new). Sums are kept in
-// double, what is stored is f32.
+// for an LSTM whose h is a projection, smaller than c; the rows of the gates lie below one another (LSTM: input,
+// forget, cell, output; GRU: reset, update, new). Sums are kept in double, what is stored is f32.
 #include <algorithm>
 #include <functional>
 

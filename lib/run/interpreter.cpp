@@ -119,7 +119,8 @@ struct Interpreter::Scope {
 
 Result<std::vector<Datum>> Interpreter::run(const ir::Variant& variant, const std::vector<std::optional<Datum>>& inputs,
                                             const shape::Bindings& symbols, const Observer& observer) {
-  Scope scope{variant, variant.graph, session_.entry_->facts(variant), {{}, symbols, nullptr, session_.declared_.get()}};
+  Scope scope{
+      variant, variant.graph, session_.entry_->facts(variant), {{}, symbols, nullptr, session_.declared_.get()}};
   std::vector<Datum> values;
   for (size_t i = 0; i < session_.sources_.size(); ++i) {
     const Session::Source source = session_.sources_[i];
