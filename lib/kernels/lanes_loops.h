@@ -315,9 +315,16 @@ void lstm_cell(const float* const of_input[4], const float* const of_state[4], f
 constexpr int64_t depth_block = 512;  // of k: its part of a panel and of the rows stay in the second-level cache
 constexpr int64_t line = 16;          // floats
 
-// sums[0..rows)[0..vectors * width) (+)= a * b over `depth`. Every 4 steps, `lines` cache lines of `ahead` are fetched.
+// What sums begin with: a row of floats every `row`, or zeros.
+struct Start {
+  const float* first;
+  int64_t row;
+};
+
+// sums[0..rows)[0..vectors * width) = start + a * b over `depth`. Every 4 steps, `lines` cache lines of `ahead` are
+// fetched.
 template <int rows, int vectors>
-inline void panel_block(int64_t depth, const float* a, int64_t a_row, const float* b, float* sums, bool adds,
+inline void panel_block(int64_t depth, const float* a, int64_t a_row, const float* b, float* sums, Start start,
                         const float* ahead, int64_t lines) {
   // An addition waits for the one before it: where there are few sums, even and odd steps have one each.
   constexpr int chains = rows * vectors <= 6 ? 2 : 1;
@@ -326,7 +333,7 @@ inline void panel_block(int64_t depth, const float* a, int64_t a_row, const floa
   for (int i = 0; i < rows; ++i)
 #pragma GCC unroll 4
     for (int j = 0; j < vectors; ++j) {
-      sum[0][i][j] = adds ? V::load(sums + i * panel_columns + j * V::width) : V::all(0);
+      sum[0][i][j] = start.first ? V::load(start.first + i * start.row + j * V::width) : V::all(0);
       if (chains == 2) sum[chains - 1][i][j] = V::all(0);
     }
   auto step = [&](int64_t k, int chain) __attribute__((always_inline)) {
@@ -355,7 +362,7 @@ inline void panel_block(int64_t depth, const float* a, int64_t a_row, const floa
     }
 }
 
-using PanelBlock = void (*)(int64_t, const float*, int64_t, const float*, float*, bool, const float*, int64_t);
+using PanelBlock = void (*)(int64_t, const float*, int64_t, const float*, float*, Start, const float*, int64_t);
 
 template <int vectors>
 PanelBlock panel_block_of(int64_t rows) {
@@ -371,11 +378,18 @@ PanelBlock panel_block_of(int64_t rows, int64_t vectors) {
   return vectors == 2 ? panel_block_of<2>(rows) : panel_block_of<1>(rows);
 }
 
-// x := f(x, operand) for rows * columns values of a tile; operand is 0 where the step has none.
+// Where rows of a tile go: one every `row` floats.
+struct Rows {
+  float* first;
+  int64_t row;
+};
+
+// y := f(x, operand) for rows * columns values of a tile; operand is 0 where the step has none.
 template <class F>
-inline void map_tile(float* x, int64_t rows, int64_t columns, const Step& step, F f) {
+inline void map_tile(const float* x, Rows y, int64_t rows, int64_t columns, const Step& step, F f) {
   for (int64_t i = 0; i < rows; ++i, x += panel_columns) {
     const float* operand = step.operand ? step.operand + i * step.row : nullptr;
+    float* to = y.first + i * y.row;
     for (int64_t j = 0; j < columns; j += V::width) {
       const int count = static_cast<int>(columns - j < V::width ? columns - j : V::width);
       V other = V::all(0);
@@ -388,7 +402,11 @@ inline void map_tile(float* x, int64_t rows, int64_t columns, const Step& step, 
         for (int l = 0; l < count; ++l) gathered[l] = operand[(j + l) * step.column];
         other = V::load(gathered);
       }
-      f(V::load(x + j), other).store(x + j);
+      const V value = f(V::load(x + j), other);
+      if (count == V::width)
+        value.store(to + j);
+      else
+        value.store_first(to + j, count);
     }
   }
 }
@@ -411,9 +429,9 @@ inline V erf_of(V x) {
   return min(V::all(1), max(V::all(-1), z * p / q * V::all(1.0000003f)));
 }
 
-void apply_step(float* x, int64_t rows, int64_t columns, const Step& step) {
+void apply_step(const float* x, Rows y, int64_t rows, int64_t columns, const Step& step) {
   const V zero = V::all(0), one = V::all(1), six = V::all(6), alpha = V::all(step.alpha), beta = V::all(step.beta);
-  auto map = [&](auto f) { map_tile(x, rows, columns, step, f); };
+  auto map = [&](auto f) { map_tile(x, y, rows, columns, step, f); };
   switch (step.kind) {
     case StepKind::relu:
       return map([&](V v, V) { return max(zero, v); });
@@ -458,22 +476,17 @@ void apply_step(float* x, int64_t rows, int64_t columns, const Step& step) {
   }
 }
 
+// The epilogue of rows whose sums are complete; its last step writes the result.
 void finish_rows(const PanelTile& tile, int64_t first, int64_t rows) {
   float* sums = tile.scratch + first * panel_columns;
-  if (tile.bias) apply_step(sums, rows, tile.columns, {StepKind::add, 0, 0, tile.bias, 0, 1});
+  const Rows y{tile.y + first * tile.y_row, tile.y_row};
   for (int64_t i = 0; i < tile.step_count; ++i) {
     Step step = tile.steps[i];
     if (step.operand) step.operand += first * step.row;
-    apply_step(sums, rows, tile.columns, step);
+    apply_step(sums, i + 1 == tile.step_count ? y : Rows{sums, panel_columns}, rows, tile.columns, step);
   }
-  if (tile.y == tile.scratch) return;
-  for (int64_t i = 0; i < rows; ++i) {
-    const float* from = sums + i * panel_columns;
-    float* to = tile.y + (first + i) * tile.y_row;
-    int64_t j = 0;
-    for (; j + V::width <= tile.columns; j += V::width) V::load(from + j).store(to + j);
-    if (j < tile.columns) V::load(from + j).store_first(to + j, static_cast<int>(tile.columns - j));
-  }
+  if (tile.step_count == 0 && tile.y != tile.scratch)
+    map_tile(sums, y, rows, tile.columns, {}, [](V v, V) { return v; });
 }
 
 void panel(const PanelTile& tile) {
@@ -485,6 +498,8 @@ void panel(const PanelTile& tile) {
   // all that takes time, and what is fetched lies a little ahead in it.
   const bool is_stream = groups <= 2;
   const int64_t lines = is_stream ? 16 : (16 + groups - 1) / groups;
+  float bias[panel_columns] = {};  // whole vectors of it are read
+  for (int64_t j = 0; tile.bias && j < tile.columns; ++j) bias[j] = tile.bias[j];
   for (int64_t k = 0; k < tile.k || k == 0; k += depth) {
     const int64_t count = tile.k - k < depth ? tile.k - k : depth;
     const bool is_last = k + depth >= tile.k;
@@ -497,8 +512,10 @@ void panel(const PanelTile& tile) {
       if (is_stream) fetched = block + 32 * panel_columns, fetches = group == 0 && tile.next ? lines : 0;
       for (int64_t j = 0; j < tile.columns; j += wide, fetches = 0) {
         const int64_t vectors = (tile.columns - j + V::width - 1) / V::width;
-        panel_block_of(rows, vectors)(count, tile.a + row * tile.a_row + k, tile.a_row, block + j,
-                                      tile.scratch + row * panel_columns + j, k > 0, fetched, fetches);
+        float* sums = tile.scratch + row * panel_columns + j;
+        const Start start = k > 0 ? Start{sums, panel_columns} : Start{tile.bias ? bias + j : nullptr, 0};
+        panel_block_of(rows, vectors)(count, tile.a + row * tile.a_row + k, tile.a_row, block + j, sums, start, fetched,
+                                      fetches);
       }
       if (is_last) finish_rows(tile, row, rows);
       row += rows;
@@ -581,7 +598,10 @@ void depthwise(const DepthwiseTile& tile) {
       at += 1;
     }
   }
-  finish_rows(tile.out, 0, tile.out.rows);
+  const PanelTile& out = tile.out;
+  if (out.bias)
+    apply_step(out.scratch, {out.scratch, panel_columns}, out.rows, out.columns, {StepKind::add, 0, 0, out.bias, 0, 1});
+  finish_rows(out, 0, out.rows);
 }
 
 }  // namespace

@@ -139,7 +139,9 @@ std::string passed_on(const std::string& bytes, const std::function<void(ir::Exp
     CHECK(file(path).empty());
     return "E0" + std::to_string(written.error().code);
   }
-  return file(path);
+  const std::string passed = file(path);
+  std::remove(path.c_str());
+  return passed;
 }
 
 TEST_CASE("a pipe's weights are passed on without being in memory, whole or not at all") {
