@@ -4,19 +4,16 @@
 
 namespace atenon::kernels {
 
-namespace {
-
-bool is_convolution(const std::string& name) {
+bool is_convolution(const ir::Node& node) {
+  const std::string name = name_without_overload(node.target());
   return name == "aten::convolution" || name == "aten::conv1d" || name == "aten::conv2d" || name == "aten::conv3d" ||
          name == "aten::conv_transpose1d" || name == "aten::conv_transpose2d" || name == "aten::conv_transpose3d";
 }
 
-}  // namespace
-
 std::string read_convolution(const ir::Graph& body, const shape::Bindings& symbols, Convolution& found) {
   const ir::Node* anchor = nullptr;
   for (const ir::Node& node : body.forward()) {
-    if (is_convolution(name_without_overload(node.target()))) {
+    if (is_convolution(node)) {
       anchor = &node;
       break;
     }

@@ -19,6 +19,8 @@ struct Convolution {
   std::vector<PostOp> epilogue;
 };
 
+bool is_convolution(const ir::Node& node);
+
 // "" and `found`, or why this is no convolution that we can run.
 std::string read_convolution(const ir::Graph& body, const shape::Bindings& symbols, Convolution& found);
 

@@ -5,6 +5,7 @@
 
 namespace atenon::kernels {
 
+const Kernel& strips();
 const Kernel& depthwise();
 const Kernel& onednn_convolution();
 const Kernel& few_rows();

@@ -39,31 +39,53 @@ void read_by_symbol(ir::Graph& graph, const ir::Value& number) {
   graph.set_outputs(std::move(outputs));
 }
 
-// The shortest chain from `first` on, each node the only reader of the one before, that the kernel takes; empty if
-// none.
-std::vector<ir::Node*> find_chain(ir::Node& first, const kernels::Kernel& kernel,
-                                  const std::map<const ir::Node*, size_t>& segments) {
-  constexpr size_t longest = 8;
-  std::vector<ir::Node*> nodes = {&first};
+using Positions = std::map<const ir::Node*, size_t>;
+
+// The next node that reads what these give, if nothing else is done with it; else null.
+ir::Node* next_reader(const std::vector<ir::Node*>& nodes, const Positions& positions) {
+  ir::Node* next = nullptr;
+  for (const ir::Node* node : nodes)
+    for (const auto& result : node->results()) {
+      if (result->returned > 0) return nullptr;
+      for (ir::Node* user : result->users)
+        if (std::find(nodes.begin(), nodes.end(), user) == nodes.end() &&
+            (!next || positions.at(user) < positions.at(next)))
+          next = user;
+    }
+  return next;
+}
+
+// The longest chain from `first` on that the kernel takes, and of which only the end is read; empty if none.
+std::vector<ir::Node*> find_chain(ir::Node& first, const kernels::Kernel& kernel, const Positions& segments,
+                                  const Positions& positions) {
+  constexpr size_t longest = 12;
+  std::vector<ir::Node*> nodes = {&first}, taken;
   while (nodes.size() < longest) {
-    const ir::Node& last = *nodes.back();
-    if (last.results().size() != 1 || last.result()->returned > 0 || last.result()->users.size() != 1) break;
-    nodes.push_back(last.result()->users[0]);
-    if (stays(*nodes.back()) || segments.at(nodes.back()) != segments.at(&first)) break;
+    ir::Node* next = next_reader(nodes, positions);
+    if (!next || stays(*next) || segments.at(next) != segments.at(&first)) break;
+    nodes.push_back(next);
     std::vector<ir::Value*> operands, results;
     find_boundary(nodes, operands, results);
-    if (results.size() == 1 && kernel.refusal(make_body(nodes, operands, results)).empty()) return nodes;
+    if (results.size() == 1 && kernel.refusal(make_body(nodes, operands, results)).empty()) taken = nodes;
   }
-  return {};
+  return taken;
 }
 
 void take_chains(Lowering& lowering) {
-  const std::map<const ir::Node*, size_t> segments = find_segments(lowering.graph());
+  const Positions segments = find_segments(lowering.graph());
+  Positions positions;
+  for (const ir::Node& node : lowering.graph().forward()) positions.emplace(&node, positions.size());
+  std::set<const ir::Node*> taken;
   for (ir::Node& node : lowering.graph().forward())
-    for (const kernels::Kernel* kernel : library_kernels())
-      if (kernel->may_begin(node))
-        if (std::vector<ir::Node*> nodes = find_chain(node, *kernel, segments); !nodes.empty())
-          lowering.chains.push_back({.role = Group::Role::kernel, .kernel = kernel, .nodes = std::move(nodes)});
+    for (const kernels::Kernel* kernel : library_kernels()) {
+      if (taken.contains(&node) || !kernel->may_begin(node)) continue;
+      std::vector<ir::Node*> nodes = find_chain(node, *kernel, segments, positions);
+      if (std::any_of(nodes.begin(), nodes.end(), [&](const ir::Node* other) { return taken.contains(other); }))
+        continue;
+      taken.insert(nodes.begin(), nodes.end());
+      if (!nodes.empty())
+        lowering.chains.push_back({.role = Group::Role::kernel, .kernel = kernel, .nodes = std::move(nodes)});
+    }
 }
 
 }  // namespace
