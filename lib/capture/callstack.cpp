@@ -162,6 +162,38 @@ std::vector<Note> CallStacks::user_frames(PyObject* traceback) {
   return notes;
 }
 
+namespace {
+
+// The number of an instruction of this Python's; -1 if it has none of the name.
+int opcode_of(const char* name) {
+  const Ref module(PyImport_ImportModule("opcode"));
+  const Ref opcodes(module ? PyObject_GetAttrString(module.get(), "opmap") : nullptr);
+  PyObject* number = opcodes ? PyDict_GetItemString(opcodes.get(), name) : nullptr;
+  PyErr_Clear();
+  return number ? static_cast<int>(PyLong_AsLong(number)) : -1;
+}
+
+}  // namespace
+
+// `assert a and b` jumps over the raising if b is true, and to it if a is not. A jump is two bytes, its argument counts
+// such pairs.
+bool CallStacks::in_assertion() const {
+  PyFrameObject* frame = PyThreadState_GetFrame(PyThreadState_Get());
+  if (!frame) return false;
+  const auto at = static_cast<Py_ssize_t>(PyFrame_GetLasti(frame));
+  const Ref code(reinterpret_cast<PyObject*>(PyFrame_GetCode(frame)));
+  Py_DECREF(frame);
+  const Ref bytes(PyCode_GetCode(reinterpret_cast<PyCodeObject*>(code.get())));
+  if (!bytes || at < 0) return false;
+  const auto* text = reinterpret_cast<const unsigned char*>(PyBytes_AS_STRING(bytes.get()));
+  const Py_ssize_t size = PyBytes_GET_SIZE(bytes.get()), next = at + 2;
+  const bool if_true = text[at] == opcode_of("POP_JUMP_FORWARD_IF_TRUE") || text[at] == opcode_of("POP_JUMP_IF_TRUE"),
+             if_false =
+                 text[at] == opcode_of("POP_JUMP_FORWARD_IF_FALSE") || text[at] == opcode_of("POP_JUMP_IF_FALSE");
+  const Py_ssize_t raising = if_true ? next : if_false ? next + 2 * text[at + 1] : size;
+  return raising < size && text[raising] == opcode_of("LOAD_ASSERTION_ERROR");
+}
+
 void CallStacks::name_module(PyObject* module, std::string path) {
   modules_.try_emplace(module, Module{std::move(path), class_name(module)});
 }

@@ -30,6 +30,9 @@ class CallStacks {
   SourceSpan user_line(PyObject* traceback);
   std::vector<Note> user_frames(PyObject* traceback);
 
+  // Whether Python is about to raise AssertionError if what it asks for now is not true.
+  bool in_assertion() const;
+
   // Modules by the object's address, kept alive by the model. nn.Module.__call__ enters and leaves. A node's module is
   // the call that it belongs to: "block.relu" the first time that the module runs, "block.relu@1" the second.
   void name_module(PyObject* module, std::string path);

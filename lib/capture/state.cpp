@@ -68,8 +68,8 @@ PythonState::PythonState(PyObject* model) {
   PyErr_Clear();
 }
 
-std::vector<Diagnostic> PythonState::changes() const {
-  std::vector<Diagnostic> changes;
+PythonState::Changes PythonState::changes() const {
+  Changes changes;
   for (const Module& module : modules_) {
     const Ref names = attribute(module.object.get(), "__dict__");
     PyObject *key = nullptr, *before = nullptr;
@@ -79,19 +79,21 @@ std::vector<Diagnostic> PythonState::changes() const {
           PyObject_RichCompareBool(before, after, Py_EQ) != 0)
         continue;
       const std::string name = (module.path.empty() ? "" : module.path + ".") + text_of(key);
-      changes.push_back(error(Status::unsupported, 316,
-                              "forward changes `" + name + "` from " + str_of(before) + " to " + str_of(after) +
-                                  ", which the program does not: it computes what the first call computes")
-                            .note("fix: a registered buffer is state that a program keeps"));
+      changes.told.push_back(error(Status::unsupported, 316,
+                                   "forward changes `" + name + "` from " + str_of(before) + " to " + str_of(after) +
+                                       ", which the program does not: it computes what the first call computes")
+                                 .note("fix: a registered buffer is state that a program keeps"));
     }
     PyObject* after = nullptr;
     for (Py_ssize_t position = 0; names && PyDict_Next(names.get(), &position, &key, &after);) {
       const TensorObject* left = as_tensor(after);
-      if (!left || !left->state->is_traced() || PyDict_GetItemWithError(module.before.get(), key) == after) continue;
-      changes.push_back(error(Status::unsupported, 316,
-                              "forward leaves a tensor in `" + (module.path.empty() ? "" : module.path + ".") +
-                                  text_of(key) + "`, which the program does not keep")
-                            .note("fix: a registered buffer is state that a program keeps; or return the tensor"));
+      PyObject* before_it = PyDict_GetItemWithError(module.before.get(), key);
+      if (!left || !left->state->is_traced() || before_it == after) continue;
+      std::vector<Diagnostic>& found = before_it || !module.path.empty() ? changes.told : changes.refused;
+      found.push_back(error(Status::unsupported, 316,
+                            "forward leaves a tensor in `" + (module.path.empty() ? "" : module.path + ".") +
+                                text_of(key) + "`, which the program does not keep")
+                          .note("fix: a registered buffer is state that a program keeps; or return the tensor"));
     }
   }
   PyErr_Clear();

@@ -24,8 +24,12 @@ void keep_used_state(Session& session, ir::Graph& graph, const std::set<std::str
 // cannot, and to put everything back, so that a model can be used after its capture.
 class PythonState {
  public:
-  explicit PythonState(PyObject* model);    // as they are now
-  std::vector<Diagnostic> changes() const;  // warnings
+  struct Changes {
+    std::vector<Diagnostic> told;     // warnings: attributes that have another value
+    std::vector<Diagnostic> refused;  // attributes of the model itself that were not there: its next call may find them
+  };
+  explicit PythonState(PyObject* model);  // as they are now
+  Changes changes() const;
   void restore() const;
 
  private:

@@ -111,6 +111,20 @@ PyObject* remainder(PyObject* a, PyObject* b) {
       });
 }
 
+// x << n and x >> n: times, or by, 2**n.
+template <bool is_left>
+PyObject* shift(PyObject* a, PyObject* b) {
+  const std::optional<Number> x = number_of(a), y = number_of(b);
+  if (PyErr_Occurred()) return nullptr;
+  const SymInt* by = y ? std::get_if<SymInt>(&*y) : nullptr;
+  if (!x || !std::holds_alternative<SymInt>(*x) || !by || !by->constant() || *by->constant() < 0 ||
+      *by->constant() > 62)
+    Py_RETURN_NOTIMPLEMENTED;
+  const SymInt factor(int64_t{1} << *by->constant());
+  const SymInt& value = std::get<SymInt>(*x);
+  return session_of(a, b).wrap(is_left ? value * factor : shape::floor_div(value, factor)).release();
+}
+
 PyObject* power(PyObject* a, PyObject* b, PyObject* modulus) {
   if (modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;
   const std::optional<Number> y = number_of(b);
@@ -303,6 +317,8 @@ PyType_Slot slots[] = {
     {Py_nb_floor_divide, reinterpret_cast<void*>(floor_divide)},
     {Py_nb_remainder, reinterpret_cast<void*>(remainder)},
     {Py_nb_power, reinterpret_cast<void*>(power)},
+    {Py_nb_lshift, reinterpret_cast<void*>(shift<true>)},
+    {Py_nb_rshift, reinterpret_cast<void*>(shift<false>)},
     {Py_nb_negative, reinterpret_cast<void*>(negative)},
     {Py_nb_positive, reinterpret_cast<void*>(positive)},
     {Py_nb_absolute, reinterpret_cast<void*>(absolute)},

@@ -2,6 +2,7 @@
 // (operator_call.cpp).
 #include "capture/tensor_object.h"
 
+#include "capture/callstack.h"
 #include "capture/indexing.h"
 #include "capture/symbols.h"
 #include "capture/tensor_data.h"
@@ -186,6 +187,11 @@ std::optional<Tensor> single(PyObject* self, const char* purpose) {
 }
 
 int truth(PyObject* self) {
+  Session& session = *self_of(self).session;
+  if (session.is_tracing && self_of(self).state->is_traced() && session.call_stacks->in_assertion()) {
+    const Ref number(session.call("aten::item", {self}));  // what is asserted may be a promise about data
+    return number ? PyObject_IsTrue(number.get()) : -1;
+  }
   const std::optional<Tensor> value = single(self, "bool()");
   if (!value) return -1;
   const Ref number(element(*value, 0));

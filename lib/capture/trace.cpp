@@ -4,6 +4,7 @@
 #include <set>
 
 #include "capture/dimensions.h"
+#include "capture/promises.h"
 #include "capture/pytree.h"
 #include "capture/state.h"
 #include "ir/dead_nodes.h"
@@ -285,16 +286,20 @@ std::optional<Traced> Trace::run(const Example& example, const Options& options,
   const PythonState python_state(model_);
   session_.is_tracing = true;
   const Ref result(PyObject_Call(model_, inputs->args.get(), inputs->keywords.get()));
-  const bool is_well = result && write_outputs(result.get(), *inputs);
+  const bool is_well = result && write_outputs(result.get(), *inputs) && keeps_promises(session_);
   session_.is_tracing = false;
   PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
   PyErr_Fetch(&type, &value, &traceback);
-  std::vector<Diagnostic> changes = python_state.changes();
+  PythonState::Changes changes = python_state.changes();
   python_state.restore();
   for (const Diagnostic& finding : session_.findings) report.warnings.push_back(finding);
   PyErr_Restore(type, value, traceback);
   if (!is_well) return std::nullopt;
-  for (Diagnostic& change : changes) report.warnings.push_back(std::move(change));
+  for (Diagnostic& change : changes.refused) {
+    if (!session_.is_draft) return session_.raise(std::move(change)), std::nullopt;
+    report.warnings.push_back(std::move(change));
+  }
+  for (Diagnostic& change : changes.told) report.warnings.push_back(std::move(change));
   unify_automatic_symbols();
   return Traced{finish(*inputs), result};
 }

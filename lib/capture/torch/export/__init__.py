@@ -80,6 +80,8 @@ def _names(model, weights):
             if first.setdefault(id(module), name) != name:
                 aliases[name] = first[id(module)]
     state = [*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)]
+    for path, module in model.named_modules():
+        state += [(f"{path}.{name}" if path else name, value) for name, value in vars(module).items() if isinstance(value, Tensor)]
     held = {id(tensor): name for name, tensor in reversed(state) if name in weights}
     for name, tensor in state:
         if held.get(id(tensor), name) != name:
@@ -91,7 +93,7 @@ class _Signatures:
     """Notes what goes into and comes out of some submodules while a model is captured, as names of the graph."""
 
     def __init__(self, model, paths):
-        self.found = {}
+        self.found = {}  # by the call: n, n@1, ...
         self._handles = []
         for path in paths:
             module = model.get_submodule(path)
@@ -113,12 +115,11 @@ class _Signatures:
         inputs, in_spec = self._entered.pop()
         if not _atenon.is_tracing():
             return
-        if path in self.found:
-            raise ValueError(f"preserve_module_call_signature: {path} is called more than once")
+        calls = sum(call.partition("@")[0] == path for call in self.found)
         from torch.export.exported_program import ModuleCallSignature
 
         outputs, out_spec = _pytree.tree_flatten(result)
-        self.found[path] = ModuleCallSignature(inputs, [_argument_of(x) for x in outputs], in_spec, out_spec)
+        self.found[f"{path}@{calls}" if calls else path] = ModuleCallSignature(inputs, [_argument_of(x) for x in outputs], in_spec, out_spec)
 
 
 def _described(args, kwargs):

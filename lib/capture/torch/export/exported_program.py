@@ -185,8 +185,8 @@ class ExportedProgram:
         inputs = [spec.arg for spec in signature.input_specs if spec.kind is InputKind.USER_INPUT]
         outputs = [spec.arg for spec in signature.output_specs if spec.kind is OutputKind.USER_OUTPUT]
         top = ModuleCallSignature(inputs, outputs, self._in_spec, self._out_spec, list(self._argument_names))
-        return [ModuleCallEntry("", top),
-                *(ModuleCallEntry(name, self._call_signatures.get(name)) for name in self._module_names)]
+        names = dict.fromkeys([*self._module_names, *self._call_signatures])  # further calls have names of their own: n@1
+        return [ModuleCallEntry("", top), *(ModuleCallEntry(name, self._call_signatures.get(name)) for name in names)]
 
     @property
     def example_inputs(self):
@@ -238,13 +238,15 @@ class ExportedProgram:
     tensor_constants = constants
 
     def named_parameters(self):
-        return ((name, tensor) for name, (kind, _, tensor) in self._tensors().items() if kind == "parameter")
+        return ((name, tensor) for name, (kind, _, tensor) in self._tensors().items()
+                if kind == "parameter" and name not in self._aliases)
 
     def parameters(self):
         return (tensor for _, tensor in self.named_parameters())
 
     def named_buffers(self):
-        return ((name, tensor) for name, (kind, _, tensor) in self._tensors().items() if kind == "buffer")
+        return ((name, tensor) for name, (kind, _, tensor) in self._tensors().items()
+                if kind == "buffer" and name not in self._aliases)
 
     def buffers(self):
         return (tensor for _, tensor in self.named_buffers())
@@ -333,11 +335,8 @@ class ExportedModule(Module):
                 owner.register_buffer(attribute, tensor, persistent=persistent)
             else:
                 setattr(owner, attribute, tensor)
-            self._names[name] = (owner, attribute)
-        for alias, name in exported._aliases.items():
-            if name in self._names and alias not in self._names:
-                path, _, attribute = alias.rpartition(".")
-                setattr(self._module_at(path), attribute, self._attribute(name))
+            if name not in exported._aliases:
+                self._names[name] = (owner, attribute)
         self.forward = _forward(self, exported)
 
     def _add_modules(self, paths):

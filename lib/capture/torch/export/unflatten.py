@@ -88,6 +88,7 @@ class _Builder:
         self.exported = exported
         self.flat = Graph(exported._program, "", exported._placeholders())
         self.output = self.flat.output_node()
+        self.named = {node.name: node for node in self.flat.nodes}
         placeholders = self.flat.find_nodes(op="placeholder")
         self.inputs = [node for node, (kind, *_) in zip(placeholders, exported._program.inputs()) if kind == "user_input"]
         self.state = {node: target for node, (kind, _, target, *_) in zip(placeholders, exported._program.inputs())
@@ -127,14 +128,22 @@ class _Builder:
         """Whether everything that the value is written to is state of the call's module."""
         return all(isinstance(target, str) and call.owns(target) for target in self.written.get(node, []))
 
+    def signature_of(self, call):
+        """That of the model's module, where nothing else goes in and out: no tensor of a closure, no argument updated in place."""
+        signature = self.exported._call_signatures.get(call.path) if call.parent else None
+        if signature is None:
+            return None
+        known = [{self.named.get(getattr(spec, "name", None)) for spec in specs} for specs in (signature.inputs, signature.outputs)]
+        fits = known[0].issuperset(self.reads(call)) and known[1].issuperset(self.gives(call))
+        return signature if fits else None
+
     def build(self, call, owner):
         """The graph of a call, and the modules of the calls in it under `owner`."""
         graph, of = Graph(), {}
-        signature = self.exported._call_signatures.get(call.path) if call.parent else None
+        signature = self.signature_of(call)
         reads = self.inputs if call.parent is None else self.reads(call)
         if signature:
-            named = {node.name: node for node in self.flat.nodes}
-            reads = [named.get(getattr(spec, "name", None), spec) for spec in signature.inputs]
+            reads = [self.named.get(getattr(spec, "name", None), spec) for spec in signature.inputs]
         for value in reads:
             is_node = isinstance(value, Node)
             place = graph._add(graph._free(value.name if is_node else "constant"), "placeholder", value.name if is_node else "constant")
@@ -161,7 +170,7 @@ class _Builder:
             of[item] = copy
         gives = self.results if call.parent is None else self.gives(call)
         if signature:
-            gives = [named.get(getattr(spec, "name", None), getattr(spec, "value", None)) for spec in signature.outputs]
+            gives = [self.named.get(getattr(spec, "name", None), getattr(spec, "value", None)) for spec in signature.outputs]
         self.add_updates(graph, call, of, resolve)
         graph._add("output", "output", "output", (tuple(resolve(value) for value in gives),))
         return graph, signature, [value for value in gives if isinstance(value, Node)]
@@ -194,8 +203,7 @@ class _Builder:
         body, signature, gives = self.build(inner, module)
         module, fqn = self.place(module, owner, fqn, relative, body, signature)
         if signature:
-            named = {node.name: node for node in self.flat.nodes}
-            leaves = [resolve(named[spec.name]) if getattr(spec, "name", None) in named else getattr(spec, "value", None)
+            leaves = [resolve(self.named[spec.name]) if getattr(spec, "name", None) in self.named else getattr(spec, "value", None)
                       for spec in signature.inputs]
             args, kwargs = _pytree.tree_unflatten(leaves, signature.in_spec)
         else:
@@ -207,7 +215,7 @@ class _Builder:
             node.meta["val"] = node.meta["val"][0]
             of[gives[0]] = node
             return
-        for index, value in enumerate([named.get(getattr(s, "name", None)) for s in signature.outputs] if signature else gives):
+        for index, value in enumerate([self.named.get(getattr(s, "name", None)) for s in signature.outputs] if signature else gives):
             if value not in inner.nodes:
                 continue
             item = graph._add(graph._free("getitem"), "call_function", operator.getitem, (node, index))

@@ -89,6 +89,12 @@ def _deregister_pytree_node(cls):
     SUPPORTED_SERIALIZED_TYPES.pop(cls, None)
 
 
+def register_constant(cls):
+    """Objects of the class are part of the structure: they have no leaves, and are compared."""
+    register_pytree_node(cls, lambda constant: ([], constant), lambda _, constant: constant,
+                         flatten_with_keys_fn=lambda constant: ([], constant))
+
+
 def register_dataclass(cls, *, field_names=None, drop_field_names=None, serialized_type_name=None):
     names = [f.name for f in cls.__dataclass_fields__.values() if f.init] if field_names is None else list(field_names)
     names = [name for name in names if name not in (drop_field_names or ())]

@@ -1,0 +1,98 @@
+#include "capture/promises.h"
+
+#include <functional>
+
+namespace atenon::capture {
+namespace {
+
+class Promises {
+ public:
+  explicit Promises(Session& session) : session_(session) {}
+
+  bool keep(const ir::Symbol& symbol) {
+    const SymInt size = SymInt::symbol(symbol.name);
+    const auto automatic = session_.automatic.find(symbol.name);
+    if (automatic != session_.automatic.end() && automatic->second) return true;  // Dim.AUTO is to be found out
+    if (symbol.range.lower == symbol.range.upper) return true;
+    const shape::Facts& facts = session_.facts;
+    if (const auto number = facts.simplify(size).constant())
+      return fail(
+          symbol, "dynamic, and the program needs it to be " + std::to_string(*number),
+          "leave " + symbol.source + " out of dynamic_shapes and --input's names, or give Dim.STATIC or Dim.AUTO",
+          [&](const shape::Facts& known) { return known.simplify(size).is_constant(); });
+    if (automatic != session_.automatic.end()) return true;
+    for (const ir::Symbol& other : session_.symbols) {
+      if (&other == &symbol) break;
+      if (!other.hint || session_.automatic.contains(other.name)) continue;
+      const SymBool same = shape::equal(size, SymInt::symbol(other.name));
+      if (facts.decide(same) == shape::Truth::proven)
+        return fail(symbol, "a dimension of its own, and the program needs it to equal `" + other.name + "`",
+                    "the same name for " + other.source + " and " + symbol.source,
+                    [&](const shape::Facts& known) { return known.decide(same) == shape::Truth::proven; });
+    }
+    // What relates it to other sizes may bound it, too; that is a relation, which run checks.
+    shape::Facts alone;
+    alone.declare(symbol.name, symbol.range);
+    for (const ir::Constraint& assumption : session_.assumptions)
+      if (assumption.truth.symbols() == std::set<std::string>{symbol.name}) alone.assume(assumption.truth);
+    const shape::Range range = symbol.range, bounds = alone.bounds(size);
+    if (range.upper != shape::Range::highest && bounds.upper < range.upper)
+      return fail(
+          symbol,
+          "up to " + std::to_string(range.upper) + ", and the program needs at most " + std::to_string(bounds.upper),
+          dimension(symbol.name, range.lower, bounds.upper),
+          [&](const shape::Facts& known) { return known.bounds(size).upper < range.upper; });
+    if (range.lower >= 2 && bounds.lower > range.lower)  // 0 and 1 are what Dim and --input allow unasked
+      return fail(
+          symbol,
+          "from " + std::to_string(range.lower) + " on, and the program needs at least " + std::to_string(bounds.lower),
+          dimension(symbol.name, bounds.lower, range.upper),
+          [&](const shape::Facts& known) { return known.bounds(size).lower > range.lower; });
+    return true;
+  }
+
+ private:
+  static std::string dimension(const std::string& name, int64_t lower, int64_t upper) {
+    return "torch.export.Dim(\"" + name + "\", min=" + std::to_string(lower) +
+           (upper == shape::Range::highest ? "" : ", max=" + std::to_string(upper)) + ")";
+  }
+
+  // `is_broken` says whether what is known breaks the promise; the first assumption that makes it so is named.
+  bool fail(const ir::Symbol& symbol, const std::string& promise, const std::string& fix,
+            const std::function<bool(const shape::Facts&)>& is_broken) {
+    Diagnostic diagnostic =
+        error(Status::unsupported, 308,
+              "dimension `" + symbol.name + "` of " + symbol.source + " is promised to be " + promise);
+    shape::Facts known;
+    for (const ir::Symbol& each : session_.symbols) known.declare(each.name, each.range);
+    for (const ir::Constraint& assumption : session_.assumptions) {
+      known.assume(assumption.truth);
+      if (!is_broken(known)) continue;
+      diagnostic.notes.push_back(
+          {assumption.truth.to_string() + (assumption.reason.empty() ? "" : ": " + assumption.reason)});
+      const ir::CallStack& stack = session_.program.provenance.at(assumption.provenance);
+      if (!stack.frames.empty()) {
+        const ir::Frame& frame = stack.frames.back();
+        diagnostic.notes.push_back(
+            {"relied on at " + frame.file + ":" + std::to_string(frame.line) + ": " + frame.code});
+      }
+      break;
+    }
+    diagnostic.notes.push_back({"fix: " + fix});
+    session_.raise(std::move(diagnostic));
+    return session_.tolerate();
+  }
+
+  Session& session_;
+};
+
+}  // namespace
+
+bool keeps_promises(Session& session) {
+  Promises promises(session);
+  for (const ir::Symbol& symbol : session.symbols)
+    if (symbol.hint && !symbol.source.empty() && !promises.keep(symbol)) return false;
+  return true;
+}
+
+}  // namespace atenon::capture

@@ -1,0 +1,13 @@
+// What the user said of dynamic dimensions, held against what the program relies on.
+#pragma once
+
+#include "capture/session.h"
+
+namespace atenon::capture {
+
+// A dimension that was named is dynamic: no one number, no other name's, and all of the range that was given for it.
+// False with E0308 where the assumptions say otherwise, which name the line. A bound that nobody gave (Dim("n") alone)
+// is none to break.
+bool keeps_promises(Session& session);
+
+}  // namespace atenon::capture
