@@ -342,12 +342,36 @@ PyObject* Dispatch::run(PyObject* const* args, size_t count, PyObject* keyword_n
   return into_out(Ref(give(*call->op, returns_, std::move(*results))));
 }
 
+// What an operator must know and data decide (E0112): a promise that tells it, for numbers that the example inputs
+// give.
+Diagnostic with_promises(Session& session, Diagnostic undecided, const Call& call) {
+  std::set<std::string> symbols;
+  for (const Argument& argument : call.arguments) symbols.merge(ir::symbols_of(argument));
+  for (const std::string& symbol : symbols) {
+    if (session.hints.contains(symbol)) continue;
+    const std::optional<int64_t> example = session.example_value(SymInt::symbol(symbol));
+    PyErr_Clear();
+    if (!example) continue;
+    undecided.notes.push_back({"fix: torch._check(" + symbol + " == " + std::to_string(*example) +
+                               "), or a range that decides it, before this line"});
+    const ir::Value* value = session.graph.find(symbol);
+    const auto& frames = session.program.provenance.at(value->producer->provenance).frames;
+    if (!frames.empty())
+      undecided.notes.push_back({symbol + " is of " + frames.back().file + ":" + std::to_string(frames.back().line) +
+                                 ": " + frames.back().code});
+  }
+  return undecided;
+}
+
 }  // namespace
 
 ir::Node* append(Session& session, const Call& call, std::vector<std::pair<bool, size_t>>* returns) {
   Result<opset::Inference> inference =
       opset::infer(session.opset, call, session.facts, session.unbacked, &session.hints);
-  if (!inference) return session.raise(inference.error());
+  if (!inference) {
+    const Diagnostic problem = inference.error();
+    return session.raise(problem.code == 112 ? with_promises(session, problem, call) : problem);
+  }
   const ir::ProvenanceId provenance = session.call_stacks->current(session.program.provenance);
   for (ir::Constraint& constraint : inference->assumptions) {
     constraint.provenance = provenance;
