@@ -137,6 +137,15 @@ SourceSpan CallStacks::user_line() {
   return span;
 }
 
+std::string CallStacks::definition(PyObject* callable) {
+  const Ref forward = attribute(callable, "forward");
+  const Ref code = attribute(forward ? forward.get() : callable, "__code__");
+  if (!code || !PyCode_Check(code.get())) return "";
+  Code& entry = code_of(reinterpret_cast<PyCodeObject*>(code.get()));
+  const int line = reinterpret_cast<PyCodeObject*>(code.get())->co_firstlineno;
+  return entry.is_user ? entry.file + ":" + std::to_string(line) : "";
+}
+
 SourceSpan CallStacks::user_line(PyObject* traceback) {
   SourceSpan span;
   for (auto* entry = reinterpret_cast<PyTracebackObject*>(traceback); entry; entry = entry->tb_next) {

@@ -32,6 +32,8 @@ class CallStacks {
 
   // Whether Python is about to raise AssertionError if what it asks for now is not true.
   bool in_assertion() const;
+  // Where a function, or a module's forward, is defined: "net.py:12", or "" where that is not Python of the user's.
+  std::string definition(PyObject* callable);
 
   // Modules by the object's address, kept alive by the model. nn.Module.__call__ enters and leaves. A node's module is
   // the call that it belongs to: "block.relu" the first time that the module runs, "block.relu@1" the second.

@@ -33,6 +33,7 @@ class Indexing {
 
  private:
   bool apply_item(PyObject* item, size_t specified);
+  bool is_inside(PyObject* index);
   bool view(const char* name, std::initializer_list<PyObject*> args);
   size_t rank() { return session_.meta(*as_tensor(current_.get())).sizes.size(); }
   bool add_tensor(Ref index);
@@ -43,6 +44,18 @@ class Indexing {
   size_t slot_ = 0;           // in the list for aten::index, where a mask of several axes counts once
   std::vector<Ref> indices_;  // null: kept
 };
+
+// Python's own loops end at an IndexError: `for row in anything_with_getitem`.
+bool Indexing::is_inside(PyObject* index) {
+  const std::optional<SymInt> number = integer_of(index);
+  const std::vector<SymInt> sizes = session_.meta(*as_tensor(current_.get())).sizes;
+  const auto at = number ? number->constant() : std::nullopt;
+  const auto size = axis_ < sizes.size() ? sizes[axis_].constant() : std::nullopt;
+  if (!at || !size || (-*size <= *at && *at < *size)) return true;
+  PyErr_Format(PyExc_IndexError, "index %lld is out of bounds for dimension %zu with size %lld",
+               static_cast<long long>(*at), axis_, static_cast<long long>(*size));
+  return false;
+}
 
 bool Indexing::view(const char* name, std::initializer_list<PyObject*> args) {
   for (PyObject* arg : args)
@@ -103,7 +116,7 @@ bool Indexing::apply_item(PyObject* item, size_t specified) {
     return view("aten::unsqueeze", {current(), axis.get()}) &&
            add_tensor(Ref(session_.call("aten::unsqueeze", {item, first.get()})));
   }
-  if (integer_of(item)) return view("aten::select", {current(), axis.get(), item});
+  if (integer_of(item)) return is_inside(item) && view("aten::select", {current(), axis.get(), item});
   if (PySequence_Check(item) || PyObject_CheckBuffer(item))
     return add_tensor(Ref(tensor_from(session_, item, std::nullopt)));
   PyErr_Format(PyExc_TypeError, "a tensor is indexed by integers, slices, None, Ellipsis and tensors, not %s",

@@ -423,9 +423,48 @@ static PyObject* call_cast(Session& session, const std::string& name, PyObject* 
   return result;
 }
 
+// The first argument, or item of a list, whose class is not ours and has a __torch_function__.
+static PyObject* overriding(PyObject* const* args, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    if (PyList_Check(args[i]) || PyTuple_Check(args[i])) {
+      PyObject* const* items = PySequence_Fast_ITEMS(args[i]);
+      if (PyObject* found = overriding(items, static_cast<size_t>(PySequence_Fast_GET_SIZE(args[i])))) return found;
+    } else if (!as_tensor(args[i]) && attribute(reinterpret_cast<PyObject*>(Py_TYPE(args[i])), "__torch_function__")) {
+      return args[i];
+    }
+  }
+  return nullptr;
+}
+
+// What no operator takes may say itself what it is for: type.__torch_function__(function, types, args, kwargs).
+static PyObject* call_override(PyObject* own, const std::string& name, PyObject* const* args, size_t count,
+                               PyObject* keyword_names) {
+  const Ref native(PyImport_ImportModule("_atenon"));
+  const Ref function(native ? PyObject_CallMethod(native.get(), "function", "s", name.c_str()) : nullptr);
+  const Ref types(PyTuple_Pack(1, Py_TYPE(own))), positional(PyTuple_New(static_cast<Py_ssize_t>(count))),
+      keywords(PyDict_New());
+  if (!function || !types || !positional || !keywords) return nullptr;
+  for (size_t i = 0; i < count; ++i) PyTuple_SET_ITEM(positional.get(), static_cast<Py_ssize_t>(i), Py_NewRef(args[i]));
+  for (Py_ssize_t i = 0; keyword_names && i < PyTuple_GET_SIZE(keyword_names); ++i)
+    if (PyDict_SetItem(keywords.get(), PyTuple_GET_ITEM(keyword_names, i), args[count + static_cast<size_t>(i)]) < 0)
+      return nullptr;
+  return PyObject_CallMethod(reinterpret_cast<PyObject*>(Py_TYPE(own)), "__torch_function__", "OOOO", function.get(),
+                             types.get(), positional.get(), keywords.get());
+}
+
 PyObject* Session::call(const std::string& name, PyObject* const* args, size_t count, PyObject* keyword_names) {
   if (autocast) return call_cast(*this, name, args, count, keyword_names);
-  return Dispatch(*this, name).run(args, count, keyword_names);
+  PyObject* result = Dispatch(*this, name).run(args, count, keyword_names);
+  if (result || !PyErr_ExceptionMatches(PyExc_TypeError)) return result;
+  const size_t all = count + static_cast<size_t>(keyword_names ? PyTuple_GET_SIZE(keyword_names) : 0);
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  if (PyObject* own = overriding(args, all)) {
+    Py_XDECREF(type), Py_XDECREF(value), Py_XDECREF(traceback);
+    return call_override(own, name, args, count, keyword_names);
+  }
+  PyErr_Restore(type, value, traceback);
+  return nullptr;
 }
 
 PyObject* Session::call(const std::string& name, std::initializer_list<PyObject*> args) {

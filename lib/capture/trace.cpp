@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "capture/callstack.h"
 #include "capture/dimensions.h"
 #include "capture/promises.h"
 #include "capture/pytree.h"
@@ -60,11 +61,16 @@ bool Trace::add_result(PyObject* result) {
     } else if (PyUnicode_Check(leaf)) {
       output = text_of(leaf);
     } else {
-      session_.raise(315,
-                     std::string("forward returns a ") + Py_TYPE(leaf)->tp_name +
-                         (leaves[i].path.empty() ? "" : " at " + leaves[i].path) + ", which no program can give",
-                     "return tensors, numbers, and tuples, lists and dicts of them; or register the class with "
-                     "torch.utils._pytree.register_pytree_node");
+      Diagnostic refused =
+          error(Status::unsupported, 315,
+                std::string("forward returns a ") + Py_TYPE(leaf)->tp_name +
+                    (leaves[i].path.empty() ? "" : " at " + leaves[i].path) + ", which no program can give");
+      refused.notes.push_back(
+          {"fix: return tensors, numbers, and tuples, lists and dicts of them; or register the class with "
+           "torch.utils._pytree.register_pytree_node"});
+      if (const std::string place = session_.call_stacks->definition(model_); !place.empty())
+        refused.notes.push_back({"forward is defined at " + place});
+      session_.raise(std::move(refused));
       if (!session_.tolerate()) return false;
       output = ir::None{};
     }

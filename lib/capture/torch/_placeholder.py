@@ -49,6 +49,9 @@ class _PlaceholderMeta(abc.ABCMeta):
     def __getitem__(cls, item):
         return cls
 
+    def __iter__(cls):  # by __getitem__ it would never end
+        raise Unsupported(f"{cls._placeholder_name} is not supported, nor to be iterated over")
+
     def __bool__(cls):
         if cls._is_placeholder():
             raise Unsupported(f"the truth of {cls._placeholder_name} is not known: it is not supported")

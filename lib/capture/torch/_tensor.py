@@ -99,7 +99,10 @@ class Tensor(_atenon.Tensor):
         if isinstance(dtype, _dtypes.dtype):
             return self.to(dtype)
         legacy = (dtype if isinstance(dtype, str) else dtype.__name__).split(".")[-1]
-        return self.to(next(_dtypes.named[n] for n, l in _dtypes.legacy_names.items() if l == legacy))
+        named = next((_dtypes.named[n] for n, l in _dtypes.legacy_names.items() if l == legacy), None)
+        if named is None:
+            raise ValueError(f"invalid type: '{dtype}'")
+        return self.to(named)
 
     def type_as(self, other):
         return self.to(other.dtype)
@@ -189,6 +192,9 @@ class Tensor(_atenon.Tensor):
         from torch import _functional
 
         return _functional.diff(self, n, dim, prepend, append)
+
+    def where(self, condition, other):
+        return aten.where(condition, self, other)
 
     def nonzero(self, *, as_tuple=False):
         return aten.nonzero_numpy(self) if as_tuple else aten.nonzero(self)

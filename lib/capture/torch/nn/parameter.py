@@ -19,6 +19,8 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
     def __new__(cls, data=None, requires_grad=True):
         if data is None:
             data = _atenon.empty((0,), dtype=None)
+        if not isinstance(data, Tensor):
+            raise TypeError(f"a Parameter is made of a tensor, not of {type(data).__name__}")
         return _atenon.make_subclass(cls, data, requires_grad)
 
     def __deepcopy__(self, memo):
