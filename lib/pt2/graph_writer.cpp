@@ -369,6 +369,10 @@ Result<void> GraphWriter::write_node(const ir::Node& node) {
   if (const std::optional<ir::ControlFlow> flow = ir::control_flow(node)) return write_control_flow(node, *flow);
   const opset::Operator* op = opset_.find(node.target());
   if (!op) return unsupported("it is lowered, or uses " + node.target() + ", which PyTorch does not know");
+  if (op->is_declared() && node.results().size() > 0 &&
+      std::any_of(op->schema().parameters.begin(), op->schema().parameters.end(),
+                  [](const opset::Parameter& parameter) { return parameter.type.mutated; }))
+    return unsupported(node.target() + " updates an argument, and what that holds afterwards has no name there");
   OutputJson inputs = OutputJson::array(), outputs = OutputJson::array();
   const std::vector<opset::Parameter>& parameters = op->schema().parameters;
   for (size_t i = 0; i < node.arguments().size() && i < parameters.size(); ++i) {
