@@ -1,6 +1,7 @@
 # torch.export: captures a model inside the running script, and gives the program as PyTorch's ExportedProgram.
 #
 # A model's own file wants Dim and no more, and is not kept waiting for the rest: that is loaded when it is first named.
+import copy
 import functools
 import importlib
 import os
@@ -62,6 +63,9 @@ def _capture(mod, args, kwargs, dynamic_shapes, is_draft):
         if not isinstance(given, expected):
             _atenon.fail(331, f"Expecting {what}, got {type(given)}", "torch.export.export(model, (x, y), {\"scale\": 2.0})")
     kwargs = dict(kwargs or {})
+    for leaf in _pytree.tree_leaves((args, kwargs)):
+        if hasattr(leaf, "named_parameters") and type(leaf) not in _pytree.SUPPORTED_NODES:
+            _pytree.register_pytree_node(type(leaf), _parameters_of, _with_parameters, flatten_with_keys_fn=_parameters_by_name)
     from torch.export.exported_program import ExportedProgram
 
     program, result, findings = _atenon.export(mod, args, kwargs, dynamic_shapes, is_draft)
@@ -87,6 +91,33 @@ def _names(model, weights):
         if held.get(id(tensor), name) != name:
             aliases[name] = held[id(tensor)]
     return names, aliases
+
+
+# A module among the inputs is the tree of its parameters.
+
+
+def _parameters_of(module):
+    named = dict(module.named_parameters())
+    return list(named.values()), (tuple(named), module)
+
+
+def _parameters_by_name(module):
+    values, context = _parameters_of(module)
+    return [(_pytree.MappingKey(name), value) for name, value in zip(context[0], values)], context
+
+
+def _with_parameters(values, context):
+    """A module like the given one with other parameters, of which it has no others."""
+    names, module = context
+    return _copy(module, dict(zip(names, values)), "")
+
+
+def _copy(module, parameters, prefix):
+    made = copy.copy(module)
+    made.__dict__["_parameters"] = {name: parameters.get(prefix + name, value) for name, value in module._parameters.items()}
+    made.__dict__["_modules"] = {name: child if child is None else _copy(child, parameters, f"{prefix}{name}.")
+                                 for name, child in module._modules.items()}
+    return made
 
 
 class _Signatures:
