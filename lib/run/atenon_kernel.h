@@ -31,7 +31,11 @@
 #define ATENON_KERNEL_VERSION 1
 
 #ifdef __cplusplus
-#define ATENON_KERNEL_LIBRARY extern "C" ATENON_EXPORT extern const int atenon_kernel_version = ATENON_KERNEL_VERSION;
+#define ATENON_KERNEL_LIBRARY                           \
+  extern "C" {                                          \
+  ATENON_EXPORT extern const int atenon_kernel_version; \
+  }                                                     \
+  const int atenon_kernel_version = ATENON_KERNEL_VERSION;
 extern "C" {
 #else
 #define ATENON_KERNEL_LIBRARY ATENON_EXPORT const int atenon_kernel_version = ATENON_KERNEL_VERSION;
