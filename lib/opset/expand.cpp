@@ -110,6 +110,17 @@ Result<Expansion> expand(const Opset& opset, const Call& call, const shape::Fact
     for (auto node = made.rbegin(); node != made.rend(); ++node) graph.erase(**node);
     return evaluator.take_failure();
   }
+  // A size that only the operator's own type names is no node's: what it decomposes into finds names of its own.
+  std::erase_if(evaluator.unbacked, [&](const ir::Symbol& symbol) {
+    return std::none_of(made.begin(), made.end(), [&](const ir::Node* node) {
+      return std::any_of(node->results().begin(), node->results().end(), [&](const auto& result) {
+        if (!result->is_tensor()) return result->name == symbol.name;
+        const auto& sizes = result->meta().sizes;
+        return std::any_of(sizes.begin(), sizes.end(),
+                           [&](const ir::SymInt& size) { return size.symbols().contains(symbol.name); });
+      });
+    });
+  });
   expansion.unbacked = evaluator.unbacked;
   if (!evaluator.unbacked.empty() && before && before->target() == call.op->target() &&
       before->results().size() == expansion.results.size())

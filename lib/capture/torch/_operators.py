@@ -34,7 +34,9 @@ class OpOverload:
         self._overloadname = overload
         qualified = packet._qualified_op_name
         self._name = qualified if overload == "default" else f"{qualified}.{overload}"
-        self._function = _atenon.function(f"{qualified}.{overload}")
+        # `out` is a keyword that every operator takes: which overload it is, the other arguments say.
+        writes = overload == "out" or overload.endswith("_out")
+        self._function = _atenon.function(qualified if writes else f"{qualified}.{overload}")
         self.__name__ = f"{packet.__name__}.{overload}"
         self.namespace = qualified.split("::")[0]
 
@@ -96,6 +98,31 @@ class OpOverloadPacket:
         return self
 
 
+class _Question:
+    """torch.ops.aten.sym_size and its kin: what a tensor knows of itself. Sizes are expressions, so no node comes of it."""
+
+    def __init__(self, name, ask):
+        self.__name__ = name
+        self._ask = ask
+
+    def __getattr__(self, overload):
+        if overload not in ("default", "int"):
+            raise AttributeError(overload)
+        return self
+
+    def __call__(self, self_, *dim):
+        return self._ask(self_, *dim)
+
+
+_questions = {
+    "sym_size": lambda tensor, *dim: tensor.size(*dim),
+    "sym_stride": lambda tensor, *dim: tensor.stride(*dim),
+    "sym_numel": lambda tensor: tensor.numel(),
+    "sym_storage_offset": lambda tensor: tensor.storage_offset(),
+    "sym_is_contiguous": lambda tensor: tensor.is_contiguous(),
+}
+
+
 class OpNamespace:
     """torch.ops.aten."""
 
@@ -103,6 +130,8 @@ class OpNamespace:
         self.name = name
 
     def __getattr__(self, operator):
+        if self.name == "aten" and operator in _questions:
+            return _Question(operator, _questions[operator])
         if not _atenon.has(f"{self.name}::{operator}"):
             raise AttributeError(f"torch.ops.{self.name} has no operator '{operator}'")
         packet = OpOverloadPacket(self.name, operator)
