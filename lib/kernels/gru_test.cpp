@@ -48,26 +48,9 @@ TEST_CASE("gru and rnn equal plain loops") {
         call.body.add(c.target, {px, ph, parameters, c.biases, c.layers, 0.0, false, c.bidirectional, c.batch_first},
                       {}, {{"y", meta(y_sizes)}, {"h", meta(h0.sizes)}});
     call.body.set_outputs({node->result(0), node->result(1)});
-    REQUIRE(recurrent().refusal(call.body) == "");
-    call.site.body = &call.body;
     Tensor y = Tensor::zeros(ScalarType::f32, y_sizes), h = Tensor::zeros(ScalarType::f32, h0.sizes);
-    for (Tensor* result : {&y, &h}) call.site.results.push_back({result->dtype, result->sizes, result->strides});
-    for (size_t i = 0; i < call.site.operands.size(); ++i) {
-      const ir::Weight* weight = call.site.operands[i].weight;
-      std::optional<ir::BlockedLayout> layout = weight ? recurrent().weight_layout(call.site, i) : std::nullopt;
-      for (ir::Weight& stored : call.weights) {
-        if (!layout || &stored != weight) continue;
-        stored.layout = layout;
-        stored.tensor.storage = call.operands[i].storage = pack(stored.tensor, *layout).storage;
-      }
-    }
-    auto prepared = recurrent().prepare(call.site);
-    REQUIRE(prepared);
-    std::vector<void*> buffers;
-    for (Tensor& tensor : call.operands) buffers.push_back(tensor.mutable_data());
-    for (Tensor* result : {&y, &h}) buffers.push_back(result->mutable_data());
-    Tensor scratch = Tensor::empty(ScalarType::u8, {static_cast<int64_t>((*prepared)->scratch_bytes())});
-    for (int i = 0; i < 2; ++i) REQUIRE((*prepared)->run(buffers, scratch.mutable_data()));
+    int packed = 0;
+    REQUIRE(call.run_packed(recurrent(), {&y, &h}, packed) == "");
 
     auto row = [&](int64_t t, int64_t b) { return c.batch_first ? b * c.steps + t : t * c.batch + b; };
     auto sigmoid = [](double v) { return 1 / (1 + std::exp(-v)); };

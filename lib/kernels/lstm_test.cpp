@@ -49,33 +49,13 @@ TEST_CASE("lstm equals plain loops") {
       call.body.set_outputs({node->result(0)});
     else
       call.body.set_outputs({node->result(0), node->result(1), node->result(2)});
-    REQUIRE(lstm().refusal(call.body) == "");
-    call.site.body = &call.body;
     Tensor y = Tensor::zeros(ScalarType::f32, y_sizes), h = Tensor::zeros(ScalarType::f32, h0.sizes),
            state = Tensor::zeros(ScalarType::f32, c0.sizes);
     std::vector<Tensor*> results{&y, &h, &state};
     results.resize(call.body.outputs().size());
-    for (Tensor* result : results) call.site.results.push_back({result->dtype, result->sizes, result->strides});
-    int in_panels = 0;
-    for (size_t i = 0; i < call.site.operands.size(); ++i) {
-      const ir::Weight* weight = call.site.operands[i].weight;
-      std::optional<ir::BlockedLayout> layout = weight ? lstm().weight_layout(call.site, i) : std::nullopt;
-      if (!layout) continue;
-      ++in_panels;
-      for (ir::Weight& stored : call.weights) {
-        if (&stored != weight) continue;
-        stored.layout = layout;
-        stored.tensor.storage = call.operands[i].storage = pack(stored.tensor, *layout).storage;
-      }
-    }
-    CHECK(in_panels == cells * (c.hidden % 64 == 0 ? 2 : 1));
-    auto prepared = lstm().prepare(call.site);
-    REQUIRE(prepared);
-    std::vector<void*> buffers;
-    for (Tensor& tensor : call.operands) buffers.push_back(tensor.mutable_data());
-    for (Tensor* result : results) buffers.push_back(result->mutable_data());
-    Tensor scratch = Tensor::empty(ScalarType::u8, {static_cast<int64_t>((*prepared)->scratch_bytes())});
-    for (int i = 0; i < 2; ++i) REQUIRE((*prepared)->run(buffers, scratch.mutable_data()));
+    int packed = 0;
+    REQUIRE(call.run_packed(lstm(), results, packed) == "");
+    CHECK(packed == cells * (c.hidden % 64 == 0 ? 2 : 1));
 
     auto row = [&](int64_t t, int64_t b) { return c.batch_first ? b * c.steps + t : t * c.batch + b; };
     auto sigmoid = [](double v) { return 1 / (1 + std::exp(-v)); };

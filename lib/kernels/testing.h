@@ -86,6 +86,34 @@ struct Call {
     ir::TensorMeta meta{ScalarType::f32, std::vector<ir::SymInt>(sizes.begin(), sizes.end())};
     return body.add(std::move(target), std::move(arguments), std::move(keywords), {{"", meta}})->result();
   }
+  // Stores every weight as `kernel` wants it, counts those in `packed`, and runs into `results`; "" or what went wrong.
+  std::string run_packed(const Kernel& kernel, const std::vector<Tensor*>& results, int& packed) {
+    site.body = &body;
+    for (Tensor* result : results) site.results.push_back({result->dtype, result->sizes, result->strides});
+    std::string refusal = kernel.refusal(body);
+    if (!refusal.empty()) return refusal;
+    packed = 0;
+    for (size_t i = 0; i < site.operands.size(); ++i) {
+      const ir::Weight* weight = site.operands[i].weight;
+      std::optional<ir::BlockedLayout> layout = weight ? kernel.weight_layout(site, i) : std::nullopt;
+      if (!layout) continue;
+      ++packed;
+      for (ir::Weight& stored : weights) {
+        if (&stored != weight) continue;
+        stored.layout = layout;
+        stored.tensor.storage = operands[i].storage = pack(stored.tensor, *layout).storage;
+      }
+    }
+    auto prepared = kernel.prepare(site);
+    if (!prepared) return prepared.failure().message;
+    std::vector<void*> buffers;
+    for (Tensor& tensor : operands) buffers.push_back(tensor.mutable_data());
+    for (Tensor* result : results) buffers.push_back(result->mutable_data());
+    Tensor scratch = Tensor::empty(ScalarType::u8, {static_cast<int64_t>((*prepared)->scratch_bytes())});
+    for (int i = 0; i < 2; ++i)
+      if (auto ran = (*prepared)->run(buffers, scratch.mutable_data()); !ran) return ran.failure().message;
+    return "";
+  }
   // Runs into `result` (whose layout is that of the call's result); "" or what went wrong.
   std::string run(const Kernel& kernel, Tensor& result, int overwrites = -1) {
     site.body = &body;

@@ -59,6 +59,10 @@ class Buffer(Tensor, metaclass=_BufferMeta):
 class UninitializedTensorMixin:
     """What a lazy module has for a tensor until it has seen an input: nothing to compute with."""
 
+    @property
+    def shape(self):
+        raise RuntimeError("this parameter has no shape yet: its lazy module finds it from the first input, so call forward() before")
+
     def materialize(self, shape, device=None, dtype=None):
         self.data = _atenon.empty(tuple(shape), dtype=dtype)
         self.__class__ = self.cls_to_become
