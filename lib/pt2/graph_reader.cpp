@@ -324,7 +324,8 @@ bool GraphReader::read_symbolic(Scope& scope, const std::vector<Item>& outputs) 
 // What the export asserts of sizes and numbers.
 Result<void> GraphReader::read_check(Scope& scope, const std::string& target, const Item& node) {
   const std::vector<Item> inputs = node.at("inputs").items();
-  if (inputs.empty()) return error(Status::unsupported, 824, "the operator " + target + " is in no operator set");
+  const std::string name = target.empty() ? node.at("target").text() : target;  // empty: a Python function
+  if (inputs.empty()) return error(Status::unsupported, 824, "the operator " + name + " is in no operator set");
   Result<Argument> first = argument(scope, inputs[0].at("arg"));
   if (!first) return first.error();
   if (target.starts_with("aten::sym_constrain_range") && first->is<SymInt>()) {
@@ -340,7 +341,7 @@ Result<void> GraphReader::read_check(Scope& scope, const std::string& target, co
     }
     return {};
   }
-  return error(Status::unsupported, 824, "the operator " + target + " is in no operator set");
+  return error(Status::unsupported, 824, "the operator " + name + " is in no operator set");
 }
 
 // A graph that is called in place: its nodes become the caller's.
