@@ -134,7 +134,10 @@ Result<std::vector<Datum>> Interpreter::run(const ir::Variant& variant, const st
     if (state.weight->layout && !unpacked_.contains(&state)) unpacked_[&state] = kernels::unpack(*state.weight);
     values.push_back(state.weight->layout ? unpacked_[&state] : state.tensor);
   }
-  return run_graph(scope, variant.graph, std::move(values), observer);
+  Result<std::vector<Datum>> results = run_graph(scope, variant.graph, std::move(values), observer);
+  std::erase_if(kept_, [&](const Kept& kept) { return kept.last_run != runs_; });
+  ++runs_;
+  return results;
 }
 
 Result<std::vector<Datum>> Interpreter::run_graph(Scope& scope, const ir::Graph& graph, std::vector<Datum> inputs,
@@ -398,12 +401,13 @@ Result<void> Interpreter::run_call(Scope& scope, const ir::Node& node, const ir:
 }
 
 std::shared_ptr<Storage> Interpreter::allocate(size_t bytes) {
-  for (const std::shared_ptr<Storage>& storage : storages_) {
-    if (storage.use_count() != 1 || storage->size() < bytes || storage->size() / 2 > bytes) continue;
+  for (Kept& kept : kept_) {
+    if (kept.storage.use_count() != 1 || kept.storage->size() < bytes || kept.storage->size() / 2 > bytes) continue;
     std::atomic_thread_fence(std::memory_order_acquire);  // after what its last holder did, on whichever thread
-    return storage;
+    kept.last_run = runs_;
+    return kept.storage;
   }
-  return storages_.emplace_back(Storage::allocate(bytes));
+  return kept_.emplace_back(Storage::allocate(bytes), runs_).storage;
 }
 
 Result<bool> Interpreter::run_fast(Scope& scope, const ir::Node& node, Observation& seen) {

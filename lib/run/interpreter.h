@@ -60,7 +60,8 @@ class Interpreter {
   bool describe_operands(Scope& scope, const std::vector<ir::Value*>& operands, kernels::CallSite& site,
                          std::vector<void*>& buffers);
   Result<void> prepare(Prepared& prepared, kernels::CallSite site);
-  // Bytes that nobody holds any more are used again: fresh ones cost a page fault each 4 kB.
+  // Bytes that nobody holds any more are used again: fresh ones cost a page fault each 4 kB. What a run did not need is
+  // given back at its end.
   std::shared_ptr<Storage> allocate(size_t bytes);
   Result<void> execute(const Prepared& prepared, const std::vector<void*>& buffers);
 
@@ -71,7 +72,12 @@ class Interpreter {
   std::map<const ir::Node*, Prepared> prepared_;
   std::map<const ir::Graph*, Walk> walks_;
   std::map<const State*, Tensor> unpacked_;  // packed weights in rows
-  std::vector<std::shared_ptr<Storage>> storages_;
+  struct Kept {
+    std::shared_ptr<Storage> storage;
+    int64_t last_run;  // that used it
+  };
+  std::vector<Kept> kept_;
+  int64_t runs_ = 0;
 };
 
 }  // namespace atenon::run
