@@ -16,6 +16,7 @@ const Kernel& lstm();
 const Kernel& recurrent();
 const Kernel& onednn_pooling();
 const Kernel& sorting();
+const Kernel& fourier();
 const Kernel& generated();
 const Kernel& reference_kernel();
 
