@@ -12,7 +12,8 @@ namespace {
 constexpr int64_t unknown_size = 64;      // of a symbol without a hint
 constexpr int64_t elements_a_row = 1024;  // that a row should have, so that its start costs nothing
 constexpr int64_t least_lanes = 16, most_lanes = 64;
-constexpr int64_t enough_rows = 8;  // to occupy some threads
+constexpr int64_t enough_rows = 8;    // to occupy some threads
+constexpr int64_t turned_block = 64;  // of a loop through memory that is read line by line across
 
 LoopSet bit(int loop) { return LoopSet(1) << loop; }
 
@@ -33,6 +34,8 @@ class Arranger {
   void merge_all();
   bool reads_across(int lane) const;
   void split_lanes(int lane);
+  void split_turned();
+  void cut(int loop, int64_t size, size_t place);
   void refresh();
   LoopSet loops_of(const SymInt& x) const;
 
@@ -283,22 +286,50 @@ void Arranger::split_lanes(int lane) {
   if (extent.constant() && count <= lanes + lanes / 2) lanes = count;
   std::erase(loops_.domain, lane);
   if (lanes != count || !extent.constant()) {
-    const int block = static_cast<int>(loops_.loops.size());
-    const SymInt first = SymInt::symbol("$" + std::to_string(block)) * lanes;
-    const shape::Substitution apart = {{loops_.loops[lane].symbol, first + SymInt::symbol(loops_.loops[lane].symbol)}};
-    loops_.loops.push_back({"$" + std::to_string(block), shape::floor_div(extent + (lanes - 1), lanes)});
-    loops_.loops[lane].extent =
-        extent.constant() && count % lanes == 0 ? SymInt(lanes) : shape::min(lanes, extent - first);
-    for (Expr& expr : loops_.exprs) expr.index = shape::substitute(expr.index, apart);
-    for (Store& store : loops_.stores) store.address = shape::substitute(store.address, apart);
     auto last_row =
         std::find_if(loops_.domain.begin(), loops_.domain.end(), [&](int loop) { return !(needed_ & bit(loop)); });
-    loops_.domain.insert(last_row, block);
+    cut(lane, lanes, static_cast<size_t>(last_row - loops_.domain.begin()));
   }
   loops_.domain.push_back(lane);
   loops_.lane = lane;
   loops_.lanes = lanes;
   refresh();
+}
+
+// A copy that turns writes in order, and reads a line of memory for each element: a block of them stays in the nearest
+// cache until its neighbours are wanted, which is when the loop along the line comes round.
+void Arranger::split_turned() {
+  if (loops_.domain.size() < 2) return;
+  const int inner = loops_.domain.back();
+  if (typical(loops_.loops[inner].extent) < 2 * turned_block) return;
+  for (const Loop& loop : loops_.loops)
+    if (loops_of(loop.extent) & bit(inner)) return;
+  size_t along = loops_.domain.size();  // the outermost loop along a line of such a read
+  for (const Expr& expr : loops_.exprs) {
+    if (expr.op != ScalarOp::read || !(expr.loops & bit(inner)) || stride(expr.index, inner) < least_lanes / 2)
+      continue;
+    for (size_t i = 0; i + 1 < loops_.domain.size(); ++i)
+      if (expr.loops & bit(loops_.domain[i]) && stride(expr.index, loops_.domain[i]) == 1 &&
+          typical(loops_.loops[loops_.domain[i]].extent) >= 4)
+        along = std::min(along, i);
+  }
+  if (along == loops_.domain.size()) return;
+  cut(inner, turned_block, along);
+  refresh();
+}
+
+// Cuts a loop into blocks; the loop over these comes at `place` of the domain.
+void Arranger::cut(int loop, int64_t size, size_t place) {
+  const SymInt extent = loops_.loops[loop].extent;
+  const int block = static_cast<int>(loops_.loops.size());
+  const SymInt first = SymInt::symbol("$" + std::to_string(block)) * size;
+  const shape::Substitution apart = {{loops_.loops[loop].symbol, first + SymInt::symbol(loops_.loops[loop].symbol)}};
+  loops_.loops.push_back({"$" + std::to_string(block), shape::floor_div(extent + (size - 1), size)});
+  const bool is_even = extent.constant() && *extent.constant() % size == 0;
+  loops_.loops[loop].extent = is_even ? SymInt(size) : shape::min(size, extent - first);
+  for (Expr& expr : loops_.exprs) expr.index = shape::substitute(expr.index, apart);
+  for (Store& store : loops_.stores) store.address = shape::substitute(store.address, apart);
+  loops_.domain.insert(loops_.domain.begin() + static_cast<std::ptrdiff_t>(place), block);
 }
 
 void Arranger::run() {
@@ -310,6 +341,7 @@ void Arranger::run() {
                                     [](const BoundReduction& reduction) { return reduction.is_prefix; });
   for (size_t i = loops_.domain.size(); i-- > 0 && !is_ordered && loops_.lane < 0;)
     if (needed_ & bit(loops_.domain[i]) && reads_across(loops_.domain[i])) split_lanes(loops_.domain[i]);
+  if (!is_ordered && !has_reductions_) split_turned();
   // A reduction stands inside the rows, so that one that does not depend on a loop would be computed anew in its every
   // turn.
   const size_t count = loops_.domain.size();

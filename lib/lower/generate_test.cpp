@@ -95,6 +95,32 @@ std::vector<float> random_numbers(size_t count, unsigned seed) {
   return numbers;
 }
 
+TEST_CASE("a copy that turns goes block by block, whatever the sizes") {
+  const SymInt n = SymInt::symbol("n");
+  for (const auto& [length, hint, sizes] : {std::tuple<SymInt, int64_t, std::vector<int64_t>>{200, 200, {200}},
+                                            {256, 256, {256}},
+                                            {n, 300, {1, 63, 64, 65, 130, 300}}}) {
+    Program program;
+    program.facts.declare("n", {1, 512});
+    ir::Value* x = program.graph.add_input("x", ir::TensorMeta{ScalarType::f32, {length, 24}});
+    ir::Value* y = program.node("turn", {x}, ir::TensorMeta{ScalarType::f32, {24, length}}, [&](Writer& w) {
+      return w.apply(ScalarOp::mul, {w.read(x, {w.variable(1), w.variable(0)}), w.number(2)});
+    });
+    program.graph.set_outputs({y});
+    for (int64_t size : sizes) {
+      std::vector<float> input = random_numbers(static_cast<size_t>(size * 24), 3), output(input.size(), -1);
+      Result<Loops> loops = compose(
+          program.graph, [&](const ir::Node& node) { return &program.meanings.at(&node); },
+          [](const ir::Value& value) { return row_major(value.meta().sizes); }, program.facts, {{"n", hint}});
+      REQUIRE(bool(loops));
+      CHECK(loops->domain.size() == 3);
+      testing::run_kernel(*loops, {input.data(), output.data()}, {{"n", size}});
+      for (int64_t c = 0; c < 24; ++c)
+        for (int64_t i = 0; i < size; ++i) REQUIRE(output[c * size + i] == 2 * input[i * 24 + c]);
+    }
+  }
+}
+
 TEST_CASE("softmax of scaled and masked scores is one kernel, sizes symbolic") {
   const SymInt s = SymInt::symbol("s"), b = SymInt::symbol("b");
   Program program;

@@ -41,7 +41,8 @@ class Grouper {
   void take_kernels();
   bool is_loops_reader(const Node* node, const Value* value) const;
   std::vector<Node*> epilogue(Node* anchor, const kernels::Kernel& kernel);
-  bool joins_rows(const Node& node) const;
+  bool is_reduction(const Node& node) const;
+  bool stays_apart(const Node& node, const Value& operand) const;
   void take_weight_views(Group& group);
   void form_loops();
   bool can_join(const Node& node, const Group& group) const;
@@ -186,19 +187,20 @@ std::vector<Node*> Grouper::epilogue(Node* anchor, const kernels::Kernel& kernel
   return taken;
 }
 
-// Sums, means and the like of what is no image are a step of a softmax or a norm, and so is one of an image, if what
-// reads it reads the image too.
-bool Grouper::joins_rows(const Node& node) const {
+// Sums, means and the like are loops: steps of a softmax or a norm, or the end of what they read.
+bool Grouper::is_reduction(const Node& node) const {
   auto shape = shapes_.find(&node);
-  if (shape == shapes_.end() || !shape->second.is_reduction) return false;
-  const std::vector<Value*> operands = node.operands();
-  return std::all_of(operands.begin(), operands.end(), [&](const Value* operand) {
-    if (!operand->is_tensor() || operand->meta().rank() <= 3) return true;
-    const std::vector<Node*>& readers = node.result()->users;
-    return std::any_of(readers.begin(), readers.end(), [&](const Node* reader) {
-      const std::vector<Value*> read = reader->operands();
-      return std::find(read.begin(), read.end(), operand) != read.end();
-    });
+  return shape != shapes_.end() && shape->second.is_reduction;
+}
+
+// An image that others read as well lies in memory anyway: its mean reads it there, so that what makes it runs in
+// order; unless what reads the mean reads the image, too, as a norm does.
+bool Grouper::stays_apart(const Node& node, const Value& operand) const {
+  if (!is_reduction(node) || operand.users.size() < 2 || operand.meta().rank() <= 3) return false;
+  const std::vector<Node*>& readers = node.result()->users;
+  return std::none_of(readers.begin(), readers.end(), [&](const Node* reader) {
+    const std::vector<Value*> read = reader->operands();
+    return std::find(read.begin(), read.end(), &operand) != read.end();
   });
 }
 
@@ -237,7 +239,7 @@ void Grouper::take_kernels() {
     const ir::Graph body = make_body(group.nodes, operands, results);
     for (const kernels::Kernel* kernel : library_kernels()) {
       const std::string refusal =
-          joins_rows(*node) ? "loops join rows on the way of what reads them" : kernel->refusal(body);
+          is_reduction(*node) ? "loops reduce on the way of what reads or makes it" : kernel->refusal(body);
       if (refusal.empty()) {
         group.kernel = kernel;
         break;
@@ -359,7 +361,8 @@ void Grouper::form_loops() {
                           (group_shapes_.count(&producer) && group_shapes_[&producer].full == group_shapes_[own].full &&
                            (!group_shapes_[&producer].is_reduction || !group_shapes_[own].is_reduction ||
                             group_shapes_[&producer].reduced == group_shapes_[own].reduced));
-      if (!agrees || !can_join(node, producer) || would_close_circle(producer, *own)) continue;
+      if (!agrees || stays_apart(node, *operand) || !can_join(node, producer) || would_close_circle(producer, *own))
+        continue;
       join(producer, *own);
       own = &producer;
     }
