@@ -187,10 +187,19 @@ std::vector<Node*> Grouper::epilogue(Node* anchor, const kernels::Kernel& kernel
   return taken;
 }
 
-// Sums, means and the like are loops: steps of a softmax or a norm, or the end of what they read.
+// Sums, means and the like are loops: steps of a softmax or a norm, or the end of what they read. A product reduces two
+// operands, and is none of them, though one of a single row may run over the same axes.
 bool Grouper::is_reduction(const Node& node) const {
   auto shape = shapes_.find(&node);
-  return shape != shapes_.end() && shape->second.is_reduction;
+  if (shape == shapes_.end() || !shape->second.is_reduction) return false;
+  const Accesses& accesses = lowering_.accesses.at(&node);
+  const size_t rank = node.result()->meta().sizes.size();
+  std::set<const Value*> reduced;
+  for (const Access& access : accesses.reads)
+    for (const SymInt& index : access.index)
+      for (const std::string& symbol : index.is_constant() ? std::set<std::string>() : index.symbols())
+        if (symbol.front() == '$' && std::stoul(symbol.substr(1)) >= rank) reduced.insert(access.tensor);
+  return reduced.size() < 2;
 }
 
 // An image that others read as well lies in memory anyway: its mean reads it there, so that what makes it runs in
