@@ -62,6 +62,7 @@ Result<void> IncomingSegments::pass(size_t offset, size_t size, OutputFile& outp
 }
 
 Result<void> IncomingSegments::finish() {
+  if (is_loaded()) return problem_ ? Result<void>(*problem_) : Result<void>();
   if (Result<void> dropped = drop(size_ - position_); !dropped) return dropped;
   std::string end(trailer_.size() + 1, '\0');
   const Result<size_t> got = stream_.read(end.data(), end.size());

@@ -29,7 +29,7 @@ class IncomingSegments final : public Incoming {
   // Takes a segment out of the pipe into `output`, and drops what lies before it: segments must be asked for in order,
   // and not after load(). `hasher`, if there is one, sees the bytes.
   Result<void> pass(size_t offset, size_t size, OutputFile& output, Hasher* hasher);
-  // Reads to the end of the pipe. The same errors.
+  // Reads to the end of the pipe, if load() has not. The same errors.
   Result<void> finish();
 
  private:

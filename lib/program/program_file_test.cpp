@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "program/container.h"
+#include "program/program.pb.h"
 #include "text/text.h"
 
 using namespace atenon;
@@ -161,6 +162,8 @@ TEST_CASE("a pipe's weights are passed on without being in memory, whole or not 
          {size_t{0}, size_t{10}, size_t{500}, bytes.size() / 2, bytes.size() - 20, bytes.size() - 1}) {
       CAPTURE(size);
       CHECK(passed_on(bytes.substr(0, size)) == "E0231");
+      CHECK(passed_on(bytes.substr(0, size), {}, {.text = true}) == "E0231");
+      CHECK(passed_on(bytes.substr(0, size), {}, {.compress = true}) == "E0231");
     }
     CHECK(passed_on(bytes + "x") == "E0234");
     CHECK(passed_on(text::print(sample())) == binary(sample()));
@@ -185,6 +188,28 @@ TEST_CASE("a pipe's weights are passed on without being in memory, whole or not 
   const std::string straight = binary(two);
   swap(two);
   CHECK(passed_on(straight, swap) == binary(two));
+
+  // A file whose large segment comes first, as early writers left it.
+  ir::ExportedProgram mixed = sample();
+  mixed.weights = {counting("large", 30000, 1), counting("small", 100, 2)};
+  mixed.code.clear();
+  const std::string bytes = binary(mixed);
+  const Result<program::Container> container = program::open_container(bytes, "bytes");
+  wire::Program message;
+  REQUIRE(message.ParseFromArray(container->message.data(), static_cast<int>(container->message.size())));
+  std::string segments;
+  for (wire::Segment& segment : *message.mutable_segments()) {
+    const std::string_view content = container->segments.substr(segment.offset(), segment.stored_size());
+    segments.resize((segments.size() + program::large_alignment - 1) / program::large_alignment *
+                    program::large_alignment);
+    segment.set_offset(segments.size());
+    segments += content;
+  }
+  std::string early = program::container_head(message.SerializeAsString(), segments.size(), true) + segments;
+  early += program::container_trailer(early.size() + program::trailer_size);
+  CHECK(early != bytes);
+  CHECK(binary(*parse(early)) == bytes);
+  CHECK(passed_on(early) == bytes);
 }
 
 TEST_CASE("a flipped bit is found: in the message or code by any reader, in weights when they are used") {

@@ -50,18 +50,6 @@ std::shared_ptr<std::string> compress(Storage& storage) {
   return out;
 }
 
-// A pipe gives its segments in one order: one from which others are wanted is read to its end.
-void load_unordered(const std::vector<std::shared_ptr<Storage>>& segments) {
-  std::map<IncomingSegments*, size_t> positions;
-  for (const auto& storage : segments) {
-    IncomingSegments* from = incoming(*storage);
-    if (!from) continue;
-    size_t& position = positions[from];
-    if (storage->origin_offset() < position) from->load();
-    position = storage->origin_offset() + storage->size();
-  }
-}
-
 // How a segment is stored; where, is not decided yet.
 Piece piece_of(wire::Segment& segment, const std::shared_ptr<Storage>& storage, bool is_compressing) {
   std::shared_ptr<std::string> made;
@@ -79,10 +67,23 @@ Piece piece_of(wire::Segment& segment, const std::shared_ptr<Storage>& storage, 
 
 bool is_large(const Piece& piece) { return piece.size >= large_segment; }
 
+// A pipe gives its segments in one order: one from which others are wanted is read to its end.
+void load_unordered(std::vector<Piece>& pieces) {
+  std::map<IncomingSegments*, size_t> positions;
+  for (const Piece& piece : pieces) {
+    IncomingSegments* from = incoming(*piece.storage);
+    if (!from) continue;
+    size_t& position = positions[from];
+    if (piece.storage->origin_offset() < position) from->load();
+    position = piece.storage->origin_offset() + piece.size;
+  }
+  for (Piece& piece : pieces)
+    if (!piece.bytes && !incoming(*piece.storage)) piece.bytes = piece.storage->data();
+}
+
 File lay_out(const ir::ExportedProgram& program, const WriteOptions& options) {
   File file;
   Encoded encoded = encode(program);
-  load_unordered(encoded.segments);
   for (size_t i = 0; i < encoded.segments.size(); ++i) {
     wire::Segment& segment = *encoded.message.mutable_segments(static_cast<int>(i));
     if (encoded.segments[i]->is_absent()) {
@@ -92,6 +93,7 @@ File lay_out(const ir::ExportedProgram& program, const WriteOptions& options) {
     }
   }
   const auto large = std::stable_partition(file.segments.begin(), file.segments.end(), std::not_fn(is_large));
+  load_unordered(file.segments);
   size_t position = 0;
   for (Piece& piece : file.segments) {
     const size_t alignment = is_large(piece) ? large_alignment : small_alignment;
@@ -124,22 +126,25 @@ Result<bool> write_piece(const Piece& piece, OutputFile& output, bool verify) {
   Storage& storage = *piece.storage;
   std::optional<Hasher> hasher;
   if (verify && storage.is_unchecked()) hasher.emplace();
-  if (piece.bytes != nullptr) {
+  if (IncomingSegments* pipe = incoming(storage)) {
+    const Result<void> passed = pipe->pass(storage.origin_offset(), piece.size, output, hasher ? &*hasher : nullptr);
+    if (!passed) return passed.failure();
+  } else {
     if (hasher) hasher->add(storage.data(), storage.size());
     if (Result<void> written = output.write(piece.bytes, piece.size); !written) return written.error();
-  } else {
-    IncomingSegments& pipe = *incoming(storage);
-    const Result<void> passed = pipe.pass(storage.origin_offset(), piece.size, output, hasher ? &*hasher : nullptr);
-    if (!passed) return passed.failure();
   }
   return !hasher || !output.is_wanted() || hasher->digest() == storage.digest();
 }
 
-// Whether the pipes that segments were taken from brought all that they should.
-Result<void> finish_pipes(const File& file) {
+// Whether the pipes that the program came through brought all that they should. Its bytes are not to be had any more.
+Result<void> finish_pipes(const ir::ExportedProgram& program) {
   std::set<IncomingSegments*> pipes;
-  for (const Piece& piece : file.segments)
-    if (IncomingSegments* pipe = incoming(*piece.storage)) pipes.insert(pipe);
+  const auto add = [&](const std::shared_ptr<Storage>& storage) {
+    if (auto* pipe = dynamic_cast<IncomingSegments*>(storage->origin().get())) pipes.insert(pipe);
+  };
+  for (const ir::Weight& weight : program.weights) add(weight.tensor.storage);
+  for (const ir::CodeSegment& code : program.code) add(code.bytes);
+  for (const ir::ExtraFile& file : program.extra_files) add(file.bytes);
   for (IncomingSegments* pipe : pipes)
     if (Result<void> finished = pipe->finish(); !finished) return finished;
   return {};
@@ -164,7 +169,9 @@ Result<void> write(const ir::ExportedProgram& program, const std::string& path, 
   if (options.text) {
     if (options.verify)
       if (Result<void> verified = verify_digests(program); !verified) return verified;
-    return write_contents(path, text::print(program));
+    const std::string text = text::print(program);
+    if (Result<void> finished = finish_pipes(program); !finished) return finished;
+    return write_contents(path, text);
   }
   const File file = lay_out(program, options);
   Result<OutputFile> output = OutputFile::create(path);
@@ -176,7 +183,7 @@ Result<void> write(const ir::ExportedProgram& program, const std::string& path, 
     if (!*intact) return not_intact(name_of(*piece.storage, program));
   }
   if (!output->is_wanted()) return {};
-  if (Result<void> finished = finish_pipes(file); !finished) return finished;
+  if (Result<void> finished = finish_pipes(program); !finished) return finished;
   if (Result<void> written = output->write(file.trailer); !written) return written;
   return output->commit();
 }
