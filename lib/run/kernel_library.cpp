@@ -43,7 +43,7 @@ class LibraryCall : public atenon_kernel_call {
     if (const char* reason = function(this)) return failure("says: " + std::string(reason));
     std::vector<Datum> given;
     for (size_t i = 0; i < returned_.size(); ++i) {
-      if (!results_[i].data && returned_[i].numel() != 0)
+      if (!returned_[i].storage)
         return failure("made no room for result " + std::to_string(i) + ": call->allocate(call, " + std::to_string(i) +
                        ", sizes)");
       given.push_back(datum(*node_.result(i), returned_[i]));
