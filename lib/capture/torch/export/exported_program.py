@@ -238,15 +238,13 @@ class ExportedProgram:
     tensor_constants = constants
 
     def named_parameters(self):
-        return ((name, tensor) for name, (kind, _, tensor) in self._tensors().items()
-                if kind == "parameter" and name not in self._aliases)
+        return ((name, tensor) for name, (kind, _, tensor) in self._tensors().items() if kind == "parameter")
 
     def parameters(self):
         return (tensor for _, tensor in self.named_parameters())
 
     def named_buffers(self):
-        return ((name, tensor) for name, (kind, _, tensor) in self._tensors().items()
-                if kind == "buffer" and name not in self._aliases)
+        return ((name, tensor) for name, (kind, _, tensor) in self._tensors().items() if kind == "buffer")
 
     def buffers(self):
         return (tensor for _, tensor in self.named_buffers())
