@@ -9,7 +9,7 @@ import textwrap
 import _atenon
 
 from torch import _placeholder
-from torch._export.verifier import TrainingIRVerifier, Verifier
+from torch.export._verifier import TrainingIRVerifier, Verifier
 from torch.export.decomp_utils import CustomDecompTable
 from torch.export.graph_signature import (
     ConstantArgument, CustomObjArgument, ExportBackwardSignature, ExportGraphSignature, InputKind, InputSpec, OutputKind,

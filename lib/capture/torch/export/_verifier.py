@@ -1,8 +1,8 @@
 # The dialects of exported programs, as ExportedProgram.verifier names them.
-from torch import _placeholder
 
 
 class Verifier:
+    __module__ = "torch._export.verifier"
     dialect = "ATEN"
 
     def check(self, exported_program):
@@ -10,7 +10,5 @@ class Verifier:
 
 
 class TrainingIRVerifier(Verifier):
+    __module__ = "torch._export.verifier"
     dialect = "TRAINING"
-
-
-__getattr__ = _placeholder.getter(__name__)
