@@ -165,9 +165,9 @@ void LayoutChoice::place_results(Group& group) {
     if (group.role == Role::kernel && group.kernel) {
       const ir::Graph body = make_body(group.nodes, group.operands, group.results);
       order = group.kernel->preferred_order(body);
-      const Value& first = *group.operands[0];
-      if (group.kernel->keeps_order(body) && first.meta().sizes.size() == sizes.size())
-        order = order_of(lowering_.layout(first), first.meta().sizes);
+      const Value* first = group.operands.empty() ? nullptr : group.operands[0];
+      if (first && group.kernel->keeps_order(body) && first->meta().sizes.size() == sizes.size())
+        order = order_of(lowering_.layout(*first), first->meta().sizes);
     }
     const bool writes_rows = group.role == Role::kernel && group.kernel->writes_rows();
     if (order.size() != sizes.size()) order = wished_by_reader(*result);
