@@ -16,6 +16,16 @@ namespace atenon::kernels {
 
 const dnnl::engine& onednn_engine();
 
+// While one lives, plans that this thread makes are for `count` threads, however many there are; 0: for those. More run
+// no faster, fewer share the work out.
+class PlannedThreads {
+ public:
+  explicit PlannedThreads(int count);
+  ~PlannedThreads();
+  PlannedThreads(const PlannedThreads&) = delete;
+  PlannedThreads& operator=(const PlannedThreads&) = delete;
+};
+
 dnnl::memory::desc describe(const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides);
 dnnl::memory::desc describe_any(const std::vector<int64_t>& sizes);
 // Dense, axes from slowest to fastest as in `order`.

@@ -16,6 +16,10 @@ namespace {
 
 using dnnl::memory;
 
+// oneDNN cuts the sums of a strided transposed convolution by the number of threads that it plans for, and with them
+// the bits of its result. So it always plans for these.
+constexpr int transposed_threads = 16;
+
 // The primitive for a call, and how its operands lie.
 struct Chosen {
   Convolution convolution;
@@ -77,6 +81,7 @@ Chosen choose(const CallSite& site) {
   std::vector<int64_t> dilation = convolution.dilation;
   for (int64_t& value : dilation) --value;
   const auto inference = dnnl::prop_kind::forward_inference;
+  const PlannedThreads same_bits(convolution.transposed ? transposed_threads : 0);
   if (convolution.transposed)
     chosen.primitive = dnnl::deconvolution_forward::primitive_desc(
         onednn_engine(), inference, dnnl::algorithm::deconvolution_direct, chosen.x, describe_any(filter), chosen.bias,
@@ -147,6 +152,7 @@ class OnednnConvolution : public Kernel {
     const bool in_place = chosen.y == chosen.y_lies;
     const Place computed = in_place ? result : call->reserve(chosen.y);
     bindings.push_back({DNNL_ARG_DST, chosen.y, computed});
+    const PlannedThreads same_bits(convolution.transposed ? transposed_threads : 0);
     call->add(dnnl::primitive(chosen.primitive), chosen.primitive.scratchpad_desc(), std::move(bindings));
     if (!in_place) call->add_reorder(chosen.y, computed, chosen.y_lies, result);
 

@@ -2,8 +2,13 @@
 // needed.
 #include <doctest/doctest.h>
 
+#include <cmath>
+#include <cstring>
+#include <optional>
+
 #include "kernels/list.h"
 #include "kernels/testing.h"
+#include "support/parallel.h"
 
 namespace atenon::kernels {
 
@@ -128,6 +133,27 @@ TEST_CASE("convolutions equal plain loops in every layout of their operands") {
             CHECK(testing::difference(result, wanted) == 0);
           }
   }
+}
+
+TEST_CASE("a strided transposed convolution has the same bits for any number of threads") {
+  Tensor x = Tensor::empty(ScalarType::f32, {2, 40, 7, 9}), weight = Tensor::empty(ScalarType::f32, {40, 48, 3, 3});
+  for (Tensor* tensor : {&x, &weight})
+    for (int64_t i = 0; i < tensor->numel(); ++i) tensor->set(i, std::sin(static_cast<double>(i)));
+  std::optional<Tensor> first;
+  for (const int count : {1, 2, 3, 4, 8}) {
+    CAPTURE(count);
+    set_threads(count);
+    Call call;
+    ir::Value *px = call.input(x), *pw = call.weight(weight);
+    call.body.set_outputs(
+        {call.apply("aten::conv_transpose2d.input", {px, pw, ir::Argument(), list({2, 2}), list({1, 1}), list({1, 1})},
+                    {2, 48, 14, 18})});
+    Tensor result = Tensor::zeros(ScalarType::f32, {2, 48, 14, 18});
+    REQUIRE(call.run(onednn_convolution(), result) == "");
+    if (!first) first = result;
+    CHECK(std::memcmp(result.data(), first->data(), result.nbytes()) == 0);
+  }
+  set_threads(0);
 }
 
 TEST_CASE("what is no convolution is refused with the reason") {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "kernels/onednn.h"
 #include "support/pool.h"
 
 namespace {
@@ -44,11 +45,20 @@ class Opened {
 };
 thread_local std::optional<Opened> opened;
 
+thread_local int planned = 0;  // 0: as many as there are
+
 }  // namespace
+
+namespace atenon::kernels {
+
+PlannedThreads::PlannedThreads(int count) { planned = count; }
+PlannedThreads::~PlannedThreads() { planned = 0; }
+
+}  // namespace atenon::kernels
 
 #define ATENON_FOR_ONEDNN extern "C" __attribute__((visibility("default")))
 
-ATENON_FOR_ONEDNN int atenon_omp_get_max_threads() { return in_region() ? 1 : threads(); }
+ATENON_FOR_ONEDNN int atenon_omp_get_max_threads() { return planned > 0 ? planned : in_region() ? 1 : threads(); }
 ATENON_FOR_ONEDNN int atenon_omp_get_num_threads() { return members(); }
 ATENON_FOR_ONEDNN int atenon_omp_get_thread_num() { return part.member; }
 ATENON_FOR_ONEDNN int atenon_omp_in_parallel() { return in_region() ? 1 : 0; }
