@@ -142,9 +142,8 @@ class FourierCall : public PreparedCall {
       const T c2 = cosines[2 * p * stride], s2 = sines[2 * p * stride];
       const T c3 = cosines[3 * p * stride], s3 = sines[3 * p * stride];
       const int64_t row = stride * side, apart = left * row;
-      const T *re = from.re + p * row, *im = from.im + p * row;
-      T *out_re = to.re + 4 * p * row, *out_im = to.im + 4 * p * row;
-#pragma GCC ivdep
+      const T* __restrict re = from.re + p * row, * __restrict im = from.im + p * row;
+      T* __restrict out_re = to.re + 4 * p * row, * __restrict out_im = to.im + 4 * p * row;
       for (int64_t q = 0; q < row; ++q) {
         const T a = re[q] + re[q + 2 * apart], b = im[q] + im[q + 2 * apart];
         const T c = re[q] - re[q + 2 * apart], d = im[q] - im[q + 2 * apart];
@@ -166,14 +165,13 @@ class FourierCall : public PreparedCall {
     const int64_t n = transform.n, row = stride * side;
     for (int64_t p = 0; p < left; ++p)
       for (int64_t j = 0; j < factor; ++j) {
-        T *out_re = to.re + (factor * p + j) * row, *out_im = to.im + (factor * p + j) * row;
+        T* __restrict out_re = to.re + (factor * p + j) * row, * __restrict out_im = to.im + (factor * p + j) * row;
         std::fill(out_re, out_re + row, T(0));
         std::fill(out_im, out_im + row, T(0));
         for (int64_t i = 0; i < factor; ++i) {
           const int64_t angle = (i * j % factor * (n / factor) + p * j * stride) % n;
           const T c = cosines[angle], s = sines[angle];
-          const T *re = from.re + (p + left * i) * row, *im = from.im + (p + left * i) * row;
-#pragma GCC ivdep
+          const T* __restrict re = from.re + (p + left * i) * row, * __restrict im = from.im + (p + left * i) * row;
           for (int64_t q = 0; q < row; ++q) {
             out_re[q] += re[q] * c - im[q] * s;
             out_im[q] += re[q] * s + im[q] * c;
