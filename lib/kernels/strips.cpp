@@ -315,12 +315,10 @@ class InTurnCall : public PreparedCall {
   }
 };
 
-// Prepares a part; its note, flops and bytes, `times` over, are the call's.
-Result<Prepared> prepare_part(const CallSite& site, int64_t times, PreparedCall& call) {
+// Prepares a part; its note is the call's.
+Result<Prepared> prepare_part(const CallSite& site, PreparedCall& call) {
   Result<Prepared> prepared = onednn_convolution().prepare(site);
-  if (!prepared) return prepared;
-  if (!(*prepared)->note.empty()) call.note = (*prepared)->note;
-  call.flops += static_cast<double>(times) * (*prepared)->flops;
+  if (prepared && !(*prepared)->note.empty()) call.note = (*prepared)->note;
   return prepared;
 }
 
@@ -361,15 +359,14 @@ class Strips : public Kernel {
     for (int64_t strip = 0; strip < plan.strips; ++strip)
       for (size_t i = 0; i < call->parts.size(); ++i) {
         const int64_t rows = i == 0 ? plan.last(strip) - plan.first(strip) : plan.outputs(strip);
-        if (rows == 0 || call->calls[i].contains(rows)) continue;
-        Result<Prepared> part = prepare_part(site_of(call->parts, i, site, plan, rows), 0, *call);
-        if (!part) return part.error();
-        call->calls[i][rows] = std::move(*part);
-      }
-    for (int64_t strip = 0; strip < plan.strips; ++strip)
-      for (size_t i = 0; i < call->parts.size(); ++i) {
-        const int64_t rows = i == 0 ? plan.last(strip) - plan.first(strip) : plan.outputs(strip);
-        if (rows > 0) call->flops += static_cast<double>(plan.batch) * call->calls[i].at(rows)->flops;
+        if (rows == 0) continue;
+        Prepared& prepared = call->calls[i][rows];
+        if (!prepared) {
+          Result<Prepared> made = prepare_part(site_of(call->parts, i, site, plan, rows), *call);
+          if (!made) return made.error();
+          prepared = std::move(*made);
+        }
+        call->flops += static_cast<double>(plan.batch) * prepared->flops;
       }
     call->bytes = 4.0 * static_cast<double>(plan.batch) *
                   static_cast<double>(plan.rows * plan.columns * plan.x_channels +
@@ -411,8 +408,9 @@ class Strips : public Kernel {
       whole.threads = site.threads;
       for (size_t input = 0; input < part.inputs.size(); ++input)
         if (part.is_image(input)) whole.operands[input] = site.operands[static_cast<size_t>(part.inputs[input])];
-      Result<Prepared> prepared = prepare_part(whole, 1, *call);
+      Result<Prepared> prepared = prepare_part(whole, *call);
       if (!prepared) return prepared.error();
+      call->flops += (*prepared)->flops;
       call->bytes += (*prepared)->bytes;
       call->calls.push_back(std::move(*prepared));
       if (!is_last) call->between_bytes[i] = in_lines(static_cast<size_t>(y.sizes[0] * y.strides[0]) * sizeof(float));

@@ -18,6 +18,10 @@ struct Encoded {
 };
 Encoded encode(const ir::ExportedProgram& program);
 
+// Every storage of a program once, with what it holds: "weight 'fc.bias'".
+using Storages = std::vector<std::pair<Storage*, std::string>>;
+Storages storages_of(const ir::ExportedProgram& program);
+
 // `storage` gives a new Storage over the bytes of a segment; called once for each storage and code. Everything in the
 // message is checked before use; errors are E0234.
 Result<ir::ExportedProgram> decode(const wire::Program& message, const std::string& file_name,

@@ -195,24 +195,8 @@ Result<void> supply_segments(ir::ExportedProgram& program, const std::string& pa
   return {};
 }
 
-// Storages with what they hold.
-using Storages = std::vector<std::pair<Storage*, std::string>>;
-
 Storages::value_type named(const ir::Weight& weight) {
   return {weight.tensor.storage.get(), "weight '" + weight.name + "'"};
-}
-
-// Every storage once.
-Storages storages_of(const ir::ExportedProgram& program) {
-  Storages storages;
-  std::set<const Storage*> seen;
-  const auto add = [&](Storages::value_type entry) {
-    if (seen.insert(entry.first).second) storages.push_back(std::move(entry));
-  };
-  for (const ir::Weight& weight : program.weights) add(named(weight));
-  for (const ir::CodeSegment& code : program.code) add({code.bytes.get(), "code '" + code.name + "'"});
-  for (const ir::ExtraFile& file : program.extra_files) add({file.bytes.get(), "extra file '" + file.name + "'"});
-  return storages;
 }
 
 // What a file is that is neither a binary program nor a text one, as far as its first bytes tell.
@@ -274,6 +258,18 @@ Result<void> verify(const Storages& storages) {
 }
 
 }  // namespace
+
+Storages storages_of(const ir::ExportedProgram& program) {
+  Storages storages;
+  std::set<const Storage*> seen;
+  const auto add = [&](Storages::value_type entry) {
+    if (seen.insert(entry.first).second) storages.push_back(std::move(entry));
+  };
+  for (const ir::Weight& weight : program.weights) add(named(weight));
+  for (const ir::CodeSegment& code : program.code) add({code.bytes.get(), "code '" + code.name + "'"});
+  for (const ir::ExtraFile& file : program.extra_files) add({file.bytes.get(), "extra file '" + file.name + "'"});
+  return storages;
+}
 
 Result<ir::ExportedProgram> parse(std::shared_ptr<Storage> bytes, const std::string& file_name,
                                   const ReadOptions& options) {

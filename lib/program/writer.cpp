@@ -110,12 +110,8 @@ File lay_out(const ir::ExportedProgram& program, const WriteOptions& options) {
 
 // "weight 'fc.bias'".
 std::string name_of(const Storage& storage, const ir::ExportedProgram& program) {
-  for (const ir::Weight& weight : program.weights)
-    if (weight.tensor.storage.get() == &storage) return "weight '" + weight.name + "'";
-  for (const ir::CodeSegment& code : program.code)
-    if (code.bytes.get() == &storage) return "code '" + code.name + "'";
-  for (const ir::ExtraFile& file : program.extra_files)
-    if (file.bytes.get() == &storage) return "extra file '" + file.name + "'";
+  for (const auto& [known, what] : storages_of(program))
+    if (known == &storage) return what;
   return "a segment";
 }
 

@@ -10,8 +10,6 @@ using opset::Scalar;
 using opset::ScalarId;
 using opset::ScalarOp;
 
-const Scalar& at(const Meaning& meaning, ScalarId id) { return meaning.scalars[static_cast<size_t>(id)]; }
-
 // Through casts, which do not change what a scalar depends on.
 const Scalar& bare(const Meaning& meaning, ScalarId id) {
   while (at(meaning, id).op == ScalarOp::cast) id = at(meaning, id).operands[0];
@@ -59,14 +57,6 @@ std::optional<SumOfProducts> sum_of_products(const Meaning& meaning) {
   found.reduction = &meaning.reductions[static_cast<size_t>(root->reduction)];
   if (found.reduction->monoid.name != "sum" || found.reduction->prefix) return std::nullopt;
   return found;
-}
-
-std::optional<Meaning> loops(const Scope& scope, const opset::Call& call, const shape::Facts& facts) {
-  Result<opset::MeaningKind> kind = opset::meaning_kind(scope.opset, call, facts);
-  if (!kind || *kind != opset::MeaningKind::loops) return std::nullopt;
-  Result<Meaning> meaning = opset::meaning(scope.opset, call, facts);
-  if (!meaning) return std::nullopt;
-  return std::move(*meaning);
 }
 
 bool depends_on(const Meaning& meaning, ScalarId id, int variable) {
@@ -244,6 +234,28 @@ bool expand_all(const Scope& scope, ir::Graph& graph, const shape::Facts& facts)
 }
 
 }  // namespace
+
+std::optional<Meaning> loops(const Scope& scope, const opset::Call& call, const shape::Facts& facts) {
+  Result<opset::MeaningKind> kind = opset::meaning_kind(scope.opset, call, facts);
+  if (!kind || *kind != opset::MeaningKind::loops) return std::nullopt;
+  Result<Meaning> meaning = opset::meaning(scope.opset, call, facts);
+  if (!meaning) return std::nullopt;
+  return std::move(*meaning);
+}
+
+NodeArguments with_replaced(const opset::Call& call,
+                            const std::function<ir::Argument(size_t, const ir::Argument&)>& replace) {
+  NodeArguments made;
+  for (size_t i = 0; i < call.arguments.size(); ++i) {
+    const opset::Parameter& parameter = call.op->schema().parameters[i];
+    ir::Argument argument = replace(i, call.arguments[i]);
+    if (parameter.keyword_only)
+      made.keywords.push_back({parameter.name, std::move(argument)});
+    else
+      made.positional.push_back(std::move(argument));
+  }
+  return made;
+}
 
 std::optional<ChannelProduct> channel_product(const Scope& scope, const ir::Node& node, const shape::Facts& facts) {
   Result<opset::Call> call = opset::bind(scope.opset, node);

@@ -1,12 +1,28 @@
 // What a product and the nodes after it do to channels, read off their meanings.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <vector>
 
 #include "specialize/passes.h"
 
 namespace atenon::specialize {
+
+inline const opset::Scalar& at(const opset::Meaning& meaning, opset::ScalarId id) {
+  return meaning.scalars[static_cast<size_t>(id)];
+}
+
+// The meaning of a call that is loops; nullopt where it is something else.
+std::optional<opset::Meaning> loops(const Scope& scope, const opset::Call& call, const shape::Facts& facts);
+
+// What a node takes: a call's arguments after `replace(position in the schema, argument)`.
+struct NodeArguments {
+  std::vector<ir::Argument> positional;
+  std::vector<ir::Named> keywords;
+};
+NodeArguments with_replaced(const opset::Call& call,
+                            const std::function<ir::Argument(size_t, const ir::Argument&)>& replace);
 
 // A product whose result can be scaled channel by channel by scaling a weight: result[.., c, ..] is a sum of products
 // in which the weight is read at c along `weight_axis`, plus bias[c] where there is a bias.

@@ -88,19 +88,11 @@ Result<Changed> fold_batch_norms(Scope& scope) {
     ir::Value* shift = add_constant(scope, name + ".folded_bias", shifted(bias, dtype, map));
     Result<opset::Call> call = opset::bind(scope.opset, node);
     if (!call) return call.error();
-    std::vector<ir::Argument> arguments;
-    std::vector<ir::Named> keywords;
-    for (size_t i = 0; i < call->arguments.size(); ++i) {
-      const opset::Parameter& parameter = call->op->schema().parameters[i];
-      ir::Argument argument = call->arguments[i];
-      if (argument.value() == product->weight) argument = weight;
-      if (i == product->bias_argument) argument = shift;
-      if (parameter.keyword_only)
-        keywords.push_back({parameter.name, std::move(argument)});
-      else
-        arguments.push_back(std::move(argument));
-    }
-    node.set_arguments(std::move(arguments), std::move(keywords));
+    NodeArguments arguments = with_replaced(*call, [&](size_t i, const ir::Argument& argument) -> ir::Argument {
+      if (i == product->bias_argument) return shift;
+      return argument.value() == product->weight ? weight : argument;
+    });
+    node.set_arguments(std::move(arguments.positional), std::move(arguments.keywords));
     scope.report("folded " + chain.front()->target() + " %" + chain.front()->result()->name + " into %" +
                  node.result()->name);
     // The product now gives what the last of the chain gave, so it stands for that node.

@@ -23,16 +23,12 @@ struct Concatenation {
   std::vector<ir::Value*> parts;
 };
 
-const Scalar& at(const Meaning& meaning, opset::ScalarId id) { return meaning.scalars[static_cast<size_t>(id)]; }
-
 // result[.., i, ..] = i < end ? part[.., i - start, ..] : the next part and so on.
 std::optional<Concatenation> concatenation(const Scope& scope, const ir::Node& node, const shape::Facts& facts) {
   if (node.results().size() != 1) return std::nullopt;
   Result<opset::Call> call = opset::bind(scope.opset, node);
   if (!call) return std::nullopt;
-  Result<opset::MeaningKind> kind = opset::meaning_kind(scope.opset, *call, facts);
-  if (!kind || *kind != opset::MeaningKind::loops) return std::nullopt;
-  Result<Meaning> meaning = opset::meaning(scope.opset, *call, facts);
+  const std::optional<Meaning> meaning = loops(scope, *call, facts);
   if (!meaning || meaning->results.size() != 1 || meaning->scatter || meaning->results[0].value == opset::no_scalar)
     return std::nullopt;
   const opset::LoopNest& nest = meaning->results[0];
@@ -112,21 +108,13 @@ Result<ir::Value*> sum_of_parts(Scope& scope, ir::Node& node, const Concatenatio
   for (ir::Value* part : joined.parts) {
     const int64_t size = *part->meta().sizes[static_cast<size_t>(joined.axis)].constant();
     ir::Value* of_weight = add_constant(scope, name + ".part", part_of(weight, weight_axis, start, size));
-    std::vector<ir::Argument> arguments;
-    std::vector<ir::Named> keywords;
-    for (size_t i = 0; i < call.arguments.size(); ++i) {
-      const opset::Parameter& parameter = call.op->schema().parameters[i];
-      ir::Argument argument = call.arguments[i];
-      if (argument.value() == x) argument = part;
-      if (argument.value() == product.weight) argument = of_weight;
-      if (i == product.bias_argument && start > 0) argument = ir::Argument();
-      if (parameter.keyword_only)
-        keywords.push_back({parameter.name, std::move(argument)});
-      else
-        arguments.push_back(std::move(argument));
-    }
-    Result<ir::Node*> made = opset::append(scope.opset, scope.variant.graph, node.target(), std::move(arguments),
-                                           std::move(keywords), facts, node.provenance, &node);
+    NodeArguments arguments = with_replaced(call, [&](size_t i, const ir::Argument& argument) -> ir::Argument {
+      if (i == product.bias_argument && start > 0) return {};
+      return argument.value() == x ? part : argument.value() == product.weight ? of_weight : argument;
+    });
+    Result<ir::Node*> made =
+        opset::append(scope.opset, scope.variant.graph, node.target(), std::move(arguments.positional),
+                      std::move(arguments.keywords), facts, node.provenance, &node);
     if (!made) return made.error();
     start += size;
     ir::Value* summand = (*made)->result();
