@@ -98,25 +98,12 @@ Graph Graph::clone() const {
   Graph copy;
   std::map<const Value*, Value*> twin;
   const auto map = [&twin](Value* value) -> Argument { return twin.at(value); };
-  const auto map_all = [&map](const std::vector<Named>& named) {
-    std::vector<Named> out;
-    for (const Named& entry : named) out.push_back({entry.name, map_values(entry.argument, map)});
-    return out;
-  };
   for (const auto& input : inputs_) twin[input.get()] = copy.add_input(input->name, input->type);
   for (const auto& node : nodes_) {
-    std::vector<Argument> arguments;
-    for (const Argument& argument : node->arguments()) arguments.push_back(map_values(argument, map));
-    std::vector<Result> results;
-    for (const auto& result : node->results()) results.push_back({result->name, result->type});
-    Node* to = copy.add(node->target(), std::move(arguments), map_all(node->keywords()), std::move(results));
-    to->annotations = map_all(node->annotations);
-    to->provenance = node->provenance;
+    Node* to = copy.add_copy(*node, map);
     for (size_t i = 0; i < node->results().size(); ++i) twin[node->result(i)] = to->result(i);
   }
-  std::vector<Argument> outputs;
-  for (const Argument& output : outputs_) outputs.push_back(map_values(output, map));
-  copy.set_outputs(std::move(outputs));
+  copy.set_outputs(map_values(outputs_, map));
   copy.assumptions = assumptions;
   return copy;
 }
@@ -180,6 +167,17 @@ Node* Graph::add(std::string target, std::vector<Argument> arguments, std::vecto
   return added;
 }
 
+Node* Graph::add_copy(const Node& node, const std::function<Argument(Value*)>& map, Node* before) {
+  std::vector<Argument> arguments = map_values(node.arguments(), map);
+  std::vector<Named> keywords = map_values(node.keywords(), map);
+  std::vector<Result> results;
+  for (const auto& result : node.results()) results.push_back({result->name, result->type});
+  Node* copy = add(node.target(), std::move(arguments), std::move(keywords), std::move(results), before);
+  copy->annotations = map_values(node.annotations, map);
+  copy->provenance = node.provenance;
+  return copy;
+}
+
 Value* Graph::add_result(Node& node, Result result) {
   const std::string wish = result.name.empty() ? name_from_target(node.target()) : result.name;
   auto value = std::make_unique<Value>(unique_name(wish), std::move(result.type));
@@ -198,14 +196,11 @@ void Graph::erase(Node& node) {
 
 void Graph::move_before(Node& node, Node& other) { nodes_.splice(other.position_, nodes_, node.position_); }
 
-void Graph::replace_uses(Value* from, Value* to) {
-  if (from == to) return;
+void Graph::replace_uses(Value* from, const Argument& to) {
+  if (to.value() == from) return;
   while (!from->users.empty()) from->users.back()->replace_operand(from, to);
   if (from->returned == 0) return;
-  std::vector<Argument> outputs;
-  const auto map = [from, to](Value* value) -> Argument { return value == from ? to : value; };
-  for (const Argument& output : outputs_) outputs.push_back(map_values(output, map));
-  set_outputs(std::move(outputs));
+  set_outputs(map_values(outputs_, [&](Value* value) { return value == from ? to : Argument(value); }));
 }
 
 Graph::Span Graph::forward() { return {&nodes_, false}; }

@@ -125,7 +125,7 @@ class Node {
   // Every Value among the arguments and keywords, at any depth, in order.
   std::vector<Value*> operands() const;
   // Replaces one Value wherever it is an operand.
-  void replace_operand(Value* from, Value* to);
+  void replace_operand(Value* from, const Argument& to);
   Graph& graph() const { return *graph_; }
 
  private:
@@ -170,11 +170,13 @@ class Graph {
   // Appends, or inserts before `before`.
   Node* add(std::string target, std::vector<Argument> arguments, std::vector<Named> keywords,
             std::vector<Result> results, Node* before = nullptr);
+  // Adds a copy of a node of this or another graph, with annotations and provenance, that reads what `map` says.
+  Node* add_copy(const Node& node, const std::function<Argument(Value*)>& map, Node* before = nullptr);
   Value* add_result(Node& node, Result result);
   void erase(Node& node);  // its results must have no users
   void move_before(Node& node, Node& other);
-  // Lets every user of `from`, and the graph's outputs, use `to`.
-  void replace_uses(Value* from, Value* to);
+  // Lets every user of `from`, and the graph's outputs, use `to`: another value, or what a number is known to be.
+  void replace_uses(Value* from, const Argument& to);
   // Lets `values` take the place of the node's results, and erases it. Numbers keep their names, which are symbols.
   void replace(Node& node, const std::vector<Value*>& values);
 
@@ -244,6 +246,8 @@ std::set<std::string> symbols_defined(const Node& node);
 void for_each(const Argument& argument, const std::function<void(const Argument&)>& visit);
 // Rebuilds an argument with every leaf that is a Value replaced.
 Argument map_values(const Argument& argument, const std::function<Argument(Value*)>& map);
+std::vector<Argument> map_values(const std::vector<Argument>& arguments, const std::function<Argument(Value*)>& map);
+std::vector<Named> map_values(const std::vector<Named>& named, const std::function<Argument(Value*)>& map);
 // The argument of that name, or null.
 const Argument* find(const std::vector<Named>& named, const std::string& name);
 Type substitute(const Type& type, const shape::Substitution& substitution);

@@ -24,10 +24,21 @@ void for_each(const Argument& argument, const std::function<void(const Argument&
 Argument map_values(const Argument& argument, const std::function<Argument(Value*)>& map) {
   if (Value* value = argument.value()) return map(value);
   if (!argument.is<ArgumentList>()) return argument;
-  ArgumentList items;
-  items.reserve(argument.get<ArgumentList>().size());
-  for (const Argument& item : argument.get<ArgumentList>()) items.push_back(map_values(item, map));
-  return items;
+  return map_values(argument.get<ArgumentList>(), map);
+}
+
+std::vector<Argument> map_values(const std::vector<Argument>& arguments, const std::function<Argument(Value*)>& map) {
+  std::vector<Argument> out;
+  out.reserve(arguments.size());
+  for (const Argument& argument : arguments) out.push_back(map_values(argument, map));
+  return out;
+}
+
+std::vector<Named> map_values(const std::vector<Named>& named, const std::function<Argument(Value*)>& map) {
+  std::vector<Named> out;
+  out.reserve(named.size());
+  for (const Named& entry : named) out.push_back({entry.name, map_values(entry.argument, map)});
+  return out;
 }
 
 const Argument* find(const std::vector<Named>& named, const std::string& name) {
@@ -67,8 +78,8 @@ std::vector<Value*> Node::operands() const {
   return out;
 }
 
-void Node::replace_operand(Value* from, Value* to) {
-  const auto map = [from, to](Value* value) -> Argument { return value == from ? to : value; };
+void Node::replace_operand(Value* from, const Argument& to) {
+  const auto map = [from, &to](Value* value) { return value == from ? to : Argument(value); };
   count_uses(false);
   for (Argument& argument : arguments_) {
     if (mentions(argument, from)) argument = map_values(argument, map);

@@ -58,14 +58,8 @@ const ir::Value* cut_out(const ir::Graph& whole, int first, int last, const ir::
   for (const ir::Node& node : whole.forward()) {
     const int at = position++;
     if (at < first || at >= last) continue;
-    std::vector<ir::Argument> arguments;
-    std::vector<ir::Named> keywords;
-    for (const ir::Argument& argument : node.arguments()) arguments.push_back(ir::map_values(argument, replace));
-    for (const ir::Named& keyword : node.keywords())
-      keywords.push_back({keyword.name, ir::map_values(keyword.argument, replace)});
     result = node.result();
-    const ir::Node* copy =
-        part.body.add(node.target(), std::move(arguments), std::move(keywords), {{result->name, result->type}});
+    const ir::Node* copy = part.body.add_copy(node, replace);
     inner[result] = copy->result();
     part.body.set_outputs({copy->result()});
   }

@@ -43,15 +43,7 @@ ir::Graph make_body(const std::vector<ir::Node*>& nodes, const std::vector<Value
   for (Value* operand : operands) inner[operand] = body.add_input(operand->name, operand->type);
   auto replace = [&](Value* value) { return ir::Argument(inner.at(value)); };
   for (const ir::Node* node : nodes) {
-    std::vector<ir::Argument> arguments;
-    std::vector<ir::Named> keywords;
-    for (const ir::Argument& argument : node->arguments()) arguments.push_back(ir::map_values(argument, replace));
-    for (const ir::Named& keyword : node->keywords())
-      keywords.push_back({keyword.name, ir::map_values(keyword.argument, replace)});
-    std::vector<ir::Graph::Result> types;
-    for (const auto& result : node->results()) types.push_back({result->name, result->type});
-    ir::Node* copy = body.add(node->target(), std::move(arguments), std::move(keywords), std::move(types));
-    copy->provenance = node->provenance;
+    const ir::Node* copy = body.add_copy(*node, replace);
     for (size_t i = 0; i < node->results().size(); ++i) inner[node->result(i)] = copy->result(i);
   }
   std::vector<ir::Argument> outputs;

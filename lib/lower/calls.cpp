@@ -149,14 +149,7 @@ void make_calls(Lowering& lowering) {
   for (const auto& group : lowering.groups) {
     if (group->role == Role::node) {
       const ir::Node& node = *group->nodes[0];
-      std::vector<ir::Argument> arguments;
-      for (const ir::Argument& argument : node.arguments()) arguments.push_back(ir::map_values(argument, map));
-      std::vector<ir::Named> keywords = node.keywords();
-      for (ir::Named& keyword : keywords) keyword.argument = ir::map_values(keyword.argument, map);
-      std::vector<ir::Graph::Result> results;
-      for (const auto& result : node.results()) results.push_back({result->name, result->type});
-      ir::Node* copy = lowered.add(node.target(), std::move(arguments), std::move(keywords), std::move(results));
-      copy->provenance = node.provenance;
+      const ir::Node* copy = lowered.add_copy(node, map);
       for (size_t i = 0; i < node.results().size(); ++i) mapped[node.result(i)] = copy->result(i);
       continue;
     }
@@ -195,9 +188,7 @@ void make_calls(Lowering& lowering) {
     }
     if (group->role == Role::loops) call->annotate("code_key", group->code_key);
   }
-  std::vector<ir::Argument> outputs;
-  for (const ir::Argument& output : lowering.graph().outputs()) outputs.push_back(ir::map_values(output, map));
-  lowered.set_outputs(std::move(outputs));
+  lowered.set_outputs(ir::map_values(lowering.graph().outputs(), map));
   lowering.variant.graph = std::move(lowered);
   lowering.groups.clear();
   lowering.group_of.clear();

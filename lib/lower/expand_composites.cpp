@@ -20,23 +20,13 @@ const kernels::Kernel* find_kernel(const ir::Node& node) {
 }
 
 // Numbers are read by their symbols, so that operands are tensors.
-void read_by_symbol(ir::Graph& graph, const ir::Value& number) {
+void read_by_symbol(ir::Graph& graph, ir::Value& number) {
   const ir::SymInt symbol = ir::SymInt::symbol(number.name);
   const auto kind = std::get<ir::ScalarKind>(number.type);
   const ir::Argument spelled = kind == ir::ScalarKind::integer    ? ir::Argument(symbol)
                                : kind == ir::ScalarKind::floating ? ir::Argument(ir::SymFloat::number(symbol))
                                                                   : ir::Argument(shape::not_equal(symbol, 0));
-  const auto map = [&](ir::Value* value) { return value == &number ? spelled : ir::Argument(value); };
-  for (ir::Node* user : std::vector<ir::Node*>(number.users)) {
-    std::vector<ir::Argument> arguments;
-    for (const ir::Argument& argument : user->arguments()) arguments.push_back(ir::map_values(argument, map));
-    std::vector<ir::Named> keywords = user->keywords();
-    for (ir::Named& keyword : keywords) keyword.argument = ir::map_values(keyword.argument, map);
-    user->set_arguments(std::move(arguments), std::move(keywords));
-  }
-  std::vector<ir::Argument> outputs;
-  for (const ir::Argument& output : graph.outputs()) outputs.push_back(ir::map_values(output, map));
-  graph.set_outputs(std::move(outputs));
+  graph.replace_uses(&number, spelled);
 }
 
 using Positions = std::map<const ir::Node*, size_t>;

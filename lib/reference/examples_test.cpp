@@ -74,9 +74,7 @@ std::string difference(const opset::Opset& opset, const opset::RunnableExample& 
     inputs[value] = graph.add_input("x" + std::to_string(operands.size()), value->type);
     operands.push_back(tensor);
   }
-  std::vector<ir::Argument> arguments;
-  for (const ir::Argument& argument : example.call.arguments)
-    arguments.push_back(ir::map_values(argument, [&](ir::Value* value) -> ir::Argument { return inputs[value]; }));
+  const auto arguments = ir::map_values(example.call.arguments, [&](ir::Value* value) { return inputs[value]; });
   auto node = opset::append(opset, graph, example.call.op->target(), arguments, {}, {}, 0);
   if (!node) return "";
   std::vector<ir::Argument> outputs;

@@ -31,14 +31,7 @@ ir::Graph body_of(const ir::Node& node, std::vector<ir::Value*>& operands) {
     }
     return found->second;
   };
-  std::vector<ir::Argument> arguments;
-  for (const ir::Argument& argument : node.arguments()) arguments.push_back(ir::map_values(argument, map));
-  std::vector<ir::Named> keywords;
-  for (const ir::Named& keyword : node.keywords())
-    keywords.push_back({keyword.name, ir::map_values(keyword.argument, map)});
-  std::vector<ir::Graph::Result> results;
-  for (const auto& result : node.results()) results.push_back({result->name, result->type});
-  ir::Node* copy = body.add(node.target(), std::move(arguments), std::move(keywords), std::move(results));
+  const ir::Node* copy = body.add_copy(node, map);
   std::vector<ir::Argument> outputs;
   for (const auto& result : copy->results()) outputs.push_back(result.get());
   body.set_outputs(std::move(outputs));

@@ -131,16 +131,7 @@ Result<void> bind_input(ir::EntryPoint& entry, ir::InputSpec& spec, const Bindin
       if (value->is_tensor())
         return error(Status::usage, 411, "the input '" + spec.target + "' is a tensor, not a number");
       if (Result<void> done = substitute(variant, value->name, binding.values[0], binding); !done) return done;
-      for (ir::Node* user : std::vector<ir::Node*>(value->users)) {
-        std::vector<ir::Argument> arguments;
-        auto constant = [&](ir::Value* leaf) {
-          return leaf == value ? ir::Argument(binding.values[0]) : ir::Argument(leaf);
-        };
-        for (const ir::Argument& argument : user->arguments()) arguments.push_back(ir::map_values(argument, constant));
-        std::vector<ir::Named> keywords = user->keywords();
-        for (ir::Named& keyword : keywords) keyword.argument = ir::map_values(keyword.argument, constant);
-        user->set_arguments(std::move(arguments), std::move(keywords));
-      }
+      variant.graph.replace_uses(value, binding.values[0]);
     }
     variant.graph.erase_input(value);
   }

@@ -364,13 +364,7 @@ std::optional<ChannelAffine> channel_affine(const Scope& scope, const ir::Node& 
     constants.values.emplace(input, std::move(*constant));
   }
   auto moved = [&](ir::Value* value) { return ir::Argument(inputs.at(value)); };
-  std::vector<ir::Argument> arguments;
-  for (const ir::Argument& argument : node.arguments()) arguments.push_back(ir::map_values(argument, moved));
-  std::vector<ir::Named> keywords = node.keywords();
-  for (ir::Named& keyword : keywords) keyword.argument = ir::map_values(keyword.argument, moved);
-  std::vector<ir::Graph::Result> results;
-  for (const auto& result : node.results()) results.push_back({result->name, result->type});
-  ir::Node* copy = scratch.add(node.target(), std::move(arguments), std::move(keywords), std::move(results));
+  ir::Node* copy = scratch.add_copy(node, moved);
   scratch.set_outputs({copy->result()});
   if (!expand_all(scope, scratch, facts)) return std::nullopt;
 

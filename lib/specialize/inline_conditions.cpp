@@ -25,14 +25,7 @@ std::vector<ir::Value*> copy_body(ir::Graph& graph, ir::Node& node, const ir::Gr
   for (size_t i = 0; i < operands.size(); ++i) outside.emplace(body.inputs()[i].get(), operands[i]);
   const auto map = [&](ir::Value* value) { return outside.at(value); };
   for (const ir::Node& inner : body.forward()) {
-    std::vector<ir::Argument> arguments;
-    for (const ir::Argument& argument : inner.arguments()) arguments.push_back(ir::map_values(argument, map));
-    std::vector<ir::Named> keywords = inner.keywords();
-    for (ir::Named& keyword : keywords) keyword.argument = ir::map_values(keyword.argument, map);
-    std::vector<ir::Graph::Result> results;
-    for (const auto& result : inner.results()) results.push_back({result->name, result->type});
-    ir::Node* copy = graph.add(inner.target(), std::move(arguments), std::move(keywords), std::move(results), &node);
-    copy->provenance = inner.provenance;
+    ir::Node* copy = graph.add_copy(inner, map, &node);
     for (size_t i = 0; i < inner.results().size(); ++i) outside.emplace(inner.result(i), copy->result(i));
   }
   std::vector<ir::Value*> outputs;
