@@ -228,6 +228,13 @@ std::string read_epilogue(const ir::Graph& body, const Value* start, size_t chan
 
 // --- Views ----------------------------------------------------------------------------------------------------------
 
+std::vector<int> channels_last_order(size_t rank) {
+  std::vector<int> order{0};
+  for (size_t axis = 2; axis < rank; ++axis) order.push_back(static_cast<int>(axis));
+  order.push_back(1);
+  return order;
+}
+
 bool is_view_node(const ir::Node& node) {
   const std::string name = name_without_overload(node.target());
   return name == "aten::t" || name == "aten::transpose" || name == "aten::permute" || name == "aten::mT" ||

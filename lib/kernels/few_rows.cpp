@@ -153,6 +153,7 @@ class FewRows : public Kernel {
     return may_overwrite_addend(body, operand);
   }
 
+  std::vector<int> preferred_order(const ir::Graph& body) const override { return preferred_order_of_product(body); }
   bool reads_rows(const ir::Graph& body, size_t operand) const override { return is_left_operand(body, operand); }
   bool writes_rows() const override { return true; }
 
@@ -166,7 +167,8 @@ class FewRows : public Kernel {
     const bool dense = (loops.b.stride(2) == 1 || loops.k() == 1) && (loops.a.stride(1) == 1 || loops.k() == 1) &&
                        (loops.y.stride(1) == 1 || loops.n() == 1);
     if (loops.rank() != 2 || !loops.fits || loops.m() > most_rows || !dense || (weight && weight->layout))
-      return onednn_matmul().prepare(site);  // lower laid the operands out in another way than this kernel reads them
+      return other_kernel(call->product)
+          .prepare(site);  // lower laid the operands out in another way than this reads them
     call->result = site.operands.size();
     if (call->product.bias >= 0) call->bias_stride = site.operands[call->product.bias].strides[0];
     // A multiple of 64 columns, so that no two threads write one cache line.

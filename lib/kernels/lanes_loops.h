@@ -321,10 +321,18 @@ struct Start {
   int64_t row;
 };
 
-// sums[0..rows)[0..vectors * width) = start + a * b over `depth`. Every 4 steps, `lines` cache lines of `ahead` are
+// Where sums go, a row every `row` floats, and between which bounds. Of the last vector, `last` floats; 0: all.
+struct End {
+  float* first;
+  int64_t row;
+  int last = 0;
+  float low = -infinity, high = infinity;
+};
+
+// end[0..rows)[0..vectors * width) = start + a * b over `depth`. Every 4 steps, `lines` cache lines of `ahead` are
 // fetched.
 template <int rows, int vectors>
-inline void panel_block(int64_t depth, const float* a, int64_t a_row, const float* b, float* sums, Start start,
+inline void panel_block(int64_t depth, const float* a, int64_t a_row, const float* b, Start start, const End& end,
                         const float* ahead, int64_t lines) {
   // An addition waits for the one before it: where there are few sums, even and odd steps have one each.
   constexpr int chains = rows * vectors <= 6 ? 2 : 1;
@@ -353,16 +361,22 @@ inline void panel_block(int64_t depth, const float* a, int64_t a_row, const floa
     step(k, 0), step(k + 1, chains - 1), step(k + 2, 0), step(k + 3, chains - 1);
   }
   for (; k < depth; ++k) step(k, 0);
+  const V low = V::all(end.low), high = V::all(end.high);
 #pragma GCC unroll 6
   for (int i = 0; i < rows; ++i)
 #pragma GCC unroll 4
     for (int j = 0; j < vectors; ++j) {
-      const V total = chains == 2 ? sum[0][i][j] + sum[chains - 1][i][j] : sum[0][i][j];
-      total.store(sums + i * panel_columns + j * V::width);
+      const V sums = chains == 2 ? sum[0][i][j] + sum[chains - 1][i][j] : sum[0][i][j];
+      const V total = min(high, max(low, sums));
+      float* place = end.first + i * end.row + j * V::width;
+      if (j + 1 == vectors && end.last)
+        total.store_first(place, end.last);
+      else
+        total.store(place);
     }
 }
 
-using PanelBlock = void (*)(int64_t, const float*, int64_t, const float*, float*, Start, const float*, int64_t);
+using PanelBlock = void (*)(int64_t, const float*, int64_t, const float*, Start, const End&, const float*, int64_t);
 
 template <int vectors>
 PanelBlock panel_block_of(int64_t rows) {
@@ -489,6 +503,16 @@ void finish_rows(const PanelTile& tile, int64_t first, int64_t rows) {
     map_tile(sums, y, rows, tile.columns, {}, [](V v, V) { return v; });
 }
 
+// Whether the epilogue is but bounds, which are then `end`'s: it is done before sums are stored.
+bool only_bounds(const PanelTile& tile, End& end) {
+  if (tile.step_count == 0) return true;
+  const Step& step = tile.steps[0];
+  if (tile.step_count > 1 || (step.kind != StepKind::relu && step.kind != StepKind::clamp)) return false;
+  end.low = step.kind == StepKind::relu ? 0 : step.alpha;
+  if (step.kind == StepKind::clamp) end.high = step.beta;
+  return true;
+}
+
 void panel(const PanelTile& tile) {
   constexpr int64_t wide = V::accumulators * V::width;
   const int64_t depths = tile.k > depth_block ? (tile.k + depth_block - 1) / depth_block : 1;
@@ -500,6 +524,8 @@ void panel(const PanelTile& tile) {
   const int64_t lines = is_stream ? 16 : (16 + groups - 1) / groups;
   float bias[panel_columns] = {};  // whole vectors of it are read
   for (int64_t j = 0; tile.bias && j < tile.columns; ++j) bias[j] = tile.bias[j];
+  End result{tile.y, tile.y_row};
+  const bool is_direct = only_bounds(tile, result);
   for (int64_t k = 0; k < tile.k || k == 0; k += depth) {
     const int64_t count = tile.k - k < depth ? tile.k - k : depth;
     const bool is_last = k + depth >= tile.k;
@@ -514,10 +540,16 @@ void panel(const PanelTile& tile) {
         const int64_t vectors = (tile.columns - j + V::width - 1) / V::width;
         float* sums = tile.scratch + row * panel_columns + j;
         const Start start = k > 0 ? Start{sums, panel_columns} : Start{tile.bias ? bias + j : nullptr, 0};
-        panel_block_of(rows, vectors)(count, tile.a + row * tile.a_row + k, tile.a_row, block + j, sums, start, fetched,
+        End end{sums, panel_columns};
+        if (is_last && is_direct) {
+          end = result;
+          end.first += row * tile.y_row + j;
+          end.last = static_cast<int>(tile.columns - j < wide ? tile.columns % V::width : 0);
+        }
+        panel_block_of(rows, vectors)(count, tile.a + row * tile.a_row + k, tile.a_row, block + j, start, end, fetched,
                                       fetches);
       }
-      if (is_last) finish_rows(tile, row, rows);
+      if (is_last && !is_direct) finish_rows(tile, row, rows);
       row += rows;
     }
   }

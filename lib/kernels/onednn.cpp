@@ -50,13 +50,6 @@ dnnl::memory::desc describe_dense(const std::vector<int64_t>& sizes, const std::
   return describe(sizes, strides);
 }
 
-std::vector<int> channels_last_order(size_t rank) {
-  std::vector<int> order{0};
-  for (size_t axis = 2; axis < rank; ++axis) order.push_back(static_cast<int>(axis));
-  order.push_back(1);
-  return order;
-}
-
 bool is_dense_in_order(const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides,
                        const std::vector<int>& order) {
   int64_t stride = 1;

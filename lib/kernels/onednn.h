@@ -30,8 +30,6 @@ dnnl::memory::desc describe(const std::vector<int64_t>& sizes, const std::vector
 dnnl::memory::desc describe_any(const std::vector<int64_t>& sizes);
 // Dense, axes from slowest to fastest as in `order`.
 dnnl::memory::desc describe_dense(const std::vector<int64_t>& sizes, const std::vector<int>& order);
-// Batch, spatial axes, channels: {0, 2, 3, 1} for rank 4.
-std::vector<int> channels_last_order(size_t rank);
 bool is_dense_in_order(const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides,
                        const std::vector<int>& order);
 

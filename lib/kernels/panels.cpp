@@ -6,6 +6,7 @@
 // it.
 #include <atomic>
 #include <cassert>
+#include <numeric>
 
 #include "kernels/lanes.h"
 #include "kernels/list.h"
@@ -16,7 +17,11 @@ namespace atenon::kernels {
 
 namespace {
 
-constexpr int64_t most_rows = 240;               // of a tile
+constexpr int64_t most_rows = 240;  // of a tile
+// Of a tile, where a product is cut into more of them for its threads. From here on all blocks of rows have at least
+// four, which are added up alike: how rows are cut changes no bit.
+constexpr int64_t least_rows = 12;
+constexpr int64_t large_filter = 256 * 1024;     // of a pointwise convolution: reading it takes a good part of the time
 constexpr int64_t serial_products = 512 * 1024;  // less than this is done before a second thread has woken up
 
 class PanelsCall : public PreparedCall {
@@ -27,7 +32,8 @@ class PanelsCall : public PreparedCall {
   bool in_panels = true;  // else the matrix lies column by column, and each tile makes its panel
   int64_t panels = 0, row_tiles = 0;
 
-  int64_t tile_rows() const { return row_tiles == 0 ? 0 : (loops.m() + row_tiles - 1) / row_tiles; }
+  int64_t tile_rows() const { return row_tiles == 0 ? 0 : (loops.m() + row_tiles - 1) / row_tiles; }  // at most
+  int64_t first_row(int64_t tile) const { return loops.m() * tile / row_tiles; }
   size_t worker_bytes() const {
     return static_cast<size_t>((tile_rows() + (in_panels ? 0 : loops.k())) * panel_columns) * sizeof(float);
   }
@@ -59,13 +65,13 @@ class PanelsCall : public PreparedCall {
 
  private:
   void tile(std::span<void* const> buffers, int64_t i, float* scratch) const {
-    const int64_t number = i % panels, row = i / panels * tile_rows(), column = number * panel_columns;
+    const int64_t number = i % panels, row = first_row(i / panels), column = number * panel_columns;
     const auto* b = static_cast<const float*>(buffers[product.b.input]);
     Step steps[16];
     PanelTile tile{};
     tile.a = static_cast<const float*>(buffers[product.a.input]) + row * loops.a.stride(2);
     tile.a_row = loops.a.stride(2);
-    tile.rows = std::min(tile_rows(), loops.m() - row);
+    tile.rows = first_row(i / panels + 1) - row;
     tile.k = loops.k();
     tile.columns = std::min(panel_columns, loops.n() - column);
     if (in_panels) {
@@ -102,6 +108,32 @@ class PanelsCall : public PreparedCall {
 
 constexpr size_t most_steps = 16;
 
+// One product of two matrices whose rows are dense.
+bool lies_in_rows(const Product& product, const Loops& loops, const CallSite& site) {
+  return loops.rank() == 2 && loops.fits && (loops.a.stride(1) == 1 || loops.k() == 1) &&
+         (loops.y.stride(1) == 1 || loops.n() == 1) &&
+         (product.bias < 0 || site.operands[product.bias].strides[0] == 1 || loops.n() == 1);
+}
+
+// Into how many tiles rows are cut, so that threads finish together: the fewest, as each of them reads every panel.
+int64_t choose_row_tiles(int64_t rows, int64_t columns, int threads) {
+  const int64_t fewest = (rows + most_rows - 1) / most_rows;
+  int64_t best = fewest, least = INT64_MAX;
+  for (int64_t tiles = fewest; tiles == fewest || rows / tiles >= least_rows; ++tiles) {
+    // A tile takes as long as its blocks of rows, one more for the panel, times its vectors.
+    const int64_t height = (rows / std::max<int64_t>(1, tiles) + 5) / 6 + 1;
+    std::vector<int64_t> busy(static_cast<size_t>(std::max(1, threads)));
+    for (int64_t tile = 0; tile < tiles; ++tile)
+      for (int64_t column = 0; column < columns; column += panel_columns)
+        *std::min_element(busy.begin(), busy.end()) += height * ((std::min(panel_columns, columns - column) + 15) / 16);
+    const int64_t longest = *std::max_element(busy.begin(), busy.end());
+    if (longest < least) best = tiles, least = longest;
+    const int64_t total = std::accumulate(busy.begin(), busy.end(), int64_t{0});
+    if (longest * threads * 20 <= total * 21 || tiles >= fewest + 2 * threads) break;
+  }
+  return best;
+}
+
 class Panels : public Kernel {
  public:
   const char* name() const override { return "panels"; }
@@ -109,8 +141,11 @@ class Panels : public Kernel {
   std::string refusal(const ir::Graph& body) const override {
     Product product;
     if (std::string refusal = read_product(body, {}, product); !refusal.empty()) return refusal;
-    if (product.b.axes.size() != 2 || body.inputs()[product.b.input]->meta().rank() != 2)
-      return "the matrix has batch axes";
+    if (product.b.axes.size() != 2) return "the matrix has batch axes";
+    if (product.is_convolution()) {
+      const std::vector<ir::SymInt>& sizes = body.inputs()[product.b.input]->meta().sizes;
+      if (*sizes[0].constant() * *sizes[1].constant() < large_filter) return "oneDNN is as fast for a filter so small";
+    }
     if (product.epilogue.size() > most_steps) return "the chain behind the product is too long";
     for (const PostOp& step : product.epilogue)
       if (!has_lanes(step.kind)) return "a step behind the product has no vectors";
@@ -121,6 +156,7 @@ class Panels : public Kernel {
     return may_overwrite_addend(body, operand);
   }
 
+  std::vector<int> preferred_order(const ir::Graph& body) const override { return preferred_order_of_product(body); }
   bool reads_rows(const ir::Graph& body, size_t operand) const override { return is_left_operand(body, operand); }
   bool writes_rows() const override { return true; }
 
@@ -131,6 +167,8 @@ class Panels : public Kernel {
     Product product;
     if (!read_product(*site.body, site.symbols, product).empty() || static_cast<int>(operand) != product.b.input)
       return std::nullopt;
+    if (product.is_convolution() && !lies_in_rows(product, make_loops(product, site), site))
+      return other_kernel(product).weight_layout(site, operand);
     return panel_layout(site.operands[operand].sizes, product.b.axes);
   }
 
@@ -142,17 +180,15 @@ class Panels : public Kernel {
     const Loops& loops = call->loops;
     const Operand& matrix = site.operands[call->product.b.input];
     const ir::BlockedLayout layout = panel_layout(matrix.sizes, call->product.b.axes);
-    const bool dense = (loops.a.stride(1) == 1 || loops.k() == 1) && (loops.y.stride(1) == 1 || loops.n() == 1) &&
-                       (call->product.bias < 0 || site.operands[call->product.bias].strides[0] == 1 || loops.n() == 1);
     const bool is_packed = matrix.weight && matrix.weight->layout;
     const bool in_columns = !is_packed && (loops.b.stride(2) == 1 || loops.k() == 1);
-    if (loops.rank() != 2 || !loops.fits || !dense || !(is_packed ? *matrix.weight->layout == layout : in_columns))
-      return onednn_matmul().prepare(site);
+    if (!lies_in_rows(call->product, loops, site) || !(is_packed ? *matrix.weight->layout == layout : in_columns))
+      return other_kernel(call->product).prepare(site);
     if (!is_packed && loops.m() <= 4) return few_rows().prepare(site);
     call->in_panels = is_packed;
     call->result = site.operands.size();
     call->panels = (loops.n() + panel_columns - 1) / panel_columns;
-    call->row_tiles = (loops.m() + most_rows - 1) / most_rows;
+    call->row_tiles = choose_row_tiles(loops.m(), loops.n(), site.threads);
     call->flops = 2.0 * static_cast<double>(loops.m() * loops.n() * loops.k());
     call->bytes = 4.0 * static_cast<double>(loops.n() * loops.k() + loops.m() * (loops.n() + loops.k()));
     call->detail = lanes().name;
@@ -165,7 +201,7 @@ class Panels : public Kernel {
 ir::BlockedLayout panel_layout(const std::vector<int64_t>& sizes, const std::vector<int>& axes) {
   const int64_t k = sizes[axes[0]], n = sizes[axes[1]];
   ir::BlockedLayout layout;
-  layout.strides.assign(2, 0);
+  layout.strides.assign(sizes.size(), 0);
   layout.strides[axes[0]] = panel_columns;
   layout.strides[axes[1]] = k * panel_columns;
   layout.inner_blocks = {{axes[1], panel_columns}};

@@ -1,7 +1,11 @@
 // See product.h.
 #include "kernels/product.h"
 
+#include <algorithm>
 #include <cassert>
+
+#include "kernels/convolution.h"
+#include "kernels/list.h"
 
 namespace atenon::kernels {
 
@@ -19,6 +23,18 @@ Matrix matrix_of(const Operand& operand, const View& view) {
   for (int axis : view.axes) {
     matrix.sizes.push_back(operand.sizes[axis]);
     matrix.strides.push_back(strides[axis]);
+  }
+  return matrix;
+}
+
+// The axes of a result, or of what is broadcast to it, in this order; empty: as they are.
+Matrix in_order(const Operand& operand, const std::vector<int>& order) {
+  if (order.empty()) return {operand.sizes, operand.strides};
+  Matrix matrix;
+  const int missing = static_cast<int>(order.size()) - static_cast<int>(operand.sizes.size());
+  for (int axis : order) {
+    matrix.sizes.push_back(axis < missing ? 1 : operand.sizes[axis - missing]);
+    matrix.strides.push_back(axis < missing ? 0 : operand.strides[axis - missing]);
   }
   return matrix;
 }
@@ -45,12 +61,32 @@ void merge(Matrix& matrix, size_t i, bool drop_outer, bool drop_inner) {
   matrix.strides.erase(matrix.strides.begin() + i);
 }
 
+std::string read_pointwise(const ir::Graph& body, const shape::Bindings& symbols, Product& found) {
+  Convolution convolution;
+  if (std::string refusal = read_convolution(body, symbols, convolution); !refusal.empty()) return refusal;
+  const auto all = [](const std::vector<int64_t>& values, int64_t wanted) {
+    return std::all_of(values.begin(), values.end(), [wanted](int64_t value) { return value == wanted; });
+  };
+  const std::vector<ir::SymInt>& filter = body.inputs()[convolution.weight]->meta().sizes;
+  const bool is_point = std::all_of(filter.begin() + 2, filter.end(), [](const auto& size) { return size == 1; });
+  if (!is_point || convolution.transposed || convolution.groups != 1 || !all(convolution.stride, 1) ||
+      !all(convolution.padding, 0) || !all(convolution.padding_end, 0))
+    return "the convolution is not pointwise";
+  found.order = channels_last_order(filter.size());
+  found.a = {convolution.x, found.order};
+  found.b = {convolution.weight, {1, 0}};
+  found.bias = convolution.bias;
+  found.epilogue = convolution.epilogue;
+  return "";
+}
+
 }  // namespace
 
 std::string read_product(const ir::Graph& body, const shape::Bindings& symbols, Product& found) {
   const ir::Node* anchor = nullptr;
   for (const ir::Node& node : body.forward()) {
     if (is_view_node(node)) continue;
+    if (is_convolution(node)) return read_pointwise(body, symbols, found);
     if (!is_product(name_without_overload(node.target()))) return node.target() + " stands before a product";
     anchor = &node;
     break;
@@ -96,24 +132,35 @@ bool may_overwrite_addend(const ir::Graph& body, size_t operand) {
   return reads == 1 && body.inputs()[operand]->meta().sizes == body.outputs()[0].value()->meta().sizes;
 }
 
+std::vector<int> preferred_order_of_product(const ir::Graph& body) {
+  Product product;
+  [[maybe_unused]] const std::string refusal = read_product(body, {}, product);
+  assert(refusal.empty());
+  return product.order;
+}
+
 bool is_left_operand(const ir::Graph& body, size_t operand) {
   Product product;
   return read_product(body, {}, product).empty() && product.a.input == static_cast<int>(operand) &&
          product.a.axes.back() + 1 == static_cast<int>(product.a.axes.size());
 }
 
+const Kernel& other_kernel(const Product& product) {
+  return product.is_convolution() ? onednn_convolution() : onednn_matmul();
+}
+
 Loops make_loops(const Product& product, const CallSite& site) {
   Loops loops;
   loops.a = matrix_of(site.operands[product.a.input], product.a);
   loops.b = matrix_of(site.operands[product.b.input], product.b);
-  loops.y = {site.results[0].sizes, site.results[0].strides};
+  loops.y = in_order(site.results[0], product.order);
   for (const PostOp& step : product.epilogue) {
     Matrix matrix;
     if (step.is_binary()) {
       const Operand& operand = site.operands[step.operand];
-      matrix = {operand.sizes, operand.strides};
+      if (operand.sizes.size() > loops.rank()) loops.fits = false;
+      matrix = in_order(operand, loops.fits ? product.order : std::vector<int>());
       add_leading_axes(matrix, loops.rank());
-      if (matrix.sizes.size() > loops.rank()) loops.fits = false;
     }
     loops.epilogue.push_back(std::move(matrix));
   }

@@ -1,8 +1,9 @@
-// Matrix products as loops see them: linear, matmul, mm, bmm and addmm brought to one form.
+// Matrix products as loops see them: linear, matmul, mm, bmm, addmm and pointwise convolutions brought to one form.
 //
 // y[batch..., m, n] = epilogue(sum over k of a[batch..., m, k] * b[batch..., k, n] + bias[n]). Views inside the body
 // become strides. Batch axes that lie evenly in every operand are merged, with each other and, where b does not depend
-// on them, with m: a linear layer on [batch, sequence, width] is one product of two matrices.
+// on them, with m: a linear layer on [batch, sequence, width] is one product of two matrices, and so is a pointwise
+// convolution on an image that lies channels last.
 #pragma once
 
 #include "kernels/body.h"
@@ -15,6 +16,10 @@ struct Product {
   View a, b;
   int bias = -1;  // input of the body with n elements; -1: none
   std::vector<PostOp> epilogue;
+  // The axes of the result, and of what the epilogue reads, from batch to n; empty: as they are numbered.
+  std::vector<int> order;
+
+  bool is_convolution() const { return !order.empty(); }
 };
 
 // "" and `found`, or why the body is no product.
@@ -23,6 +28,9 @@ std::string read_product(const ir::Graph& body, const shape::Bindings& symbols, 
 // Whether the result of a product may take over the buffer of this operand: it is added once, elsewhere unread, and as
 // large.
 bool may_overwrite_addend(const ir::Graph& body, size_t operand);
+
+// How the result should lie: a convolution's has channels last.
+std::vector<int> preferred_order_of_product(const ir::Graph& body);
 
 // Whether the operand is a, as it lies.
 bool is_left_operand(const ir::Graph& body, size_t operand);
@@ -45,6 +53,9 @@ struct Loops {
 };
 
 Loops make_loops(const Product& product, const CallSite& site);
+
+// The kernel behind those of our own, where operands lie as these do not read them: oneDNN's.
+const Kernel& other_kernel(const Product& product);
 
 // A matrix in panels (lanes.h): axes[0] is k, axes[1] counts the columns.
 ir::BlockedLayout panel_layout(const std::vector<int64_t>& sizes, const std::vector<int>& axes);

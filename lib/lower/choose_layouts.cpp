@@ -169,9 +169,11 @@ void LayoutChoice::place_results(Group& group) {
       if (first && group.kernel->keeps_order(body) && first->meta().sizes.size() == sizes.size())
         order = order_of(lowering_.layout(*first), first->meta().sizes);
     }
-    const bool writes_rows = group.role == Role::kernel && group.kernel->writes_rows();
-    if (order.size() != sizes.size()) order = wished_by_reader(*result);
-    if (writes_rows && !order.empty() && order.back() + 1 != static_cast<int>(sizes.size())) continue;
+    if (order.size() != sizes.size()) {
+      order = wished_by_reader(*result);
+      const bool writes_rows = group.role == Role::kernel && group.kernel->writes_rows();
+      if (writes_rows && !order.empty() && order.back() + 1 != static_cast<int>(sizes.size())) continue;
+    }
     if (order.empty() && group.role == Role::loops && sizes.size() >= 3) {
       // As the largest operand of the same rank lies.
       const Value* widest = nullptr;
