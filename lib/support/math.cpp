@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "support/coefficients.h"
 #include "support/exponential.h"
 
 namespace atenon::math {
@@ -55,14 +56,37 @@ double cos_small(double r) {
   return 1 + z * polynomial(z, taylor);
 }
 
-// x = quadrant * pi/2 + remainder, |remainder| <= pi/4. Three parts of pi/2 hold for |x| up to 1e6 or so; beyond, what
-// is left of x's own precision is below an f32's, and fmod is as good as anything.
+// x = quadrant * pi/2 + remainder, |remainder| <= pi/4.
 struct Reduced {
   double remainder;
   int quadrant;
 };
+
+// By the product of x's mantissa and those bits of 2/pi whose products matter modulo 4 (Payne and Hanek): exact to the
+// last bits of the remainder for every x >= 1.
+Reduced reduce_large(double x) {
+  __extension__ using Wide = unsigned __int128;
+  const uint64_t bits = std::bit_cast<uint64_t>(std::fabs(x));
+  const int exponent = static_cast<int>(bits >> 52) - 1075;  // x = mantissa * 2^exponent
+  const int shift = (exponent - 2) & 7, first = (exponent - 2 - shift) / 8 + 8;
+  const uint64_t mantissa = ((bits & 0xfffffffffffffu) | 0x10000000000000u) << shift;
+  const auto word = [&](int n) {  // the n-th 64 bits of 2/pi from there on
+    uint64_t value = 0;
+    for (int i = 0; i < 8; ++i) value = value << 8 | two_over_pi[sizeof two_over_pi - 1 - (first + 8 * n + i)];
+    return value;
+  };
+  const Wide turns = (static_cast<Wide>(mantissa * word(0)) << 64) + static_cast<Wide>(mantissa) * word(1) +
+                     (static_cast<Wide>(mantissa) * word(2) >> 64);  // quarters of a turn, times 2^126
+  const auto quadrant = static_cast<int>((turns + (Wide{1} << 125)) >> 126);
+  const Wide rest = turns - (static_cast<Wide>(quadrant) << 126);
+  const double fraction = static_cast<double>(static_cast<int64_t>(rest >> 64)) * 0x1p-62 +
+                          static_cast<double>(static_cast<uint64_t>(rest)) * 0x1p-126;
+  return x < 0 ? Reduced{-fraction * half_pi, -quadrant & 3} : Reduced{fraction * half_pi, quadrant & 3};
+}
+
+// Three parts of pi/2 hold while k times the first two is exact.
 Reduced reduce(double x) {
-  if (std::fabs(x) > 1e9) x = std::fmod(x, 2 * pi);
+  if (std::fabs(x) > 1e6) return reduce_large(x);
   const double k = std::floor(x / half_pi + 0.5);
   const double r = ((x - k * half_pi_1) - k * half_pi_2) - k * half_pi_3;
   return {r, static_cast<int>(static_cast<int64_t>(k) & 3)};
@@ -74,57 +98,6 @@ double two_atanh_rest(double z) {
                                       2.0 / 15, 2.0 / 17, 2.0 / 19, 2.0 / 21, 2.0 / 23};
   return z * polynomial(z, taylor);
 }
-
-// erfc(x) * exp(x^2) * x for x >= 1.25 and the parts near 0 and 1 are the rational approximations of Sun's fdlibm,
-// s_erf.c (1993), freely granted.
-namespace fdlibm {
-constexpr double pp[] = {1.28379167095512558561e-01, -3.25042107247001499370e-01, -2.84817495755985104766e-02,
-                         -5.77027029648944159157e-03, -2.37630166566501626084e-05};
-constexpr double qq[] = {1.0,
-                         3.97917223959155352819e-01,
-                         6.50222499887672944485e-02,
-                         5.08130628187576562776e-03,
-                         1.32494738004321644526e-04,
-                         -3.96022827877536812320e-06};
-constexpr double pa[] = {-2.36211856075265944077e-03, 4.14856118683748331666e-01,  -3.72207876035701323847e-01,
-                         3.18346619901161753674e-01,  -1.10894694282396677476e-01, 3.54783043256182359371e-02,
-                         -2.16637559486879084300e-03};
-constexpr double qa[] = {1.0,
-                         1.06420880400844228286e-01,
-                         5.40397917702171048937e-01,
-                         7.18286544141962662868e-02,
-                         1.26171219808761642112e-01,
-                         1.36370839120290507362e-02,
-                         1.19844998467991074170e-02};
-constexpr double ra[] = {-9.86494403484714822705e-03, -6.93858572707181764372e-01, -1.05586262253232909814e+01,
-                         -6.23753324503260060396e+01, -1.62396669462573470355e+02, -1.84605092906711035994e+02,
-                         -8.12874355063065934246e+01, -9.81432934416914548592e+00};
-constexpr double sa[] = {1.0,
-                         1.96512716674392571292e+01,
-                         1.37657754143519042600e+02,
-                         4.34565877475229228821e+02,
-                         6.45387271733267880336e+02,
-                         4.29008140027567833386e+02,
-                         1.08635005541779435134e+02,
-                         6.57024977031928170135e+00,
-                         -6.04244152148580987438e-02};
-constexpr double rb[] = {-9.86494292470009928597e-03, -7.99283237680523006574e-01, -1.77579549177547519889e+01,
-                         -1.60636384855821916062e+02, -6.37566443368389627722e+02, -1.02509513161107724954e+03,
-                         -4.83519191608651397019e+02};
-constexpr double sb[] = {1.0,
-                         3.03380607434824582924e+01,
-                         3.25792512996573918826e+02,
-                         1.53672958608443695994e+03,
-                         3.19985821950859553908e+03,
-                         2.55305040643316442583e+03,
-                         4.74528541206955367215e+02,
-                         -2.24409524465858183362e+01};
-constexpr double erx = 8.45062911510467529297e-01;
-constexpr double atan_odd[] = {3.33333333333329318027e-01,  -1.99999999998764832476e-01, 1.42857142725034663711e-01,
-                               -1.11111104054623557880e-01, 9.09088713343650656196e-02,  -7.69187620504482999495e-02,
-                               6.66107313738753120669e-02,  -5.83357013379057348645e-02, 4.97687799461593236017e-02,
-                               -3.65315727442169155270e-02, 1.62858201153657823623e-02};
-}  // namespace fdlibm
 
 // erfc(x) for x >= 0.84375.
 double erfc_tail(double x) {
@@ -232,8 +205,6 @@ double tan(double x) { return sin(x) / cos(x); }
 double atan(double x) {
   if (x != x) return x;
   // Down to |r| <= 0.4375 around one of five points (fdlibm).
-  static constexpr double at[] = {0, 4.63647609000806093515e-01, 7.85398163397448278999e-01, 9.82793723247329054082e-01,
-                                  half_pi};
   const double a = std::fabs(x);
   int piece = 0;
   double r = a;
@@ -246,7 +217,7 @@ double atan(double x) {
   else if (a >= 0.4375)
     piece = 1, r = (2 * a - 1) / (2 + a);
   const double z = r * r;
-  const double value = at[piece] + (r - r * z * polynomial(z, fdlibm::atan_odd));
+  const double value = fdlibm::atan_at[piece] + (r - r * z * polynomial(z, fdlibm::atan_odd));
   return x < 0 ? -value : value;
 }
 
@@ -314,19 +285,15 @@ double erfc(double x) {
   return x < 0 ? 2 - erfc_tail(-x) : erfc_tail(x);
 }
 
-// Lanczos' approximation, g = 7, nine terms (Godfrey's coefficients).
 double lgamma(double x) {
   if (x != x) return x;
   if (std::fabs(x) == infinity) return infinity;
   if (x <= 0 && x == std::floor(x)) return infinity;
-  if (x < 0.5) return log(pi / std::fabs(sin(pi * x))) - lgamma(1 - x);
+  if (x < 0.5) return log(pi / sin(pi * (x - std::floor(x)))) - lgamma(1 - x);
   if (x == 1 || x == 2) return 0;
-  static constexpr double terms[] = {676.5203681218851,     -1259.1392167224028,  771.32342877765313,
-                                     -176.61502916214059,   12.507343278686905,   -0.13857109526572012,
-                                     9.9843695780195716e-6, 1.5056327351493116e-7};
   const double y = x - 1;
-  double sum = 0.99999999999980993;
-  for (int i = 0; i < 8; ++i) sum += terms[i] / (y + i + 1);
+  double sum = lanczos_first;
+  for (int i = 0; i < 8; ++i) sum += lanczos[i] / (y + i + 1);
   const double t = y + 7.5;
   return 0.91893853320467274178 + (y + 0.5) * log(t) - t + log(sum);
 }
@@ -335,12 +302,11 @@ double lgamma(double x) {
 double digamma(double x) {
   if (x != x || x == infinity) return x;
   if (x == 0) return std::signbit(x) ? infinity : -infinity;
-  if (x < 0) return x == std::floor(x) ? not_a_number : digamma(1 - x) - pi / tan(pi * x);
+  if (x < 0) return x == std::floor(x) ? not_a_number : digamma(1 - x) - pi / tan(pi * (x - std::floor(x)));
   double sum = 0;
   for (; x < 10; x += 1) sum -= 1 / x;
   const double z = 1 / (x * x);
-  static constexpr double series[] = {1.0 / 12, -1.0 / 120, 1.0 / 252, -1.0 / 240, 1.0 / 132, -691.0 / 32760, 1.0 / 12};
-  return sum + log(x) - 0.5 / x - z * polynomial(z, series);
+  return sum + log(x) - 0.5 / x - z * polynomial(z, digamma_series);
 }
 
 double sigmoid(double x) { return 1 / (1 + exp(-x)); }

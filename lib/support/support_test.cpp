@@ -6,11 +6,13 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <thread>
 
 #include "support/hash.h"
+#include "support/math.h"
 #include "support/parallel.h"
 #include "support/result.h"
 #include "support/streams.h"
@@ -75,6 +77,14 @@ TEST_CASE("digests are XXH3-128, in one piece or several") {
   hasher.add("ab", 2);
   hasher.add("c", 1);
   CHECK(hasher.digest() == xxh3_128("abc", 3));
+}
+
+TEST_CASE("sines of large numbers are exact") {
+  const double arguments[] = {1e6 + 1, 1e15, 1e22, 5.319372648326541e+255, 1.7976931348623157e308, -1e22};
+  for (const double x : arguments) {
+    CHECK(std::fabs(math::sin(x) - static_cast<double>(std::sin(static_cast<long double>(x)))) <= 3e-16);
+    CHECK(std::fabs(math::cos(x) - static_cast<double>(std::cos(static_cast<long double>(x)))) <= 3e-16);
+  }
 }
 
 TEST_CASE("members of a team meet at the end of each phase") {
