@@ -367,12 +367,6 @@ void Arranger::run() {
 
 }  // namespace
 
-SymInt Loops::row_count() const {
-  SymInt count = 1;
-  for (size_t i = 0; i < rows; ++i) count = count * loops[domain[i]].extent;
-  return count;
-}
-
 void arrange(Loops& loops, const shape::Facts&, const shape::Bindings& hints) { Arranger(loops, hints).run(); }
 
 }  // namespace atenon::lower

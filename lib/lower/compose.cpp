@@ -6,6 +6,7 @@
 
 #include "lower/inline_functions.h"
 #include "lower/loops.h"
+#include "reference/complex_parts.h"
 
 namespace atenon::lower {
 
@@ -21,12 +22,6 @@ constexpr size_t most_loops = 60;
 constexpr int64_t few_terms = 4;
 
 Diagnostic refuse(std::string why) { return error(Status::unsupported, 0, std::move(why)); }
-
-// Whether generate.h has code for the function.
-bool has_code(const Expr& expr) {
-  if (expr.operands.empty() || expr.op < ScalarOp::exp || expr.op > ScalarOp::atan2) return true;
-  return !is_floating(expr.dtype) || has_function(expr.op, expr.dtype);
-}
 
 class Composer {
  public:
@@ -172,27 +167,25 @@ ExprId Composer::clamped(ExprId index, const SymInt& size) {
 }
 
 ExprId Composer::read(const Value* value, const std::vector<SymInt>& index) {
-  const ir::TensorMeta& meta = value->meta();
   if (recorded_) recorded_->push_back({value, index});
-  const Layout layout = layout_of_(*value);
-  SymInt address = layout.offset;
+  const RealForm form = real_form(value->meta(), layout_of_(*value));
+  std::vector<SymInt> inside = index;
   bool partial = false;
   for (size_t axis = 0; axis < index.size(); ++axis) {
-    SymInt at = index[axis];
+    SymInt& at = inside[axis];
     bool depends_on_data = false;
     if (!at.is_constant())
       for (const std::string& symbol : at.symbols()) depends_on_data |= symbol.front() == '%';
     // What the data says must not lead outside the tensor.
     if (depends_on_data) {
-      at = index_of(clamped(integer(at), meta.sizes[axis]));
-    } else if (!space_.is_within(at, meta.sizes[axis])) {
+      at = index_of(clamped(integer(at), form.sizes[axis]));
+    } else if (!space_.is_within(at, form.sizes[axis])) {
       partial = true;
     }
-    address = address + at * layout.strides[axis];
   }
   return intern({.op = ScalarOp::read,
-                 .dtype = meta.dtype,
-                 .index = address,
+                 .dtype = form.dtype,
+                 .index = address_of(form.layout, inside),
                  .buffer = value->index,
                  .is_partial = partial,
                  .is_open = partial});
@@ -228,7 +221,6 @@ ExprId Composer::scalar(Instance& instance, ScalarId id) {
   if (auto found = instance.placeholders.find(id); found != instance.placeholders.end()) return found->second;
   if (!failure_.empty()) return integer(0);
   const Scalar& scalar_ = instance.meaning->scalars[id];
-  if (is_complex(scalar_.dtype)) return fail("it computes with complex numbers");
   ExprId result = no_expr;
   switch (scalar_.op) {
     case ScalarOp::constant:
@@ -564,19 +556,16 @@ std::vector<SymInt> without_ones(const std::vector<SymInt>& sizes) {
 Result<void> Composer::run_scatter(const ir::Graph& body, const Meaning& meaning) {
   const opset::Scatter& scatter = *meaning.scatter;
   const Value* result = body.outputs()[0].value();
-  const ir::TensorMeta& meta = result->meta();
-  if (is_complex(meta.dtype)) return refuse("it computes with complex numbers");
-  const Layout layout = layout_of_(*result);
+  const RealForm form = real_form(result->meta(), layout_of_(*result));
   std::vector<SymInt> index;
-  for (const SymInt& size : meta.sizes) {
+  for (const SymInt& size : form.sizes) {
     loops_.domain.push_back(add_loop(size));
     index.push_back(SymInt::symbol(loops_.loops.back().symbol));
   }
-  SymInt address = layout.offset;
-  for (size_t axis = 0; axis < index.size(); ++axis) address = address + index[axis] * layout.strides[axis];
-  loops_.buffers.push_back(meta.dtype);
+  const SymInt address = address_of(form.layout, index);
+  loops_.buffers.push_back(form.dtype);
   const ExprId base = element(meaning.tensors[scatter.base], index);
-  loops_.stores.push_back({base, meta.dtype, static_cast<int>(loops_.buffers.size()) - 1, address, loops_of(address)});
+  loops_.stores.push_back({base, form.dtype, static_cast<int>(loops_.buffers.size()) - 1, address, loops_of(address)});
 
   Instance instance{.meaning = &meaning};
   ScatterLoops loops;
@@ -584,24 +573,24 @@ Result<void> Composer::run_scatter(const ir::Graph& body, const Meaning& meaning
     const SymInt extent = index_of(scalar(instance, scatter.extents[i]));
     if (extent.to_string().find_first_of("%$") != std::string::npos)
       return refuse("the extent of a scatter depends on data");
-    size_t row = meta.sizes.size();
+    size_t row = form.sizes.size();
     for (size_t axis = 0; axis < scatter.at.size(); ++axis) {
       const opset::Scalar& at = meaning.scalars[scatter.at[axis]];
-      if (at.op == ScalarOp::index && at.variable == scatter.variables[i] && extent == meta.sizes[axis]) row = axis;
+      if (at.op == ScalarOp::index && at.variable == scatter.variables[i] && extent == form.sizes[axis]) row = axis;
     }
-    const int loop = row < meta.sizes.size() ? loops_.domain[row] : add_loop(extent);
+    const int loop = row < form.sizes.size() ? loops_.domain[row] : add_loop(extent);
     instance.variables[scatter.variables[i]] = SymInt::symbol(loops_.loops[loop].symbol);
     loops.loops.push_back(loop);
   }
-  loops.address = layout.offset;
+  loops.address = form.layout.offset;
   SymInt places = 1;  // 0 where an axis is empty: no index can be clamped into it
   for (size_t axis = 0; axis < scatter.at.size(); ++axis) {
     ExprId at = scalar(instance, scatter.at[axis]);
-    if (!space_.is_within(index_of(at), meta.sizes[axis])) {
-      at = clamped(at, meta.sizes[axis]);
-      places = places * shape::min(meta.sizes[axis], 1);
+    if (!space_.is_within(index_of(at), form.sizes[axis])) {
+      at = clamped(at, form.sizes[axis]);
+      places = places * shape::min(form.sizes[axis], 1);
     }
-    loops.address = loops.address + index_of(at) * layout.strides[axis];
+    loops.address = loops.address + index_of(at) * form.layout.strides[axis];
   }
   if (!(places == SymInt(1))) loops.loops.push_back(add_loop(places));
   loops.value = scalar(instance, scatter.value);
@@ -623,7 +612,6 @@ Accesses Composer::record(const Meaning& meaning) {
   std::vector<SymInt> first;
   for (const opset::LoopNest& nest : meaning.results) {
     if (nest.type.sizes != meaning.results[0].type.sizes) fail("its results differ in shape");
-    if (is_complex(nest.type.dtype)) fail("it computes with complex numbers");
     if (!failure_.empty()) break;
     Instance instance{.meaning = &meaning};
     for (size_t axis = 0; axis < nest.variables.size(); ++axis) {
@@ -635,9 +623,6 @@ Accesses Composer::record(const Meaning& meaning) {
   accesses.loops = loops_.loops;
   accesses.refusal = failure_;
   for (const opset::Reduction& reduction : meaning.reductions) accesses.stands_alone |= reduction.prefix;
-  for (const Expr& expr : loops_.exprs)
-    if (accesses.refusal.empty() && !has_code(expr))
-      accesses.refusal = "a function has no code for " + std::string(name_of(expr.dtype));
   return accesses;
 }
 
@@ -645,7 +630,7 @@ Result<void> Composer::run(const ir::Graph& body) {
   if (body.outputs().empty()) return refuse("it has no results");
   for (const auto& input : body.inputs()) {
     if (!input->is_tensor()) return refuse("%" + input->name + " is a number that is computed at run time");
-    loops_.buffers.push_back(input->meta().dtype);
+    loops_.buffers.push_back(real_form(input->meta(), {}).dtype);
   }
   if (!body.empty()) {
     const ir::Node& only = *body.forward().begin();
@@ -658,8 +643,6 @@ Result<void> Composer::run(const ir::Graph& body) {
     if (!output.value() || !output.value()->is_tensor()) return refuse("a result is a number");
     results.push_back(output.value());
   }
-  for (ScalarType dtype : loops_.buffers)
-    if (is_complex(dtype)) return refuse("it computes with complex numbers");
   const Value* widest = results[0];
   for (const Value* result : results)
     if (without_ones(result->meta().sizes).size() > without_ones(widest->meta().sizes).size()) widest = result;
@@ -700,15 +683,19 @@ Result<void> Composer::run(const ir::Graph& body) {
         index.push_back(domain_index[axis++]);
       }
     }
-    const Layout layout = layout_of_(*result);
-    SymInt address = layout.offset;
-    for (size_t axis = 0; axis < index.size(); ++axis) address = address + index[axis] * layout.strides[axis];
-    if (is_complex(meta.dtype)) return refuse("it computes with complex numbers");
+    const RealForm form = real_form(meta, layout_of_(*result));
     const int buffer = static_cast<int>(loops_.buffers.size());
-    loops_.buffers.push_back(meta.dtype);
-    const ExprId value = element(result, index);
-    if (!failure_.empty()) return refuse(failure_);
-    loops_.stores.push_back({value, meta.dtype, buffer, address, loops_of(address)});
+    loops_.buffers.push_back(form.dtype);
+    // A complex result is two stores, of its real and of its imaginary part.
+    const bool is_pair = form.sizes.size() > meta.sizes.size();
+    for (int64_t part = 0; part < (is_pair ? 2 : 1); ++part) {
+      std::vector<SymInt> place = index;
+      if (is_pair) place.emplace_back(part);
+      const SymInt address = address_of(form.layout, place);
+      const ExprId value = element(result, place);
+      if (!failure_.empty()) return refuse(failure_);
+      loops_.stores.push_back({value, form.dtype, buffer, address, loops_of(address)});
+    }
   }
   return {};
 }
@@ -742,33 +729,32 @@ bool has_conditional_reduction(const Loops& loops, ExprId id, bool under_conditi
 
 }  // namespace
 
-void each_operand(const Loops& loops, ExprId id, const std::function<void(ExprId)>& visit) {
-  const Expr& expr = loops.exprs[id];
-  for (ExprId operand : expr.operands) visit(operand);
-  if (!expr.index.is_constant())
-    for (const std::string& symbol : expr.index.symbols())
-      if (symbol.front() == '%') visit(std::stoi(symbol.substr(1)));
-}
-
-Layout row_major(const std::vector<SymInt>& sizes) {
-  Layout layout{std::vector<SymInt>(sizes.size(), 1), 0};
-  for (size_t axis = sizes.size(); axis-- > 1;) layout.strides[axis - 1] = layout.strides[axis] * sizes[axis];
-  return layout;
-}
-
 Accesses accesses_of(const opset::Meaning& meaning, const shape::Facts& facts) {
   Loops loops;
   const MeaningOf no_meaning;
   const LayoutOf rows = [](const Value& value) { return row_major(value.meta().sizes); };
   if (meaning.scatter) return {.stands_alone = true};
   if (!meaning.extern_kernel.empty()) return {.refusal = "it is the C++ kernel '" + meaning.extern_kernel + "'"};
+  if (reference::has_complex(meaning))
+    if (Result<Meaning> real = reference::in_real_parts(meaning); !real) return {.refusal = real.failure().message};
   return Composer(no_meaning, rows, facts, loops).record(meaning);
 }
 
 Result<Loops> compose(const ir::Graph& body, const MeaningOf& meaning_of, const LayoutOf& layout_of,
                       const shape::Facts& facts, const shape::Bindings& hints) {
   Loops loops;
-  if (Result<void> done = Composer(meaning_of, layout_of, facts, loops).run(body); !done) return done.error();
+  std::map<const Meaning*, Meaning> in_parts;
+  const MeaningOf real_meaning_of = [&](const ir::Node& node) -> const Meaning* {
+    const Meaning* meaning = meaning_of(node);
+    if (!meaning || !reference::has_complex(*meaning)) return meaning;
+    auto [found, is_new] = in_parts.try_emplace(meaning);
+    if (!is_new) return &found->second;
+    Result<Meaning> parts = reference::in_real_parts(*meaning);
+    if (!parts) return nullptr;
+    found->second = std::move(*parts);
+    return &found->second;
+  };
+  if (Result<void> done = Composer(real_meaning_of, layout_of, facts, loops).run(body); !done) return done.error();
   std::vector<ExprId> roots;
   for (const Store& store : loops.stores) roots.push_back(store.value);
   if (loops.scatter) roots.push_back(loops.scatter->value);

@@ -16,8 +16,8 @@ class Module;
 
 namespace atenon::lower {
 
-// Adds `symbol` to the module. Refuses (an error without code) what has no code: functions that inline_functions.h
-// lacks. Returns the bytes of scratch that an invocation needs, a formula of the loops' symbols.
+// Adds `symbol` to the module. Refuses (an error without code) what has no code. Returns the bytes of scratch that an
+// invocation needs, a formula of the loops' symbols.
 Result<SymInt> generate(llvm::Module& module, const Loops& loops, const std::string& symbol);
 
 }  // namespace atenon::lower

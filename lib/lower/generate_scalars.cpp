@@ -612,10 +612,8 @@ Value* Generator::float_operation(const Expr& expr, std::span<Value* const> x) {
     default:
       break;
   }
-  const ScalarType type = loops_.exprs[expr.operands[0]].dtype;
-  Value* result = has_function(expr.op, type) ? emit_function(b_, expr.op, x) : nullptr;
-  if (result) return result;
-  fail("a function has no code for " + std::string(name_of(type)));
+  if (Value* result = emit_function(b_, expr.op, x)) return result;
+  fail("a function has no code");
   return x[0];
 }
 

@@ -1,9 +1,7 @@
 // Generated code against plain C++, from meanings written by hand.
 #include <cmath>
-#include <limits>
 #include <random>
 
-#include "lower/inline_functions.h"
 #include "lower/run_kernel.h"
 
 namespace atenon::lower {
@@ -184,133 +182,6 @@ TEST_CASE("a transposing copy and a padded read") {
   program.run({input.data(), output.data()}, {});
   for (int i = 0; i < 9; ++i)
     for (int j = 0; j < 4; ++j) CHECK(output[i * 4 + j] == (i >= 1 && i < 7 ? input[j * 6 + i - 1] : 9.0f));
-}
-
-// The distance in units of the last place.
-template <class Float>
-double ulps(Float x, long double exact) {
-  if (std::isnan(exact) || std::isnan(x)) return std::isnan(exact) && std::isnan(x) ? 0 : INFINITY;
-  const Float rounded = static_cast<Float>(exact);
-  if (std::isinf(rounded) || std::isinf(x)) return rounded == x ? 0 : INFINITY;
-  int exponent;
-  std::frexp(rounded, &exponent);
-  using Limits = std::numeric_limits<Float>;
-  const int last = std::max(exponent, Limits::min_exponent) - Limits::digits;
-  return static_cast<double>(std::fabs(x - exact) / std::ldexp(1.0L, last));
-}
-
-struct Function {
-  ScalarOp op;
-  long double (*exact)(long double);
-  double low, high;  // where it is tested, besides special values
-};
-const Function functions[] = {
-    {ScalarOp::exp, std::exp, -104, 89},
-    {ScalarOp::exp2, std::exp2, -149, 128},
-    {ScalarOp::expm1, std::expm1, -20, 80},
-    {ScalarOp::log, std::log, 0, 1e30},
-    {ScalarOp::log2, std::log2, 0, 100},
-    {ScalarOp::log10, std::log10, 0, 100},
-    {ScalarOp::log1p, std::log1p, -1, 10},
-    {ScalarOp::sqrt, std::sqrt, 0, 1e30},
-    {ScalarOp::rsqrt, [](long double x) { return 1 / std::sqrt(x); }, 1e-30, 1e30},
-    {ScalarOp::sin, std::sin, -100, 100},
-    {ScalarOp::cos, std::cos, -100, 100},
-    {ScalarOp::tan, std::tan, -10, 10},
-    {ScalarOp::asin, std::asin, -1, 1},
-    {ScalarOp::acos, std::acos, -1, 1},
-    {ScalarOp::atan, std::atan, -20, 20},
-    {ScalarOp::sinh, std::sinh, -80, 80},
-    {ScalarOp::cosh, std::cosh, -80, 80},
-    {ScalarOp::tanh, std::tanh, -12, 12},
-    {ScalarOp::asinh, std::asinh, -90, 90},
-    {ScalarOp::acosh, std::acosh, 1, 100},
-    {ScalarOp::atanh, std::atanh, -1, 1},
-    {ScalarOp::erf, std::erf, -5, 5},
-    {ScalarOp::sigmoid, [](long double x) { return 1 / (1 + std::exp(-x)); }, -80, 80},
-};
-
-// Runs an operation on vectors of its operands.
-template <class Float>
-std::vector<Float> generated(ScalarOp op, std::vector<std::vector<Float>> inputs) {
-  std::vector<Float> output(inputs[0].size());
-  const ScalarType type = sizeof(Float) == 4 ? ScalarType::f32 : ScalarType::f64;
-  Program program;
-  const ir::TensorMeta meta{type, {static_cast<int64_t>(output.size())}};
-  std::vector<ir::Argument> operands;
-  std::vector<void*> buffers;
-  for (std::vector<Float>& input : inputs) {
-    operands.emplace_back(program.graph.add_input("x" + std::to_string(operands.size()), meta));
-    buffers.push_back(input.data());
-  }
-  buffers.push_back(output.data());
-  ir::Value* y = program.node("f", operands, meta, [&](Writer& w) {
-    std::vector<ScalarId> reads;
-    for (const ir::Argument& operand : operands) reads.push_back(w.read(operand.value(), {w.variable(0)}));
-    return w.apply(op, reads, type);
-  });
-  program.graph.set_outputs({y});
-  program.run(buffers, {});
-  return output;
-}
-
-template <class Float>
-void check_functions() {
-  for (const Function& function : functions) {
-    if (!has_function(function.op, sizeof(Float) == 4 ? ScalarType::f32 : ScalarType::f64)) continue;
-    std::vector<Float> input = {0.0f, -0.0f, 1.0f, -1.0f, INFINITY, -INFINITY, NAN, 1e-40f, 1e-6f, -1e-6f};
-    for (int i = 0; i <= 20000; ++i)
-      input.push_back(static_cast<Float>(function.low + (function.high - function.low) * i / 20000));
-    const std::vector<Float> output = generated<Float>(function.op, {input});
-    double worst = 0;
-    size_t where = 0;
-    for (size_t i = 0; i < input.size(); ++i) {
-      const double distance = ulps(output[i], function.exact(input[i]));
-      if (distance > worst) worst = distance, where = i;
-    }
-    CHECK_MESSAGE(worst <= (function.op == ScalarOp::sqrt ? 0.5 : 4), "function ",
-                  std::string(opset::name_of(function.op)), " is ", worst, " units off at ", input[where], ": ",
-                  output[where]);
-  }
-}
-
-TEST_CASE("functions of f32 and f64 are within 4 units in the last place") {
-  check_functions<float>();
-  check_functions<double>();
-}
-
-template <class Float>
-void check_arithmetic() {
-  struct Operation {
-    ScalarOp op;
-    long double (*exact)(long double, long double);
-    double allowed;
-  };
-  const Operation operations[] = {
-      {ScalarOp::add, [](long double a, long double b) { return a + b; }, 0.5001},
-      {ScalarOp::sub, [](long double a, long double b) { return a - b; }, 0.5001},
-      {ScalarOp::mul, [](long double a, long double b) { return a * b; }, 0.5001},
-      {ScalarOp::div, [](long double a, long double b) { return a / b; }, 0.5001},
-      {ScalarOp::pow, [](long double a, long double b) { return std::pow(std::fabs(a), b); }, 4},
-  };
-  std::vector<Float> x, y;
-  for (const float number : random_numbers(20000, 1)) x.push_back(static_cast<Float>(number) * 7);
-  for (const float number : random_numbers(20000, 2)) y.push_back(static_cast<Float>(number) * 7);
-  for (const Operation& operation : operations) {
-    std::vector<Float> base = x;
-    if (operation.op == ScalarOp::pow) {
-      for (Float& number : base) number = std::fabs(number);
-    }
-    const std::vector<Float> output = generated<Float>(operation.op, {base, y});
-    double worst = 0;
-    for (size_t i = 0; i < x.size(); ++i) worst = std::max(worst, ulps(output[i], operation.exact(base[i], y[i])));
-    CHECK_MESSAGE(worst <= operation.allowed, std::string(opset::name_of(operation.op)), " is ", worst, " units off");
-  }
-}
-
-TEST_CASE("arithmetic is rounded once, powers are within 4 units in the last place") {
-  check_arithmetic<float>();
-  check_arithmetic<double>();
 }
 
 }  // namespace

@@ -2,8 +2,9 @@
 //
 // exp: Cody and Waite's reduction by ln 2, then a polynomial, scaled in two steps so that denormal results are right.
 // log: mantissa in [sqrt(1/2), sqrt(2)), Cephes' polynomial (f32) or the series of atanh (f64).
-// pow in f64: the logarithm as two doubles. erf: Norbert Juffa's two polynomials. tanh: Cephes near 0, exp elsewhere.
-// sin, cos: reduced by pi/2 in f64.
+// pow in f64: the logarithm as two doubles. erf: Norbert Juffa's two polynomials (f32), fdlibm's rational ones (f64).
+// tanh: Cephes near 0, exp elsewhere. sin, cos: the argument times the bits of 2/pi that matter, as integers. atan:
+// around one of fdlibm's five points. lgamma: Lanczos. digamma: the asymptotic series beyond 10.
 #include "lower/inline_functions.h"
 
 #include <initializer_list>
@@ -12,6 +13,9 @@
 
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/Module.h>
+
+#include "support/coefficients.h"
 
 namespace atenon::lower {
 
@@ -46,25 +50,51 @@ class Functions {
   Value* widen(Value* x) { return b_.CreateFPExt(x, b_.getDoubleTy()); }
   Value* narrow(Value* x, Value* like) { return b_.CreateFPTrunc(x, like->getType()); }
   Value* reciprocal(Value* x) { return b_.CreateFDiv(number(x, 1), x); }
+  Value* infinity(Value* like) { return number(like, std::numeric_limits<double>::infinity()); }
+  Value* nan(Value* like) { return number(like, std::numeric_limits<double>::quiet_NaN()); }
+  Value* choose(Value* truth, Value* a, Value* b) { return b_.CreateSelect(truth, a, b); }
+  Value* choose(Value* truth, double a, Value* b) { return b_.CreateSelect(truth, number(b, a), b); }
   // Horner's rule, highest coefficient first.
   Value* polynomial(Value* x, std::initializer_list<double> coefficients);
+  // And with the constant term first.
+  template <int n>
+  Value* series(Value* x, const double (&coefficients)[n]) {
+    Value* sum = number(x, coefficients[n - 1]);
+    for (int i = n - 2; i >= 0; --i) sum = fma(sum, x, number(x, coefficients[i]));
+    return sum;
+  }
   // The nearest integer, as a float and as an integer; garbage but no trap for what is out of range.
   std::pair<Value*, Value*> nearest(Value* x);
   Value* scale(Value* x, Value* exponent);  // x * 2^exponent, |exponent| < 2 * 127 (1023)
 
-  Value* exp(Value* x);
+  // exp(x + rest) * 2^power, where rest is below half a unit of x's last place; null is 0.
+  Value* exp(Value* x, Value* rest = nullptr, int power = 0);
   Value* exp_series(Value* x);
   Value* exp2(Value* x);
   Value* expm1(Value* x);
   Value* log(Value* x);
   Value* log1p(Value* x);
   Value* tanh(Value* x);
+  Value* sinh(Value* x);
+  Value* cosh(Value* x);
+  Value* asinh(Value* x);
+  Value* acosh(Value* x);
   Value* erf(Value* x);
-  Value* sine(Value* x, bool cosine);
+  Value* erf_of_double(Value* x, bool complement);
+  struct Angle {
+    Value* quadrant;   // an i64
+    Value* remainder;  // f64, up to pi/4
+  };
+  Angle reduce(Value* x);
+  Value* sine(const Angle& angle, bool cosine);
+  Value* trigonometric(ScalarOp op, Value* x);
+  Value* sine_of_pi_times(Value* x, bool cosine);
   Value* atan(Value* x);
   Value* atan2(Value* y, Value* x);
+  Value* lgamma(Value* x);
+  Value* digamma(Value* x);
   Value* pow(Value* x, Value* y, bool for_f32);
-  Value* precise_power(Value* x, Value* y, Value* rough);
+  Value* precise_power(Value* x, Value* y);
   // Evaluates a function of f32 in f64.
   template <class Function>
   Value* wide(Value* x, Function function) {
@@ -98,17 +128,19 @@ Value* Functions::scale(Value* x, Value* exponent) {
   return x;
 }
 
-Value* Functions::exp(Value* x) {
+Value* Functions::exp(Value* x, Value* rest, int power) {
   // Beyond these bounds the result is 0 or infinity anyway; comparisons are ordered, so NaN passes.
-  const double low = is_double(x) ? -746 : -104, high = is_double(x) ? 710 : 89;
-  x = b_.CreateSelect(less(x, low), number(x, low), x);
-  x = b_.CreateSelect(greater(x, high), number(x, high), x);
+  const double low = is_double(x) ? -747 : -104, high = is_double(x) ? 711 : 89;
+  x = choose(less(x, low), low, x);
+  x = choose(greater(x, high), high, x);
   auto [n, exponent] = nearest(mul(x, std::numbers::log2e));
+  if (power != 0) exponent = b_.CreateAdd(exponent, integer(x, power));
   Value* r;
   Value* e;
   if (is_double(x)) {
     r = fma(n, number(x, -6.93145751953125e-1), x);
     r = fma(n, number(x, -1.42860682030941723212e-6), r);
+    if (rest) r = b_.CreateFAdd(r, rest);
     e = exp_series(r);
   } else {
     r = fma(n, number(x, -0.693359375), x);
@@ -204,7 +236,7 @@ Value* Functions::tanh(Value* x) {
       polynomial(z, {-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1});
   near = fma(b_.CreateFMul(near, z), x, x);
   Value* far = b_.CreateFSub(number(x, 1), b_.CreateFDiv(number(x, 2), add(exp(mul(t, 2)), 1)));
-  return b_.CreateSelect(less(t, 0.625), near, copy_sign(far, x));
+  return copy_sign(choose(less(t, 0.625), near, far), x);
 }
 
 Value* Functions::erf(Value* x) {
@@ -222,57 +254,214 @@ Value* Functions::erf(Value* x) {
   return b_.CreateSelect(greater(t, 0.927734375), far, near);
 }
 
-Value* Functions::sine(Value* x, bool cosine) {
-  auto [n, quadrant] = nearest(mul(x, 2 / std::numbers::pi));
-  Value* r = fma(n, number(x, -1.5707963267948966), x);
-  r = fma(n, number(x, -6.123233995736766e-17), r);
-  Value* z = b_.CreateFMul(r, r);
-  Value* s = polynomial(z, {-1.0 / 39916800, 1.0 / 362880, -1.0 / 5040, 1.0 / 120, -1.0 / 6});
-  s = fma(b_.CreateFMul(s, z), r, r);
-  Value* c = polynomial(z, {1.0 / 479001600, -1.0 / 3628800, 1.0 / 40320, -1.0 / 720, 1.0 / 24, -0.5, 1});
-  if (cosine) quadrant = b_.CreateAdd(quadrant, integer(x, 1));
-  Value* is_odd = b_.CreateICmpNE(b_.CreateAnd(quadrant, integer(x, 1)), integer(x, 0));
-  Value* is_negative = b_.CreateICmpNE(b_.CreateAnd(quadrant, integer(x, 2)), integer(x, 0));
-  Value* magnitude = b_.CreateSelect(is_odd, c, s);
-  return b_.CreateSelect(is_negative, b_.CreateFNeg(magnitude), magnitude);
+// In f64, of |x|, with fdlibm's four pieces. exp(-x^2) has what x^2 is rounded by as its rest.
+Value* Functions::erf_of_double(Value* x, bool complement) {
+  using namespace math::fdlibm;
+  Value* t = absolute(x);
+  Value* square = b_.CreateFMul(x, x);
+  Value* near = b_.CreateFDiv(series(square, pp), series(square, qq));  // (erf x - x) / x
+  Value* s = add(t, -1);
+  Value* middle = b_.CreateFDiv(series(s, pa), series(s, qa));  // erf t - erx
+  Value* inverse = reciprocal(square);
+  Value* is_far = greater(t, 1 / 0.35);
+  Value* top = choose(is_far, series(inverse, rb), series(inverse, ra));
+  Value* bottom = choose(is_far, series(inverse, sb), series(inverse, sa));
+  Value* minus = b_.CreateFNeg(square);
+  Value* tail = exp(minus, fma(b_.CreateFNeg(x), x, square));
+  tail = b_.CreateFDiv(b_.CreateFMul(tail, exp(add(b_.CreateFDiv(top, bottom), -0.5625))), t);
+  tail = choose(greater(t, 28), 0.0, tail);  // erfc t
+  Value* is_near = less(t, 0.84375);
+  Value* is_middle = less(t, 1.25);
+  Value* is_nan = b_.CreateFCmpUNO(x, x);
+  if (!complement) {
+    Value* value = choose(is_middle, add(middle, erx), b_.CreateFSub(number(x, 1), tail));
+    value = choose(is_near, fma(t, near, t), value);
+    return choose(is_nan, x, copy_sign(value, x));
+  }
+  Value* is_negative = less(x, 0);
+  Value* right = choose(is_middle, b_.CreateFSub(number(x, 1 - erx), middle), tail);
+  Value* left = choose(is_middle, add(middle, 1 + erx), b_.CreateFSub(number(x, 2), tail));
+  // 1 - erf x, from 1/4 on as 1/2 - (x - 1/2 + x near), which keeps the bits of what is subtracted.
+  Value* half = b_.CreateFSub(number(x, 0.5), b_.CreateFAdd(add(x, -0.5), b_.CreateFMul(x, near)));
+  Value* centre = choose(less(x, 0.25), b_.CreateFSub(number(x, 1), fma(x, near, x)), half);
+  return choose(is_nan, x, choose(is_near, centre, choose(is_negative, left, right)));
 }
 
-// In f64, to the precision of f32: the argument is brought below tan(pi/16) by two additions of angles.
+// |x| in quarters of a turn: the product of its mantissa and those bits of 2/pi that matter modulo 4, as integers
+// (Payne and Hanek). Hence as exact for the largest argument as for a small one.
+Functions::Angle Functions::reduce(Value* x) {
+  const bool wide = is_double(x);
+  const int mantissa_bits = wide ? 52 : 23, bias = wide ? 1075 : 150;
+  constexpr int table_bytes = sizeof math::two_over_pi;
+  llvm::Type* word = wide ? b_.getInt64Ty() : b_.getInt32Ty();
+  llvm::Type* twice = wide ? b_.getInt128Ty() : b_.getInt64Ty();
+  const int width = wide ? 64 : 32;
+  llvm::Module& module = *b_.GetInsertBlock()->getModule();
+  llvm::GlobalVariable* table = module.getNamedGlobal("two_over_pi");
+  if (!table) {
+    auto* bytes = llvm::ConstantDataArray::get(b_.getContext(), llvm::ArrayRef<uint8_t>(math::two_over_pi));
+    table = new llvm::GlobalVariable(module, bytes->getType(), true, llvm::GlobalValue::InternalLinkage, bytes,
+                                     "two_over_pi");
+  }
+  Value* magnitude = absolute(x);
+  Value* whole = bits(magnitude);
+  // magnitude = mantissa * 2^exponent; the first bit of 2/pi of interest is a byte's, for which the mantissa is
+  // shifted.
+  Value* exponent = b_.CreateSub(b_.CreateLShr(whole, integer(x, mantissa_bits)), integer(x, bias + 2));
+  Value* shift = b_.CreateAnd(exponent, integer(x, 7));
+  Value* mantissa = b_.CreateAnd(whole, integer(x, (int64_t{1} << mantissa_bits) - 1));
+  mantissa = b_.CreateShl(b_.CreateOr(mantissa, integer(x, int64_t{1} << mantissa_bits)), shift);
+  mantissa = b_.CreateZExt(mantissa, twice);
+  Value* first = b_.CreateAdd(b_.CreateAShr(b_.CreateSub(exponent, shift), integer(x, 3)), integer(x, 8));
+  first = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, first, integer(x, 0));
+  const auto product = [&](int n) {
+    Value* place = b_.CreateSub(integer(x, table_bytes - (n + 1) * width / 8), first);
+    Value* pointer = b_.CreateGEP(b_.getInt8Ty(), table, b_.CreateSExt(place, b_.getInt64Ty()));
+    return b_.CreateMul(mantissa, b_.CreateZExt(b_.CreateAlignedLoad(word, pointer, llvm::Align(1)), twice));
+  };
+  Value* turns = b_.CreateShl(product(0), width);
+  turns = b_.CreateAdd(turns, b_.CreateAdd(product(1), b_.CreateLShr(product(2), width)));
+  Value* top = wide ? b_.CreateTrunc(b_.CreateLShr(turns, 64), b_.getInt64Ty()) : turns;
+  Value* quadrant = b_.CreateLShr(b_.CreateAdd(top, b_.getInt64(int64_t{1} << 61)), 62);
+  Value* fraction = b_.CreateFMul(b_.CreateSIToFP(b_.CreateSub(top, b_.CreateShl(quadrant, 62)), b_.getDoubleTy()),
+                                  llvm::ConstantFP::get(b_.getDoubleTy(), 0x1p-62));
+  if (wide) {
+    Value* rest = b_.CreateUIToFP(b_.CreateTrunc(turns, b_.getInt64Ty()), b_.getDoubleTy());
+    fraction = fma(rest, number(rest, 0x1p-126), fraction);
+  } else {
+    magnitude = widen(magnitude);
+  }
+  // What is small is its own remainder, to all its bits; of infinity and NaN there is none.
+  Value* is_small = less(magnitude, std::numbers::pi / 4);
+  Value* is_finite = less(magnitude, std::numeric_limits<double>::infinity());
+  Value* remainder = choose(is_small, magnitude, mul(fraction, std::numbers::pi / 2));
+  return {b_.CreateSelect(is_small, b_.getInt64(0), quadrant), choose(is_finite, remainder, nan(remainder))};
+}
+
+Value* Functions::sine(const Angle& angle, bool cosine) {
+  Value* r = angle.remainder;
+  Value* z = b_.CreateFMul(r, r);
+  Value* s = polynomial(z, {1.0 / 355687428096000, -1.0 / 1307674368000, 1.0 / 6227020800, -1.0 / 39916800,
+                            1.0 / 362880, -1.0 / 5040, 1.0 / 120, -1.0 / 6});
+  s = fma(b_.CreateFMul(s, z), r, r);
+  Value* c = polynomial(z, {1.0 / 20922789888000, -1.0 / 87178291200, 1.0 / 479001600, -1.0 / 3628800, 1.0 / 40320,
+                            -1.0 / 720, 1.0 / 24, -0.5, 1});
+  Value* quadrant = cosine ? b_.CreateAdd(angle.quadrant, b_.getInt64(1)) : angle.quadrant;
+  Value* is_odd = b_.CreateICmpNE(b_.CreateAnd(quadrant, b_.getInt64(1)), b_.getInt64(0));
+  Value* is_negative = b_.CreateICmpNE(b_.CreateAnd(quadrant, b_.getInt64(2)), b_.getInt64(0));
+  Value* magnitude = choose(is_odd, c, s);
+  return choose(is_negative, b_.CreateFNeg(magnitude), magnitude);
+}
+
+Value* Functions::trigonometric(ScalarOp op, Value* x) {
+  const Angle angle = reduce(x);
+  Value* value = op == ScalarOp::cos   ? sine(angle, true)
+                 : op == ScalarOp::sin ? sine(angle, false)
+                                       : b_.CreateFDiv(sine(angle, false), sine(angle, true));
+  if (!is_double(x)) value = narrow(value, x);
+  if (op == ScalarOp::cos) return value;
+  return choose(b_.CreateICmpSLT(bits(x), integer(x, 0)), b_.CreateFNeg(value), value);  // odd functions
+}
+
+// In f64: x is exact in half turns.
+Value* Functions::sine_of_pi_times(Value* x, bool cosine) {
+  Value* halves = call(llvm::Intrinsic::roundeven, mul(x, 2));
+  Value* rest = mul(fma(halves, number(x, -0.5), x), std::numbers::pi);
+  Value* quarter = b_.CreateFSub(halves, mul(call(llvm::Intrinsic::floor, mul(halves, 0.25)), 4));
+  return sine({b_.CreateFPToSI(quarter, b_.getInt64Ty()), rest}, cosine);
+}
+
+// In f64.
 Value* Functions::atan(Value* x) {
+  using namespace math::fdlibm;
+  constexpr double points[] = {0, 0.5, 1, 1.5};
   Value* t = absolute(x);
-  Value* is_large = greater(t, 1);
-  t = b_.CreateSelect(is_large, reciprocal(t), t);
-  Value* is_middle = greater(t, 0.41421356237309503);
-  t = b_.CreateSelect(is_middle, b_.CreateFDiv(add(t, -1), add(t, 1)), t);
-  Value* z = b_.CreateFMul(t, t);
-  Value* sum = polynomial(z, {1.0 / 25, -1.0 / 23, 1.0 / 21, -1.0 / 19, 1.0 / 17, -1.0 / 15, 1.0 / 13, -1.0 / 11,
-                              1.0 / 9, -1.0 / 7, 1.0 / 5, -1.0 / 3});
-  Value* angle = fma(b_.CreateFMul(sum, z), t, t);
-  angle = b_.CreateSelect(is_middle, add(angle, std::numbers::pi / 4), angle);
-  angle = b_.CreateSelect(is_large, b_.CreateFSub(number(x, std::numbers::pi / 2), angle), angle);
-  return copy_sign(angle, x);
+  Value *above = t, *below = number(x, 1);
+  Value *angle = number(x, 0), *rest = number(x, 0);
+  const double bounds[] = {0, 0.4375, 0.6875, 1.1875, 2.4375};
+  for (int i = 1; i < 5; ++i) {
+    Value* is_beyond = b_.CreateFCmpOGE(t, number(x, bounds[i]));
+    above = choose(is_beyond, i < 4 ? add(t, -points[i % 4]) : number(x, -1), above);
+    below = choose(is_beyond, i < 4 ? fma(t, number(x, points[i % 4]), number(x, 1)) : t, below);
+    angle = choose(is_beyond, atan_at[i], angle);
+    rest = choose(is_beyond, atan_at_rest[i], rest);
+  }
+  Value* r = b_.CreateFDiv(above, below);
+  Value* z = b_.CreateFMul(r, r);
+  Value* correction = b_.CreateFSub(b_.CreateFMul(b_.CreateFMul(r, z), series(z, atan_odd)), rest);
+  return copy_sign(b_.CreateFSub(angle, b_.CreateFSub(correction, r)), x);
 }
 
 Value* Functions::atan2(Value* y, Value* x) {
-  const double infinity = std::numeric_limits<double>::infinity();
-  Value* both_infinite = b_.CreateAnd(b_.CreateFCmpOEQ(absolute(x), number(x, infinity)),
-                                      b_.CreateFCmpOEQ(absolute(y), number(y, infinity)));
+  const double infinite = std::numeric_limits<double>::infinity();
+  Value* both_infinite = b_.CreateAnd(b_.CreateFCmpOEQ(absolute(x), number(x, infinite)),
+                                      b_.CreateFCmpOEQ(absolute(y), number(y, infinite)));
   Value* both_zero = b_.CreateAnd(b_.CreateFCmpOEQ(x, number(x, 0)), b_.CreateFCmpOEQ(y, number(y, 0)));
   Value* ratio = b_.CreateFDiv(absolute(y), absolute(x));
-  ratio = b_.CreateSelect(both_infinite, number(x, 1), b_.CreateSelect(both_zero, number(x, 0), ratio));
+  ratio = choose(both_infinite, 1, choose(both_zero, 0.0, ratio));
   Value* angle = atan(ratio);
   Value* is_left = b_.CreateICmpSLT(bits(x), integer(x, 0));  // -0 is
-  angle = b_.CreateSelect(is_left, b_.CreateFSub(number(x, std::numbers::pi), angle), angle);
+  Value* turned = b_.CreateFSub(number(x, std::numbers::pi), add(angle, -2 * math::fdlibm::atan_at_rest[4]));
+  angle = choose(is_left, turned, angle);
   Value* is_nan = b_.CreateFCmpUNO(x, y);
-  return b_.CreateSelect(is_nan, b_.CreateFAdd(x, y), copy_sign(angle, y));
+  return choose(is_nan, b_.CreateFAdd(x, y), copy_sign(angle, y));
 }
 
-// x^y in f64, x > 0: the logarithm as a sum of two doubles, since an error in it grows with y. `rough` where x is 0,
-// denormal or infinite, or the result leaves the range.
-Value* Functions::precise_power(Value* x, Value* y, Value* rough) {
+// In f64. What is below 1/2 is mirrored.
+Value* Functions::lgamma(Value* x) {
+  Value* is_mirrored = less(x, 0.5);
+  Value* y = choose(is_mirrored, b_.CreateFNeg(x), add(x, -1));
+  Value* sum = number(x, math::lanczos_first);
+  for (int i = 0; i < 8; ++i) sum = b_.CreateFAdd(sum, b_.CreateFDiv(number(x, math::lanczos[i]), add(y, i + 1)));
+  Value* t = add(y, 7.5);
+  Value* value = fma(add(y, 0.5), log(t), b_.CreateFNeg(t));
+  value = b_.CreateFAdd(add(value, 0.91893853320467274178), log(sum));
+  // log(pi / |sin(pi x)|) less that; near 0 gamma is 1 / x.
+  Value* is_tiny = less(absolute(x), 0x1p-60);
+  Value* sine = log(choose(is_tiny, absolute(x), absolute(sine_of_pi_times(x, false))));
+  Value* mirrored = b_.CreateFSub(b_.CreateFSub(number(x, 1.1447298858494001741), sine), value);
+  value = choose(is_tiny, b_.CreateFNeg(sine), choose(is_mirrored, mirrored, value));
+  value = choose(b_.CreateOr(b_.CreateFCmpOEQ(x, number(x, 1)), b_.CreateFCmpOEQ(x, number(x, 2))), 0.0, value);
+  Value* is_pole =
+      b_.CreateAnd(b_.CreateFCmpOEQ(x, call(llvm::Intrinsic::floor, x)), b_.CreateFCmpOLE(x, number(x, 0)));
+  Value* is_infinite = b_.CreateFCmpOEQ(absolute(x), infinity(x));
+  return choose(b_.CreateOr(is_pole, is_infinite), infinity(x), value);
+}
+
+// In f64. What is below 0 is mirrored, what is below 10 found by ten steps of the recurrence.
+Value* Functions::digamma(Value* x) {
+  Value* is_mirrored = less(x, 0);
+  Value* y = choose(is_mirrored, b_.CreateFSub(number(x, 1), x), x);
+  // The sum of 1 / (y + i), i = 0..9, as one quotient.
+  Value *above = number(x, 1), *below = y;
+  for (int i = 1; i < 10; ++i) {
+    Value* next = add(y, i);
+    above = fma(above, next, below);
+    below = b_.CreateFMul(below, next);
+  }
+  Value* is_small = less(y, 10);
+  Value* steps = choose(is_small, b_.CreateFDiv(above, below), number(x, 0));
+  Value* large = choose(is_small, add(y, 10), y);
+  Value* inverse = reciprocal(large);
+  Value* z = b_.CreateFMul(inverse, inverse);
+  Value* value = b_.CreateFSub(log(large), fma(z, series(z, math::digamma_series), mul(inverse, 0.5)));
+  value = b_.CreateFSub(value, steps);
+  Value* cotangent = b_.CreateFDiv(sine_of_pi_times(x, true), sine_of_pi_times(x, false));
+  value = choose(is_mirrored, b_.CreateFSub(value, mul(cotangent, std::numbers::pi)), value);
+  Value* is_whole = b_.CreateFCmpOEQ(x, call(llvm::Intrinsic::floor, x));
+  value = choose(b_.CreateAnd(is_mirrored, is_whole), nan(x), value);
+  value = choose(b_.CreateFCmpOEQ(x, number(x, 0)), copy_sign(infinity(x), b_.CreateFNeg(x)), value);
+  return choose(b_.CreateFCmpOEQ(x, infinity(x)), x, value);
+}
+
+// x^y in f64, x > 0: the logarithm as a sum of two doubles, since an error in it grows with y. Not for 0 and infinity.
+Value* Functions::precise_power(Value* x, Value* y) {
+  Value* is_tiny = less(x, 0x1p-1022);
+  x = choose(is_tiny, mul(x, 0x1p54), x);
   Value* root = bits(number(x, std::numbers::sqrt2 / 2));
   Value* exponent = b_.CreateAShr(b_.CreateSub(bits(x), root), integer(x, 52));
   Value* m = from_bits(b_.CreateSub(bits(x), b_.CreateShl(exponent, integer(x, 52))), x);
+  exponent = b_.CreateSub(exponent, b_.CreateSelect(is_tiny, integer(x, 54), integer(x, 0)));
   Value* n = b_.CreateSIToFP(exponent, x->getType());
   // log m = 2 atanh(s), s = (m - 1) / (m + 1) with what the division and the sum round away.
   Value* difference = add(m, -1);
@@ -281,44 +470,88 @@ Value* Functions::precise_power(Value* x, Value* y, Value* rough) {
   Value* s = b_.CreateFDiv(difference, total);
   Value* s_rest = b_.CreateFSub(fma(b_.CreateFNeg(s), total, difference), b_.CreateFMul(s, total_rest));
   s_rest = b_.CreateFDiv(s_rest, total);
+  // Its first term is 2 s; 2/3 s^3 is a pair, too, since it is up to a hundredth of that; the others follow.
+  const auto product_rest = [&](Value* a, Value* b, Value* product) { return fma(a, b, b_.CreateFNeg(product)); };
   Value* z = b_.CreateFMul(s, s);
-  Value* tail = polynomial(z, {2.0 / 25, 2.0 / 23, 2.0 / 21, 2.0 / 19, 2.0 / 17, 2.0 / 15, 2.0 / 13, 2.0 / 11, 2.0 / 9,
-                               2.0 / 7, 2.0 / 5, 2.0 / 3});
-  tail = b_.CreateFMul(b_.CreateFMul(tail, z), s);
+  Value* z_rest = fma(mul(s, 2), s_rest, product_rest(s, s, z));
+  Value* cube = b_.CreateFMul(z, s);
+  Value* cube_rest = fma(z, s_rest, fma(z_rest, s, product_rest(z, s, cube)));
+  Value* third = mul(cube, 2.0 / 3);
+  Value* third_rest = fma(cube_rest, number(x, 2.0 / 3), product_rest(cube, number(x, 2.0 / 3), third));
+  third_rest = fma(cube, number(x, 3.700743415417188e-17), third_rest);  // 2/3 - its double
+  Value* tail = polynomial(
+      z, {2.0 / 25, 2.0 / 23, 2.0 / 21, 2.0 / 19, 2.0 / 17, 2.0 / 15, 2.0 / 13, 2.0 / 11, 2.0 / 9, 2.0 / 7, 2.0 / 5});
+  tail = fma(b_.CreateFMul(tail, z), cube, third_rest);
+  tail = fma(n, number(x, 1.42860682030941723212e-6), fma(s_rest, number(x, 2), tail));
+  const auto sum_rest = [&](Value* a, Value* b, Value* sum) {  // Knuth's
+    Value* part = b_.CreateFSub(sum, a);
+    return b_.CreateFAdd(b_.CreateFSub(a, b_.CreateFSub(sum, part)), b_.CreateFSub(b, part));
+  };
   Value* whole = mul(n, 6.93145751953125e-1);  // exact
-  Value* high = b_.CreateFAdd(whole, mul(s, 2));
-  Value* before = b_.CreateFSub(high, whole);
-  Value* low = b_.CreateFAdd(b_.CreateFSub(whole, b_.CreateFSub(high, before)), b_.CreateFSub(mul(s, 2), before));
-  low = b_.CreateFAdd(low, fma(n, number(x, 1.42860682030941723212e-6), fma(s_rest, number(x, 2), tail)));
+  Value* first = b_.CreateFAdd(whole, mul(s, 2));
+  Value* high = b_.CreateFAdd(first, third);
+  Value* low = b_.CreateFAdd(sum_rest(whole, mul(s, 2), first), sum_rest(first, third, high));
+  low = b_.CreateFAdd(low, tail);
   Value* sum = b_.CreateFAdd(high, low);
   low = b_.CreateFSub(low, b_.CreateFSub(sum, high));
-  high = sum;
-  Value* product = b_.CreateFMul(y, high);
-  Value* rest = fma(y, low, fma(y, high, b_.CreateFNeg(product)));
-  Value* power = exp(product);
-  power = fma(power, rest, power);
-  Value* is_plain = b_.CreateAnd(less(absolute(product), 700), greater(x, 0x1p-1022));
-  is_plain = b_.CreateAnd(is_plain, less(x, std::numeric_limits<double>::infinity()));
-  return b_.CreateSelect(is_plain, power, rough);
+  Value* product = b_.CreateFMul(y, sum);
+  Value* rest = fma(y, low, fma(y, sum, b_.CreateFNeg(product)));
+  return exp(product, choose(less(absolute(product), 800), rest, number(x, 0)));
 }
 
 Value* Functions::pow(Value* x, Value* y, bool for_f32) {
-  const double infinity = std::numeric_limits<double>::infinity();
-  Value* product = b_.CreateFMul(y, log(absolute(x)));
-  Value* magnitude = for_f32 ? exp(product) : precise_power(absolute(x), y, exp(product));
+  const double infinite = std::numeric_limits<double>::infinity();
+  Value* t = absolute(x);
+  Value* magnitude = exp(b_.CreateFMul(y, log(t)));
+  if (!for_f32) {
+    Value* is_plain = b_.CreateAnd(greater(t, 0), less(t, infinite));
+    magnitude = choose(is_plain, precise_power(t, y), magnitude);
+  }
   Value* whole = b_.CreateFCmpOEQ(call(llvm::Intrinsic::trunc, y), y);
   Value* half = mul(y, 0.5);
   Value* is_odd = b_.CreateAnd(whole, b_.CreateFCmpONE(call(llvm::Intrinsic::trunc, half), half));
   Value* is_negative = b_.CreateICmpSLT(bits(x), integer(x, 0));
-  Value* result = b_.CreateSelect(b_.CreateAnd(is_negative, is_odd), b_.CreateFNeg(magnitude), magnitude);
-  Value* undefined = b_.CreateAnd(b_.CreateAnd(less(x, 0), greater(x, -infinity)), b_.CreateNot(whole));
-  undefined = b_.CreateAnd(undefined, b_.CreateFCmpONE(absolute(y), number(y, infinity)));
-  result = b_.CreateSelect(undefined, number(x, std::numeric_limits<double>::quiet_NaN()), result);
+  Value* result = choose(b_.CreateAnd(is_negative, is_odd), b_.CreateFNeg(magnitude), magnitude);
+  Value* undefined = b_.CreateAnd(b_.CreateAnd(less(x, 0), greater(x, -infinite)), b_.CreateNot(whole));
+  undefined = b_.CreateAnd(undefined, b_.CreateFCmpONE(absolute(y), number(y, infinite)));
+  result = choose(undefined, nan(x), result);
   // 1 to any power and anything to the power 0 are 1; |x| = 1 to an infinite power too.
   Value* is_one = b_.CreateOr(b_.CreateFCmpOEQ(x, number(x, 1)), b_.CreateFCmpOEQ(y, number(y, 0)));
   is_one = b_.CreateOr(
-      is_one, b_.CreateAnd(b_.CreateFCmpOEQ(x, number(x, -1)), b_.CreateFCmpOEQ(absolute(y), number(y, infinity))));
-  return b_.CreateSelect(is_one, number(x, 1), result);
+      is_one, b_.CreateAnd(b_.CreateFCmpOEQ(x, number(x, -1)), b_.CreateFCmpOEQ(absolute(y), number(y, infinite))));
+  return choose(is_one, 1, result);
+}
+
+// In f64. Half of exp stays in range where exp itself would not.
+Value* Functions::sinh(Value* x) {
+  Value* t = absolute(x);
+  Value* e = expm1(choose(greater(t, 1), 1, t));
+  Value* small = mul(b_.CreateFAdd(e, b_.CreateFDiv(e, add(e, 1))), 0.5);
+  Value* large = b_.CreateFSub(exp(t, nullptr, -1), exp(b_.CreateFNeg(t), nullptr, -1));
+  return copy_sign(choose(less(t, 1), small, large), x);
+}
+
+Value* Functions::cosh(Value* x) { return b_.CreateFAdd(exp(x, nullptr, -1), exp(b_.CreateFNeg(x), nullptr, -1)); }
+
+// In f64. The square of what is large would leave the range: there it is log 2x.
+Value* Functions::asinh(Value* x) {
+  Value* t = absolute(x);
+  Value* is_large = greater(t, 0x1p500);
+  Value* root = call(llvm::Intrinsic::sqrt, add(b_.CreateFMul(t, t), 1));
+  // sqrt(1 + t t) - 1, without cancellation where t is small.
+  Value* rest = b_.CreateFDiv(b_.CreateFMul(t, t), add(root, 1));
+  Value* y = b_.CreateFAdd(t, choose(greater(t, 1), add(root, -1), rest));
+  Value* value = log1p(choose(is_large, t, y));
+  return copy_sign(choose(is_large, add(value, std::numbers::ln2), value), x);
+}
+
+Value* Functions::acosh(Value* x) {
+  Value* is_large = greater(x, 0x1p500);
+  Value* t = add(x, -1);
+  Value* y = b_.CreateFAdd(t, call(llvm::Intrinsic::sqrt, b_.CreateFMul(t, add(x, 1))));
+  Value* value = log1p(choose(is_large, x, y));
+  value = choose(is_large, add(value, std::numbers::ln2), value);
+  return choose(less(x, 1), nan(x), value);
 }
 
 Value* Functions::evaluate(ScalarOp op, std::span<Value* const> operands) {
@@ -331,9 +564,12 @@ Value* Functions::evaluate(ScalarOp op, std::span<Value* const> operands) {
     case ScalarOp::tanh:
       return tanh(x);
     case ScalarOp::erf:
-      return erf(x);
-    case ScalarOp::sigmoid:
-      return reciprocal(add(exp(b_.CreateFNeg(x)), 1));
+      return is_double(x) ? erf_of_double(x, false) : erf(x);
+    case ScalarOp::sigmoid: {
+      // 1 / (1 + exp(-x)), by exp(x) where exp(-x) might overflow.
+      Value* e = exp(b_.CreateFNeg(absolute(x)));
+      return b_.CreateFDiv(choose(less(x, 0), e, number(x, 1)), add(e, 1));
+    }
     case ScalarOp::sqrt:
       return call(llvm::Intrinsic::sqrt, x);
     case ScalarOp::rsqrt:
@@ -363,9 +599,9 @@ Value* Functions::evaluate(ScalarOp op, std::span<Value* const> operands) {
     case ScalarOp::log1p:
       return wide(x, [&](Value* v) { return log1p(v); });
     case ScalarOp::sinh:
-      return wide(x, [&](Value* v) { return mul(b_.CreateFSub(expm1(v), expm1(b_.CreateFNeg(v))), 0.5); });
+      return wide(x, [&](Value* v) { return sinh(v); });
     case ScalarOp::cosh:
-      return wide(x, [&](Value* v) { return mul(b_.CreateFAdd(exp(v), exp(b_.CreateFNeg(v))), 0.5); });
+      return wide(x, [&](Value* v) { return cosh(v); });
     case ScalarOp::atanh:
       return wide(x, [&](Value* v) {
         Value* t = absolute(v);
@@ -373,44 +609,28 @@ Value* Functions::evaluate(ScalarOp op, std::span<Value* const> operands) {
         return copy_sign(mul(log1p(ratio), 0.5), v);
       });
     case ScalarOp::asinh:
-      return wide(x, [&](Value* v) {
-        Value* t = absolute(v);
-        Value* root = call(llvm::Intrinsic::sqrt, add(b_.CreateFMul(t, t), 1));
-        // sqrt(1 + t t) - 1, without cancellation where t is small.
-        Value* rest = b_.CreateFDiv(b_.CreateFMul(t, t), add(root, 1));
-        Value* y = b_.CreateFAdd(t, b_.CreateSelect(greater(t, 1), add(root, -1), rest));
-        return copy_sign(log1p(y), v);
-      });
+      return wide(x, [&](Value* v) { return asinh(v); });
     case ScalarOp::acosh:
-      return wide(x, [&](Value* v) {
-        Value* y = add(v, -1);
-        return log1p(b_.CreateFAdd(y, call(llvm::Intrinsic::sqrt, b_.CreateFMul(y, add(v, 1)))));
-      });
-    default:
-      break;
-  }
-  // The rest is for f32 only, by way of f64.
-  if (is_double(x)) return nullptr;
-  switch (op) {
+      return wide(x, [&](Value* v) { return acosh(v); });
+    case ScalarOp::erfc:
+      return wide(x, [&](Value* v) { return erf_of_double(v, true); });
+    case ScalarOp::lgamma:
+      return wide(x, [&](Value* v) { return lgamma(v); });
+    case ScalarOp::digamma:
+      return wide(x, [&](Value* v) { return digamma(v); });
     case ScalarOp::sin:
-      return wide(x, [&](Value* v) { return sine(v, false); });
     case ScalarOp::cos:
-      return wide(x, [&](Value* v) { return sine(v, true); });
     case ScalarOp::tan:
-      return wide(x, [&](Value* v) { return b_.CreateFDiv(sine(v, false), sine(v, true)); });
+      return trigonometric(op, x);
     case ScalarOp::atan:
       return wide(x, [&](Value* v) { return atan(v); });
     case ScalarOp::atan2:
-      return narrow(atan2(widen(x), widen(operands[1])), x);
+      return is_double(x) ? atan2(x, operands[1]) : narrow(atan2(widen(x), widen(operands[1])), x);
     case ScalarOp::asin:
-      return wide(x, [&](Value* v) {
-        Value* cosine = call(llvm::Intrinsic::sqrt, b_.CreateFMul(b_.CreateFSub(number(v, 1), v), add(v, 1)));
-        return atan2(v, cosine);
-      });
     case ScalarOp::acos:
       return wide(x, [&](Value* v) {
-        Value* sine = call(llvm::Intrinsic::sqrt, b_.CreateFMul(b_.CreateFSub(number(v, 1), v), add(v, 1)));
-        return atan2(sine, v);
+        Value* other = call(llvm::Intrinsic::sqrt, b_.CreateFMul(b_.CreateFSub(number(v, 1), v), add(v, 1)));
+        return op == ScalarOp::asin ? atan2(v, other) : atan2(other, v);
       });
     default:
       return nullptr;
@@ -441,26 +661,6 @@ int cost_of(ScalarOp op) {
       return 40;
     default:
       return op >= ScalarOp::exp && op <= ScalarOp::erfc ? 20 : 1;
-  }
-}
-
-bool has_function(ScalarOp op, ScalarType dtype) {
-  switch (op) {
-    case ScalarOp::erfc:
-    case ScalarOp::lgamma:
-    case ScalarOp::digamma:
-      return false;
-    case ScalarOp::erf:
-    case ScalarOp::sin:
-    case ScalarOp::cos:
-    case ScalarOp::tan:
-    case ScalarOp::atan:
-    case ScalarOp::atan2:
-    case ScalarOp::asin:
-    case ScalarOp::acos:
-      return dtype != ScalarType::f64;
-    default:
-      return true;
   }
 }
 

@@ -112,6 +112,15 @@ struct Layout {
   bool operator==(const Layout&) const = default;
 };
 Layout row_major(const std::vector<SymInt>& sizes);
+SymInt address_of(const Layout& layout, const std::vector<SymInt>& index);
+
+// A tensor as loops see it: complex elements are pairs of real ones, along a last axis.
+struct RealForm {
+  ScalarType dtype;
+  std::vector<SymInt> sizes;
+  Layout layout;
+};
+RealForm real_form(const ir::TensorMeta& meta, Layout layout);
 
 // The meaning of a node of the body; null where it has none in loops.
 using MeaningOf = std::function<const opset::Meaning*(const ir::Node&)>;
@@ -133,7 +142,7 @@ Accesses accesses_of(const opset::Meaning& meaning, const shape::Facts& facts);
 using LayoutOf = std::function<Layout(const ir::Value&)>;
 
 // Composes a body. Refuses (as an error without code) what loops cannot
-// say: complex numbers, extents that depend on data, a scatter with other operators around it.
+// say: extents that depend on data, a scatter with other operators around it.
 Result<Loops> compose(const ir::Graph& body, const MeaningOf& meaning_of, const LayoutOf& layout_of,
                       const shape::Facts& facts, const shape::Bindings& hints);
 

@@ -63,22 +63,53 @@ const Case cases[] = {
     {"%x: f32[n, 9]", "%r: f32[n, 9] = aten::cumsum(%x, 1)", "%r"},
     {"%x: i64[n, 9, 2]", "%r: i64[n, 9, 2] = aten::cumsum(%x, 1)", "%r"},
     {"%x: f32[n, 4], %y: f32[4, 3]", "%r: f32[n, 3] = aten::mm(%x, %y)", "%r"},
+    {"%x: f64[n, 7]", "%r: f64[n, 7] = aten::gelu(%x)", "%r"},
+    {"%x: f64[n, 7]", "%s: f64[n, 7] = aten::sin(%x)\n    %r: f64[n, 7] = aten::erfc(%s)", "%r"},
+    // Complex elements are pairs.
+    {"%x: c64[n, 5], %y: c64[5]", "%r: c64[n, 5] = aten::mul.Tensor(%x, %y)", "%r"},
+    {"%x: c64[n, 5], %y: f32[5]", "%r: c64[n, 5] = aten::add.Tensor(%x, %y, alpha=2)", "%r"},
+    {"%x: c64[n, 5], %y: c64[n, 1]", "%r: c64[n, 5] = aten::div.Tensor(%x, %y)", "%r"},
+    {"%x: c64[n, 5]", "%e: c64[n, 5] = aten::exp(%x)\n    %r: f32[n, 5] = aten::abs(%e)", "%r"},
+    {"%x: c64[n, 5]", "%r: c64[n, 5] = aten::sqrt(%x)", "%r"},
+    {"%x: c64[n, 5]", "%r: c64[n, 5] = aten::tanh(%x)", "%r"},
+    {"%x: c64[n, 5], %y: c64[n, 5]", "%r: bool[n, 5] = aten::eq.Tensor(%x, %y)", "%r"},
+    {"%x: c64[n, 4, 6]", "%r: c64[n, 1, 6] = aten::mean.dim(%x, [1], true)", "%r"},
+    {"%x: c64[n, 2, 96]", "%r: c64[n, 96] = aten::prod.dim_int(%x, 1)", "%r"},
+    {"%x: c64[n, 9]", "%r: c64[n, 9] = aten::cumsum(%x, 1)", "%r"},
+    {"%x: c64[n, 4], %y: c64[4, 3]", "%r: c64[n, 3] = aten::mm(%x, %y)", "%r"},
+    {"%x: c64[n, 4, 6]", "%p: c64[6, n, 4] = aten::permute(%x, [2, 0, 1])\n    %r: c64[6, n, 4] = aten::neg(%p)", "%r"},
+    {"%x: c64[n, 6]", "%r: f32[n, 6, 2] = aten::view_as_real(%x)", "%r"},
+    {"%x: f32[n, 6, 2]", "%c: c64[n, 6] = aten::view_as_complex(%x)\n    %r: c64[n, 6] = aten::conj_physical(%c)",
+     "%r"},
+    {"%x: c64[7, 6], %i: i64[n]", "%r: c64[n, 6] = aten::index_select(%x, 0, %i)", "%r"},
+    {"%x: c64[6, 5], %i: i64[n], %y: c64[n, 5]", "%r: c64[6, 5] = aten::index_add(%x, 0, %i, %y)", "%r"},
+    {"%x: c64[n, 4], %y: c64[n, 2]", "%r: c64[n, 6] = aten::cat([%x, %y], 1)", "%r"},
 };
+
+// The same memory, its complex elements as pairs.
+Tensor real_parts(Tensor tensor) {
+  if (!is_complex(tensor.dtype)) return tensor;
+  tensor.dtype = ScalarType::f32;
+  tensor.sizes.push_back(2);
+  tensor.strides = contiguous_strides(tensor.sizes);
+  return tensor;
+}
 
 Tensor random_tensor(const ir::TensorMeta& meta, const shape::Bindings& symbols, int seed) {
   std::vector<int64_t> sizes;
   for (const SymInt& size : meta.sizes) sizes.push_back(*shape::evaluate(size, symbols));
-  Tensor tensor = Tensor::empty(meta.dtype, sizes);
+  const Tensor whole = Tensor::empty(meta.dtype, sizes);
+  Tensor tensor = real_parts(whole);
   uint64_t state = static_cast<uint64_t>(seed) * 977 + 12345;
   for (int64_t i = 0; i < tensor.numel(); ++i) {
     state = state * 6364136223846793005u + 1442695040888963407u;
     const int64_t draw = static_cast<int64_t>(state >> 40);
-    if (is_floating(meta.dtype))
+    if (is_floating(tensor.dtype))
       tensor.set(i, static_cast<double>(draw % 2001 - 1000) / 250);
     else
       tensor.set_int(i, meta.dtype == ScalarType::boolean ? draw % 2 : draw % 6);
   }
-  return tensor;
+  return whole;
 }
 
 double tolerance(ScalarType dtype) {
@@ -135,7 +166,7 @@ TEST_CASE("generated code computes what the operators mean") {
       Result<std::vector<reference::Datum>> expected =
           reference::run(**opset, original, {}, lowering.facts, operands, symbols);
       REQUIRE_MESSAGE(bool(expected), (expected ? "" : expected.failure().render("test")));
-      const Tensor wanted = std::get<Tensor>((*expected)[0]).contiguous();
+      const Tensor wanted = real_parts(std::get<Tensor>((*expected)[0]).contiguous());
       Tensor result = Tensor::empty(wanted.dtype, wanted.sizes);
       buffers.push_back(result.mutable_data());
       testing::run_kernel(*loops, buffers, symbols);

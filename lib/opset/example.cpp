@@ -99,9 +99,9 @@ class ExampleRun {
     return example_.types ? check_types(*inference) : check_value_types(*inference);
   }
 
-  Result<RunnableExample> runnable() {
+  Result<RunnableExample> runnable(bool with_values) {
     if (!bind()) return evaluator_.failed() ? evaluator_.take_failure() : *failure_;
-    if (example_.values) {
+    if (example_.values && with_values) {
       Result<Inference> inference = infer(opset_, runnable_.call, facts_);
       if (!inference) return wrong(inference.error());
       Result<void> read = read_values(*inference);
@@ -374,18 +374,30 @@ void check_examples(const Opset& opset, const LazyBlock& lazy, std::vector<Diagn
   }
 }
 
-Result<std::vector<RunnableExample>> value_examples(const Opset& opset, const Operator& op) {
+namespace {
+
+Result<std::vector<RunnableExample>> examples_of(const Opset& opset, const Operator& op, bool with_values) {
   Block block;
   Result<void> parsed = parse_with_examples(op.block(), block);
   if (!parsed) return parsed.error();
   std::vector<RunnableExample> examples;
   for (const Example& example : block.examples) {
-    if (!example.values && example.fails != "range") continue;
-    Result<RunnableExample> runnable = ExampleRun(opset, op, block, example).runnable();
+    if (with_values ? !example.values && example.fails != "range" : !example.fails.empty()) continue;
+    Result<RunnableExample> runnable = ExampleRun(opset, op, block, example).runnable(with_values);
     if (!runnable) return runnable.error();
     examples.push_back(std::move(*runnable));
   }
   return examples;
+}
+
+}  // namespace
+
+Result<std::vector<RunnableExample>> value_examples(const Opset& opset, const Operator& op) {
+  return examples_of(opset, op, true);
+}
+
+Result<std::vector<RunnableExample>> example_calls(const Opset& opset, const Operator& op) {
+  return examples_of(opset, op, false);
 }
 
 }  // namespace atenon::opset

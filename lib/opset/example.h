@@ -23,6 +23,8 @@ struct RunnableExample {
 // The examples with values among an operator's block, for lib/reference to run. Those that state types and most
 // failures are run by Opset::check_all().
 Result<std::vector<RunnableExample>> value_examples(const Opset& opset, const Operator& op);
+// The calls of all examples but those that must fail, for tests that need no values; `expected` is empty.
+Result<std::vector<RunnableExample>> example_calls(const Opset& opset, const Operator& op);
 
 // Runs a block's examples as far as no values are needed: types with exactly the assumptions listed, the label that
 // must fail, and of values their types.

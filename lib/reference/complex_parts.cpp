@@ -258,6 +258,8 @@ class Splitter {
         return narrow(times(logarithm(wide(at(0))), 0.4342944819032518), type);
       case ScalarOp::log1p:
         return narrow(logarithm(plus(wide(at(0)), 1)), type);
+      case ScalarOp::exp2:
+        return narrow(exponential(times(wide(at(0)), 0.6931471805599453)), type);
       case ScalarOp::expm1:
         return narrow(plus(exponential(wide(at(0))), -1), type);
       case ScalarOp::sigmoid: {

@@ -1,0 +1,42 @@
+#include "lower/loops.h"
+
+namespace atenon::lower {
+
+void each_operand(const Loops& loops, ExprId id, const std::function<void(ExprId)>& visit) {
+  const Expr& expr = loops.exprs[id];
+  for (ExprId operand : expr.operands) visit(operand);
+  if (!expr.index.is_constant())
+    for (const std::string& symbol : expr.index.symbols())
+      if (symbol.front() == '%') visit(std::stoi(symbol.substr(1)));
+}
+
+Layout row_major(const std::vector<SymInt>& sizes) {
+  Layout layout{std::vector<SymInt>(sizes.size(), 1), 0};
+  for (size_t axis = sizes.size(); axis-- > 1;) layout.strides[axis - 1] = layout.strides[axis] * sizes[axis];
+  return layout;
+}
+
+RealForm real_form(const ir::TensorMeta& meta, Layout layout) {
+  RealForm form{meta.dtype, meta.sizes, std::move(layout)};
+  if (!is_complex(meta.dtype)) return form;
+  form.dtype = meta.dtype == ScalarType::c128 ? ScalarType::f64 : ScalarType::f32;
+  form.sizes.emplace_back(2);
+  form.layout.offset = form.layout.offset * 2;
+  for (SymInt& stride : form.layout.strides) stride = stride * 2;
+  form.layout.strides.emplace_back(1);
+  return form;
+}
+
+SymInt address_of(const Layout& layout, const std::vector<SymInt>& index) {
+  SymInt address = layout.offset;
+  for (size_t axis = 0; axis < index.size(); ++axis) address = address + index[axis] * layout.strides[axis];
+  return address;
+}
+
+SymInt Loops::row_count() const {
+  SymInt count = 1;
+  for (size_t i = 0; i < rows; ++i) count = count * loops[domain[i]].extent;
+  return count;
+}
+
+}  // namespace atenon::lower
