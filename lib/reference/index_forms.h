@@ -49,13 +49,17 @@ class IndexForms {
   Interval interval(const LinearForm& form);
   // Loop variables only: no divisions, no opaque scalars.
   bool is_affine(const LinearForm& form) const;
-
- private:
   struct Atom {
     opset::ScalarId scalar = opset::no_scalar;  // opaque, or a division:
     LinearForm numerator;
     int64_t divisor = 0;
   };
+  // Null for a loop variable.
+  const Atom* atom_of(int term) const {
+    return term < meaning_.variable_count ? nullptr : &atoms_[static_cast<size_t>(term - meaning_.variable_count)];
+  }
+
+ private:
   LinearForm divide(const LinearForm& numerator, int64_t divisor);
   LinearForm compute(opset::ScalarId id);
   Interval compute_interval(opset::ScalarId id);

@@ -42,6 +42,9 @@ class LoopCompiler {
   bool is_inside(opset::ScalarId index, int64_t size, const std::vector<LinearForm>& conditions);
   // The reduction as a sum of products, if it is one; reorders the plan's variables.
   std::optional<Product> product_of(const opset::Reduction& reduction, ReductionPlan& plan);
+  // The variables in a form, a bit each; nullopt where it holds more than these and their quotients.
+  std::optional<uint64_t> variables_of(const LinearForm& form) const;
+  Register emit_form(const LinearForm& form, int scope);
   Address address_of(const LinearForm& form, int scope);
   int scope_of(uint64_t variables) const;
   int lane_owner(int scope) const;

@@ -59,10 +59,11 @@ const int64_t* Frame::lane_part(const Address& address) {
 }
 
 // The rows that the lanes lie in, and where each form starts in them.
-void Frame::fill_lanes(const Scope& scope, int64_t first, int n) {
+void Frame::fill_lanes(const Scope& scope, int64_t first, int n, int64_t width) {
   const size_t rank = scope.lane_extents.size();
   const int64_t length = rank == 0 ? 1 : scope.lane_extents[rank - 1];
   const size_t outer = rank == 0 ? 0 : rank - 1;
+  const int64_t first_column = width > 0 ? first % length : 0;  // of all rows but the first
   int64_t column = first % length;
   int64_t row = first / length;
   digits_.resize(outer);
@@ -77,7 +78,7 @@ void Frame::fill_lanes(const Scope& scope, int64_t first, int n) {
     part.spelled = false;
   }
   for (int begin = 0; begin < n;) {
-    const int count = static_cast<int>(std::min<int64_t>(length - column, n - begin));
+    const int count = static_cast<int>(std::min<int64_t>(width > 0 ? width : length - column, n - begin));
     segments_.push_back({begin, count});
     for (size_t f = 0; f < scope.lane_forms.size(); ++f) {
       LanePart& part = lane_parts_[f];
@@ -87,7 +88,7 @@ void Frame::fill_lanes(const Scope& scope, int64_t first, int n) {
       part.strided = part.strided && start == part.starts[0] + begin * part.stride;
     }
     begin += count;
-    column = 0;
+    column = first_column;
     for (size_t axis = outer; axis-- > 0;) {
       if (++digits_[axis] < scope.lane_extents[axis]) break;
       digits_[axis] = 0;
@@ -103,16 +104,19 @@ void Frame::for_runs(const LanePart* part, int n, Visit visit) const {
     visit(part->starts[s], segments_[s].begin, segments_[s].count, part->stride);
 }
 
-void Frame::run(int64_t first, int n) {
+void Frame::run(int64_t first, int n, int64_t width) {
   const Scope& scope = program_.scopes[0];
   if (!scope.owns_lanes) return execute(scope.steps, n);
-  fill_lanes(scope, first, n);
+  fill_lanes(scope, first, n, width);
   // A serial variable changes what any step computes.
   const int64_t length = scope.lane_extents.empty() ? 1 : scope.lane_extents.back();
   const bool anew = !program_.serial_variables.empty();
-  const bool row_changed = anew || first / length != row_, column_changed = anew || first % length != column_;
+  // Of another width, other lanes lie in other rows.
+  const bool row_changed = anew || first / length != row_ || width != width_;
+  const bool column_changed = anew || first % length != column_;
   row_ = first / length;
   column_ = first % length;
+  width_ = width;
   const uint8_t changed = static_cast<uint8_t>((row_changed ? Step::by_row : 0) | (column_changed ? Step::in_rows : 0));
   for (size_t i = 0; i < scope.steps.size(); ++i) {
     if (!anew && !(scope.steps[i].varies & changed) && n <= computed_[i]) continue;

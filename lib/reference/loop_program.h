@@ -5,8 +5,8 @@
 // of a sum does not depend on how lanes were filled. Where there are few results, lanes run over the reduction's
 // elements instead and are added up in the same order.
 //
-// A block of lanes is a part of a row (of the innermost loop), or some whole rows; what does not depend on the place in
-// a row, or on the row, is computed again only where that changes.
+// A block of lanes is a part of a row (of the innermost loop), or of some rows, or some whole rows; what does not
+// depend on the place in a row, or on the row, is computed again only where that changes.
 //
 // Steps of a reduction's body that do not depend on its variables move out of it. Integer expressions that are sums of
 // loop variables are a lane part, made once a block, plus a number; a read at such an address is a strided load. A read
@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -83,8 +84,9 @@ enum class MonoidKind : uint8_t { sum, product, maximum, minimum, any, all, argm
 struct Product {
   int tensors[2] = {-1, -1};
   Address addresses[2];
-  std::vector<int64_t> extents;  // of the plan's variables
-  size_t outer = 0;              // the first so many variables decide the guard, the others run inside
+  Register offsets[2] = {no_register, no_register};  // what an address has beside that, a number a lane: of divisions
+  std::vector<int64_t> extents;                      // of the plan's variables
+  size_t outer = 0;  // the first so many variables decide the guard, the others run inside
 };
 
 struct ReductionPlan {
@@ -99,7 +101,7 @@ struct ReductionPlan {
   Register guard = no_register;
   bool prefix = false;
   bool spread = false;             // lanes run over the reduction
-  std::optional<Product> product;  // then there are no elements, and the scope holds the guard's steps
+  std::optional<Product> product;  // then there are no elements; the scope holds steps of guard and offsets
 };
 
 struct Check {
@@ -165,8 +167,9 @@ class Frame {
     return slot < 0 ? nullptr : faults_.data() + size_t(slot) * lanes;
   }
 
-  // Runs scope 0 for lanes [first, first + n) of its index space.
-  void run(int64_t first, int n);
+  // Runs scope 0 for n lanes of its index space, in order from `first` on; or, with a width, for so many columns of
+  // each row from there on.
+  void run(int64_t first, int n, int64_t width = 0);
   void store(int n);
   int64_t address(const Address& address) const;  // without its lane part
   // The lane part, a number a lane; null where there is none.
@@ -188,7 +191,7 @@ class Frame {
     std::vector<int64_t> value;  // one a lane, if `spelled`
     bool spelled = false;
   };
-  void fill_lanes(const Scope& scope, int64_t first, int n);
+  void fill_lanes(const Scope& scope, int64_t first, int n, int64_t width);
   void execute(const Step& step, int n);
   void execute(const std::vector<Step>& steps, int n);
   // Calls visit(from, lane, count, stride) for runs of lanes whose elements are `stride` apart.
@@ -206,7 +209,16 @@ class Frame {
   void spread_faults(const Step& step, int n);
   void reduce(const ReductionPlan& plan, int n);
   void reduce_spread(const ReductionPlan& plan);
+  // One operand of a sum of products.
+  struct Factor {
+    int tensor = -1;
+    int64_t base = 0;    // of lane 0 at the first term
+    int64_t stride = 0;  // from term to term
+  };
   void reduce_products(const ReductionPlan& plan, int n);
+  void add_products(const Factor (&factors)[2], int64_t count);
+  template <class T>
+  void gather(const Factor& from, std::span<const int64_t> places, int64_t first, int64_t count, T* to) const;
   void join(const ReductionPlan& plan, const uint8_t* active, int n);
   void join_lane(const ReductionPlan& plan, int into, int from);
 
@@ -227,9 +239,15 @@ class Frame {
   std::vector<Segment> segments_;     // of the scope that owns the lanes just now
   std::vector<LanePart> lane_parts_;  // of its forms
   std::vector<int64_t> digits_;       // of a segment's row
+  // Of sums of products: the lanes that take part, their sums and places in either operand; the factors of a stretch of
+  // lanes, and its rows where they had to be gathered.
+  std::vector<int> active_;
+  std::vector<double> sums_, factors_;
+  std::vector<int64_t> places_[2];
+  std::vector<float> rows_;
   // What scope 0's steps were computed for.
   std::vector<int> computed_;  // lanes, a step; 0: never
-  int64_t row_ = -1, column_ = -1;
+  int64_t row_ = -1, column_ = -1, width_ = 0;
   int64_t run_ = -1;
 };
 

@@ -200,7 +200,7 @@ void Frame::reduce_spread(const ReductionPlan& plan) {
   const int64_t* guard = plan.guard == no_register ? nullptr : integers(plan.guard);
   for (int64_t first = 0; first < count; first += lanes) {
     const int n = static_cast<int>(std::min<int64_t>(lanes, count - first));
-    fill_lanes(body, first, n);
+    fill_lanes(body, first, n, 0);
     execute(body.steps, n);
     int64_t* bad = faults(plan.accumulator[0]);
     for (int i = 0; i < n; ++i) {

@@ -64,10 +64,16 @@ Diagnostic describe(const LoopProgram& program, int64_t fault) {
                    " of size " + std::to_string(check.size));
 }
 
-// An index space as blocks of lanes: some whole rows each, or a part of one.
+// An index space as blocks of lanes: some whole rows each, or a part of one; for products a part of some rows, since
+// these share what is read along the columns.
 struct Blocks {
+  struct Block {
+    int64_t first = 0;
+    int n = 0;
+    int64_t width = 0;  // 0: whole rows
+  };
   int64_t rows = 1, length = 1;
-  int64_t rows_together = 1, parts = 1, width = 1;  // rows together, or parts of this width
+  int64_t rows_together = 1, parts = 1, width = 1;
   bool columns_outside = false;
   int64_t count = 0;
 
@@ -76,16 +82,22 @@ struct Blocks {
     if (!scope.lane_extents.empty()) length = scope.lane_extents.back();
     for (size_t axis = 0; axis + 1 < scope.lane_extents.size(); ++axis) rows *= scope.lane_extents[axis];
     if (length == 0 || rows == 0) return;
-    rows_together = std::max<int64_t>(1, lanes / length);
-    parts = (length + lanes - 1) / lanes;
-    width = std::min<int64_t>(lanes, ((length + parts - 1) / parts + 15) / 16 * 16);  // whole vectors
-    count = (rows + rows_together - 1) / rows_together * parts;
+    const bool multiplies = std::any_of(program.reductions.begin(), program.reductions.end(),
+                                        [](const ReductionPlan& plan) { return plan.product.has_value(); });
+    const int64_t widest = multiplies && rows > 1 ? lanes / 8 : lanes;
+    parts = (length + widest - 1) / widest;
+    width = parts == 1 ? length : ((length + parts - 1) / parts + 15) / 16 * 16;  // whole vectors
+    rows_together = std::min(rows, lanes / width);
+    count = row_groups() * parts;
   }
-  std::pair<int64_t, int> at(int64_t block) const {
-    const int64_t row = (columns_outside && parts > 1 ? block % rows : block / parts) * rows_together;
-    if (parts == 1) return {row * length, static_cast<int>(std::min(rows_together, rows - row) * length)};
-    const int64_t column = (columns_outside ? block / rows : block % parts) * width;
-    return {row * length + column, static_cast<int>(std::min<int64_t>(width, length - column))};
+  int64_t row_groups() const { return (rows + rows_together - 1) / rows_together; }
+  Block at(int64_t block) const {
+    const int64_t group = columns_outside ? block % row_groups() : block / parts;
+    const int64_t part = columns_outside ? block / row_groups() : block % parts;
+    const int64_t row = group * rows_together, column = part * width;
+    const int64_t columns = std::min(width, length - column);
+    const int64_t n = std::min(rows_together, rows - row) * columns;
+    return {row * length + column, static_cast<int>(n), parts == 1 ? 0 : columns};
   }
 };
 
@@ -254,10 +266,10 @@ Result<void> run_program(const LoopProgram& program, const LoopData& data, Idle<
         frame->store(1);
         continue;
       }
-      const auto [first, n] = blocks.at(unit);
+      const auto [first, n, width] = blocks.at(unit);
       for (int64_t position = 0; position < (prefix ? serial : 1); ++position) {
         set_serial(position);
-        frame->run(first, n);
+        frame->run(first, n, width);
         frame->store(n);
       }
     }

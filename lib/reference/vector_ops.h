@@ -26,6 +26,8 @@ struct VectorOps {
   void (*widen)(const float* from, double* to, int n);
   void (*narrow)(const double* from, float* to, int n);
   void (*add_to)(double* totals, const double* elements, int n);
+  // totals[i] += factors[k] * rows[k * stride + i], in order of k < count. `factors` were floats, too.
+  void (*add_products)(double* totals, const double* factors, const float* rows, int64_t stride, int64_t count, int n);
   // best[i] = the larger (smaller) of the two; a NaN wins.
   void (*raise_to)(double* best, const double* elements, int n);
   void (*lower_to)(double* best, const double* elements, int n);
