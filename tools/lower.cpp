@@ -14,13 +14,16 @@ int main(int argc, char** argv) {
   tool.option("--target", options.target, "CPU", "host, x86_64-avx512 or x86_64-avx2");
   tool.flag("--fuse,!--no-fuse", options.fuse, "several operators in one call (the default)");
   tool.flag("--prepack,!--no-prepack", options.prepack, "weights in the layouts that kernels want (the default)");
+  tool.flag("--winograd", options.winograd,
+            "3x3 convolutions by Winograd's algorithm where that is faster: larger errors, which are said");
   tool.flag("--explain", explain, "say on standard error which kernel was chosen for each call, and why not another",
             cli::Effect::report);
   tool.offer_json();
   return tool.transform(argc, argv, [&](ir::ExportedProgram program, cli::Context& context) {
-    if (explain) options.report = &report;
+    if (explain || options.winograd) options.report = &report;
     Result<ir::ExportedProgram> result = lower::run(std::move(program), context.opset(), options);
     if (explain) std::cerr << (context.json ? to_json(report) : to_text(report));
+    if (!report.winograd.empty()) context.tell(report.winograd);
     return result;
   });
 }

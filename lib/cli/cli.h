@@ -46,7 +46,8 @@ class Context {
   bool verifies_weights = false;  // what was read is compared with its digests before it is written
   // A message on standard error, unless -q.
   void warn(const Diagnostic& diagnostic);
-  // A line on standard error, with -v only.
+  // A line on standard error: unless -q, and with -v only.
+  void tell(const std::string& text);
   void say(const std::string& text);
   // `<executable>/../share/atenon`, where operator sets, the Python of `torch` and the texts of errors lie.
   static std::string share_folder();

@@ -87,10 +87,14 @@ void Context::warn(const Diagnostic& diagnostic) {
   if (!quiet) print_message(diagnostic, tool_, "warning");
 }
 
-void Context::say(const std::string& text) {
-  if (!verbose) return;
+void Context::tell(const std::string& text) {
+  if (quiet) return;
   progress_.reset();
   std::cerr << tool_ << ": " << text << "\n";
+}
+
+void Context::say(const std::string& text) {
+  if (verbose) tell(text);
 }
 
 std::string Context::share_folder() {

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "diff/match.h"
+#include "kernels/body.h"
 #include "run/leaves.h"
 #include "run/run.h"
 #include "text/text.h"
@@ -115,6 +116,19 @@ void compare_structure(const run::Session& left, const run::Session& right, Repo
   }
 }
 
+void find_inexact(const run::Session& session, Report& report) {
+  for (const ir::Variant& variant : session.entry().variants)
+    for (const ir::Node& node : variant.graph.forward()) {
+      if (!node.annotation("error")) continue;
+      auto value = [&](const char* name) {
+        const ir::Argument* found = node.annotation(name);
+        return found ? kernels::number_of(*found, {}).value_or(0) : 0;
+      };
+      report.inexact.push_back({"%" + node.result()->name, kernels::kernel_of(node), value("error"),
+                                value("direct_error"), run::python_line(session.program(), node)});
+    }
+}
+
 // The first node, in the left program's order, whose value is off while what it was computed from is not.
 void find_departure(const run::Session& left, const Matches& matches, const Values& a, const Values& b,
                     const Tolerance& allowed, Report& report) {
@@ -159,6 +173,8 @@ Result<Report> run(ir::ExportedProgram left_program, ir::ExportedProgram right_p
   Report report;
   report.nodes = (*left)->entry().variants[0].graph.size();
   compare_structure(**left, **right, report);
+  find_inexact(**left, report);
+  find_inexact(**right, report);
   if (options.inputs.empty() && options.input_files.empty()) return report;
   if (!report.same_interface)
     return error(Status::no, 702, "the programs differ in their inputs or outputs, so they cannot be run on the same")

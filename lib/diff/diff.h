@@ -38,6 +38,13 @@ struct Departure {
   Difference difference;
 };
 
+// A call of either program whose kernel says how large its errors are, as parts of its largest result on a sample.
+struct Inexact {
+  std::string call, kernel;
+  double error = 0, direct_error = 0;
+  std::string line;  // of Python
+};
+
 struct Report {
   std::vector<std::string> structure;  // a line for each way in which inputs, outputs and operators differ
   bool same_interface = true;
@@ -45,6 +52,7 @@ struct Report {
   size_t nodes = 0;    // in the first program
   std::vector<std::pair<std::string, Difference>> outputs;
   std::optional<Departure> first;
+  std::vector<Inexact> inexact;
   bool compared = false;
 
   bool same() const;

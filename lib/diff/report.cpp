@@ -33,6 +33,10 @@ nlohmann::ordered_json json(const Difference& difference) {
 std::string to_text(const Report& report) {
   std::string text;
   for (const std::string& line : report.structure) text += "structure  " + line + "\n";
+  for (const Inexact& call : report.inexact)
+    text += "inexact    " + call.call + " by " + call.kernel + ": errors up to " + shortest(call.error) +
+            " of the largest result on a sample (direct: " + shortest(call.direct_error) + ")" +
+            (call.line.empty() ? "" : "  # " + call.line) + "\n";
   if (!report.compared) return text + (report.same() ? "the same structure\n" : "");
   for (const auto& [name, difference] : report.outputs) {
     text += "output     " + name + ": largest difference " + shortest(difference.largest) + ", " +
@@ -56,6 +60,12 @@ std::string to_json(const Report& report) {
                                  {"structure", report.structure},
                                  {"outputs", outputs},
                                  {"matched", report.matched}};
+  for (const Inexact& call : report.inexact)
+    root["inexact"].push_back({{"call", call.call},
+                               {"kernel", call.kernel},
+                               {"error", call.error},
+                               {"direct_error", call.direct_error},
+                               {"line", call.line}});
   if (report.first) {
     root["departs"] = {{"left", report.first->left},
                        {"right", report.first->right},

@@ -89,6 +89,17 @@ struct DepthwiseTile {
   PanelTile out;                           // rows are outputs, columns channels; only what follows a product is used
 };
 
+// The sums of one tile of a Winograd convolution and up to panel_columns of its channels, on the way to the image.
+struct WinogradOutputs {
+  const float* sums;      // point by point, panel_columns each; whole vectors of them are read
+  const float* bias;      // or null
+  bool is_rectified;      // negative outputs become 0
+  int64_t channels;       // that are there
+  int64_t rows, columns;  // of the tile that lie in the image
+  float* y;               // channels side by side
+  int64_t y_row, y_column;
+};
+
 struct Lanes {
   const char* name;
   // Floats of scratch that attention needs for one tile.
@@ -105,6 +116,15 @@ struct Lanes {
   // b_column.
   void (*make_panel)(const float* b, int64_t b_column, int64_t k, int64_t columns, float* panel);
   void (*depthwise)(const DepthwiseTile& tile);
+  // c[i * c_row + j] = sum over k of a[i * a_row + k] * b[k * b_row + j], for i < m, j < n, k < depth.
+  void (*product)(int64_t m, int64_t n, int64_t depth, const float* a, int64_t a_row, const float* b, int64_t b_row,
+                  float* c, int64_t c_row);
+  // Tiles of Winograd's convolution, `outputs` a side (2 or 4). The (outputs + 2)^2 pixels, row by row, become points
+  // of `channels` numbers each.
+  void (*winograd_in)(int64_t outputs, const float* const* pixels, int64_t channels, float* points);
+  void (*winograd_out)(int64_t outputs, const WinogradOutputs& tile);
+  // What follows a product, from tile.scratch on.
+  void (*finish)(const PanelTile& tile);
 };
 
 // Whether panel() does such a step.

@@ -4,6 +4,7 @@
 #endif
 
 #include "kernels/lanes.h"
+#include "kernels/winograd_transforms.h"
 
 #if defined(__AVX512F__)
 
@@ -71,8 +72,10 @@ inline V zero_where_below(V value, V x, V limit) {
 }  // namespace
 
 #include "kernels/lanes_loops.h"
+#include "kernels/winograd_loops.h"
 
-const Lanes lanes_avx512{"avx512", attention_scratch, attention, dots, lstm_cell, panel, make_panel, depthwise};
+const Lanes lanes_avx512{"avx512",   attention_scratch, attention, dots,        lstm_cell,    panel,
+                         make_panel, depthwise,         product,   winograd_in, winograd_out, finish};
 
 }  // namespace atenon::kernels
 

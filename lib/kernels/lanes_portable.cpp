@@ -1,5 +1,6 @@
 // The loops of lanes_loops.h over 4 floats in plain C++: for CPUs without AVX2, and for comparison.
 #include "kernels/lanes.h"
+#include "kernels/winograd_transforms.h"
 
 namespace atenon::kernels {
 
@@ -68,7 +69,9 @@ inline V zero_where_below(V value, V x, V limit) {
 }  // namespace
 
 #include "kernels/lanes_loops.h"
+#include "kernels/winograd_loops.h"
 
-const Lanes lanes_portable{"portable", attention_scratch, attention, dots, lstm_cell, panel, make_panel, depthwise};
+const Lanes lanes_portable{"portable", attention_scratch, attention, dots,        lstm_cell,    panel,
+                           make_panel, depthwise,         product,   winograd_in, winograd_out, finish};
 
 }  // namespace atenon::kernels

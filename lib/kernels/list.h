@@ -7,6 +7,7 @@ namespace atenon::kernels {
 
 const Kernel& strips();
 const Kernel& depthwise();
+const Kernel& winograd();
 const Kernel& onednn_convolution();
 const Kernel& few_rows();
 const Kernel& panels();

@@ -49,6 +49,7 @@ Result<void> lower_variant(Lowering& lowering) {
   // Every group is one call, and has a kernel.
   if (lowering.options.report) explain(lowering, *lowering.options.report);
   make_calls(lowering);
+  if (lowering.options.winograd) choose_winograd(lowering);
   if (lowering.options.prepack)
     if (Result<void> done = prepack_weights(lowering); !done) return done;
   plan_arena(lowering);
@@ -87,6 +88,7 @@ std::string to_text(const Report& report) {
     for (const std::string& target : decision.operators) text += " " + target;
     if (!decision.line.empty()) text += "  # " + decision.line;
     text += "\n";
+    if (!decision.note.empty()) text += "  " + decision.note + "\n";
     for (const auto& [kernel, reason] : decision.refusals) text += "  not " + kernel + ": " + reason + "\n";
   }
   return text;
@@ -102,6 +104,7 @@ std::string to_json(const Report& report) {
                      {"call", decision.call},
                      {"kernel", decision.kernel},
                      {"operators", decision.operators},
+                     {"note", decision.note},
                      {"refusals", refusals},
                      {"line", decision.line}});
   }

@@ -19,18 +19,21 @@ struct Decision {
   std::string call;                                           // name of its first result
   std::string kernel;                                         // "onednn.matmul", "llvm", "alias"
   std::vector<std::string> operators;                         // of the body
+  std::string note;                                           // what is to be known about the kernel, or ""
   std::vector<std::pair<std::string, std::string>> refusals;  // kernel, why not
   std::string line;                                           // "net.py:12", or "" if unknown
 };
 
 struct Report {
   std::vector<Decision> decisions;
+  std::string winograd;  // what it was chosen for, and how large its errors are; "" if not asked for
 };
 
 struct Options {
   std::string target = "host";
   bool fuse = true;          // several operators in one call
   bool prepack = true;       // weights in the layouts that kernels want
+  bool winograd = false;     // convolutions of 3 x 3 by Winograd's algorithm where that is faster: larger errors
   Report* report = nullptr;  // filled in if given
 };
 

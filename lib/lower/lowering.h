@@ -99,6 +99,8 @@ Result<bool> compose_groups(Lowering& lowering);
 Result<void> compile_library(KernelLibrary& library, ir::ExportedProgram& program, const Target& target);
 // The graph consists of calls, each with its body.
 void make_calls(Lowering& lowering);
+// Convolutions that are expected to be faster by Winograd's algorithm are computed by it, and say their errors.
+void choose_winograd(Lowering& lowering);
 // Weights lie as their kernels want them.
 Result<void> prepack_weights(Lowering& lowering);
 // No weight is left that nobody reads.
@@ -110,6 +112,14 @@ void plan_arena(Lowering& lowering);
 
 // Kernels that take part in the choice before generated code: those that were written for one operator.
 std::vector<const kernels::Kernel*> library_kernels();
+// A call at the sizes of the hints; operands that are weights of the program say so.
+kernels::CallSite site_of(const Lowering& lowering, const ir::Node& call);
+// State that the program changes, by name.
+std::set<std::string> written_state(const Lowering& lowering);
+// The graph's input that is the weight `made`, which was made from the weight that `from` is; added where there is
+// none.
+ir::Value* input_made_from(Lowering& lowering, const ir::Value& from, const ir::Weight& made,
+                           const std::string& suffix);
 // The layout that a call's annotations give to result i.
 Layout layout_of_result(const ir::Node& call, size_t i);
 

@@ -23,26 +23,54 @@ kernels::Operand operand_of(const Lowering& lowering, const Value& value) {
   return {value.meta().dtype, *typical_all(lowering, value.meta().sizes), *typical_all(lowering, layout.strides)};
 }
 
+const ir::InputSpec* spec_of(const Lowering& lowering, const Value& value) {
+  if (value.producer) return nullptr;
+  for (const ir::InputSpec& spec : lowering.entry.signature.inputs)
+    if (spec.kind != ir::InputKind::user_input && spec.value == value.name) return &spec;
+  return nullptr;
+}
+
 }  // namespace
 
-Result<void> prepack_weights(Lowering& lowering) {
-  std::vector<ir::InputSpec>& inputs = lowering.entry.signature.inputs;
-  std::set<std::string> written;  // state that the program changes is not packed
+kernels::CallSite site_of(const Lowering& lowering, const ir::Node& call) {
+  const ir::Graph& body = lowering.variant.subgraphs.at(call.arguments()[0].get<ir::SubgraphRef>().name);
+  kernels::CallSite site{
+      .body = &body, .annotations = &call.annotations, .symbols = lowering.hints, .threads = threads()};
+  for (const Value* operand : call.operands()) {
+    site.operands.push_back(operand_of(lowering, *operand));
+    const ir::InputSpec* spec = spec_of(lowering, *operand);
+    site.operands.back().weight = spec ? lowering.program.weight(spec->target) : nullptr;
+  }
+  for (const auto& result : call.results()) site.results.push_back(operand_of(lowering, *result));
+  return site;
+}
+
+std::set<std::string> written_state(const Lowering& lowering) {
+  std::set<std::string> written;
   for (const ir::OutputSpec& output : lowering.entry.signature.outputs)
     if (ir::updates_state(output.kind)) written.insert(output.target);
-  std::map<std::string, size_t> spec_of;
-  for (size_t i = 0; i < inputs.size(); ++i)
-    if (inputs[i].kind != ir::InputKind::user_input) spec_of[inputs[i].value] = i;
+  return written;
+}
 
+Value* input_made_from(Lowering& lowering, const Value& from, const ir::Weight& made, const std::string& suffix) {
+  std::vector<ir::InputSpec>& inputs = lowering.entry.signature.inputs;
+  const ir::InputSpec spec = *spec_of(lowering, from);
+  for (const ir::InputSpec& other : inputs)
+    if (other.kind != ir::InputKind::user_input && other.target == made.name)
+      if (Value* known = lowering.graph().find(other.value)) return known;
+  const ir::TensorMeta meta{made.tensor.dtype, {made.tensor.sizes.begin(), made.tensor.sizes.end()}};
+  Value* input = lowering.graph().add_input(from.name + suffix, meta);
+  inputs.push_back({spec.kind, input->name, made.name, spec.persistent});
+  return input;
+}
+
+Result<void> prepack_weights(Lowering& lowering) {
+  const std::set<std::string> written = written_state(lowering);  // is not packed
   // Calls hold pointers to weights while packed ones are added: room for all of them is made first.
   size_t most = lowering.program.weights.size();
   for (ir::Node& call : lowering.graph().forward()) most += call.operands().size();
   lowering.program.weights.reserve(most);
 
-  auto weight_of = [&](const Value& value) -> const ir::Weight* {
-    auto spec = value.producer ? spec_of.end() : spec_of.find(value.name);
-    return spec == spec_of.end() ? nullptr : lowering.program.weight(inputs[spec->second].target);
-  };
   auto packing_kernel = [&](const ir::Node& call) -> const kernels::Kernel* {
     const std::string name = kernels::kernel_of(call);
     return name == "llvm" || name == "reference" ? nullptr : kernels::find(name);
@@ -52,20 +80,15 @@ Result<void> prepack_weights(Lowering& lowering) {
   for (const ir::Node& call : lowering.graph().forward())
     if (!packing_kernel(call))
       for (const Value* operand : call.operands())
-        if (const ir::Weight* weight = weight_of(*operand)) in_rows.insert(weight->tensor.storage.get());
+        if (const ir::InputSpec* spec = spec_of(lowering, *operand))
+          if (const ir::Weight* weight = lowering.program.weight(spec->target))
+            in_rows.insert(weight->tensor.storage.get());
 
   for (ir::Node& call : lowering.graph().forward()) {
     const kernels::Kernel* kernel = packing_kernel(call);
     if (!kernel) continue;
-    const ir::Graph& body = lowering.variant.subgraphs.at(call.arguments()[0].get<ir::SubgraphRef>().name);
-    kernels::CallSite site{
-        .body = &body, .annotations = &call.annotations, .symbols = lowering.hints, .threads = threads()};
+    const kernels::CallSite site = site_of(lowering, call);
     const std::vector<Value*> operands = call.operands();
-    for (const Value* operand : operands) {
-      site.operands.push_back(operand_of(lowering, *operand));
-      site.operands.back().weight = weight_of(*operand);
-    }
-    for (const auto& result : call.results()) site.results.push_back(operand_of(lowering, *result));
     for (size_t i = 0; i < operands.size(); ++i) {
       const ir::Weight* weight = site.operands[i].weight;
       if (!weight || weight->layout || written.count(weight->name)) continue;
@@ -85,16 +108,7 @@ Result<void> prepack_weights(Lowering& lowering) {
         lowering.program.weights.push_back(std::move(packed));
       }
       // A graph input of its own; one that nobody reads any more goes below.
-      const ir::InputSpec spec = inputs[spec_of.at(operands[i]->name)];
-      auto known = std::find_if(inputs.begin(), inputs.end(), [&](const ir::InputSpec& other) {
-        return other.kind != ir::InputKind::user_input && other.target == packed_name;
-      });
-      Value* input = known != inputs.end() ? lowering.graph().find(known->value) : nullptr;
-      if (!input) {
-        input = lowering.graph().add_input(operands[i]->name + "_packed", operands[i]->type);
-        spec_of[input->name] = inputs.size();
-        inputs.push_back({spec.kind, input->name, packed_name, spec.persistent});
-      }
+      Value* input = input_made_from(lowering, *operands[i], *lowering.program.weight(packed_name), "_packed");
       call.replace_operand(operands[i], input);
     }
   }

@@ -1,0 +1,317 @@
+// Convolutions of 3 x 3 by Winograd's algorithm (winograd.h): tiles of the image become points, each point is a matrix
+// product of tiles by channels, and the sums become tiles of the result.
+//
+// Where there are many tiles, a thread takes a block of them through all three steps, so that points and sums stay in
+// its cache. Where there are few, the weight is what has to be read: the threads first share out the tiles, then the
+// panels of the weight, each of which is read once.
+#include "kernels/winograd.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cassert>
+#include <cstdio>
+
+#include "kernels/convolution.h"
+#include "kernels/lanes.h"
+#include "kernels/list.h"
+#include "support/parallel.h"
+
+namespace atenon::kernels {
+
+namespace {
+
+constexpr int64_t block_tiles = 24;           // of a block; a multiple of the rows that product() takes at once
+constexpr int64_t shared_tiles = 4;           // handed to a thread at once where threads share out the tiles
+constexpr int64_t padding_floats = 16;        // behind the points of a tile, so that tiles do not share cache sets
+constexpr int64_t most_points = 36;           // of a tile
+constexpr int64_t serial_products = 1 << 20;  // less than this is done before a second thread has woken up
+constexpr size_t most_steps = 16;
+
+int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+std::string read_filter(const ir::Graph& body, const shape::Bindings& symbols, Convolution& found) {
+  if (std::string refusal = read_convolution(body, symbols, found); !refusal.empty()) return refusal;
+  auto are = [](const std::vector<int64_t>& values, int64_t wanted) {
+    return std::all_of(values.begin(), values.end(), [&](int64_t value) { return value == wanted; });
+  };
+  const std::vector<ir::SymInt>& filter = body.inputs()[static_cast<size_t>(found.weight)]->meta().sizes;
+  if (found.transposed || filter.size() != 4 || filter[2] != ir::SymInt(3) || filter[3] != ir::SymInt(3))
+    return "no filter of 3 x 3";
+  if (!are(found.stride, 1) || !are(found.dilation, 1)) return "its stride or dilation is not 1";
+  if (found.groups != 1) return "it has groups";
+  if (found.epilogue.size() > most_steps) return "the chain behind it is too long";
+  for (const PostOp& step : found.epilogue)
+    if (!has_lanes(step.kind)) return "a step behind it has no vectors";
+  return "";
+}
+
+class WinogradCall : public PreparedCall {
+ public:
+  Convolution convolution;
+  std::vector<int64_t> x_sizes, x_strides, y_sizes, y_strides;
+  std::vector<std::vector<int64_t>> operand_strides;  // of the epilogue's steps
+  int64_t outputs = 0;                                // a side of a tile
+  size_t weight = 0, result = 0;                      // buffers
+  std::vector<float> zeros;                           // a pixel outside of the image
+
+  int64_t side() const { return outputs + 2; }
+  int64_t points() const { return side() * side(); }
+  int64_t channels() const { return x_sizes[1]; }
+  int64_t panels() const { return divide_up(y_sizes[1], panel_columns); }
+  int64_t tile_rows() const { return divide_up(y_sizes[2], outputs); }
+  int64_t tile_columns() const { return divide_up(y_sizes[3], outputs); }
+  int64_t tiles() const { return y_sizes[0] * tile_rows() * tile_columns(); }
+  int64_t blocks() const { return divide_up(tiles(), block_tiles); }
+
+  Result<void> run(std::span<void* const> buffers, void* scratch) override {
+    const bool is_shared = shares_tiles();
+    auto* points = static_cast<float*>(scratch);
+    std::atomic<int64_t> next_tiles = 0, next_unit = 0;
+    run_team(static_cast<int>(workers()), [&](Team& team, int member) {
+      float* sums = points + point_floats() + member * sum_floats();
+      if (is_shared) {
+        for (int64_t i; (i = next_tiles.fetch_add(shared_tiles, std::memory_order_relaxed)) < tiles();)
+          for (int64_t tile = i; tile < std::min(tiles(), i + shared_tiles); ++tile)
+            transform(buffers, tile, points + tile * tile_floats());
+        team.wait();
+        for (int64_t unit; (unit = next_unit.fetch_add(1, std::memory_order_relaxed)) < blocks() * panels();) {
+          const int64_t first = unit % blocks() * block_tiles;
+          multiply(buffers, first, unit / blocks(), points + first * tile_floats(), sums);
+        }
+        return;
+      }
+      float* own = points + member * block_tiles * tile_floats();
+      for (int64_t block; (block = next_unit.fetch_add(1, std::memory_order_relaxed)) < blocks();) {
+        const int64_t first = block * block_tiles, last = std::min(tiles(), first + block_tiles);
+        for (int64_t tile = first; tile < last; ++tile) transform(buffers, tile, own + (tile - first) * tile_floats());
+        for (int64_t panel = 0; panel < panels(); ++panel) multiply(buffers, first, panel, own, sums);
+      }
+    });
+    return {};
+  }
+
+  size_t scratch_bytes() const override {
+    return static_cast<size_t>(point_floats() + workers() * sum_floats()) * sizeof(float);
+  }
+
+ private:
+  bool shares_tiles() const { return blocks() < 4 * threads(); }
+  int64_t workers() const {
+    if (tiles() * points() * channels() * y_sizes[1] < serial_products) return 1;
+    return std::min<int64_t>(shares_tiles() ? blocks() * panels() : blocks(), threads());
+  }
+  int64_t tile_floats() const { return points() * channels() + padding_floats; }
+  int64_t point_floats() const {
+    return (shares_tiles() ? tiles() : workers() * block_tiles) * tile_floats() / 16 * 16 + 16;
+  }
+  int64_t sum_row() const { return points() * panel_columns + padding_floats; }
+  int64_t sum_floats() const { return block_tiles * sum_row() + outputs * outputs * panel_columns; }
+
+  // Where a tile lies: image, and row and column of its first result.
+  struct At {
+    int64_t image, row, column;
+  };
+  At at(int64_t tile) const {
+    const int64_t row = tile / tile_columns();
+    return {row / tile_rows(), row % tile_rows() * outputs, tile % tile_columns() * outputs};
+  }
+
+  void transform(std::span<void* const> buffers, int64_t tile, float* to) const {
+    const At here = at(tile);
+    const auto* x = static_cast<const float*>(buffers[static_cast<size_t>(convolution.x)]) + here.image * x_strides[0];
+    const int64_t top = here.row - convolution.padding[0], left = here.column - convolution.padding[1];
+    const float* pixels[most_points];
+    for (int64_t i = 0; i < side(); ++i)
+      for (int64_t j = 0; j < side(); ++j) {
+        const int64_t row = top + i, column = left + j;
+        const bool is_inside = row >= 0 && row < x_sizes[2] && column >= 0 && column < x_sizes[3];
+        pixels[i * side() + j] = is_inside ? x + row * x_strides[2] + column * x_strides[3] : zeros.data();
+      }
+    lanes().winograd_in(outputs, pixels, channels(), to);
+  }
+
+  // One block of tiles by one panel of the weight.
+  void multiply(std::span<void* const> buffers, int64_t first, int64_t panel, const float* from, float* sums) const {
+    const int64_t count = std::min(block_tiles, tiles() - first), channel = panel * panel_columns;
+    const int64_t width = std::min(panel_columns, y_sizes[1] - channel);
+    const auto* u = static_cast<const float*>(buffers[weight]) + panel * points() * channels() * panel_columns;
+    for (int64_t point = 0; point < points(); ++point)
+      lanes().product(count, divide_up(width, 16) * 16, channels(), from + point * channels(), tile_floats(),
+                      u + point * channels() * panel_columns, panel_columns, sums + point * panel_columns, sum_row());
+    float* finished = sums + block_tiles * sum_row();
+    for (int64_t i = 0; i < count; ++i) write(buffers, at(first + i), channel, width, sums + i * sum_row(), finished);
+  }
+
+  void write(std::span<void* const> buffers, const At& here, int64_t channel, int64_t width, const float* sums,
+             float* finished) const {
+    const std::vector<PostOp>& epilogue = convolution.epilogue;
+    const bool is_rectified = epilogue.size() == 1 && epilogue[0].kind == StepKind::relu;
+    const bool is_plain = epilogue.empty() || is_rectified;
+    auto place = [&](const std::vector<int64_t>& strides, int64_t row) {
+      return here.image * strides[0] + channel * strides[1] + (here.row + row) * strides[2] + here.column * strides[3];
+    };
+    WinogradOutputs tile{};
+    tile.sums = sums;
+    if (convolution.bias >= 0)
+      tile.bias = static_cast<const float*>(buffers[static_cast<size_t>(convolution.bias)]) + channel;
+    tile.is_rectified = is_rectified;
+    tile.channels = width;
+    tile.rows = std::min(outputs, y_sizes[2] - here.row);
+    tile.columns = std::min(outputs, y_sizes[3] - here.column);
+    auto* y = static_cast<float*>(buffers[result]);
+    tile.y = is_plain ? y + place(y_strides, 0) : finished;
+    tile.y_row = is_plain ? y_strides[2] : outputs * panel_columns;
+    tile.y_column = is_plain ? y_strides[3] : panel_columns;
+    lanes().winograd_out(outputs, tile);
+    if (is_plain) return;
+    for (int64_t row = 0; row < tile.rows; ++row) {
+      Step steps[most_steps];
+      for (size_t s = 0; s < epilogue.size(); ++s) {
+        const PostOp& op = epilogue[s];
+        steps[s] = {op.kind, op.alpha, op.beta, nullptr, 0, 0};
+        if (!op.is_binary()) continue;
+        const std::vector<int64_t>& strides = operand_strides[s];
+        steps[s].operand = static_cast<const float*>(buffers[static_cast<size_t>(op.operand)]) + place(strides, row);
+        steps[s].row = strides[3];
+        steps[s].column = strides[1];
+      }
+      PanelTile out{};
+      out.rows = tile.columns;
+      out.columns = width;
+      out.steps = steps;
+      out.step_count = static_cast<int64_t>(epilogue.size());
+      out.y = y + place(y_strides, row);
+      out.y_row = y_strides[3];
+      out.scratch = finished + row * tile.y_row;
+      lanes().finish(out);
+    }
+  }
+};
+
+bool lies_channels_last(const Operand& image) { return image.strides[1] == 1 || image.sizes[1] == 1; }
+
+std::vector<int64_t> broadcast_strides(const Operand& operand, size_t rank) {
+  std::vector<int64_t> strides(rank, 0);
+  const size_t missing = rank - operand.sizes.size();
+  for (size_t axis = missing; axis < rank; ++axis)
+    if (operand.sizes[axis - missing] > 1) strides[axis] = operand.strides[axis - missing];
+  return strides;
+}
+
+// The last operand, where the body reads it nowhere.
+bool has_points(const ir::Graph& body) {
+  if (body.inputs().empty()) return false;
+  const ir::Value& last = *body.inputs().back();
+  return last.is_tensor() && last.meta().rank() == 4 && !last.has_users();
+}
+
+class Winograd : public Kernel {
+ public:
+  const char* name() const override { return "winograd"; }
+
+  std::string refusal(const ir::Graph& body) const override {
+    if (!has_points(body)) return "`lower --winograd` did not choose it";
+    return winograd_refusal(body);
+  }
+
+  std::vector<int> preferred_order(const ir::Graph& body) const override {
+    return onednn_convolution().preferred_order(body);
+  }
+
+  bool may_overwrite(const ir::Graph& body, size_t operand) const override {
+    return onednn_convolution().may_overwrite(body, operand);
+  }
+
+  Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const override {
+    auto call = std::make_unique<WinogradCall>();
+    Convolution& convolution = call->convolution;
+    [[maybe_unused]] const std::string refusal = read_filter(*site.body, site.symbols, convolution);
+    assert(refusal.empty());
+    const Operand &x = site.operands[static_cast<size_t>(convolution.x)], &y = site.results[0];
+    const Operand& points = site.operands.back();
+    call->outputs = points.sizes[1] == 16 ? 2 : 4;
+    const std::vector<int64_t> wanted = {divide_up(y.sizes[1], panel_columns),
+                                         (call->outputs + 2) * (call->outputs + 2), x.sizes[1], panel_columns};
+    const bool has_plain_bias =
+        convolution.bias < 0 || site.operands[static_cast<size_t>(convolution.bias)].strides[0] == 1 || y.sizes[1] == 1;
+    if (points.sizes != wanted || points.strides != contiguous_strides(wanted) || !lies_channels_last(x) ||
+        !lies_channels_last(y) || !has_plain_bias)
+      return onednn_convolution().prepare(site);
+    call->x_sizes = x.sizes;
+    call->x_strides = x.strides;
+    call->y_sizes = y.sizes;
+    call->y_strides = y.strides;
+    for (const PostOp& step : convolution.epilogue)
+      call->operand_strides.push_back(step.is_binary()
+                                          ? broadcast_strides(site.operands[static_cast<size_t>(step.operand)], 4)
+                                          : std::vector<int64_t>());
+    call->weight = site.operands.size() - 1;
+    call->result = site.operands.size();
+    call->zeros.assign(static_cast<size_t>(x.sizes[1]), 0);
+    auto count = [](const std::vector<int64_t>& sizes) {
+      double product = 1;
+      for (int64_t size : sizes) product *= static_cast<double>(size);
+      return product;
+    };
+    const auto products = static_cast<double>(call->tiles() * call->points() * call->channels());
+    call->flops = 2 * products * static_cast<double>(y.sizes[1]);
+    call->bytes = 4 * (count(x.sizes) + count(wanted) + count(y.sizes));
+    const std::string side = std::to_string(call->outputs);
+    call->detail = "F(" + side + "x" + side + ", 3x3)";
+    for (const ir::Named& named : site.annotations ? *site.annotations : std::vector<ir::Named>()) {
+      if (named.name != "error") continue;
+      char text[32];
+      std::snprintf(text, sizeof text, ", error %.1e", number_of(named.argument, site.symbols).value_or(0));
+      call->detail += text;
+    }
+    return std::unique_ptr<PreparedCall>(std::move(call));
+  }
+};
+
+}  // namespace
+
+std::string winograd_refusal(const ir::Graph& body) {
+  Convolution ignored;
+  return read_filter(body, {}, ignored);
+}
+
+size_t winograd_filter(const ir::Graph& body) {
+  Convolution convolution;
+  [[maybe_unused]] const std::string refusal = read_filter(body, {}, convolution);
+  assert(refusal.empty());
+  return static_cast<size_t>(convolution.weight);
+}
+
+int64_t winograd_outputs(const CallSite& site) {
+  Convolution convolution;
+  if (!read_filter(*site.body, site.symbols, convolution).empty()) return 0;
+  const Operand& x = site.operands[static_cast<size_t>(convolution.x)];
+  if (!lies_channels_last(x) || !lies_channels_last(site.results[0])) return 0;
+  const std::vector<int64_t>& y = site.results[0].sizes;
+  const auto channels = static_cast<double>(x.sizes[1]);
+  const auto results = static_cast<double>(y[1]);
+  // In multiplications of a number at the speed of a good matrix product. Measured on two cores of AVX-512: what it
+  // costs to read a number of a weight from memory, and to transform one of a point or of a sum.
+  constexpr double read = 24, transformed = 28, summed = 17, small_product = 1.25, worth = 0.95;
+  const double pixels = static_cast<double>(y[0] * y[2] * y[3]);
+  const double direct = channels * results * 9 * std::max(pixels, read);
+  double least = worth * direct;
+  int64_t best = 0;
+  for (int64_t outputs : {2, 4}) {
+    const auto points = static_cast<double>((outputs + 2) * (outputs + 2));
+    const auto tiles = static_cast<double>(y[0] * divide_up(y[2], outputs) * divide_up(y[3], outputs));
+    const double cost = points * (channels * results * std::max(small_product * tiles, read) +
+                                  tiles * (transformed * channels + summed * results));
+    if (cost >= least) continue;
+    least = cost;
+    best = outputs;
+  }
+  return best;
+}
+
+const Kernel& winograd() {
+  static const Winograd kernel;
+  return kernel;
+}
+
+}  // namespace atenon::kernels
