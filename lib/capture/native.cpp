@@ -47,6 +47,11 @@ PyObject* function_repr(PyObject* self) {
   return PyUnicode_FromFormat("<operator %s>", function_of(self).name->c_str());
 }
 
+// A name alone: a copy of an operator, as in a deep copy of a layer that holds one, is the operator itself.
+PyObject* reduce_function(PyObject* self, PyObject*) { return function_name(self, nullptr); }
+
+PyMethodDef function_methods[] = {{"__reduce__", reduce_function, METH_NOARGS, nullptr},
+                                  {nullptr, nullptr, 0, nullptr}};
 PyMemberDef function_members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(FunctionObject, vectorcall), READONLY, nullptr},
     {nullptr, 0, 0, 0, nullptr}};
@@ -55,6 +60,7 @@ PyGetSetDef function_attributes[] = {{"__name__", function_name, nullptr, nullpt
                                      {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyType_Slot function_slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(destroy_function)},
                                 {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+                                {Py_tp_methods, function_methods},
                                 {Py_tp_members, function_members},
                                 {Py_tp_getset, function_attributes},
                                 {Py_tp_repr, reinterpret_cast<void*>(function_repr)},
@@ -62,6 +68,7 @@ PyType_Slot function_slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(destroy_
 PyType_Slot method_slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(destroy_function)},
                               {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
                               {Py_tp_descr_get, reinterpret_cast<void*>(bind_method)},
+                              {Py_tp_methods, function_methods},
                               {Py_tp_members, function_members},
                               {Py_tp_getset, function_attributes},
                               {Py_tp_repr, reinterpret_cast<void*>(function_repr)},

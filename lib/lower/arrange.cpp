@@ -34,6 +34,8 @@ class Arranger {
   void merge_all();
   bool reads_across(int lane) const;
   void split_lanes(int lane);
+  int64_t cut_lanes(int lane);
+  void split_scatter();
   void split_turned();
   void cut(int loop, int64_t size, size_t place);
   void refresh();
@@ -46,6 +48,7 @@ class Arranger {
 
   LoopSet needed_ = 0, shared_ = 0;
   bool has_reductions_ = false;
+  bool is_ordered_ = false;  // a scatter, or a reduction that keeps its partial results
 };
 
 int64_t Arranger::typical(const SymInt& x) const {
@@ -270,13 +273,13 @@ bool Arranger::reads_across(int lane) const {
   return is_across;
 }
 
-// Cuts the loop into blocks, which are rows, and lanes.
-void Arranger::split_lanes(int lane) {
+// Cuts the loop into blocks, which are rows, and lanes, which come last. Returns how many lanes at most.
+int64_t Arranger::cut_lanes(int lane) {
   const SymInt extent = loops_.loops[lane].extent;
   const int64_t count = typical(extent);
   int64_t rows = 1, lanes = most_lanes;
   for (int loop : loops_.domain)
-    if (loop != lane && level(loop) == 0) rows *= typical(loops_.loops[loop].extent);
+    if (loop != lane && level(loop) <= (is_ordered_ ? 1 : 0)) rows *= typical(loops_.loops[loop].extent);
   while (lanes > least_lanes && rows * ((count + lanes - 1) / lanes) < enough_rows) lanes /= 2;
   for (int64_t even = lanes; even >= std::max(least_lanes, lanes / 2); --even)  // no rest is better
     if (extent.constant() && count % even == 0) {
@@ -291,8 +294,31 @@ void Arranger::split_lanes(int lane) {
     cut(lane, lanes, static_cast<size_t>(last_row - loops_.domain.begin()));
   }
   loops_.domain.push_back(lane);
+  return lanes;
+}
+
+void Arranger::split_lanes(int lane) {
+  loops_.lanes = cut_lanes(lane);
   loops_.lane = lane;
-  loops_.lanes = lanes;
+  refresh();
+}
+
+// Rows of a scatter that lie side by side go together, innermost: a place is found once for all of them. They do not
+// meet, so each element still gets its values in order.
+void Arranger::split_scatter() {
+  std::vector<int>& loops = loops_.scatter->loops;
+  auto is_lane = [&](int loop) {
+    return std::find(loops.begin(), loops.end(), loop) != loops.end() && stride(loops_.stores[0].address, loop) == 1 &&
+           typical(loops_.loops[loop].extent) >= least_lanes / 2 && loops_of(loops_.loops[loop].extent) == 0;
+  };
+  auto lane = std::find_if(loops_.domain.begin(), loops_.domain.end(), is_lane);
+  if (lane == loops_.domain.end()) return;
+  const int found = *lane;
+  const size_t count = loops_.loops.size();
+  cut_lanes(found);
+  std::erase(loops, found);
+  if (loops_.loops.size() > count) loops.push_back(static_cast<int>(count));
+  loops.push_back(found);
   refresh();
 }
 
@@ -329,24 +355,25 @@ void Arranger::cut(int loop, int64_t size, size_t place) {
   loops_.loops[loop].extent = is_even ? SymInt(size) : shape::min(size, extent - first);
   for (Expr& expr : loops_.exprs) expr.index = shape::substitute(expr.index, apart);
   for (Store& store : loops_.stores) store.address = shape::substitute(store.address, apart);
+  if (loops_.scatter) loops_.scatter->address = shape::substitute(loops_.scatter->address, apart);
   loops_.domain.insert(loops_.domain.begin() + static_cast<std::ptrdiff_t>(place), block);
 }
 
 void Arranger::run() {
   prune();
+  is_ordered_ = loops_.scatter || std::any_of(loops_.reductions.begin(), loops_.reductions.end(),
+                                              [](const BoundReduction& reduction) { return reduction.is_prefix; });
   order();
   merge_all();
-  const bool is_ordered =
-      loops_.scatter || std::any_of(loops_.reductions.begin(), loops_.reductions.end(),
-                                    [](const BoundReduction& reduction) { return reduction.is_prefix; });
-  for (size_t i = loops_.domain.size(); i-- > 0 && !is_ordered && loops_.lane < 0;)
+  for (size_t i = loops_.domain.size(); i-- > 0 && !is_ordered_ && loops_.lane < 0;)
     if (needed_ & bit(loops_.domain[i]) && reads_across(loops_.domain[i])) split_lanes(loops_.domain[i]);
-  if (!is_ordered && !has_reductions_) split_turned();
+  if (!is_ordered_ && !has_reductions_) split_turned();
+  if (loops_.scatter && !has_reductions_) split_scatter();
   // A reduction stands inside the rows, so that one that does not depend on a loop would be computed anew in its every
   // turn.
   const size_t count = loops_.domain.size();
-  if (is_ordered || has_reductions_) {
-    const int most = is_ordered ? 1 : 0;
+  if (is_ordered_ || has_reductions_) {
+    const int most = is_ordered_ ? 1 : 0;
     while (loops_.rows < count && loops_.domain[loops_.rows] != loops_.lane &&
            level(loops_.domain[loops_.rows]) <= most)
       ++loops_.rows;
