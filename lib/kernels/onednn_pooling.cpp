@@ -54,12 +54,25 @@ std::string read_pooling(const ir::Graph& body, const shape::Bindings& symbols, 
     }
     return "";
   }
+  const bool is_adaptive_max = name.starts_with("aten::adaptive_max_pool");
+  if (is_adaptive_max || name.starts_with("aten::adaptive_avg_pool")) {
+    if (!is_adaptive_max) found.algorithm = dnnl::algorithm::pooling_avg_exclude_padding;
+    auto sizes = arguments.integers(1, "output_size", spatial, 1);
+    if (!sizes) return "its output is symbolic";
+    found.global = !is_adaptive_max && *sizes == std::vector<int64_t>(spatial, 1);
+    if (found.global) return "";
+    for (int axis = 0; axis < spatial; ++axis) {
+      std::optional<std::vector<int64_t>> size = concrete({x->meta().sizes[axis + 2]}, symbols);
+      if (!size || (*sizes)[axis] == 0 || size->front() % (*sizes)[axis] != 0) return "its windows differ in size";
+      found.window.push_back(size->front() / (*sizes)[axis]);
+    }
+    found.stride = found.window;
+    found.padding.assign(spatial, 0);
+    found.dilation.assign(spatial, 1);
+    return "";
+  }
   found.global = true;
   found.algorithm = dnnl::algorithm::pooling_avg_exclude_padding;
-  if (name.starts_with("aten::adaptive_avg_pool")) {
-    auto sizes = arguments.integers(1, "output_size", spatial, 1);
-    return sizes && *sizes == std::vector<int64_t>(spatial, 1) ? "" : "adaptive pooling to more than one element";
-  }
   if (name == "aten::mean") {
     const ir::Argument* axes = arguments.find(1, "dim");
     if (!axes || !axes->is<ir::ArgumentList>() || arguments.find(3, "dtype"))

@@ -18,10 +18,16 @@ TEST_CASE("pooling equals plain loops") {
     bool ceil_mode, includes_padding;
   };
   const Case cases[] = {
-      {"aten::max_pool2d", 8, 2, 2, 0, false, false}, {"aten::max_pool2d", 9, 3, 2, 1, false, false},
-      {"aten::max_pool2d", 8, 3, 2, 0, true, false},  {"aten::max_pool2d", 7, 2, 2, 0, false, false},
-      {"aten::avg_pool2d", 8, 2, 2, 0, false, true},  {"aten::avg_pool2d", 9, 3, 2, 1, false, true},
-      {"aten::avg_pool2d", 9, 3, 2, 1, false, false}, {"aten::adaptive_avg_pool2d", 7, 7, 1, 0, false, false},
+      {"aten::max_pool2d", 8, 2, 2, 0, false, false},
+      {"aten::max_pool2d", 9, 3, 2, 1, false, false},
+      {"aten::max_pool2d", 8, 3, 2, 0, true, false},
+      {"aten::max_pool2d", 7, 2, 2, 0, false, false},
+      {"aten::avg_pool2d", 8, 2, 2, 0, false, true},
+      {"aten::avg_pool2d", 9, 3, 2, 1, false, true},
+      {"aten::avg_pool2d", 9, 3, 2, 1, false, false},
+      {"aten::adaptive_avg_pool2d", 7, 7, 1, 0, false, false},
+      {"aten::adaptive_avg_pool2d", 8, 2, 2, 0, false, false},
+      {"aten::adaptive_max_pool2d", 9, 3, 3, 0, false, false},
       {"aten::mean.dim", 5, 5, 1, 0, false, false},
   };
   for (const Case& c : cases)
@@ -31,20 +37,21 @@ TEST_CASE("pooling equals plain loops") {
       const int64_t span = c.height + 2 * c.padding - c.window;
       const int64_t out = (c.ceil_mode ? (span + c.stride - 1) / c.stride : span / c.stride) + 1;
       const std::string target = c.target;
-      const bool is_mean = target == "aten::mean.dim", is_max = target == "aten::max_pool2d";
+      const bool is_mean = target == "aten::mean.dim", is_max = target.find("max_pool2d") != std::string::npos;
       const std::vector<int64_t> sizes = is_mean ? std::vector<int64_t>{2, 5} : std::vector<int64_t>{2, 5, out, out};
       Call call;
       Tensor x = testing::whole_numbers({2, 5, c.height, c.height}, 1);
       ir::Value* px = call.input(testing::laid_out(x, order));
       auto pair = [](int64_t v) { return list({v, v}); };
       ir::Value* y =
-          is_mean  ? call.apply(target, {px, list({-1, -2})}, sizes)
-          : is_max ? call.apply(target, {px, pair(c.window), pair(c.stride), c.padding, 1, c.ceil_mode}, sizes)
-          : c.target == std::string("aten::avg_pool2d")
+          is_mean ? call.apply(target, {px, list({-1, -2})}, sizes)
+          : target == "aten::max_pool2d"
+              ? call.apply(target, {px, pair(c.window), pair(c.stride), c.padding, 1, c.ceil_mode}, sizes)
+          : target == "aten::avg_pool2d"
               ? call.apply(target,
                            {px, pair(c.window), pair(c.stride), pair(c.padding), c.ceil_mode, c.includes_padding},
                            sizes)
-              : call.apply(target, {px, list({1, 1})}, sizes);
+              : call.apply(target, {px, pair(out)}, sizes);
       call.body.set_outputs({y});
       Tensor result = Tensor::zeros(ScalarType::f32, sizes);
       if (!is_mean) result = testing::laid_out(result, order);

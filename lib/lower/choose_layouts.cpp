@@ -80,7 +80,7 @@ std::vector<int> LayoutChoice::order_of(const Layout& layout, const std::vector<
 }
 
 // The order of the result's axes in which an operand lies that it reads, perhaps through permutations inside the group;
-// empty where it reads the operand in another way.
+// empty where that is rows, or it reads the operand in another way.
 std::vector<int> LayoutChoice::order_as(const Group& group, const Value& result, const Value& operand) const {
   // For each value, the axis of the result along which each of its axes is read; -1: none.
   std::map<const Value*, std::vector<int>> axes_of;
@@ -94,8 +94,9 @@ std::vector<int> LayoutChoice::order_as(const Group& group, const Value& result,
     for (const Access& access : accesses->second.reads) {
       std::vector<int> axes;
       for (const SymInt& index : access.index) {
-        std::optional<std::string> symbol = index.as_symbol();
-        const size_t axis = symbol && symbol->front() == '$' ? std::stoul(symbol->substr(1)) : outer.size();
+        const std::set<std::string> symbols = index.is_constant() ? std::set<std::string>() : index.symbols();
+        const bool is_of_one = symbols.size() == 1 && symbols.begin()->front() == '$';
+        const size_t axis = is_of_one ? std::stoul(symbols.begin()->substr(1)) : outer.size();
         axes.push_back(axis < outer.size() ? outer[axis] : -1);
       }
       std::vector<int>& known = axes_of[access.tensor];
@@ -118,7 +119,10 @@ std::vector<int> LayoutChoice::order_as(const Group& group, const Value& result,
   for (int axis : order_of(lowering_.layout(operand), operand.meta().sizes))
     if (!axes.empty() && axes[axis] >= 0 && std::find(order.begin(), order.end(), axes[axis]) == order.end())
       order.push_back(axes[axis]);
-  return order.size() == sizes.size() ? order : std::vector<int>();
+  std::vector<int> long_axes = order;
+  std::erase_if(long_axes, [&](int axis) { return sizes[axis] == SymInt(1); });
+  const bool is_rows = std::is_sorted(long_axes.begin(), long_axes.end());
+  return order.size() == sizes.size() && !is_rows ? order : std::vector<int>();
 }
 
 Layout LayoutChoice::dense(const std::vector<SymInt>& sizes, const std::vector<int>& order) const {
@@ -175,10 +179,11 @@ void LayoutChoice::place_results(Group& group) {
       if (writes_rows && !order.empty() && order.back() + 1 != static_cast<int>(sizes.size())) continue;
     }
     if (order.empty() && group.role == Role::loops && sizes.size() >= 3) {
-      // As the largest operand of the same rank lies.
+      // As the largest operand of the same rank, or of as many elements, lies.
       const Value* widest = nullptr;
       for (const Value* operand : group.operands)
-        if (operand->is_tensor() && operand->meta().sizes.size() == sizes.size() &&
+        if (operand->is_tensor() &&
+            (operand->meta().sizes.size() == sizes.size() || operand->meta().numel() == result->meta().numel()) &&
             (!widest || lowering_.typical(operand->meta().numel()) > lowering_.typical(widest->meta().numel())))
           widest = operand;
       if (widest) order = order_as(group, *result, *widest);
