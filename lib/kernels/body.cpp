@@ -278,4 +278,11 @@ View view_of(const Value* value) {
   return view;
 }
 
+std::string lanes_refusal(const std::vector<PostOp>& steps) {
+  if (steps.size() > most_steps) return "the chain behind it is too long";
+  for (const PostOp& step : steps)
+    if (!has_lanes(step.kind)) return "a step behind it has no vectors";
+  return "";
+}
+
 }  // namespace atenon::kernels

@@ -61,6 +61,10 @@ struct PostOp {
 std::string read_epilogue(const ir::Graph& body, const ir::Value* start, size_t channel, bool takes_rows,
                           const shape::Bindings& symbols, std::vector<PostOp>& steps);
 
+// Why loops of our own cannot do such an epilogue, or "".
+constexpr size_t most_steps = 16;
+std::string lanes_refusal(const std::vector<PostOp>& steps);
+
 // An operand as a node in the body sees it: an input of the body, its axes perhaps permuted (t, transpose, permute).
 struct View {
   int input = -1;         // -1: not of this form

@@ -20,7 +20,6 @@ namespace {
 constexpr int64_t most_outputs = 64;              // of a run
 constexpr int64_t tile_products = 64 * 1024;      // worth handing to a thread
 constexpr int64_t most_turned = 4 * 1024 * 1024;  // floats of an image that is turned
-constexpr size_t most_steps = 16;
 
 // Blocks of 64 channels, in them tap by tap.
 ir::BlockedLayout filter_layout(const std::vector<int64_t>& sizes) {
@@ -165,10 +164,7 @@ class Depthwise : public Kernel {
       return "not one filter for each channel";
     if (filter.size() == 4) return "oneDNN has a faster one for images";
     if (filter.size() == 5 && *filter[2].constant() * *filter[3].constant() > 64) return "its window is too large";
-    if (convolution.epilogue.size() > most_steps) return "the chain behind it is too long";
-    for (const PostOp& step : convolution.epilogue)
-      if (!has_lanes(step.kind)) return "a step behind it has no vectors";
-    return "";
+    return lanes_refusal(convolution.epilogue);
   }
 
   std::vector<int> preferred_order(const ir::Graph& body) const override {

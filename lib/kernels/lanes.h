@@ -112,6 +112,8 @@ struct Lanes {
   // step's input and from the state before. c and h are overwritten.
   void (*lstm_cell)(const float* const of_input[4], const float* const of_state[4], float* c, float* h, int64_t units);
   void (*panel)(const PanelTile& tile);
+  // What follows a product: bias and epilogue. The sums lie in the tile's scratch.
+  void (*finish)(const PanelTile& tile);
   // Makes a panel of `columns` columns of a matrix that lies column by column: column j is k floats at b + j *
   // b_column.
   void (*make_panel)(const float* b, int64_t b_column, int64_t k, int64_t columns, float* panel);
@@ -123,8 +125,6 @@ struct Lanes {
   // of `channels` numbers each.
   void (*winograd_in)(int64_t outputs, const float* const* pixels, int64_t channels, float* points);
   void (*winograd_out)(int64_t outputs, const WinogradOutputs& tile);
-  // What follows a product, from tile.scratch on.
-  void (*finish)(const PanelTile& tile);
 };
 
 // Whether panel() does such a step.

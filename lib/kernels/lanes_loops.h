@@ -516,6 +516,13 @@ bool only_bounds(const PanelTile& tile, End& end) {
   return true;
 }
 
+void finish(const PanelTile& tile) {
+  if (tile.bias)
+    apply_step(tile.scratch, {tile.scratch, panel_columns}, tile.rows, tile.columns,
+               {StepKind::add, 0, 0, tile.bias, 0, 1});
+  finish_rows(tile, 0, tile.rows);
+}
+
 void panel(const PanelTile& tile) {
   constexpr int64_t wide = V::accumulators * V::width;
   const int64_t depths = tile.k > depth_block ? (tile.k + depth_block - 1) / depth_block : 1;
@@ -633,10 +640,7 @@ void depthwise(const DepthwiseTile& tile) {
       at += 1;
     }
   }
-  const PanelTile& out = tile.out;
-  if (out.bias)
-    apply_step(out.scratch, {out.scratch, panel_columns}, out.rows, out.columns, {StepKind::add, 0, 0, out.bias, 0, 1});
-  finish_rows(out, 0, out.rows);
+  finish(tile.out);
 }
 
 }  // namespace

@@ -67,7 +67,7 @@ class PanelsCall : public PreparedCall {
   void tile(std::span<void* const> buffers, int64_t i, float* scratch) const {
     const int64_t number = i % panels, row = first_row(i / panels), column = number * panel_columns;
     const auto* b = static_cast<const float*>(buffers[product.b.input]);
-    Step steps[16];
+    Step steps[most_steps];
     PanelTile tile{};
     tile.a = static_cast<const float*>(buffers[product.a.input]) + row * loops.a.stride(2);
     tile.a_row = loops.a.stride(2);
@@ -90,23 +90,14 @@ class PanelsCall : public PreparedCall {
     tile.bias = product.bias < 0 ? nullptr : static_cast<const float*>(buffers[product.bias]) + column;
     tile.steps = steps;
     tile.step_count = static_cast<int64_t>(product.epilogue.size());
-    for (size_t s = 0; s < product.epilogue.size(); ++s) {
-      const PostOp& op = product.epilogue[s];
-      steps[s] = {op.kind, op.alpha, op.beta, nullptr, 0, 0};
-      if (!op.is_binary()) continue;
-      const Matrix& matrix = loops.epilogue[s];
-      steps[s].row = matrix.size(2) > 1 ? matrix.stride(2) : 0;
-      steps[s].column = matrix.size(1) > 1 ? matrix.stride(1) : 0;
-      steps[s].operand = static_cast<const float*>(buffers[op.operand]) + row * steps[s].row + column * steps[s].column;
-    }
+    for (size_t s = 0; s < product.epilogue.size(); ++s)
+      steps[s] = step_at(product.epilogue[s], loops.epilogue[s], buffers, row, column);
     tile.y = static_cast<float*>(buffers[result]) + row * loops.y.stride(2) + column;
     tile.y_row = loops.y.stride(2);
     tile.scratch = scratch;
     lanes().panel(tile);
   }
 };
-
-constexpr size_t most_steps = 16;
 
 // One product of two matrices whose rows are dense.
 bool lies_in_rows(const Product& product, const Loops& loops, const CallSite& site) {
@@ -146,10 +137,7 @@ class Panels : public Kernel {
       const std::vector<ir::SymInt>& sizes = body.inputs()[product.b.input]->meta().sizes;
       if (*sizes[0].constant() * *sizes[1].constant() < large_filter) return "oneDNN is as fast for a filter so small";
     }
-    if (product.epilogue.size() > most_steps) return "the chain behind the product is too long";
-    for (const PostOp& step : product.epilogue)
-      if (!has_lanes(step.kind)) return "a step behind the product has no vectors";
-    return "";
+    return lanes_refusal(product.epilogue);
   }
 
   bool may_overwrite(const ir::Graph& body, size_t operand) const override {

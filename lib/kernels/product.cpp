@@ -193,4 +193,14 @@ Loops make_loops(const Product& product, const CallSite& site) {
   return loops;
 }
 
+Step step_at(const PostOp& op, const Matrix& operand, std::span<void* const> buffers, int64_t row, int64_t column) {
+  Step step{op.kind, op.alpha, op.beta, nullptr, 0, 0};
+  if (!op.is_binary()) return step;
+  step.row = operand.size(2) > 1 ? operand.stride(2) : 0;
+  step.column = operand.size(1) > 1 ? operand.stride(1) : 0;
+  step.operand =
+      static_cast<const float*>(buffers[static_cast<size_t>(op.operand)]) + row * step.row + column * step.column;
+  return step;
+}
+
 }  // namespace atenon::kernels

@@ -178,7 +178,8 @@ TEST_CASE("products of few rows, with every epilogue, in place too") {
         make_linear(call, {px, pw, pb, pr}, epilogue, residual.sizes);
         Tensor result = Tensor::zeros(ScalarType::f32, residual.sizes);
         CHECK(!call.pack_weight(few_rows(), 3, result));
-        REQUIRE(call.run(few_rows(), result, epilogue == 3 ? 2 : -1) == "");
+        // Of several rows it is the panels' choice where the matrix is not packed.
+        REQUIRE(call.run(rows > 1 ? panels() : few_rows(), result, epilogue == 3 ? 2 : -1) == "");
         CHECK(testing::difference(result, plain_linear(x, w, bias, residual, epilogue, residual.sizes)) == 0);
       }
 }

@@ -89,6 +89,4 @@ void winograd_out(int64_t outputs, const WinogradOutputs& tile) {
   outputs == 2 ? winograd_out_of<Winograd2>(tile) : winograd_out_of<Winograd4>(tile);
 }
 
-void finish(const PanelTile& tile) { finish_rows(tile, 0, tile.rows); }
-
 }  // namespace
