@@ -91,12 +91,15 @@ struct DepthwiseTile {
 
 // The sums of one tile of a Winograd convolution and up to panel_columns of its channels, on the way to the image.
 struct WinogradOutputs {
-  const float* sums;      // point by point, panel_columns each; whole vectors of them are read
-  const float* bias;      // or null
+  const float* sums;   // of the first point; whole vectors of them are read
+  int64_t point;       // distance between points
+  const float* bias;   // or null
+  const float* added;  // what is added to the outputs, channels side by side, or null
+  int64_t added_row, added_column;
   bool is_rectified;      // negative outputs become 0
   int64_t channels;       // that are there
   int64_t rows, columns;  // of the tile that lie in the image
-  float* y;               // channels side by side
+  float* y;               // channels side by side; may be `added`
   int64_t y_row, y_column;
 };
 
@@ -118,12 +121,9 @@ struct Lanes {
   // b_column.
   void (*make_panel)(const float* b, int64_t b_column, int64_t k, int64_t columns, float* panel);
   void (*depthwise)(const DepthwiseTile& tile);
-  // c[i * c_row + j] = sum over k of a[i * a_row + k] * b[k * b_row + j], for i < m, j < n, k < depth.
-  void (*product)(int64_t m, int64_t n, int64_t depth, const float* a, int64_t a_row, const float* b, int64_t b_row,
-                  float* c, int64_t c_row);
   // Tiles of Winograd's convolution, `outputs` a side (2 or 4). The (outputs + 2)^2 pixels, row by row, become points
-  // of `channels` numbers each.
-  void (*winograd_in)(int64_t outputs, const float* const* pixels, int64_t channels, float* points);
+  // of `channels` numbers each; what lies `ahead` of the pixels is fetched.
+  void (*winograd_in)(int64_t outputs, const float* const* pixels, int64_t ahead, int64_t channels, float* points);
   void (*winograd_out)(int64_t outputs, const WinogradOutputs& tile);
 };
 

@@ -99,13 +99,10 @@ void product(int64_t m, int64_t n, int64_t depth, const float* a, int64_t a_row,
     const int64_t columns = n - j < wide ? n - j : wide;
     const int vectors = static_cast<int>((columns + V::width - 1) / V::width),
               last = static_cast<int>(columns % V::width);
-    // Blocks of rows are equally high: a last one of a single row would wait for its own sums.
-    int64_t i = 0;
-    for (int64_t blocks = (m + row_block - 1) / row_block; blocks > 0; --blocks) {
-      const int64_t rows = (m - i + blocks - 1) / blocks;
+    for (int64_t i = 0; i < m; i += row_block) {
+      const int64_t rows = m - i < row_block ? m - i : row_block;
       const float* left = a + i * a_row;
       float* place = c + i * c_row + j;
-      i += rows;
       switch (vectors) {
         case 1:
           product_rows<1>(rows, depth, left, a_row, b + j, b_row, place, c_row, last);

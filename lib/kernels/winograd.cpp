@@ -20,12 +20,11 @@ namespace atenon::kernels {
 
 namespace {
 
-constexpr int64_t block_tiles = 24;           // of a block; a multiple of the rows that product() takes at once
+constexpr int64_t most_tiles = 24;            // of a block; a multiple of the rows that panel() takes at once
 constexpr int64_t shared_tiles = 4;           // handed to a thread at once where threads share out the tiles
-constexpr int64_t padding_floats = 16;        // behind the points of a tile, so that tiles do not share cache sets
+constexpr int64_t padding_floats = 16;        // behind tiles and points, so that they do not share cache sets
 constexpr int64_t most_points = 36;           // of a tile
 constexpr int64_t serial_products = 1 << 20;  // less than this is done before a second thread has woken up
-constexpr size_t most_steps = 16;
 
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -39,10 +38,7 @@ std::string read_filter(const ir::Graph& body, const shape::Bindings& symbols, C
     return "no filter of 3 x 3";
   if (!are(found.stride, 1) || !are(found.dilation, 1)) return "its stride or dilation is not 1";
   if (found.groups != 1) return "it has groups";
-  if (found.epilogue.size() > most_steps) return "the chain behind it is too long";
-  for (const PostOp& step : found.epilogue)
-    if (!has_lanes(step.kind)) return "a step behind it has no vectors";
-  return "";
+  return lanes_refusal(found.epilogue);
 }
 
 class WinogradCall : public PreparedCall {
@@ -53,6 +49,10 @@ class WinogradCall : public PreparedCall {
   int64_t outputs = 0;                                // a side of a tile
   size_t weight = 0, result = 0;                      // buffers
   std::vector<float> zeros;                           // a pixel outside of the image
+  // An addition and relu, where the epilogue begins with them, are done on the way to the image; then come the steps
+  // from `left_step` on.
+  bool adds = false, rectifies = false;
+  size_t left_step = 0;
 
   int64_t side() const { return outputs + 2; }
   int64_t points() const { return side() * side(); }
@@ -61,7 +61,8 @@ class WinogradCall : public PreparedCall {
   int64_t tile_rows() const { return divide_up(y_sizes[2], outputs); }
   int64_t tile_columns() const { return divide_up(y_sizes[3], outputs); }
   int64_t tiles() const { return y_sizes[0] * tile_rows() * tile_columns(); }
-  int64_t blocks() const { return divide_up(tiles(), block_tiles); }
+  int64_t blocks() const { return divide_up(tiles(), most_tiles); }
+  int64_t block_tiles() const { return blocks() == 0 ? 0 : divide_up(tiles(), blocks()); }
 
   Result<void> run(std::span<void* const> buffers, void* scratch) override {
     const bool is_shared = shares_tiles();
@@ -75,14 +76,14 @@ class WinogradCall : public PreparedCall {
             transform(buffers, tile, points + tile * tile_floats());
         team.wait();
         for (int64_t unit; (unit = next_unit.fetch_add(1, std::memory_order_relaxed)) < blocks() * panels();) {
-          const int64_t first = unit % blocks() * block_tiles;
+          const int64_t first = unit % blocks() * block_tiles();
           multiply(buffers, first, unit / blocks(), points + first * tile_floats(), sums);
         }
         return;
       }
-      float* own = points + member * block_tiles * tile_floats();
+      float* own = points + member * block_tiles() * tile_floats();
       for (int64_t block; (block = next_unit.fetch_add(1, std::memory_order_relaxed)) < blocks();) {
-        const int64_t first = block * block_tiles, last = std::min(tiles(), first + block_tiles);
+        const int64_t first = block * block_tiles(), last = std::min(tiles(), first + block_tiles());
         for (int64_t tile = first; tile < last; ++tile) transform(buffers, tile, own + (tile - first) * tile_floats());
         for (int64_t panel = 0; panel < panels(); ++panel) multiply(buffers, first, panel, own, sums);
       }
@@ -102,10 +103,10 @@ class WinogradCall : public PreparedCall {
   }
   int64_t tile_floats() const { return points() * channels() + padding_floats; }
   int64_t point_floats() const {
-    return (shares_tiles() ? tiles() : workers() * block_tiles) * tile_floats() / 16 * 16 + 16;
+    return (shares_tiles() ? tiles() : workers() * block_tiles()) * tile_floats() / 16 * 16 + 16;
   }
-  int64_t sum_row() const { return points() * panel_columns + padding_floats; }
-  int64_t sum_floats() const { return block_tiles * sum_row() + outputs * outputs * panel_columns; }
+  int64_t point_sums() const { return block_tiles() * panel_columns + padding_floats; }
+  int64_t sum_floats() const { return points() * point_sums() + outputs * outputs * panel_columns; }
 
   // Where a tile lies: image, and row and column of its first result.
   struct At {
@@ -127,63 +128,87 @@ class WinogradCall : public PreparedCall {
         const bool is_inside = row >= 0 && row < x_sizes[2] && column >= 0 && column < x_sizes[3];
         pixels[i * side() + j] = is_inside ? x + row * x_strides[2] + column * x_strides[3] : zeros.data();
       }
-    lanes().winograd_in(outputs, pixels, channels(), to);
+    lanes().winograd_in(outputs, pixels, 2 * outputs * x_strides[3], channels(), to);
   }
 
   // One block of tiles by one panel of the weight.
   void multiply(std::span<void* const> buffers, int64_t first, int64_t panel, const float* from, float* sums) const {
-    const int64_t count = std::min(block_tiles, tiles() - first), channel = panel * panel_columns;
+    const int64_t count = std::min(block_tiles(), tiles() - first), channel = panel * panel_columns;
     const int64_t width = std::min(panel_columns, y_sizes[1] - channel);
-    const auto* u = static_cast<const float*>(buffers[weight]) + panel * points() * channels() * panel_columns;
-    for (int64_t point = 0; point < points(); ++point)
-      lanes().product(count, divide_up(width, 16) * 16, channels(), from + point * channels(), tile_floats(),
-                      u + point * channels() * panel_columns, panel_columns, sums + point * panel_columns, sum_row());
-    float* finished = sums + block_tiles * sum_row();
-    for (int64_t i = 0; i < count; ++i) write(buffers, at(first + i), channel, width, sums + i * sum_row(), finished);
+    PanelTile tile{};
+    tile.rows = count;
+    tile.k = channels();
+    tile.a = from;
+    tile.a_row = tile_floats();
+    tile.columns = width;
+    const auto* u = static_cast<const float*>(buffers[weight]);
+    const int64_t matrices = panels() * points(), matrix = channels() * panel_columns;
+    tile.y_row = panel_columns;
+    for (int64_t point = 0; point < points(); ++point) {
+      const int64_t number = panel * points() + point;
+      tile.b = u + number * matrix;
+      tile.next = u + (number + 1) % matrices * matrix;
+      tile.scratch = tile.y = sums + point * point_sums();
+      lanes().panel(tile);
+      tile.a += channels();
+    }
+    WinogradOutputs out{};
+    out.point = point_sums();
+    if (convolution.bias >= 0)
+      out.bias = static_cast<const float*>(buffers[static_cast<size_t>(convolution.bias)]) + channel;
+    if (adds) {
+      out.added_row = operand_strides[0][2];
+      out.added_column = operand_strides[0][3];
+    }
+    out.is_rectified = rectifies;
+    out.channels = width;
+    const bool is_finished = left_step == convolution.epilogue.size();
+    float* finished = sums + points() * point_sums();
+    out.y_row = is_finished ? y_strides[2] : outputs * panel_columns;
+    out.y_column = is_finished ? y_strides[3] : panel_columns;
+    for (int64_t i = 0; i < count; ++i) {
+      const At here = at(first + i);
+      out.sums = sums + i * panel_columns;
+      out.rows = std::min(outputs, y_sizes[2] - here.row);
+      out.columns = std::min(outputs, y_sizes[3] - here.column);
+      float* y = static_cast<float*>(buffers[result]) + place(here, channel, y_strides);
+      if (adds)
+        out.added = static_cast<const float*>(buffers[static_cast<size_t>(convolution.epilogue[0].operand)]) +
+                    place(here, channel, operand_strides[0]);
+      out.y = is_finished ? y : finished;
+      lanes().winograd_out(outputs, out);
+      if (!is_finished) finish(buffers, here, channel, out, y);
+    }
   }
 
-  void write(std::span<void* const> buffers, const At& here, int64_t channel, int64_t width, const float* sums,
-             float* finished) const {
-    const std::vector<PostOp>& epilogue = convolution.epilogue;
-    const bool is_rectified = epilogue.size() == 1 && epilogue[0].kind == StepKind::relu;
-    const bool is_plain = epilogue.empty() || is_rectified;
-    auto place = [&](const std::vector<int64_t>& strides, int64_t row) {
-      return here.image * strides[0] + channel * strides[1] + (here.row + row) * strides[2] + here.column * strides[3];
-    };
-    WinogradOutputs tile{};
-    tile.sums = sums;
-    if (convolution.bias >= 0)
-      tile.bias = static_cast<const float*>(buffers[static_cast<size_t>(convolution.bias)]) + channel;
-    tile.is_rectified = is_rectified;
-    tile.channels = width;
-    tile.rows = std::min(outputs, y_sizes[2] - here.row);
-    tile.columns = std::min(outputs, y_sizes[3] - here.column);
-    auto* y = static_cast<float*>(buffers[result]);
-    tile.y = is_plain ? y + place(y_strides, 0) : finished;
-    tile.y_row = is_plain ? y_strides[2] : outputs * panel_columns;
-    tile.y_column = is_plain ? y_strides[3] : panel_columns;
-    lanes().winograd_out(outputs, tile);
-    if (is_plain) return;
-    for (int64_t row = 0; row < tile.rows; ++row) {
-      Step steps[most_steps];
-      for (size_t s = 0; s < epilogue.size(); ++s) {
-        const PostOp& op = epilogue[s];
-        steps[s] = {op.kind, op.alpha, op.beta, nullptr, 0, 0};
+  static int64_t place(const At& here, int64_t channel, const std::vector<int64_t>& strides) {
+    return here.image * strides[0] + channel * strides[1] + here.row * strides[2] + here.column * strides[3];
+  }
+
+  // The steps that are left, from `sums.y` to the image.
+  void finish(std::span<void* const> buffers, At here, int64_t channel, const WinogradOutputs& sums, float* y) const {
+    Step steps[most_steps];
+    PanelTile tile{};
+    tile.rows = sums.columns;
+    tile.columns = sums.channels;
+    tile.steps = steps;
+    tile.step_count = static_cast<int64_t>(convolution.epilogue.size() - left_step);
+    tile.y_row = y_strides[3];
+    for (int64_t row = 0; row < sums.rows; ++row, ++here.row) {
+      for (int64_t i = 0; i < tile.step_count; ++i) {
+        const size_t number = left_step + static_cast<size_t>(i);
+        const PostOp& op = convolution.epilogue[number];
+        steps[i] = {op.kind, op.alpha, op.beta, nullptr, 0, 0};
         if (!op.is_binary()) continue;
-        const std::vector<int64_t>& strides = operand_strides[s];
-        steps[s].operand = static_cast<const float*>(buffers[static_cast<size_t>(op.operand)]) + place(strides, row);
-        steps[s].row = strides[3];
-        steps[s].column = strides[1];
+        const std::vector<int64_t>& strides = operand_strides[number];
+        steps[i].operand =
+            static_cast<const float*>(buffers[static_cast<size_t>(op.operand)]) + place(here, channel, strides);
+        steps[i].row = strides[3];
+        steps[i].column = strides[1];
       }
-      PanelTile out{};
-      out.rows = tile.columns;
-      out.columns = width;
-      out.steps = steps;
-      out.step_count = static_cast<int64_t>(epilogue.size());
-      out.y = y + place(y_strides, row);
-      out.y_row = y_strides[3];
-      out.scratch = finished + row * tile.y_row;
-      lanes().finish(out);
+      tile.y = y + row * y_strides[2];
+      tile.scratch = sums.y + row * sums.y_row;
+      lanes().finish(tile);
     }
   }
 };
@@ -245,6 +270,14 @@ class Winograd : public Kernel {
       call->operand_strides.push_back(step.is_binary()
                                           ? broadcast_strides(site.operands[static_cast<size_t>(step.operand)], 4)
                                           : std::vector<int64_t>());
+    const std::vector<PostOp>& steps = convolution.epilogue;
+    auto begins_with = [&](StepKind kind) {
+      return call->left_step < steps.size() && steps[call->left_step].kind == kind;
+    };
+    call->adds = begins_with(StepKind::add) && call->operand_strides[0][1] == 1;
+    call->left_step += call->adds ? 1 : 0;
+    call->rectifies = begins_with(StepKind::relu);
+    call->left_step += call->rectifies ? 1 : 0;
     call->weight = site.operands.size() - 1;
     call->result = site.operands.size();
     call->zeros.assign(static_cast<size_t>(x.sizes[1]), 0);

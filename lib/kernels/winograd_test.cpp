@@ -108,10 +108,14 @@ TEST_CASE("the transforms of all widths of vectors agree") {
     for (const Lanes* width : widths) {
       CAPTURE(width->name);
       Tensor in = Tensor::zeros(ScalarType::f32, {points, channels});
-      width->winograd_in(outputs, pixels, channels, in.mutable_as<float>());
+      width->winograd_in(outputs, pixels, 0, channels, in.mutable_as<float>());
       Tensor out = Tensor::zeros(ScalarType::f32, {outputs, outputs, channels});
       const WinogradOutputs tile{.sums = sums.as<float>(),
+                                 .point = panel_columns,
                                  .bias = image.as<float>(),
+                                 .added = nullptr,
+                                 .added_row = 0,
+                                 .added_column = 0,
                                  .is_rectified = true,
                                  .channels = channels,
                                  .rows = outputs,
