@@ -15,10 +15,6 @@ namespace atenon::kernels {
 
 namespace {
 
-constexpr int64_t tile_units = panel_columns;
-constexpr int64_t batch_block = 24;              // rows whose gates a tile holds at once
-constexpr int64_t serial_products = 128 * 1024;  // a step with fewer is not worth a second thread
-
 struct Network : RecurrentNetwork {
   int64_t gates = 3;
   StepKind activation = StepKind::tanh;  // of a network of one gate
@@ -38,7 +34,6 @@ class RecurrentCall : public RecurrentLayersCall {
  public:
   Network network;
 
-  int64_t tiles() const { return (hidden_ + tile_units - 1) / tile_units; }
   // Where the parts of scratch begin, in floats: the gates of all steps, two layers' outputs, bias, two hidden
   // states, the results that nobody reads, and the recurrent weight in panels.
   struct Parts {
@@ -55,7 +50,7 @@ class RecurrentCall : public RecurrentLayersCall {
     for (int64_t& place : at.states) place = take(batch_ * hidden_);
     at.unread[0] = take(output);
     at.unread[1] = take(network.layers * network.directions() * batch_ * hidden_);
-    at.panels = take(network.gates * tiles() * tile_units * hidden_);
+    at.panels = take(panel_floats());
     at.end = next;
     return at;
   }
@@ -93,13 +88,12 @@ class RecurrentCall : public RecurrentLayersCall {
         float* states[2] = {floats + at.states[0], floats + at.states[1]};
         const size_t state_bytes = static_cast<size_t>(batch_ * hidden_) * 4;
         std::memcpy(states[0], operand(network.h) + cell * batch_ * hidden_, state_bytes);
-        const bool alone = all * hidden_ * batch_ < serial_products;
-        run_team(alone ? 1 : static_cast<int>(tiles()), [&](Team& team, int member) {
-          const int64_t first = tiles() * member / team.members(), last = tiles() * (member + 1) / team.members();
+        run_shares([&](const Share& share, Team* team) {
           for (int64_t i = 0; i < steps_; ++i) {
             const int64_t t = direction == 0 ? i : steps_ - 1 - i;
-            for (int64_t tile = first; tile < last; ++tile) run_tile(step, tile, t, states[i % 2], states[(i + 1) % 2]);
-            team.wait();
+            for (int64_t tile = share.tile; tile < share.last_tile; ++tile)
+              run_tile(step, share, tile, t, states[i % 2], states[(i + 1) % 2]);
+            if (team) team->wait();
           }
         });
         std::memcpy(result(1) + cell * batch_ * hidden_, states[steps_ % 2], state_bytes);
@@ -116,21 +110,13 @@ class RecurrentCall : public RecurrentLayersCall {
     int64_t y_row;
   };
 
-  // A panel a tile of each gate.
-  const float* make_panels(const float* weight, float* panels) const {
-    for (int64_t gate = 0; gate < network.gates; ++gate)
-      for (int64_t tile = 0; tile < tiles(); ++tile)
-        lanes().make_panel(weight + (gate * hidden_ + tile * tile_units) * hidden_, hidden_, hidden_,
-                           std::min(tile_units, hidden_ - tile * tile_units), panels + panel_of(tile, gate));
-    return panels;
-  }
-
-  // The units of one tile in one step.
-  void run_tile(const StepOfCell& step, int64_t tile, int64_t t, const float* before, float* after) const {
+  // The units of one tile in one step, for the share's entries.
+  void run_tile(const StepOfCell& step, const Share& share, int64_t tile, int64_t t, const float* before,
+                float* after) const {
     const int64_t unit = tile * tile_units, units = std::min(tile_units, hidden_ - unit), all = network.gates * hidden_;
     float sums[3][batch_block * tile_units];
-    for (int64_t b = 0; b < batch_; b += batch_block) {
-      const int64_t count = std::min(batch_block, batch_ - b), row = t * step_row_ + b * batch_row_;
+    for (int64_t b = share.entry; b < share.last_entry; b += batch_block) {
+      const int64_t count = std::min(batch_block, share.last_entry - b), row = t * step_row_ + b * batch_row_;
       for (int64_t gate = 0; gate < network.gates; ++gate) {
         const Step input{StepKind::add, 0, 0, step.gates + row * all + gate * hidden_ + unit, batch_row_ * all, 1};
         const Step reset{StepKind::multiply, 0, 0, sums[0], tile_units, 1};

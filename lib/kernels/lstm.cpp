@@ -14,10 +14,8 @@ namespace atenon::kernels {
 
 namespace {
 
-constexpr int64_t tile_units = panel_columns;
-constexpr int64_t batch_block = 24;              // rows whose gates a tile holds at once
-constexpr int64_t dots_rows = 4;                 // rows that lanes().dots takes at once
-constexpr int64_t serial_products = 128 * 1024;  // a step with fewer is not worth a second thread
+constexpr int64_t dots_rows = 4;    // rows that lanes().dots takes at once
+constexpr int64_t enough_rows = 8;  // products with a recurrent weight that pay for its panels
 
 std::string read_lstm(const ir::Graph& body, const shape::Bindings& symbols, RecurrentNetwork& found) {
   if (body.size() != 1) return "needs a body of one node";
@@ -30,19 +28,22 @@ class LstmCall : public RecurrentLayersCall {
  public:
   RecurrentNetwork lstm;
 
-  // Gates of all steps, two layers' outputs, bias and the results that nobody reads, then what the products need.
+  // The recurrent weight in panels, gates of all steps, two layers' outputs, bias and the results that nobody reads,
+  // then what the products need.
   int64_t own_floats() const {
     const int64_t output = rows() * lstm.directions() * hidden_,
                   states = lstm.layers * lstm.directions() * batch_ * hidden_;
-    return rows() * 4 * hidden_ + 2 * output + 4 * hidden_ + output + 2 * states;
+    return made_floats() + rows() * 4 * hidden_ + 2 * output + 4 * hidden_ + output + 2 * states;
   }
+  int64_t made_floats() const { return rows() < enough_rows ? 0 : panel_floats(); }
   size_t scratch_bytes() const override {
     return (static_cast<size_t>(own_floats()) * 4 + 63) / 64 * 64 + product_bytes();
   }
 
   Result<void> run(std::span<void* const> buffers, void* scratch) override {
     const int64_t width = lstm.directions() * hidden_;
-    auto* gates = static_cast<float*>(scratch);
+    auto* panels = static_cast<float*>(scratch);
+    float* gates = panels + made_floats();
     float* between[2] = {gates + rows() * 4 * hidden_, gates + rows() * 4 * hidden_ + rows() * width};
     float* bias = between[1] + rows() * width;
     char* product_scratch = static_cast<char*>(scratch) + scratch_bytes() - product_bytes();
@@ -74,17 +75,16 @@ class LstmCall : public RecurrentLayersCall {
           return step < 0 ? State{const_cast<float*>(operand(lstm.h)) + cell * batch_ * hidden_, hidden_}
                           : State{y + t * step_row_ * width, batch_row_ * width};
         };
-        // A member keeps its units through all steps, so that their weights stay in its core's cache.
-        const bool alone = 4 * hidden_ * hidden_ * batch_ < serial_products;
-        run_team(alone ? 1 : static_cast<int>(tiles()), [&](Team& team, int member) {
-          const int64_t first = tiles() * member / team.members(), last = tiles() * (member + 1) / team.members();
+        const float* weight = operand(lstm.parameter(cell, 1));
+        const bool makes = !in_panels_[cell] && made_floats() > 0;
+        const Recurrent recurrent{makes ? make_panels(weight, panels) : weight, makes || in_panels_[cell]};
+        run_shares([&](const Share& share, Team* team) {
           for (int64_t step = 0; step < steps_; ++step) {
             const int64_t t = direction == 0 ? step : steps_ - 1 - step;
-            if (step + 1 < steps_) fetch_inputs(gates, direction == 0 ? t + 1 : t - 1, first, last);
-            for (int64_t i = first; i < last; ++i)
-              run_tile(cell, i, operand(lstm.parameter(cell, 1)), gates + t * step_row_ * 4 * hidden_,
-                       state_at(step - 1), state_at(step), c);
-            team.wait();
+            if (step + 1 < steps_) fetch_inputs(gates, direction == 0 ? t + 1 : t - 1, share);
+            for (int64_t i = share.tile; i < share.last_tile; ++i)
+              run_tile(share, i, recurrent, gates + t * step_row_ * 4 * hidden_, state_at(step - 1), state_at(step), c);
+            if (team) team->wait();
           }
         });
         float* shown = result(1) + cell * batch_ * hidden_;
@@ -103,34 +103,38 @@ class LstmCall : public RecurrentLayersCall {
     int64_t row;
   };
 
-  int64_t tiles() const { return (hidden_ + tile_units - 1) / tile_units; }
+  struct Recurrent {
+    const float* weight;
+    bool in_panels;
+  };
 
-  // Brings what tiles [first, last) read of the inputs' products at time step t into the cache, a step ahead.
-  void fetch_inputs(const float* gates, int64_t t, int64_t first, int64_t last) const {
+  // Brings what the share reads of the inputs' products at time step t into the cache, a step ahead.
+  void fetch_inputs(const float* gates, int64_t t, const Share& share) const {
     constexpr int64_t line = 16;
-    for (int64_t b = 0; b < batch_; ++b)
+    for (int64_t b = share.entry; b < share.last_entry; ++b)
       for (int64_t gate = 0; gate < 4; ++gate) {
         const float* row = gates + ((t * step_row_ + b * batch_row_) * 4 + gate) * hidden_;
-        for (int64_t unit = first * tile_units; unit < std::min(last * tile_units, hidden_); unit += line)
+        for (int64_t unit = share.tile * tile_units; unit < std::min(share.last_tile * tile_units, hidden_);
+             unit += line)
           __builtin_prefetch(row + unit);
       }
   }
 
-  // Units [i * tile_units, (i + 1) * tile_units) of one step, whose inputs give `gates`.
-  void run_tile(int64_t cell, int64_t i, const float* weight, const float* gates, State before, State after,
-                float* c) const {
+  // Units [i * tile_units, (i + 1) * tile_units) of one step, whose inputs give `gates`, for the share's entries.
+  void run_tile(const Share& share, int64_t i, const Recurrent& recurrent, const float* gates, State before,
+                State after, float* c) const {
     const int64_t unit = i * tile_units, units = std::min(tile_units, hidden_ - unit);
     float sums[4][batch_block * tile_units];
-    for (int64_t b = 0; b < batch_; b += batch_block) {
-      const int64_t count = std::min(batch_block, batch_ - b);
+    for (int64_t b = share.entry; b < share.last_entry; b += batch_block) {
+      const int64_t count = std::min(batch_block, share.last_entry - b);
       const float* h = before.h + b * before.row;
       for (int64_t gate = 0; gate < 4; ++gate) {
-        if (in_panels_[cell]) {
+        if (recurrent.in_panels) {
           lanes().panel({.a = h,
                          .a_row = before.row,
                          .rows = count,
                          .k = hidden_,
-                         .b = weight + panel_of(i, gate),
+                         .b = recurrent.weight + panel_of(i, gate),
                          .columns = units,
                          .y = sums[gate],
                          .y_row = tile_units,
@@ -139,8 +143,8 @@ class LstmCall : public RecurrentLayersCall {
         }
         for (int64_t k = 0; k < count; k += dots_rows)
           lanes().dots(h + k * before.row, before.row, std::min(dots_rows, count - k),
-                       weight + (gate * hidden_ + unit) * hidden_, hidden_, units, hidden_, sums[gate] + k * tile_units,
-                       tile_units);
+                       recurrent.weight + (gate * hidden_ + unit) * hidden_, hidden_, units, hidden_,
+                       sums[gate] + k * tile_units, tile_units);
       }
       for (int64_t k = 0; k < count; ++k) {
         const float *row = gates + (b + k) * batch_row_ * 4 * hidden_ + unit, *of_input[4], *of_state[4];

@@ -17,7 +17,8 @@ TEST_CASE("lstm equals plain loops") {
   };
   for (const Case& c : {Case{5, 1, 6, 8, 1, true, false, false}, Case{7, 3, 10, 33, 2, true, false, true},
                         Case{4, 6, 5, 19, 2, false, true, true}, Case{3, 2, 16, 128, 1, true, true, false},
-                        Case{3, 30, 4, 64, 2, true, false, true}}) {
+                        Case{3, 30, 4, 64, 2, true, false, true}, Case{9, 17, 12, 70, 2, true, true, true},
+                        Case{6, 5, 3, 40, 1, true, false, false}}) {
     CAPTURE(c.hidden);
     Call call;
     const int64_t directions = c.bidirectional ? 2 : 1, cells = c.layers * directions;

@@ -142,6 +142,33 @@ Result<void> RecurrentLayersCall::set_up(const RecurrentNetwork& network, int64_
   return {};
 }
 
+void RecurrentLayersCall::run_shares(FunctionRef<const Share&, Team*> run) const {
+  constexpr int64_t most_entries = 4, resident_floats = 128 * 1024;
+  constexpr int64_t serial_step = 128 * 1024, serial_layer = 256 * 1024;  // products not worth a second thread
+  const int64_t weight = gates_ * hidden_ * hidden_;
+  // Fewer than four entries at once read the weight too often, but a single tile of units has nothing else to share.
+  const int64_t entries = tiles() > 1 ? most_entries : std::min(most_entries, (batch_ + 1) / 2);
+  if (weight <= resident_floats && batch_ >= 2 * entries) {
+    const int64_t shares = (batch_ + entries - 1) / entries;
+    auto share = [&](int64_t i) { run({i * entries, std::min(batch_, (i + 1) * entries), 0, tiles()}, nullptr); };
+    if (weight * rows() >= serial_layer) return parallel_for(shares, share);
+    for (int64_t i = 0; i < shares; ++i) share(i);
+    return;
+  }
+  // A member keeps its units through all steps, so that their weights stay in its core's cache.
+  run_team(weight * batch_ < serial_step ? 1 : static_cast<int>(tiles()), [&](Team& team, int member) {
+    run({0, batch_, tiles() * member / team.members(), tiles() * (member + 1) / team.members()}, &team);
+  });
+}
+
+const float* RecurrentLayersCall::make_panels(const float* weight, float* panels) const {
+  for (int64_t gate = 0; gate < gates_; ++gate)
+    for (int64_t tile = 0; tile < tiles(); ++tile)
+      lanes().make_panel(weight + (gate * hidden_ + tile * tile_units) * hidden_, hidden_, hidden_,
+                         std::min(tile_units, hidden_ - tile * tile_units), panels + panel_of(tile, gate));
+  return panels;
+}
+
 size_t RecurrentLayersCall::product_bytes() const {
   size_t most = 0;
   for (const auto& product : products_) most = std::max(most, product->scratch_bytes());

@@ -4,8 +4,12 @@
 
 #include "kernels/kernel.h"
 #include "kernels/lanes.h"
+#include "support/parallel.h"
 
 namespace atenon::kernels {
+
+constexpr int64_t tile_units = panel_columns;
+constexpr int64_t batch_block = 24;  // rows whose gates a tile holds at once
 
 // A network as aten::lstm.input, gru.input, rnn_tanh.input and rnn_relu.input keep it whole; inputs of the body by
 // position.
@@ -36,7 +40,20 @@ class RecurrentLayersCall : public PreparedCall {
   Result<void> set_up(const RecurrentNetwork& network, int64_t gates, const CallSite& site, const char* name);
 
  protected:
+  // What one member of a team does of a layer: some entries of the batch, and some tiles of units.
+  struct Share {
+    int64_t entry, last_entry, tile, last_tile;
+  };
+
   int64_t rows() const { return steps_ * batch_; }
+  int64_t tiles() const { return (hidden_ + tile_units - 1) / tile_units; }
+  // Calls `run` for each share of a layer. Entries of the batch never meet, so where there are enough of them, and the
+  // recurrent weight stays in the cache of every core, a share goes through all steps alone: `team` is null. Else all
+  // shares wait for their team after each step.
+  void run_shares(FunctionRef<const Share&, Team*> run) const;
+  // The recurrent weight of one cell in panels, made anew in `panels`, which has room for whole ones.
+  const float* make_panels(const float* weight, float* panels) const;
+  int64_t panel_floats() const { return gates_ * tiles() * tile_units * hidden_; }
   // Where the panel of a gate for the units of a tile begins in a recurrent weight that lies in panels.
   int64_t panel_of(int64_t tile, int64_t gate) const { return (tile * gates_ + gate) * panel_columns * hidden_; }
   size_t product_bytes() const;
