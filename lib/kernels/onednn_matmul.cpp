@@ -121,6 +121,9 @@ class OnednnMatmul : public Kernel {
   }
 
   Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const override try {
+    Product product_of_site;
+    [[maybe_unused]] std::string refusal = read_product(*site.body, site.symbols, product_of_site);
+    if (make_loops(product_of_site, site).k() == 0) return reference_kernel().prepare(site);  // oneDNN writes nothing
     Chosen chosen = choose(site, false);
     const Product& product = chosen.product;
     const Loops& loops = chosen.loops;

@@ -109,6 +109,7 @@ std::string read_product(const ir::Graph& body, const shape::Bindings& symbols, 
   found.b = view_of(b);
   if (found.a.input < 0 || found.b.input < 0) return "an operand is computed in the body";
   if (found.a.axes.size() < 2 || found.b.axes.size() < 2) return "a product with a vector";
+  if (a->meta().sizes.back() == ir::SymInt(0)) return "it sums nothing";
   if (name == "aten::linear") std::swap(found.b.axes[0], found.b.axes[1]);
   if (added) {
     if (added->producer) return "the bias is computed in the body";
