@@ -119,6 +119,9 @@ class Dispatch {
   std::optional<std::vector<Ref>> evaluate(const Call& call);
   std::optional<std::vector<Ref>> trace(const Call& call);
   PyObject* update(const Call& call);
+  PyObject* resize(TensorObject& target, const TensorObject& result);
+  std::optional<Call> functional(const Call& call);
+  bool update_others(const Call& call, std::vector<Ref>& results);
   PyObject* give(const Operator& op, const std::vector<std::pair<bool, size_t>>& returns, std::vector<Ref> results);
   bool may_hold(TensorObject& target, TensorObject& source);
   PyObject* into_out(Ref results);
@@ -247,6 +250,7 @@ PyObject* Dispatch::update(const Call& call) {
   const std::optional<std::vector<Ref>> results = session_.is_tracing ? trace(function) : evaluate(function);
   if (!results) return nullptr;
   TensorObject* result = as_tensor(results->front().get());
+  if (call.op->has_tag("resizes")) return resize(*target, *result);
   if (session_.is_tracing) {
     ir::Value* value = session_.read(*result);
     if (!value || !session_.write(*target, value)) return nullptr;
@@ -254,6 +258,51 @@ PyObject* Dispatch::update(const Call& call) {
     return nullptr;
   }
   return Py_NewRef(first_);
+}
+
+// resize_: the tensor has other elements from now on. PyTorch's views of what it was would follow it to its new memory;
+// ours could not, so there must be none.
+PyObject* Dispatch::resize(TensorObject& target, const TensorObject& result) {
+  const TensorState& state = *target.state;
+  if (session_.meta(target).sizes == session_.meta(result).sizes) return Py_NewRef(first_);
+  arguments_.environment.values.clear();  // what it holds shares memory, too
+  const bool is_older = session_.is_tracing && (!state.is_traced() || state.base->input);
+  const bool is_moved = state.is_traced() || state.real.storage != result.state->real.storage;
+  const bool is_shared =
+      is_moved && (state.is_traced() ? state.base.use_count() > 1 : state.real.storage.use_count() > 1);
+  if (is_older || is_shared) {
+    session_.raise(312,
+                   name_ + (is_older ? " changes the size of a tensor that was there before forward"
+                                     : " changes the size of a tensor that shares memory with another one"),
+                   "clone() it first, or make a new tensor");
+    return nullptr;
+  }
+  *target.state = *result.state;
+  return Py_NewRef(first_);
+}
+
+// f, which updates arguments that it does not return, as f_functional, which gives behind its results what they hold
+// then; nullopt where f does no such thing.
+std::optional<Call> Dispatch::functional(const Call& call) {
+  if (call.op->schema().updated().empty()) return std::nullopt;
+  Result<Call> found = choose(session_.opset, call.op->schema().name + "_functional", call.arguments, {});
+  if (found) return std::move(*found);
+  session_.raise(found.error());
+  return std::nullopt;
+}
+
+// The last results over the arguments of `call` that it updates.
+bool Dispatch::update_others(const Call& call, std::vector<Ref>& results) {
+  const std::vector<size_t> updated = call.op->schema().updated();
+  for (size_t i = updated.size(); i-- > 0;) {
+    const ir::Value* value = call.arguments[updated[i]].value();
+    const auto passed = std::find_if(arguments_.tensors.begin(), arguments_.tensors.end(),
+                                     [&](const auto& tensor) { return tensor.first == value; });
+    if (!Ref(session_.call("aten::copy_", {passed->second, results.back().get()}))) return false;
+    results.pop_back();
+    returns_.pop_back();
+  }
+  return true;
 }
 
 PyObject* Dispatch::give(const Operator& op, const std::vector<std::pair<bool, size_t>>& returns,
@@ -337,8 +386,11 @@ PyObject* Dispatch::run(PyObject* const* args, size_t count, PyObject* keyword_n
   if (!call) return nullptr;
   if (is_declared_) return call_declared(session_, *call, arguments_, updates);
   if (is_in_place(*call->op)) return update(*call);
-  std::optional<std::vector<Ref>> results = session_.is_tracing ? trace(*call) : evaluate(*call);
-  if (!results) return nullptr;
+  const std::optional<Call> function = functional(*call);
+  if (PyErr_Occurred()) return nullptr;
+  const Call& computed = function ? *function : *call;
+  std::optional<std::vector<Ref>> results = session_.is_tracing ? trace(computed) : evaluate(computed);
+  if (!results || (function && !update_others(*call, *results))) return nullptr;
   return into_out(Ref(give(*call->op, returns_, std::move(*results))));
 }
 
