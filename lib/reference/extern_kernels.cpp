@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <complex>
 #include <numeric>
 
 #include "tensor/elements.h"
@@ -171,10 +172,20 @@ Results item(const ExternCall& call) {
   return std::vector<Datum>{self.int_at(0)};
 }
 
+Results equal_complex(const Tensor& a, const Tensor& b) {
+  const auto compare = [numel = a.numel()]<class T>(const std::complex<T>* x, const std::complex<T>* y) {
+    return std::equal(x, x + numel, y);
+  };
+  const bool same = a.dtype == ScalarType::c64 ? compare(a.as<std::complex<float>>(), b.as<std::complex<float>>())
+                                               : compare(a.as<std::complex<double>>(), b.as<std::complex<double>>());
+  return std::vector<Datum>{Datum(same)};
+}
+
 // (self, other)
 Results equal(const ExternCall& call) {
   const Tensor a = call.tensor(0).contiguous(), b = call.tensor(1).contiguous();
   if (a.sizes != b.sizes) return std::vector<Datum>{false};
+  if (is_complex(a.dtype)) return equal_complex(a, b);
   return visit_real(a, [&]<class T>(T) -> Results {
     bool same = true;
     const int64_t numel = a.numel();
@@ -229,6 +240,54 @@ Results unique(const ExternCall& call) {
     for (size_t i = 0; i < first.size(); ++i) values.mutable_as<T>()[i] = from[first[i]];
     Tensor counts = Tensor::empty(ScalarType::i64, {call.truth(3) ? static_cast<int64_t>(count.size()) : 0});
     if (call.truth(3)) std::copy(count.begin(), count.end(), counts.mutable_as<int64_t>());
+    return std::vector<Datum>{values, inverse, counts};
+  });
+}
+
+// (self, axis): the distinct rows along an axis in lexicographic order, which one each row is, and how many are of a
+// kind.
+Results unique_rows(const ExternCall& call) {
+  const Tensor self = call.tensor(0).contiguous();
+  const auto axis = static_cast<size_t>(call.integer(1));
+  const int64_t rows = self.sizes[axis];
+  int64_t inner = 1, outer = 1;
+  for (size_t i = 0; i < self.sizes.size(); ++i)
+    if (i != axis) (i < axis ? outer : inner) *= self.sizes[i];
+  return visit_real(self, [&]<class T>(T) -> Results {
+    const T* from = self.as<T>();
+    const auto element = [&](int64_t row, int64_t i) {
+      return comparable(from[(i / inner * rows + row) * inner + i % inner]);
+    };
+    const auto is_before = [&](int64_t a, int64_t b) {
+      for (int64_t i = 0; i < outer * inner; ++i) {
+        const auto x = element(a, i), y = element(b, i);
+        if (is_nan(x) || is_nan(y) ? is_nan(x) != is_nan(y) : x != y) return is_nan(y) || x < y;
+      }
+      return false;
+    };
+    const auto is_equal = [&](int64_t a, int64_t b) {
+      for (int64_t i = 0; i < outer * inner; ++i)
+        if (!(element(a, i) == element(b, i))) return false;
+      return true;
+    };
+    std::vector<int64_t> order(static_cast<size_t>(rows));
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), is_before);
+    Tensor inverse = Tensor::empty(ScalarType::i64, {rows});
+    std::vector<int64_t> first, count;
+    for (const int64_t row : order) {
+      if (first.empty() || !is_equal(first.back(), row)) first.push_back(row), count.push_back(0);
+      ++count.back();
+      inverse.mutable_as<int64_t>()[row] = static_cast<int64_t>(first.size()) - 1;
+    }
+    std::vector<int64_t> sizes = self.sizes;
+    sizes[axis] = static_cast<int64_t>(first.size());
+    Tensor values = Tensor::empty(self.dtype, sizes);
+    T* to = values.mutable_as<T>();
+    for (int64_t i = 0; i < outer; ++i)
+      for (const int64_t row : first) to = std::copy_n(from + (i * rows + row) * inner, inner, to);
+    Tensor counts = Tensor::empty(ScalarType::i64, {sizes[axis]});
+    std::copy(count.begin(), count.end(), counts.mutable_as<int64_t>());
     return std::vector<Datum>{values, inverse, counts};
   });
 }
@@ -310,7 +369,8 @@ ExternKernel find_extern_kernel(const std::string& name) {
                                                                      {"eigh", eigh},
                                                                      {"svd", svd},
                                                                      {"uniform", uniform},
-                                                                     {"unique", unique}};
+                                                                     {"unique", unique},
+                                                                     {"unique_rows", unique_rows}};
   for (const auto& [known, kernel] : kernels)
     if (name == known) return kernel;
   return nullptr;

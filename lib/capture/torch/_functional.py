@@ -13,8 +13,8 @@ from torch._tensor import Tensor
 __all__ = [
     "AcceleratorError", "OutOfMemoryError",
     "as_tensor", "asarray", "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors",
-    "can_cast", "cartesian_prod", "cdist", "chain_matmul", "clear_autocast_cache", "compile", "diff", "einsum", "from_numpy", "full",
-    "get_device_module", "get_rng_state", "initial_seed", "is_complex", "is_distributed", "is_floating_point",
+    "can_cast", "cartesian_prod", "cdist", "chain_matmul", "clear_autocast_cache", "combinations", "compile", "diff", "einsum",
+    "from_numpy", "full", "get_device_module", "get_rng_state", "gradient", "initial_seed", "is_complex", "is_distributed", "is_floating_point",
     "is_storage", "is_tensor", "is_warn_always_enabled", "istft", "load", "manual_seed", "meshgrid", "nonzero", "norm", "numel",
     "promote_types", "range", "result_type", "save", "seed", "set_rng_state", "set_warn_always", "split", "stft", "sym_float",
     "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum", "tensor", "tensordot", "typename",
@@ -198,6 +198,67 @@ def cartesian_prod(*tensors):
 
 def block_diag(*tensors):
     return aten.block_diag(_spread(tensors))
+
+
+def combinations(input, r=2, with_replacement=False):
+    if input.dim() != 1:
+        raise RuntimeError(f"combinations takes a vector, not rank {input.dim()}")
+    if r < 0:
+        raise RuntimeError(f"combinations are of at least 0 elements, not {r}")
+    if r == 0:
+        return input.new_empty(0)
+    places = [p.reshape(-1) for p in aten.meshgrid([aten.arange(input.shape[0])] * r, indexing="ij")]
+    kept = aten.ones_like(places[0], dtype=_modes._dtypes.named["bool"])
+    for left, right in zip(places, places[1:]):
+        kept = kept & (left <= right if with_replacement else left < right)
+    chosen = aten.nonzero(kept).reshape(-1)
+    return aten.stack([input[p[chosen]] for p in places], 1)
+
+
+def gradient(input, *, spacing=None, dim=None, edge_order=1):
+    """Second-order differences inside, `edge_order` at the ends. `spacing`: one number, one for each axis, or the axes' coordinates."""
+    if edge_order not in (1, 2):
+        raise RuntimeError("torch.gradient only supports edge_order=1 and edge_order=2.")
+    axes = list(builtins.range(input.dim())) if dim is None else [dim] if isinstance(dim, int) else list(dim)
+    axes = [axis + input.dim() if axis < 0 else axis for axis in axes]
+    if any(not 0 <= axis < input.dim() for axis in axes) or len(set(axes)) < len(axes):
+        raise RuntimeError(f"torch.gradient expected each dim once and within the {input.dim()} of its input, not {dim}")
+    steps = list(spacing) if isinstance(spacing, (list, tuple)) else [1 if spacing is None else spacing] * len(axes)
+    if len(steps) != len(axes):
+        raise RuntimeError(f"torch.gradient expected {len(axes)} spacings, not {len(steps)}")
+    if any(input.shape[axis] <= edge_order for axis in axes):
+        raise RuntimeError("torch.gradient expected each dimension size to be at least edge_order+1")
+    return tuple(_gradient(input, axis, step, edge_order) for axis, step in zip(axes, steps))
+
+
+def _gradient(input, axis, step, edge_order):
+    n = input.shape[axis]
+
+    def part(x, begin, end):
+        return aten.slice(x, axis, begin, end)
+
+    if isinstance(step, Tensor):
+        gaps = aten.diff(step).reshape([-1] + [1] * (input.dim() - axis - 1))
+        before, after = aten.slice(gaps, 0, 0, n - 2), aten.slice(gaps, 0, 1, n - 1)
+        first, last = aten.slice(gaps, 0, 0, 1), aten.slice(gaps, 0, n - 2, n - 1)
+        left, right = -after / (before * (before + after)), before / (after * (before + after))
+        inner = left * part(input, 0, n - 2) + (after - before) / (before * after) * part(input, 1, n - 1) + right * part(input, 2, n)
+    else:
+        first = last = step
+        inner = (part(input, 2, n) - part(input, 0, n - 2)) / (2 * step)
+    if edge_order == 1:
+        begin = (part(input, 1, 2) - part(input, 0, 1)) / first
+        end = (part(input, n - 1, n) - part(input, n - 2, n - 1)) / last
+    elif isinstance(step, Tensor):
+        second, fore = aten.slice(gaps, 0, 1, 2), aten.slice(gaps, 0, n - 3, n - 2)
+        begin = (-(2 * first + second) / (first * (first + second)) * part(input, 0, 1)
+                 + (first + second) / (first * second) * part(input, 1, 2) - first / (second * (first + second)) * part(input, 2, 3))
+        end = (last / (fore * (fore + last)) * part(input, n - 3, n - 2) - (fore + last) / (fore * last) * part(input, n - 2, n - 1)
+               + (2 * last + fore) / (last * (fore + last)) * part(input, n - 1, n))
+    else:
+        begin = (-1.5 * part(input, 0, 1) + 2 * part(input, 1, 2) - 0.5 * part(input, 2, 3)) / step
+        end = (0.5 * part(input, n - 3, n - 2) - 2 * part(input, n - 2, n - 1) + 1.5 * part(input, n - 1, n)) / step
+    return aten.cat([begin, inner, end], axis)
 
 
 def _at_least(operator, tensors):
