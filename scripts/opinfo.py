@@ -1,10 +1,12 @@
 """Calls of single operators, from PyTorch's own samples (OpInfo), with what PyTorch makes of them. Needs PyTorch.
 
-A sample of `info.sample_inputs` is a call of the first overload that takes it; what a composite operator calls inside
-is a sample of those operators, too. `info.error_inputs` are calls that must fail.
+A sample of `info.sample_inputs` is a call of each overload that takes it, or, where there is none, of the Python function; what
+a composite operator calls inside is a sample of those operators, too. `info.error_inputs` are calls that must fail.
 """
 import collections
 import dataclasses
+import functools
+import hashlib
 import math
 import sys
 
@@ -15,14 +17,17 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8,
           torch.bool, torch.complex64]
-UNSTABLE = {"aten::topk"}  # operators that say of equal elements not which they give
+# Operators that say of equal elements not which they give, and which argument is the axis.
+UNSTABLE = {"aten::topk": 2, "aten::kthvalue": 2, "aten::median.dim": 1, "aten::nanmedian.dim": 1, "aten::mode": 1}
+OWN = "own_samples"  # the part of the samples that stand in this file
+INSIDE_TRIED = 24  # samples of an OpInfo and dtype whose insides are looked at
 UNSPELLED = {"layout", "device", "pin_memory", "memory_format", "non_blocking", "generator"}
 WIDER = {torch.float32: torch.float64, torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.complex64: torch.complex128}
 
 
 @dataclasses.dataclass
 class Call:
-    target: str  # aten::add.Tensor; aten::add.* for whichever overload fits
+    target: str  # aten::add.Tensor; aten::add.* for whichever overload fits; torch.fft.fftshift, a function of Python
     dtype: object  # of the first tensor, or None
     args: tuple
     kwargs: dict
@@ -36,9 +41,21 @@ def target_of(overload):
     return schema.name + ("." + schema.overload_name if schema.overload_name else "")
 
 
-def overload_of(target):
+def callee(target):
+    """The overload, or the function of Python; None if there is none of the name."""
+    if not target.startswith("aten::"):
+        return functools.reduce(lambda owner, name: getattr(owner, name, None), target.split(".")[1:], torch)
     name, _, overload = target.removeprefix("aten::").partition(".")
     return getattr(getattr(torch.ops.aten, name), overload or "default")
+
+
+@dataclasses.dataclass
+class Limits:
+    """How much is looked at and kept; math.inf for all."""
+    tried: float  # samples of an OpInfo and dtype
+    direct: float  # calls by an OpInfo's own samples that are kept, for an overload and dtype
+    inside: float  # calls from inside of others
+    largest: float  # elements of a tensor
 
 
 class Unspellable(Exception):
@@ -47,7 +64,7 @@ class Unspellable(Exception):
 
 def spell(value, tensors):
     if isinstance(value, torch.Tensor):
-        if value.layout != torch.strided or value.dtype not in DTYPES + [torch.complex128] or value.is_quantized:
+        if value.layout != torch.strided or value.is_meta or value.dtype not in DTYPES + [torch.complex128] or value.is_quantized:
             raise Unspellable(str(value.dtype))
         value = value.detach().resolve_conj().resolve_neg()
         dense = value.is_contiguous()
@@ -70,24 +87,31 @@ def spell(value, tensors):
 
 
 class Samples(TorchDispatchMode):
-    def __init__(self, wanted, per_kind, largest):
+    def __init__(self, wanted, limits):
         super().__init__()
-        self.wanted, self.per_kind, self.largest = wanted, per_kind, largest
+        self.wanted, self.limits = wanted, limits
         self.calls = []
         self.counts = collections.Counter()
         self.seen = set()
 
-    def add(self, target, args, kwargs, out, fails=False):
+    def taken(self):
+        """The calls since the last time."""
+        calls, self.calls = self.calls, []
+        return calls
+
+    def add(self, target, args, kwargs, out, fails=False, inside=False):
         leaves = [a for a in tree_leaves((args, kwargs)) if isinstance(a, torch.Tensor)]
-        if not target.endswith(".*"):  # PyTorch takes a tensor for a list of integers, too
-            parameters = overload_of(target)._schema.arguments
+        if target.startswith("aten::") and not target.endswith(".*"):  # PyTorch takes a tensor for a list of integers, too
+            parameters = callee(target)._schema.arguments
             if any(isinstance(a, torch.Tensor) and "Tensor" not in str(p.type) for a, p in zip(args, parameters)):
                 return
         dtype = next((a.dtype for a in leaves), kwargs.get("dtype"))
-        key = (target, dtype, fails)
-        if target.partition(".*")[0] not in self.wanted or self.counts[key] >= self.per_kind or dtype not in (*DTYPES, None):
+        key = (target, dtype, fails, inside)
+        if target.startswith("aten::") and target.partition(".*")[0] not in self.wanted or dtype not in (*DTYPES, None):
             return
-        if any(a.numel() > self.largest for a in leaves) or kwargs.get("dropout_p"):  # or drawn at random
+        if self.counts[key] >= (self.limits.inside if inside else self.limits.direct):
+            return
+        if any(a.numel() > self.limits.largest for a in leaves) or kwargs.get("dropout_p"):  # or drawn at random
             return
         results = None if fails else tree_leaves(out)
         if not fails and any(not isinstance(r, (torch.Tensor, bool, int, float, type(None))) for r in results):
@@ -98,7 +122,7 @@ class Samples(TorchDispatchMode):
             spec = [target, spell(list(args), tensors), {name: spell(value, tensors) for name, value in kwargs.items()}, fails]
         except Unspellable:
             return
-        text = repr((spec, tensors))
+        text = hashlib.blake2b(repr((spec, tensors)).encode(), digest_size=16).digest()
         if text in self.seen:
             return
         self.seen.add(text)
@@ -116,7 +140,7 @@ class Samples(TorchDispatchMode):
                 before = (args[0].clone(), *args[1:])
             out = func(*args, **kwargs)
             if written in ([], [0]):
-                self.add(target_of(func), before, kwargs, out)
+                self.add(target_of(func), before, kwargs, out, inside=True)
         return out
 
 
@@ -130,15 +154,35 @@ def packets(wanted):
 
 
 def called_directly(samples, targets, args, kwargs):
-    """The call of a sample, of each overload that takes it."""
+    """The call of a sample, of each overload that takes it; whether there was one."""
+    took = False
     for target in targets:
         writes = target.partition(".")[0].endswith("_") and "__" not in target
         own = (args[0].clone(), *args[1:]) if writes and isinstance(args[0], torch.Tensor) else args
         try:
-            out = overload_of(target)(*own, **kwargs)
+            out = callee(target)(*own, **kwargs)
         except Exception:
             continue
+        took = True
         samples.add(target, args, kwargs, out)
+    return took
+
+
+def called_as_function(samples, info, args, kwargs):
+    """The call of a sample, of the function of Python that it is for, unless that draws at random."""
+    if callee(f"torch.{info.name}") is not info.op:
+        return
+    outs, state = [], torch.get_rng_state()
+    try:
+        for seed in (0, 1):
+            torch.default_generator.manual_seed(seed)
+            outs.append(info.op(*args, **kwargs))
+    except Exception:
+        return
+    finally:
+        torch.set_rng_state(state)
+    if all(not isinstance(a, torch.Tensor) or close(a, b) is None for a, b in zip(*map(tree_leaves, outs))):
+        samples.add(f"torch.{info.name}", args, kwargs, outs[0])
 
 
 def called_inside(samples, info, args, kwargs, backward):
@@ -152,37 +196,47 @@ def called_inside(samples, info, args, kwargs, backward):
         pass
 
 
-def collect(wanted, names, tried, per_kind, largest):
-    """Calls of the targets in `wanted`, at most `per_kind` of each and dtype, from the first `tried` samples of an OpInfo and dtype;
-    `names` narrows to some OpInfos."""
-    torch.manual_seed(0)
-    samples = Samples(set(wanted), per_kind, largest)
+def parts(wanted, chosen, limits):
+    """Pairs of a part's name, an OpInfo's or `OWN`, and its calls of the targets in `wanted`; `chosen` says of a part whether it is asked for."""
+    samples = Samples(set(wanted), limits)
     by_name = packets(wanted)
+    variants = collections.defaultdict(list)
     for info in op_db:
-        if names and info.name not in names and info.aten_name not in names:
-            continue
-        packet = info.aten_name.removeprefix("nn_functional_").removeprefix("nn.functional.")
-        targets = [t for name in (packet, *(a.name.replace(".", "_") for a in info.aliases)) for t in by_name.get(name, [])]
-        for dtype in DTYPES:
-            if dtype not in info.supported_dtypes("cpu"):
-                continue
-            backward = dtype == torch.float32 and info.supports_autograd
-            try:
-                for i, sample in enumerate(info.sample_inputs("cpu", dtype, requires_grad=backward)):
-                    if i >= tried:
-                        break
-                    args, kwargs = (sample.input, *sample.args), sample.kwargs
-                    with torch.no_grad():
-                        called_directly(samples, targets, args, kwargs)
-                    called_inside(samples, info, args, kwargs, backward)
-            except Exception as problem:  # a sample generator of PyTorch that fails by itself
-                print(f"{info.name} {dtype}: {problem}", file=sys.stderr)
-        collect_errors(info, packet, samples, by_name)
-    if not names:
+        variants[info.name].append(info)
+    for name, infos in variants.items():
+        if chosen(name) or any(chosen(info.aten_name) for info in infos):
+            torch.manual_seed(0)
+            for info in infos:
+                collect(info, samples, by_name)
+            yield name, samples.taken()
+    if chosen(OWN):
+        torch.manual_seed(0)
         with torch.no_grad():
             for target, args, kwargs in own_samples():
                 called_directly(samples, [target] if target in wanted else [], args, kwargs)
-    return samples.calls
+        yield OWN, samples.taken()
+
+
+def collect(info, samples, by_name):
+    """Adds the calls of an OpInfo."""
+    packet = info.aten_name.removeprefix("nn_functional_").removeprefix("nn.functional.").replace(".", "_")
+    targets = [t for name in (packet, *(a.name.replace(".", "_") for a in info.aliases)) for t in by_name.get(name, [])]
+    for dtype in DTYPES:
+        if dtype not in info.supported_dtypes("cpu"):
+            continue
+        backward = dtype == torch.float32 and info.supports_autograd
+        try:
+            for i, sample in enumerate(info.sample_inputs("cpu", dtype, requires_grad=backward)):
+                if i >= samples.limits.tried:
+                    break
+                args, kwargs = (sample.input, *sample.args), sample.kwargs
+                with torch.no_grad():
+                    called_directly(samples, targets, args, kwargs) or called_as_function(samples, info, args, kwargs)
+                if i < INSIDE_TRIED:
+                    called_inside(samples, info, args, kwargs, backward)
+        except Exception as problem:  # a sample generator of PyTorch that fails by itself
+            print(f"{info.name} {dtype}: {problem}", file=sys.stderr)
+    collect_errors(info, packet, samples, by_name)
 
 
 def own_samples():
@@ -266,9 +320,15 @@ def own_samples():
     yield "aten::round_", (x,), {}
 
 
-def collect_errors(info, name, samples, by_name):
-    packet = getattr(torch.ops.aten, name, None)
-    if info.error_inputs_func is None or name not in by_name or packet is None:
+def collect_errors(info, packet, samples, by_name):
+    if info.error_inputs_func is None:
+        return
+    if packet in by_name and hasattr(torch.ops.aten, packet):
+        target, function = f"aten::{packet}.*", getattr(torch.ops.aten, packet)
+        samples.wanted.add(f"aten::{packet}")
+    elif callee(f"torch.{info.name}") is info.op:
+        target, function = f"torch.{info.name}", info.op
+    else:
         return
     try:
         inputs = list(info.error_inputs("cpu"))
@@ -278,13 +338,11 @@ def collect_errors(info, name, samples, by_name):
     for case in inputs:
         args, kwargs = (case.sample_input.input, *case.sample_input.args), case.sample_input.kwargs
         try:
-            packet(*args, **kwargs)
+            function(*args, **kwargs)
         except Exception:
             places = [a.untyped_storage().data_ptr() for a in tree_leaves((args, kwargs)) if isinstance(a, torch.Tensor) and a.numel()]
-            if len(set(places)) < len(places):
-                continue  # that tensors share memory is not in the spelling of a call
-            samples.wanted.add(f"aten::{name}")
-            samples.add(f"aten::{name}.*", args, kwargs, None, fails=True)
+            if len(set(places)) == len(places):  # that tensors share memory is not in the spelling of a call
+                samples.add(target, args, kwargs, None, fails=True)
 
 
 def sharper(call):
@@ -292,7 +350,7 @@ def sharper(call):
     def widened(x):
         return x.to(WIDER[x.dtype]) if isinstance(x, torch.Tensor) and x.dtype in WIDER else WIDER.get(x, x) if isinstance(x, torch.dtype) else x
     try:
-        return tree_leaves(overload_of(call.target)(*tree_map(widened, call.args), **tree_map(widened, call.kwargs)))
+        return tree_leaves(callee(call.target)(*tree_map(widened, call.args), **tree_map(widened, call.kwargs)))
     except Exception:
         return None
 
@@ -307,13 +365,16 @@ def close(have, want):
 
 def same_places(call, found):
     """Do the places lie where the values are?"""
-    self, dim = call.args[0], call.args[2] if len(call.args) > 2 else call.kwargs.get("dim", -1)
+    self, position = call.args[0], UNSTABLE[call.target]
+    dim = call.args[position] if len(call.args) > position else call.kwargs.get("dim", -1)
     values, places = found
     wanted = call.results[1]
     if places.dtype != wanted.dtype or places.shape != wanted.shape or places.numel() and not 0 <= places.min() <= places.max() < max(self.numel(), 1):
         return False
-    there = self if self.dim() == 0 else self.gather(dim, places)
-    return torch.equal(torch.nan_to_num(there), torch.nan_to_num(values))
+    if self.dim() == 0 or not places.numel():
+        return True
+    kept = places if places.dim() == self.dim() else places.unsqueeze(dim)
+    return close(self.gather(dim, kept).reshape(values.shape), values) is None
 
 
 def found(leaves):
@@ -336,7 +397,7 @@ def difference(call, found):
     """Why what came out of a call is not what PyTorch has; None if it is. `found`: tensors and numbers."""
     if len(found) != len(call.results):
         return f"{len(found)} results, not {len(call.results)}"
-    if call.target.removesuffix(".*") in UNSTABLE and not same_places(call, found):
+    if call.target in UNSTABLE and not same_places(call, found):
         return "the values at these places are others"
     wide = None
     for i, (have, want) in enumerate(zip(found, call.results)):

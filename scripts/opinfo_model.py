@@ -4,6 +4,7 @@ The batch lies beside this file, as batch.json: calls [operator, arguments, keyw
 offset] that calls name by {"t": position}. What came out eagerly goes to eager.json; which calls the graph's outputs
 belong to, and which could not be traced, to traced.json.
 """
+import functools
 import json
 import os
 
@@ -38,6 +39,8 @@ def decoded(value, tensors):
 
 
 def operator(target):
+    if not target.startswith("aten::"):
+        return functools.reduce(getattr, target.split(".")[1:], torch)
     name, _, overload = target.removeprefix("aten::").partition(".")
     packet = getattr(torch.ops.aten, name)
     return getattr(packet, overload or "default") if overload != "*" else packet
@@ -46,7 +49,7 @@ def operator(target):
 def run(call, tensors):
     target, args, kwargs = call[:3]
     args = decoded(args, tensors)
-    if target.split(".")[0].endswith("_") and not target.split(".")[0].endswith("__"):
+    if target.startswith("aten::") and target.split(".")[0].endswith("_") and not target.split(".")[0].endswith("__"):
         args[0] = args[0].clone()  # what it writes to is no other call's operand
     return operator(target)(*args, **{name: decoded(value, tensors) for name, value in kwargs.items()})
 
