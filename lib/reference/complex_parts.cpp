@@ -218,8 +218,8 @@ class Splitter {
         return multiply(at(0), at(1));
       case ScalarOp::div:
         return divide(at(0), at(1));
-      case ScalarOp::pow:
-        return power(at(0), at(1));
+      case ScalarOp::pow:  // in double: an error of the logarithm grows with the exponent
+        return narrow(power(wide(at(0)), wide(at(1))), type);
       case ScalarOp::exp:
         return exponential(at(0));
       case ScalarOp::log:

@@ -213,7 +213,7 @@ void Frame::add_products(const Factor (&factors)[2], int64_t count) {
       gather(factor, places[side].subspan(static_cast<size_t>(lane), 1), first, some, factors_.data());
       const bool is_single = data_->operand_types[static_cast<size_t>(rows.tensor)] == ScalarType::f32;
       const int beside = is_single ? run_length(row, 1) : 0;
-      if (is_single && beside >= std::min(width, direct_run)) {
+      if (beside >= std::min(width, direct_run)) {
         width = beside;
         const float* at = reinterpret_cast<const float*>(data_->operands[static_cast<size_t>(rows.tensor)]) +
                           rows.base + row[0] + first * rows.stride;
