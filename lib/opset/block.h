@@ -11,6 +11,7 @@
 
 #include "opset/datum.h"
 #include "opset/lexer.h"
+#include "opset/meaning.h"
 #include "opset/schema.h"
 
 namespace atenon::opset {
@@ -21,7 +22,10 @@ struct MonoidDefinition;
 class Evaluator;
 
 // A rule that is written in C++ (rules.cpp): promote, broadcast, ravel, len, ...
-using Rule = Datum (*)(Evaluator&, const Expr& call, const std::vector<Datum>& arguments);
+struct Rule {
+  Datum (*evaluate)(Evaluator&, const Expr& call, const std::vector<Datum>& arguments);
+  size_t least = 1, most = least;  // arguments
+};
 const Rule* find_rule(std::string_view name);
 
 // What a let, a comprehension or an `at` binds: one slot, or the items of a list.
@@ -81,6 +85,15 @@ enum class Operation : uint8_t {
   neg,
   bit_not
 };
+
+// How an operation is written, the operator that it is on tensors (null: none) and what it is on elements. gt and ge
+// are lt and le with their operands swapped.
+struct OperationForm {
+  const char* spelled;
+  const char* op;
+  ScalarOp scalar;
+};
+const OperationForm& form_of(Operation operation);
 
 struct Expr {
   ExprKind kind = ExprKind::constant;

@@ -11,58 +11,6 @@ namespace {
 constexpr int deepest_calls = 64;
 constexpr int64_t most_steps = 20'000'000;
 
-const char* operator_named(Operation operation) {
-  switch (operation) {
-    case Operation::add:
-      return "add";
-    case Operation::sub:
-      return "sub";
-    case Operation::mul:
-      return "mul";
-    case Operation::div:
-      return "div";
-    case Operation::floor_div:
-      return "floor_divide";
-    case Operation::mod:
-      return "remainder";
-    case Operation::pow:
-      return "pow";
-    case Operation::bit_and:
-      return "bitwise_and";
-    case Operation::bit_or:
-      return "bitwise_or";
-    case Operation::eq:
-      return "eq";
-    case Operation::ne:
-      return "ne";
-    case Operation::lt:
-      return "lt";
-    case Operation::le:
-      return "le";
-    case Operation::gt:
-      return "gt";
-    case Operation::ge:
-      return "ge";
-    case Operation::neg:
-      return "neg";
-    case Operation::bit_not:
-      return "bitwise_not";
-    case Operation::logical_and:
-      return "logical_and";
-    case Operation::logical_or:
-      return "logical_or";
-    case Operation::logical_not:
-      return "logical_not";
-    default:
-      return nullptr;
-  }
-}
-
-const char* symbol_of(Operation comparison) {
-  static constexpr const char* symbols[] = {"==", "!=", "<", "<=", ">", ">="};
-  return symbols[static_cast<int>(comparison) - static_cast<int>(Operation::eq)];
-}
-
 bool is_order(Operation operation) { return operation >= Operation::lt && operation <= Operation::ge; }
 
 }  // namespace
@@ -465,11 +413,17 @@ Datum Evaluator::call_expression(const Expr& expr) {
   // A name that is an operator and a function is the operator when an argument is a tensor.
   if (expr.function || expr.rule) {
     if (!any_tensor || !apply || opset_.overloads("aten::" + expr.name).empty())
-      return expr.function ? call_function(*expr.function, expr, std::move(arguments))
-                           : (*expr.rule)(*this, expr, arguments);
+      return expr.function ? call_function(*expr.function, expr, std::move(arguments)) : call_rule(expr, arguments);
   }
   if (!apply) return mistake(&expr, expr.rule ? "this needs no tensor" : "there is no function '" + expr.name + "'");
   return apply_operator(expr.name, std::move(arguments), expr.names, &expr);
+}
+
+Datum Evaluator::call_rule(const Expr& expr, const std::vector<Datum>& arguments) {
+  const Rule& rule = *expr.rule;
+  if (arguments.size() >= rule.least && arguments.size() <= rule.most) return rule.evaluate(*this, expr, arguments);
+  return mistake(&expr,
+                 expr.name + " takes " + std::to_string(rule.least) + (rule.least == 1 ? " argument" : " arguments"));
 }
 
 Datum Evaluator::apply_operator(const std::string& name, std::vector<Datum> arguments,
@@ -597,7 +551,7 @@ Datum Evaluator::unary(Operation operation, const Datum& a, const Expr* at) {
   if (operation == Operation::is_none) return a.is_none();
   if (operation == Operation::is_not_none) return !a.is_none();
   if (loops && loops->is_dynamic(a)) return loops->unary(operation, a, at);
-  if (has_tensor(a)) return apply_operator(operator_named(operation), {a}, {}, at);
+  if (has_tensor(a)) return apply_operator(form_of(operation).op, {a}, {}, at);
   if (operation == Operation::logical_not) {
     if (!a.is<ir::SymBool>()) return mistake(at, "`not` is of truths, not of " + to_string(a));
     return shape::negate(a.get<ir::SymBool>());
@@ -628,7 +582,7 @@ Datum Evaluator::binary(Operation operation, const Datum& a, const Datum& b, con
   if (loops && !is_about_none && (loops->is_dynamic(a) || loops->is_dynamic(b)))
     return loops->binary(operation, a, b, at);
   if (!is_about_none && (has_tensor(a) || has_tensor(b))) {
-    const char* name = operator_named(operation);
+    const char* name = form_of(operation).op;
     return name ? apply_operator(name, {a, b}, {}, at) : mistake(at, "tensors have no such operator");
   }
   if (operation == Operation::logical_and || operation == Operation::logical_or) return combine(operation, a, b, at);
@@ -680,7 +634,7 @@ Datum Evaluator::compare(Operation operation, const Datum& a, const Datum& b, co
   const bool is_float = a.is<ir::SymFloat>() || b.is<ir::SymFloat>();
   if (is_float) {
     const std::optional<ir::SymFloat> x = as_float(a, at), y = as_float(b, at);
-    return x && y ? Datum(shape::compare(symbol_of(operation), *x, *y)) : Datum();
+    return x && y ? Datum(shape::compare(form_of(operation).spelled, *x, *y)) : Datum();
   }
   const std::optional<ir::SymInt> x = as_int(a, at), y = as_int(b, at);
   if (!x || !y) return {};

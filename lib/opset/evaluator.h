@@ -110,6 +110,7 @@ class Evaluator {
   Datum element_of_list(const Datum& list, const Expr& item);
   Datum each(const Expr& expr);
   Datum call_expression(const Expr& expr);
+  Datum call_rule(const Expr& expr, const std::vector<Datum>& arguments);
   Datum choice(const Expr& expr);
   std::optional<Datum> either_size(const ir::SymBool& order, const Expr& expr);
   Datum binary_expression(const Expr& expr);

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "opset/scalar_values.h"
+
 namespace atenon::opset {
 namespace {
 
@@ -12,44 +14,6 @@ bool is_half(ScalarType type) { return is_floating(type) && size_of(type) == 2; 
 bool is_real_float(ScalarType type) { return is_floating(type); }
 // The type of a complex number's real and imaginary part.
 ScalarType part_of(ScalarType type) { return type == ScalarType::c128 ? ScalarType::f64 : ScalarType::f32; }
-
-struct Lowest {
-  int64_t lowest, highest;
-};
-Lowest extent_of(ScalarType type) {
-  switch (type) {
-    case ScalarType::boolean:
-      return {0, 1};
-    case ScalarType::u8:
-      return {0, 255};
-    case ScalarType::i8:
-      return {-128, 127};
-    case ScalarType::i16:
-      return {-32768, 32767};
-    case ScalarType::i32:
-      return {std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()};
-    default:
-      return {std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()};
-  }
-}
-
-// An integer as a dtype holds it.
-int64_t wrapped(int64_t value, ScalarType type) {
-  switch (type) {
-    case ScalarType::boolean:
-      return value != 0;
-    case ScalarType::u8:
-      return static_cast<uint8_t>(value);
-    case ScalarType::i8:
-      return static_cast<int8_t>(value);
-    case ScalarType::i16:
-      return static_cast<int16_t>(value);
-    case ScalarType::i32:
-      return static_cast<int32_t>(value);
-    default:
-      return value;
-  }
-}
 
 uint64_t hash_of(const Scalar& s) {
   uint64_t hash = static_cast<uint64_t>(s.op) * 31 + static_cast<uint64_t>(s.dtype);
@@ -66,47 +30,6 @@ bool is_equal(const Scalar& a, const Scalar& b) {
          a.variable == b.variable && a.tensor == b.tensor && a.reduction == b.reduction && a.component == b.component &&
          std::bit_cast<uint64_t>(a.number) == std::bit_cast<uint64_t>(b.number) && a.size == b.size &&
          a.size_float == b.size_float;
-}
-
-ScalarOp op_of(Operation operation) {
-  switch (operation) {
-    case Operation::add:
-      return ScalarOp::add;
-    case Operation::sub:
-      return ScalarOp::sub;
-    case Operation::mul:
-      return ScalarOp::mul;
-    case Operation::div:
-      return ScalarOp::div;
-    case Operation::floor_div:
-      return ScalarOp::floor_div;
-    case Operation::mod:
-      return ScalarOp::mod;
-    case Operation::pow:
-      return ScalarOp::pow;
-    case Operation::bit_and:
-      return ScalarOp::bit_and;
-    case Operation::bit_or:
-      return ScalarOp::bit_or;
-    case Operation::shift_left:
-      return ScalarOp::shift_left;
-    case Operation::shift_right:
-      return ScalarOp::shift_right;
-    case Operation::eq:
-      return ScalarOp::eq;
-    case Operation::ne:
-      return ScalarOp::ne;
-    case Operation::lt:
-    case Operation::gt:
-      return ScalarOp::lt;
-    case Operation::le:
-    case Operation::ge:
-      return ScalarOp::le;
-    case Operation::logical_and:
-      return ScalarOp::logical_and;
-    default:
-      return ScalarOp::logical_or;
-  }
 }
 
 // A constant, and no placeholder of a monoid (those are told apart by `variable`).
@@ -147,7 +70,7 @@ ScalarId Loops::size(const ir::SymInt& size) {
 
 ScalarId Loops::constant(int64_t value, ScalarType dtype) {
   if (is_floating(dtype) || is_complex(dtype)) return constant(static_cast<double>(value), dtype);
-  return add({.op = ScalarOp::constant, .dtype = dtype, .integer = wrapped(value, dtype)});
+  return add({.op = ScalarOp::constant, .dtype = dtype, .integer = wrap(value, dtype)});
 }
 
 ScalarId Loops::constant(double value, ScalarType dtype) {
@@ -165,12 +88,14 @@ ScalarId Loops::placeholder(ScalarType dtype) {
 }
 
 ScalarId Loops::extreme(Extreme extreme, ScalarType dtype) {
-  if (extreme == Extreme::last) return constant(std::numeric_limits<int64_t>::max(), dtype);
+  using Word = std::numeric_limits<int64_t>;
+  if (extreme == Extreme::last) return constant(Word::max(), dtype);
   const bool is_lowest = extreme == Extreme::lowest;
-  if (is_floating(dtype))
-    return constant(is_lowest ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::infinity(),
-                    dtype);
-  return constant(is_lowest ? extent_of(dtype).lowest : extent_of(dtype).highest, dtype);
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  if (is_floating(dtype)) return constant(is_lowest ? -infinity : infinity, dtype);
+  if (dtype == ScalarType::boolean) return constant(int64_t{!is_lowest}, dtype);
+  if (dtype == ScalarType::u8) return constant(int64_t{is_lowest ? 0 : 255}, dtype);
+  return constant((is_lowest ? Word::min() : Word::max()) >> (64 - 8 * size_of(dtype)), dtype);
 }
 
 ScalarId Loops::cast(ScalarId id, ScalarType dtype) {
@@ -336,36 +261,10 @@ ScalarId Loops::make(ScalarOp op, ScalarType dtype, std::vector<ScalarId> operan
   const Scalar* b = operands.size() < 2 ? nullptr : &at(operands[1]);
   const bool is_int = a && b && !is_floating(a->dtype) && !is_complex(a->dtype);
   const auto is_constant = [](const Scalar* s, int64_t value) { return s && is_known(*s) && s->integer == value; };
-  if (is_int && is_known(*a) && is_known(*b)) {
-    const int64_t x = a->integer, y = b->integer;
-    const auto wide = [](uint64_t value) { return static_cast<int64_t>(value); };
-    switch (op) {
-      case ScalarOp::add:
-        return constant(wide(static_cast<uint64_t>(x) + static_cast<uint64_t>(y)), dtype);
-      case ScalarOp::sub:
-        return constant(wide(static_cast<uint64_t>(x) - static_cast<uint64_t>(y)), dtype);
-      case ScalarOp::mul:
-        return constant(wide(static_cast<uint64_t>(x) * static_cast<uint64_t>(y)), dtype);
-      case ScalarOp::minimum:
-        return constant(std::min(x, y), dtype);
-      case ScalarOp::maximum:
-        return constant(std::max(x, y), dtype);
-      case ScalarOp::eq:
-        return constant(static_cast<int64_t>(x == y), dtype);
-      case ScalarOp::ne:
-        return constant(static_cast<int64_t>(x != y), dtype);
-      case ScalarOp::lt:
-        return constant(static_cast<int64_t>(x < y), dtype);
-      case ScalarOp::le:
-        return constant(static_cast<int64_t>(x <= y), dtype);
-      case ScalarOp::logical_and:
-        return constant(static_cast<int64_t>(x && y), dtype);
-      case ScalarOp::logical_or:
-        return constant(static_cast<int64_t>(x || y), dtype);
-      default:
-        break;
-    }
-  }
+  const bool divides = op == ScalarOp::div || op == ScalarOp::floor_div || op == ScalarOp::mod ||
+                       op == ScalarOp::trunc_div;  // by zero is found where it is computed
+  if (is_int && is_known(*a) && is_known(*b) && !divides && !is_floating(dtype))
+    return constant(evaluate_integer(op, a->integer, b->integer), dtype);
   if (is_int) {
     if ((op == ScalarOp::add || op == ScalarOp::sub) && is_constant(b, 0)) return operands[0];
     if (op == ScalarOp::add && is_constant(a, 0)) return operands[1];
@@ -409,7 +308,7 @@ ScalarType Loops::common(const Datum& a, const Datum& b, const Expr* expr) {
 }
 
 Datum Loops::binary(Operation operation, const Datum& a, const Datum& b, const Expr* expr) {
-  ScalarOp op = op_of(operation);
+  ScalarOp op = form_of(operation).scalar;
   const bool is_swapped = operation == Operation::gt || operation == Operation::ge;
   const bool is_logical = op == ScalarOp::logical_and || op == ScalarOp::logical_or;
   ScalarType type = is_logical ? ScalarType::boolean : common(a, b, expr);

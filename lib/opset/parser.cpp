@@ -18,20 +18,20 @@ constexpr int highest = 1000;
 constexpr std::array<std::string_view, 11> reserved = {"if",  "else", "for", "in",   "is", "not",
                                                        "and", "or",   "let", "when", "def"};
 
-struct Operator2 {
-  std::string_view text;
-  Operation operation;
-};
-// Binary operators from the loosest to the tightest level, as in Python.
-constexpr Operator2 comparisons[] = {{"==", Operation::eq}, {"!=", Operation::ne}, {"<=", Operation::le},
-                                     {">=", Operation::ge}, {"<", Operation::lt},  {">", Operation::gt}};
-constexpr Operator2 bit_ors[] = {{"|", Operation::bit_or}};
-constexpr Operator2 bit_ands[] = {{"&", Operation::bit_and}};
-constexpr Operator2 shifts[] = {{"<<", Operation::shift_left}, {">>", Operation::shift_right}};
-constexpr Operator2 sums[] = {{"+", Operation::add}, {"-", Operation::sub}};
-constexpr Operator2 products[] = {
-    {"*", Operation::mul}, {"//", Operation::floor_div}, {"/", Operation::div}, {"%", Operation::mod}};
-constexpr std::span<const Operator2> levels[] = {bit_ors, bit_ands, shifts, sums, products};
+// Binary operations from the loosest to the tightest level, as in Python; what has none is `not` and comparisons.
+using Level = std::initializer_list<Operation>;
+constexpr Level levels[] = {{Operation::otherwise},
+                            {Operation::logical_or},
+                            {Operation::logical_and},
+                            {},
+                            {Operation::bit_or},
+                            {Operation::bit_and},
+                            {Operation::shift_left, Operation::shift_right},
+                            {Operation::add, Operation::sub},
+                            {Operation::mul, Operation::floor_div, Operation::div, Operation::mod}};
+constexpr size_t level_of_not = 3;
+constexpr Level comparisons = {Operation::eq, Operation::ne, Operation::lt,
+                               Operation::le, Operation::gt, Operation::ge};
 
 std::optional<Datum> named_constant(std::string_view name) {
   if (name == "true" || name == "false") return Datum(name == "true");
@@ -283,27 +283,24 @@ class Parser {
   }
 
   const Expr* choice() {
-    const Expr* chosen = fallback();
+    const Expr* chosen = level(0);
     if (!take("if")) return chosen;
     Expr& expr = make(ExprKind::choice, chosen);
-    const Expr* condition = fallback();
+    const Expr* condition = level(0);
     expect("else");
     expr.operands = {condition, chosen, expression()};
     return close(expr);
   }
-  const Expr* fallback() {
-    const Expr* left = disjunction();
-    while (take("??")) left = binary(Operation::otherwise, left, disjunction());
-    return left;
+  const Operation* take_one(const Level& operations) {
+    return std::find_if(operations.begin(), operations.end(),
+                        [&](Operation operation) { return take(form_of(operation).spelled); });
   }
-  const Expr* disjunction() {
-    const Expr* left = conjunction();
-    while (take("or")) left = binary(Operation::logical_or, left, conjunction());
-    return left;
-  }
-  const Expr* conjunction() {
-    const Expr* left = negation();
-    while (take("and")) left = binary(Operation::logical_and, left, negation());
+  const Expr* level(size_t i) {
+    if (i == std::size(levels)) return signed_power();
+    if (i == level_of_not) return negation();
+    const Expr* left = level(i + 1);
+    for (const Operation* next = nullptr; !failed() && (next = take_one(levels[i])) != levels[i].end();)
+      left = binary(*next, left, level(i + 1));
     return left;
   }
   const Expr* negation() {
@@ -312,26 +309,15 @@ class Parser {
     return take("not") ? unary(Operation::logical_not, offset, negation()) : comparison();
   }
   const Expr* comparison() {
-    const Expr* left = level(0);
-    if (take("in")) return binary(Operation::contained, left, level(0));
+    const Expr* left = level(level_of_not + 1);
+    if (take("in")) return binary(Operation::contained, left, level(level_of_not + 1));
     if (take("is")) {
       const bool negated = take("not");
       expect("none");
       return unary(negated ? Operation::is_not_none : Operation::is_none, left->offset, left);
     }
-    for (const Operator2& op : comparisons)
-      if (take(op.text)) return binary(op.operation, left, level(0));
-    return left;
-  }
-  const Expr* level(size_t i) {
-    if (i == std::size(levels)) return signed_power();
-    const Expr* left = level(i + 1);
-    for (bool more = true; more && !failed();) {
-      more = false;
-      for (const Operator2& op : levels[i])
-        if (!more && take(op.text)) left = binary(op.operation, left, level(i + 1)), more = true;
-    }
-    return left;
+    const Operation* found = take_one(comparisons);
+    return found == comparisons.end() ? left : binary(*found, left, level(level_of_not + 1));
   }
   const Expr* signed_power() {
     const Nested nested(*this);
@@ -421,13 +407,13 @@ class Parser {
     skip_to("in");
     expect("in");
     Binding binding;
-    binding.value = fallback();
+    binding.value = level(0);
     const size_t after = at_;
     at_ = failed() ? 0 : names;
     binding.pattern = pattern();
     expect("in");
     at_ = failed() ? 0 : after;
-    if (take("if")) expr.guard = fallback();
+    if (take("if")) expr.guard = level(0);
     expect("]");
     const size_t end = at_;
     expr.bindings.push_back(std::move(binding));
@@ -699,6 +685,36 @@ class BlockParser {
 };
 
 }  // namespace
+
+const OperationForm& form_of(Operation operation) {
+  static constexpr OperationForm forms[] = {{"+", "add", ScalarOp::add},
+                                            {"-", "sub", ScalarOp::sub},
+                                            {"*", "mul", ScalarOp::mul},
+                                            {"/", "div", ScalarOp::div},
+                                            {"//", "floor_divide", ScalarOp::floor_div},
+                                            {"%", "remainder", ScalarOp::mod},
+                                            {"^", "pow", ScalarOp::pow},
+                                            {"&", "bitwise_and", ScalarOp::bit_and},
+                                            {"|", "bitwise_or", ScalarOp::bit_or},
+                                            {"<<", nullptr, ScalarOp::shift_left},
+                                            {">>", nullptr, ScalarOp::shift_right},
+                                            {"==", "eq", ScalarOp::eq},
+                                            {"!=", "ne", ScalarOp::ne},
+                                            {"<", "lt", ScalarOp::lt},
+                                            {"<=", "le", ScalarOp::le},
+                                            {">", "gt", ScalarOp::lt},
+                                            {">=", "ge", ScalarOp::le},
+                                            {"and", "logical_and", ScalarOp::logical_and},
+                                            {"or", "logical_or", ScalarOp::logical_or},
+                                            {"not", "logical_not", ScalarOp::logical_not},
+                                            {"in", nullptr, {}},
+                                            {"is none", nullptr, {}},
+                                            {"is not none", nullptr, {}},
+                                            {"??", nullptr, {}},
+                                            {"-", "neg", ScalarOp::neg},
+                                            {"~", "bitwise_not", ScalarOp::bit_not}};
+  return forms[static_cast<size_t>(operation)];
+}
 
 const char* name_of(StepKind kind) {
   static constexpr const char* names[] = {"let",  "check",   "type",      "pointwise", "reduction",

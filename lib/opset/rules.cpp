@@ -6,17 +6,12 @@
 #include <cmath>
 
 #include "opset/loop_builder.h"
+#include "opset/scalar_values.h"
 
 namespace atenon::opset {
 namespace {
 
 using Data = std::vector<Datum>;
-
-bool takes(Evaluator& evaluator, const Expr& call, const Data& arguments, size_t least, size_t most) {
-  if (arguments.size() >= least && arguments.size() <= most) return true;
-  evaluator.mistake(&call, call.name + " takes " + std::to_string(least) + (least == 1 ? " argument" : " arguments"));
-  return false;
-}
 
 // The first argument as a list; null after a failure.
 const Data* list_argument(Evaluator& evaluator, const Expr& call, const Data& arguments, size_t i = 0) {
@@ -40,7 +35,6 @@ Datum len(Evaluator& evaluator, const Expr& call, const Data& arguments) {
 }
 
 Datum range(Evaluator& evaluator, const Expr& call, const Data& arguments) {
-  if (!takes(evaluator, call, arguments, 1, 2)) return {};
   const std::optional<int64_t> first = arguments.size() == 2 ? evaluator.as_static(arguments[0], &call) : 0;
   const std::optional<int64_t> end = evaluator.as_static(arguments.back(), &call);
   if (!first || !end) return {};
@@ -52,7 +46,7 @@ Datum range(Evaluator& evaluator, const Expr& call, const Data& arguments) {
 
 Datum find(Evaluator& evaluator, const Expr& call, const Data& arguments) {
   const Data* items = list_argument(evaluator, call, arguments);
-  if (!items || !takes(evaluator, call, arguments, 2, 2)) return {};
+  if (!items) return {};
   for (size_t i = 0; i < items->size(); ++i)
     if (evaluator.holds(evaluator.equality((*items)[i], arguments[1], &call), &call)) return static_cast<int64_t>(i);
   return evaluator.mistake(&call, to_string(arguments[1]) + " is not in " + to_string(arguments[0]));
@@ -165,7 +159,7 @@ Datum unravel(Evaluator& evaluator, const Expr& call, const Data& arguments) {
 // its own.
 Datum reindex(Evaluator& evaluator, const Expr& call, const Data& arguments) {
   const Data* index = list_argument(evaluator, call, arguments, 0);
-  if (!index || !takes(evaluator, call, arguments, 3, 3)) return {};
+  if (!index) return {};
   const std::vector<ir::SymInt> from = evaluator.as_shape(arguments[1], &call),
                                 to = evaluator.as_shape(arguments[2], &call);
   if (index->size() != from.size()) return evaluator.mistake(&call, "the index has another rank than the shape");
@@ -199,7 +193,7 @@ Datum reindex(Evaluator& evaluator, const Expr& call, const Data& arguments) {
 // list holds the result's. An ellipsis stands for the axes that the letters leave, and letters that occur once make an
 // implicit result.
 Datum einsum_labels(Evaluator& evaluator, const Expr& call, const Data& arguments) {
-  if (!takes(evaluator, call, arguments, 2, 2) || !arguments[0].is<std::string>() || !arguments[1].is_list())
+  if (!arguments[0].is<std::string>() || !arguments[1].is_list())
     return evaluator.mistake(&call, "einsum_labels takes an equation and the operands' ranks");
   const std::string& equation = arguments[0].get<std::string>();
   const auto malformed = [&](const std::string& why) {
@@ -314,7 +308,6 @@ Datum einsum_sizes(Evaluator& evaluator, const Expr& call, const Data& arguments
 
 // floor(size * factor), rounding the product as double does: 10 * 0.7 is 7, though 0.7 is less than seven tenths.
 Datum floor_scaled(Evaluator& evaluator, const Expr& call, const Data& arguments) {
-  if (!takes(evaluator, call, arguments, 2, 2)) return {};
   const std::optional<ir::SymInt> size = evaluator.as_int(arguments[0], &call);
   const std::optional<ir::SymFloat> factor = evaluator.as_float(arguments[1], &call);
   if (!size || !factor) return {};
@@ -326,7 +319,6 @@ Datum floor_scaled(Evaluator& evaluator, const Expr& call, const Data& arguments
 
 // A size that must be known now: its value in the example inputs, which becomes an assumption.
 Datum static_(Evaluator& evaluator, const Expr& call, const Data& arguments) {
-  if (!takes(evaluator, call, arguments, 1, 1)) return {};
   if (evaluator.hints && arguments[0].is<ir::SymInt>()) {
     const ir::SymInt size = evaluator.simplified(arguments[0].get<ir::SymInt>());
     const std::optional<int64_t> hint = shape::evaluate(size, *evaluator.hints);
@@ -340,7 +332,6 @@ Datum static_(Evaluator& evaluator, const Expr& call, const Data& arguments) {
 
 // Whether a truth is proven; what is open is not.
 Datum known(Evaluator& evaluator, const Expr& call, const Data& arguments) {
-  if (!takes(evaluator, call, arguments, 1, 1)) return {};
   if (!arguments[0].is<ir::SymBool>()) return evaluator.mistake(&call, "known is of a truth about sizes");
   return evaluator.settled(arguments[0].get<ir::SymBool>()).constant() == true;
 }
@@ -385,58 +376,27 @@ Datum minimum(Evaluator& e, const Expr& call, const Data& arguments) {
   return fold_numbers(e, call, spread(arguments), false);
 }
 
-// What a function of one number is, for elements and for numbers that are known now.
-struct Function1 {
-  std::string_view name;
-  ScalarOp op;
-  double (*value)(double);  // of a constant
-  const char* symbolic;     // of a symbolic float; null where there is none
-};
-const Function1 functions[] = {
-    {"exp", ScalarOp::exp, std::exp, "exp"},
-    {"exp2", ScalarOp::exp2, std::exp2, nullptr},
-    {"expm1", ScalarOp::expm1, std::expm1, nullptr},
-    {"log", ScalarOp::log, std::log, "log"},
-    {"log2", ScalarOp::log2, std::log2, nullptr},
-    {"log10", ScalarOp::log10, std::log10, nullptr},
-    {"log1p", ScalarOp::log1p, std::log1p, nullptr},
-    {"sqrt", ScalarOp::sqrt, std::sqrt, "sqrt"},
-    {"sin", ScalarOp::sin, std::sin, nullptr},
-    {"cos", ScalarOp::cos, std::cos, nullptr},
-    {"tan", ScalarOp::tan, std::tan, nullptr},
-    {"asin", ScalarOp::asin, std::asin, nullptr},
-    {"acos", ScalarOp::acos, std::acos, nullptr},
-    {"atan", ScalarOp::atan, std::atan, nullptr},
-    {"sinh", ScalarOp::sinh, std::sinh, nullptr},
-    {"cosh", ScalarOp::cosh, std::cosh, nullptr},
-    {"tanh", ScalarOp::tanh, std::tanh, nullptr},
-    {"asinh", ScalarOp::asinh, std::asinh, nullptr},
-    {"acosh", ScalarOp::acosh, std::acosh, nullptr},
-    {"atanh", ScalarOp::atanh, std::atanh, nullptr},
-    {"erf", ScalarOp::erf, std::erf, nullptr},
-    {"erfc", ScalarOp::erfc, std::erfc, nullptr},
-    {"lgamma", ScalarOp::lgamma, std::lgamma, nullptr},
-    {"abs", ScalarOp::abs, std::fabs, "abs"},
-    {"digamma", ScalarOp::digamma, nullptr, nullptr},
-    {"rsqrt", ScalarOp::rsqrt, nullptr, nullptr},
-    {"sigmoid", ScalarOp::sigmoid, nullptr, nullptr},
-    {"real", ScalarOp::real, nullptr, nullptr},
-    {"imag", ScalarOp::imag, nullptr, nullptr},
-};
+// The functions of one number have the names of what they are on elements.
+std::vector<ScalarOp> functions() {
+  std::vector<ScalarOp> found = {ScalarOp::real, ScalarOp::imag};
+  for (auto op = ScalarOp::constant; op < ScalarOp::reduce; op = static_cast<ScalarOp>(static_cast<int>(op) + 1))
+    if (function_of(op)) found.push_back(op);
+  return found;
+}
 
 Datum function1(Evaluator& evaluator, const Expr& call, const Data& arguments) {
-  if (!takes(evaluator, call, arguments, 1, 1)) return {};
-  const Function1& function = *std::find_if(std::begin(functions), std::end(functions),
-                                            [&](const Function1& f) { return f.name == call.name; });
-  if (any_dynamic(evaluator, arguments)) return evaluator.loops->function(function.op, arguments, &call);
-  if (function.op == ScalarOp::abs && arguments[0].is<ir::SymInt>()) {
+  static const std::vector<ScalarOp> known = functions();
+  const ScalarOp op = *std::find_if(known.begin(), known.end(), [&](ScalarOp f) { return call.name == name_of(f); });
+  if (any_dynamic(evaluator, arguments)) return evaluator.loops->function(op, arguments, &call);
+  if (op == ScalarOp::abs && arguments[0].is<ir::SymInt>()) {
     const ir::SymInt& x = arguments[0].get<ir::SymInt>();
     return fold_numbers(evaluator, call, {x, -x}, true);
   }
   const std::optional<ir::SymFloat> x = evaluator.as_float(arguments[0], &call);
   if (!x) return {};
-  if (x->constant() && function.value) return function.value(*x->constant());
-  if (function.symbolic) return ir::SymFloat::apply(function.symbolic, {*x});
+  if (x->constant() && function_of(op)) return function_of(op)(*x->constant());
+  if (op == ScalarOp::exp || op == ScalarOp::log || op == ScalarOp::sqrt || op == ScalarOp::abs)
+    return ir::SymFloat::apply(call.name, {*x});
   return evaluator.mistake(&call, call.name + " of a symbolic size has no meaning");
 }
 
@@ -451,7 +411,6 @@ constexpr Rounding roundings[] = {{"floor", ScalarOp::floor, shape::floor},
                                   {"round", ScalarOp::round, shape::round}};
 
 Datum rounding(Evaluator& evaluator, const Expr& call, const Data& arguments) {
-  if (!takes(evaluator, call, arguments, 1, 1)) return {};
   const Rounding& rule =
       *std::find_if(std::begin(roundings), std::end(roundings), [&](const Rounding& r) { return r.name == call.name; });
   if (any_dynamic(evaluator, arguments)) return evaluator.loops->function(rule.op, arguments, &call);
@@ -461,13 +420,11 @@ Datum rounding(Evaluator& evaluator, const Expr& call, const Data& arguments) {
 }
 
 Datum isnan(Evaluator& evaluator, const Expr& call, const Data& arguments) {
-  if (!takes(evaluator, call, arguments, 1, 1)) return {};
   if (any_dynamic(evaluator, arguments)) return evaluator.loops->function(ScalarOp::isnan, arguments, &call);
   return arguments[0].is<ir::SymFloat>() && std::isnan(arguments[0].get<ir::SymFloat>().constant().value_or(0));
 }
 
 Datum trunc_div(Evaluator& evaluator, const Expr& call, const Data& arguments) {
-  if (!takes(evaluator, call, arguments, 2, 2)) return {};
   if (any_dynamic(evaluator, arguments)) return evaluator.loops->function(ScalarOp::trunc_div, arguments, &call);
   const std::optional<int64_t> a = evaluator.as_static(arguments[0], &call),
                                b = evaluator.as_static(arguments[1], &call);
@@ -478,14 +435,12 @@ Datum trunc_div(Evaluator& evaluator, const Expr& call, const Data& arguments) {
 
 template <ScalarOp op>
 Datum of_elements(Evaluator& evaluator, const Expr& call, const Data& arguments) {
-  if (!takes(evaluator, call, arguments, 2, 2)) return {};
   if (!evaluator.loops) return evaluator.mistake(&call, call.name + " is of elements");
   return evaluator.loops->function(op, arguments, &call);
 }
 
 // as(x, dtype): converted as C casts do.
 Datum as(Evaluator& evaluator, const Expr& call, const Data& arguments) {
-  if (!takes(evaluator, call, arguments, 2, 2)) return {};
   if (!arguments[1].is<ScalarType>()) return evaluator.mistake(&call, to_string(arguments[1]) + " is not a dtype");
   const ScalarType dtype = arguments[1].get<ScalarType>();
   const Datum& x = arguments[0];
@@ -509,44 +464,44 @@ Datum as(Evaluator& evaluator, const Expr& call, const Data& arguments) {
 
 const RuleTable& list_rules() {
   static const RuleTable rules = {
-      {"len", len},
-      {"range", range},
-      {"find", find},
-      {"unique", unique},
-      {"concat", concat},
-      {"sum", fold<Operation::add>},
-      {"prod", fold<Operation::mul>},
-      {"all", fold<Operation::logical_and>},
-      {"any", fold<Operation::logical_or>},
-      {"dot", dot},
-      {"first", first},
-      {"ravel", ravel},
-      {"unravel", unravel},
-      {"reindex", reindex},
-      {"einsum_labels", einsum_labels},
-      {"einsum_equation", einsum_equation},
-      {"einsum_sizes", einsum_sizes},
-      {"floor_scaled", floor_scaled},
-      {"static", static_},
-      {"known", known},
+      {"len", {len}},
+      {"range", {range, 1, 2}},
+      {"find", {find, 2}},
+      {"unique", {unique}},
+      {"concat", {concat, 0, any_number}},
+      {"sum", {fold<Operation::add>}},
+      {"prod", {fold<Operation::mul>}},
+      {"all", {fold<Operation::logical_and>}},
+      {"any", {fold<Operation::logical_or>}},
+      {"dot", {dot, 2}},
+      {"first", {first}},
+      {"ravel", {ravel, 2}},
+      {"unravel", {unravel, 2}},
+      {"reindex", {reindex, 3}},
+      {"einsum_labels", {einsum_labels, 2}},
+      {"einsum_equation", {einsum_equation}},
+      {"einsum_sizes", {einsum_sizes, 2}},
+      {"floor_scaled", {floor_scaled, 2}},
+      {"static", {static_}},
+      {"known", {known}},
   };
   return rules;
 }
 
 const RuleTable& number_rules() {
   static const RuleTable rules = [] {
-    RuleTable table = {{"max", maximum},
-                       {"min", minimum},
-                       {"maximum", maximum},
-                       {"minimum", minimum},
-                       {"isnan", isnan},
-                       {"trunc_div", trunc_div},
-                       {"atan2", of_elements<ScalarOp::atan2>},
-                       {"complex", of_elements<ScalarOp::complex>},
-                       {"bit_xor", of_elements<ScalarOp::bit_xor>},
-                       {"as", as}};
-    for (const Function1& function : functions) table[function.name] = function1;
-    for (const Rounding& rule : roundings) table[rule.name] = rounding;
+    RuleTable table = {{"max", {maximum, 0, any_number}},
+                       {"min", {minimum, 0, any_number}},
+                       {"maximum", {maximum, 0, any_number}},
+                       {"minimum", {minimum, 0, any_number}},
+                       {"isnan", {isnan}},
+                       {"trunc_div", {trunc_div, 2}},
+                       {"atan2", {of_elements<ScalarOp::atan2>, 2}},
+                       {"complex", {of_elements<ScalarOp::complex>, 2}},
+                       {"bit_xor", {of_elements<ScalarOp::bit_xor>, 2}},
+                       {"as", {as, 2}}};
+    for (const ScalarOp op : functions()) table[name_of(op)] = {function1};  // floor and its kin are roundings
+    for (const Rounding& rule : roundings) table[rule.name] = {rounding};
     return table;
   }();
   return rules;

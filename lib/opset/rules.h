@@ -3,6 +3,7 @@
 // Each is a Rule (block.h): it takes evaluated arguments, tensors among them for their types.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string_view>
 
@@ -11,9 +12,10 @@
 namespace atenon::opset {
 
 using RuleTable = std::map<std::string_view, Rule>;
-const RuleTable& type_rules();    // types.cpp: dtypes, result types, broadcasting
-const RuleTable& list_rules();    // rules.cpp: lists, index arithmetic
-const RuleTable& number_rules();  // rules.cpp: exp, floor, maximum, ...
+inline constexpr size_t any_number = SIZE_MAX;  // of arguments
+const RuleTable& type_rules();                  // types.cpp: dtypes, result types, broadcasting
+const RuleTable& list_rules();                  // rules.cpp: lists, index arithmetic
+const RuleTable& number_rules();                // rules.cpp: exp, floor, maximum, ...
 
 // Collects operands for PyTorch's promotion (at::native::result_type): tensors of rank > 0 decide before tensors of
 // rank 0, and those before numbers, within the same category (bool, integer, float, complex).

@@ -44,12 +44,6 @@ std::optional<ScalarType> dtype_of(const Datum& datum) {
   return dtype_of_number(datum);
 }
 
-bool takes(Evaluator& evaluator, const Expr& call, const std::vector<Datum>& arguments, size_t count) {
-  if (arguments.size() == count) return true;
-  evaluator.mistake(&call, call.name + " takes " + std::to_string(count) + (count == 1 ? " argument" : " arguments"));
-  return false;
-}
-
 Datum type_datum(ResultType type) { return std::make_shared<const ResultType>(std::move(type)); }
 
 // The broadcast of all tensors among the operands, computed in their common dtype.
@@ -79,7 +73,6 @@ Datum predicate(Evaluator& e, const Expr& call, const std::vector<Datum>& a) {
 
 // An elementwise type whose sizes are also those of tensors that have no say in the dtype: where's condition.
 Datum widened(Evaluator& evaluator, const Expr& call, const std::vector<Datum>& arguments) {
-  if (!takes(evaluator, call, arguments, 2)) return {};
   if (!arguments[0].is<TypeOf>()) return evaluator.mistake(&call, to_string(arguments[0]) + " is not a type");
   ResultType type = *arguments[0].get<TypeOf>();
   auto& meta = std::get<ir::TensorMeta>(type.type);
@@ -88,7 +81,6 @@ Datum widened(Evaluator& evaluator, const Expr& call, const std::vector<Datum>& 
 }
 
 Datum tensor(Evaluator& evaluator, const Expr& call, const std::vector<Datum>& arguments) {
-  if (!takes(evaluator, call, arguments, 2)) return {};
   if (!arguments[0].is<ScalarType>()) return evaluator.mistake(&call, to_string(arguments[0]) + " is not a dtype");
   return type_datum(
       {ir::TensorMeta{.dtype = arguments[0].get<ScalarType>(), .sizes = evaluator.as_shape(arguments[1], &call)}});
@@ -102,38 +94,37 @@ Datum promoted(Evaluator& evaluator, const Expr& call, const std::vector<Datum>&
 }
 
 Datum accumulate(Evaluator& evaluator, const Expr& call, const std::vector<Datum>& arguments) {
-  const std::optional<ScalarType> type = takes(evaluator, call, arguments, 1) ? dtype_of(arguments[0]) : std::nullopt;
+  const std::optional<ScalarType> type = dtype_of(arguments[0]);
   if (!type) return evaluator.mistake(&call, "accumulate is of a dtype");
   return is_floating(*type) || is_complex(*type) ? *type : ScalarType::i64;
 }
 
 Datum wide(Evaluator& evaluator, const Expr& call, const std::vector<Datum>& arguments) {
-  const std::optional<ScalarType> type = takes(evaluator, call, arguments, 1) ? dtype_of(arguments[0]) : std::nullopt;
+  const std::optional<ScalarType> type = dtype_of(arguments[0]);
   if (!type) return evaluator.mistake(&call, "wide is of a dtype");
   return is_floating(*type) && size_of(*type) == 2 ? ScalarType::f32 : *type;
 }
 
 Datum dtype_rule(Evaluator& evaluator, const Expr& call, const std::vector<Datum>& arguments) {
-  const std::optional<ScalarType> type = takes(evaluator, call, arguments, 1) ? dtype_of(arguments[0]) : std::nullopt;
+  const std::optional<ScalarType> type = dtype_of(arguments[0]);
   return type ? Datum(*type) : evaluator.mistake(&call, "this has no dtype");
 }
 
 Datum size_of_rule(Evaluator& evaluator, const Expr& call, const std::vector<Datum>& arguments) {
-  const std::optional<ScalarType> type = takes(evaluator, call, arguments, 1) ? dtype_of(arguments[0]) : std::nullopt;
+  const std::optional<ScalarType> type = dtype_of(arguments[0]);
   return type ? Datum(static_cast<int64_t>(size_of(*type))) : evaluator.mistake(&call, "this has no dtype");
 }
 
 template <bool (*predicate)(ScalarType)>
-Datum dtype_predicate(Evaluator& evaluator, const Expr& call, const std::vector<Datum>& arguments) {
-  if (!takes(evaluator, call, arguments, 1)) return {};
+Datum dtype_predicate(Evaluator&, const Expr&, const std::vector<Datum>& arguments) {
   const std::optional<ScalarType> type = dtype_of(arguments[0]);
   return type && predicate(*type);
 }
 bool is_boolean(ScalarType type) { return type == ScalarType::boolean; }
 bool is_integer_or_bool(ScalarType type) { return is_boolean(type) || is_integral(type); }
 
-Datum is_tensor(Evaluator& evaluator, const Expr& call, const std::vector<Datum>& arguments) {
-  return takes(evaluator, call, arguments, 1) && arguments[0].tensor() != nullptr;
+Datum is_tensor(Evaluator&, const Expr&, const std::vector<Datum>& arguments) {
+  return arguments[0].tensor() != nullptr;
 }
 
 Datum broadcast_rule(Evaluator& evaluator, const Expr& call, const std::vector<Datum>& arguments) {
@@ -150,7 +141,6 @@ Datum broadcast_rule(Evaluator& evaluator, const Expr& call, const std::vector<D
 
 // A fresh size, between `lower` and `upper`, that only the data decide.
 Datum unknown(Evaluator& evaluator, const Expr& call, const std::vector<Datum>& arguments) {
-  if (!takes(evaluator, call, arguments, 2)) return {};
   const std::optional<ir::SymInt> lower = evaluator.as_int(arguments[0], &call),
                                   upper = evaluator.as_int(arguments[1], &call);
   if (!lower || !upper) return {};
@@ -162,7 +152,7 @@ Datum unknown(Evaluator& evaluator, const Expr& call, const std::vector<Datum>& 
 }
 
 Datum unknown_scalar(Evaluator& evaluator, const Expr& call, const std::vector<Datum>& arguments) {
-  const std::optional<ScalarType> type = takes(evaluator, call, arguments, 1) ? dtype_of(arguments[0]) : std::nullopt;
+  const std::optional<ScalarType> type = dtype_of(arguments[0]);
   if (!type) return evaluator.mistake(&call, "unknown_scalar is of a dtype");
   return type_datum({is_boolean(*type)    ? ir::ScalarKind::boolean
                      : is_integral(*type) ? ir::ScalarKind::integer
@@ -222,24 +212,24 @@ std::vector<ir::SymInt> broadcast(Evaluator& evaluator, const std::vector<std::v
 
 const RuleTable& type_rules() {
   static const RuleTable rules = {
-      {"same", same},
-      {"floating", floating},
-      {"predicate", predicate},
-      {"widened", widened},
-      {"tensor", tensor},
-      {"promote", promoted},
-      {"accumulate", accumulate},
-      {"wide", wide},
-      {"dtype_of", dtype_rule},
-      {"size_of", size_of_rule},
-      {"is_float", dtype_predicate<is_floating>},
-      {"is_bool", dtype_predicate<is_boolean>},
-      {"is_integral", dtype_predicate<is_integer_or_bool>},
-      {"is_complex", dtype_predicate<is_complex>},
-      {"is_tensor", is_tensor},
-      {"broadcast", broadcast_rule},
-      {"unknown", unknown},
-      {"unknown_scalar", unknown_scalar},
+      {"same", {same, 0, any_number}},
+      {"floating", {floating, 0, any_number}},
+      {"predicate", {predicate, 0, any_number}},
+      {"widened", {widened, 2}},
+      {"tensor", {tensor, 2}},
+      {"promote", {promoted, 0, any_number}},
+      {"accumulate", {accumulate}},
+      {"wide", {wide}},
+      {"dtype_of", {dtype_rule}},
+      {"size_of", {size_of_rule}},
+      {"is_float", {dtype_predicate<is_floating>}},
+      {"is_bool", {dtype_predicate<is_boolean>}},
+      {"is_integral", {dtype_predicate<is_integer_or_bool>}},
+      {"is_complex", {dtype_predicate<is_complex>}},
+      {"is_tensor", {is_tensor}},
+      {"broadcast", {broadcast_rule, 0, any_number}},
+      {"unknown", {unknown, 2}},
+      {"unknown_scalar", {unknown_scalar}},
   };
   return rules;
 }

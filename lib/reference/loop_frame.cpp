@@ -2,12 +2,17 @@
 #include <cassert>
 #include <cstring>
 
-#include "reference/lane_ops.h"
+#include "opset/scalar_values.h"
 #include "reference/loop_program.h"
 
 namespace atenon::reference {
 
+using opset::evaluate_float;
+using opset::evaluate_integer;
+using opset::narrow;
 using opset::ScalarOp;
+using opset::truncate_to;
+using opset::wrap;
 
 namespace {
 

@@ -9,8 +9,8 @@
 #include <ranges>
 #include <span>
 
-#include "reference/lane_ops.h"
 #include "reference/loop_compiler.h"
+#include "tensor/elements.h"
 
 namespace atenon::reference {
 

@@ -2,10 +2,15 @@
 // variables.
 #include <algorithm>
 
-#include "reference/lane_ops.h"
+#include "opset/scalar_values.h"
 #include "reference/loop_program.h"
 
 namespace atenon::reference {
+
+using opset::add_wrapping;
+using opset::maximum;
+using opset::minimum;
+using opset::multiply_wrapping;
 
 namespace {
 

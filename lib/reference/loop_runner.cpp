@@ -3,14 +3,18 @@
 #include <algorithm>
 #include <atomic>
 
+#include "opset/scalar_values.h"
 #include "reference/complex_parts.h"
-#include "reference/lane_ops.h"
 #include "reference/loop_compiler.h"
 #include "support/parallel.h"
 
 namespace atenon::reference {
 
+using opset::add_wrapping;
+using opset::maximum;
 using opset::Meaning;
+using opset::minimum;
+using opset::multiply_wrapping;
 using opset::ScalarOp;
 
 namespace {

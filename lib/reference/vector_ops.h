@@ -1,9 +1,9 @@
 // Scalar operations over arrays, compiled once for each vector width and chosen by the CPU at hand.
 //
-// They are the frequent ones of lane_ops.h, with the same bits: IEEE operations only, never contracted, each function
-// computed in double and rounded. The loops are in vector_ops_loops.h; vector_ops_avx512.cpp, vector_ops_avx2.cpp and
-// vector_ops_portable.cpp are compiled for their instruction set, so they must not instantiate anything that others
-// could share.
+// They are the frequent ones of opset/scalar_values.h, with the same bits: IEEE operations only, never contracted, each
+// function computed in double and rounded. The loops are in vector_ops_loops.h; vector_ops_avx512.cpp,
+// vector_ops_avx2.cpp and vector_ops_portable.cpp are compiled for their instruction set, so they must not instantiate
+// anything that others could share.
 #pragma once
 
 #include <cstdint>

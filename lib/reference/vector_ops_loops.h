@@ -22,7 +22,7 @@ float root(float x) { return __builtin_sqrtf(x); }
 double down(double x) { return __builtin_floor(x); }
 float down(float x) { return __builtin_floorf(x); }
 
-// As lane_ops.h's minimum and maximum: a NaN wins.
+// As opset/scalar_values.h's minimum and maximum: a NaN wins.
 template <class T>
 [[gnu::always_inline]] inline T smaller(T a, T b) {
   const T least = b < a ? b : a;

@@ -1,4 +1,5 @@
-// One scalar operation of a Meaning over a block of lanes: floats as double, integers and bools as int64.
+// What a scalar operation computes, for folding constants and for the interpreter: floats as double, integers and bools
+// as int64. The functions are our own (support/math.h), so that what is folded is the same on every machine.
 //
 // A float of fewer bits is computed in double and rounded to f32 after each operation, which for + - * / and sqrt is
 // what f32 arithmetic gives (double has more than twice the bits). Narrow integers wrap after each operation. Integer
@@ -7,13 +8,14 @@
 
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 
 #include "opset/meaning.h"
 #include "support/math.h"
 #include "tensor/elements.h"
 
-namespace atenon::reference {
+namespace atenon::opset {
 
 inline double round_to(double x, ScalarType dtype) {
   return dtype == ScalarType::f64 ? x : static_cast<double>(static_cast<float>(x));
@@ -118,8 +120,54 @@ inline int64_t shift_left(int64_t a, int64_t by) {
 }
 inline int64_t shift_right(int64_t a, int64_t by) { return by < 0 || by > 63 ? (a < 0 ? -1 : 0) : a >> by; }
 
-inline double evaluate_float(opset::ScalarOp op, double a, double b) {
-  using opset::ScalarOp;
+// Half to even, whatever the rounding mode.
+inline double round_even(double x) {
+  const double down = std::floor(x);
+  const double over = x - down;
+  return over < 0.5 || (over == 0.5 && std::fmod(down, 2) == 0) ? std::copysign(down, x) : down + 1;
+}
+
+// A function of one float; null for other operations.
+inline double (*function_of(ScalarOp op))(double) {
+  static constexpr double (*functions[])(double) = {math::exp,
+                                                    math::exp2,
+                                                    math::expm1,
+                                                    math::log,
+                                                    math::log2,
+                                                    math::log10,
+                                                    math::log1p,
+                                                    [](double x) { return std::sqrt(x); },
+                                                    [](double x) { return 1 / std::sqrt(x); },
+                                                    math::sin,
+                                                    math::cos,
+                                                    math::tan,
+                                                    math::asin,
+                                                    math::acos,
+                                                    math::atan,
+                                                    math::sinh,
+                                                    math::cosh,
+                                                    math::tanh,
+                                                    math::asinh,
+                                                    math::acosh,
+                                                    math::atanh,
+                                                    math::erf,
+                                                    math::erfc,
+                                                    math::lgamma,
+                                                    math::digamma,
+                                                    [](double x) { return std::fabs(x); },
+                                                    [](double x) { return std::floor(x); },
+                                                    [](double x) { return std::ceil(x); },
+                                                    [](double x) { return std::trunc(x); },
+                                                    round_even};
+  static_assert(static_cast<size_t>(ScalarOp::round) - static_cast<size_t>(ScalarOp::exp) + 1 == std::size(functions));
+  if (op == ScalarOp::sigmoid) return math::sigmoid;
+  return op < ScalarOp::exp || op > ScalarOp::round
+             ? nullptr
+             : functions[static_cast<size_t>(op) - static_cast<size_t>(ScalarOp::exp)];
+}
+
+inline double evaluate_float(ScalarOp op, double a, double b) {
+  if (const auto function = function_of(op)) return function(a);
   switch (op) {
     case ScalarOp::floor_div:
       return floor_divide(a, b);
@@ -133,73 +181,8 @@ inline double evaluate_float(opset::ScalarOp op, double a, double b) {
       return minimum(a, b);
     case ScalarOp::maximum:
       return maximum(a, b);
-    case ScalarOp::exp:
-      return math::exp(a);
-    case ScalarOp::exp2:
-      return math::exp2(a);
-    case ScalarOp::expm1:
-      return math::expm1(a);
-    case ScalarOp::log:
-      return math::log(a);
-    case ScalarOp::log2:
-      return math::log2(a);
-    case ScalarOp::log10:
-      return math::log10(a);
-    case ScalarOp::log1p:
-      return math::log1p(a);
-    case ScalarOp::sqrt:
-      return std::sqrt(a);
-    case ScalarOp::rsqrt:
-      return 1 / std::sqrt(a);
-    case ScalarOp::sin:
-      return math::sin(a);
-    case ScalarOp::cos:
-      return math::cos(a);
-    case ScalarOp::tan:
-      return math::tan(a);
-    case ScalarOp::asin:
-      return math::asin(a);
-    case ScalarOp::acos:
-      return math::acos(a);
-    case ScalarOp::atan:
-      return math::atan(a);
-    case ScalarOp::sinh:
-      return math::sinh(a);
-    case ScalarOp::cosh:
-      return math::cosh(a);
-    case ScalarOp::tanh:
-      return math::tanh(a);
-    case ScalarOp::asinh:
-      return math::asinh(a);
-    case ScalarOp::acosh:
-      return math::acosh(a);
-    case ScalarOp::atanh:
-      return math::atanh(a);
-    case ScalarOp::erf:
-      return math::erf(a);
-    case ScalarOp::erfc:
-      return math::erfc(a);
-    case ScalarOp::lgamma:
-      return math::lgamma(a);
-    case ScalarOp::digamma:
-      return math::digamma(a);
-    case ScalarOp::sigmoid:
-      return math::sigmoid(a);
     case ScalarOp::atan2:
       return math::atan2(a, b);
-    case ScalarOp::floor:
-      return std::floor(a);
-    case ScalarOp::ceil:
-      return std::ceil(a);
-    case ScalarOp::trunc:
-      return std::trunc(a);
-    case ScalarOp::round: {  // half to even, whatever the rounding mode
-      const double down = std::floor(a);
-      const double over = a - down;
-      return over < 0.5 || (over == 0.5 && std::fmod(down, 2) == 0) ? std::copysign(down, a) : down + 1;
-    }
-    case ScalarOp::abs:
-      return std::fabs(a);
     case ScalarOp::neg:
       return -a;
     default:
@@ -207,8 +190,7 @@ inline double evaluate_float(opset::ScalarOp op, double a, double b) {
   }
 }
 
-inline int64_t evaluate_integer(opset::ScalarOp op, int64_t a, int64_t b) {
-  using opset::ScalarOp;
+inline int64_t evaluate_integer(ScalarOp op, int64_t a, int64_t b) {
   switch (op) {
     case ScalarOp::add:
       return add_wrapping(a, b);
@@ -266,4 +248,4 @@ inline int64_t evaluate_integer(opset::ScalarOp op, int64_t a, int64_t b) {
   }
 }
 
-}  // namespace atenon::reference
+}  // namespace atenon::opset
