@@ -369,10 +369,10 @@ int Composer::reduction(Instance& instance, int number) {
   for (const auto& [variable, value] : instance.variables) taken |= loops_of(value);
   BoundReduction bound{.monoid = reduction.monoid.name};
   for (size_t i = 0; i < reduction.variables.size(); ++i) {
-    const Expr extent = loops_.exprs[scalar(instance, reduction.extents[i])];
-    if (extent.op != ScalarOp::size || extent.index.to_string().find('%') != std::string::npos)
-      return give_up("the extent of a reduction depends on data");
-    taken |= loops_of(extent.index);
+    const ExprId counted = scalar(instance, reduction.extents[i]);
+    if (loops_.exprs[counted].is_partial) return give_up("the extent of a reduction is only defined under a condition");
+    const SymInt extent = index_of(counted);
+    taken |= loops_of(extent);
     int loop = -1;
     if (reduction.prefix) {
       // It runs along an axis of the result, whose loop it shares.
@@ -384,9 +384,8 @@ int Composer::reduction(Instance& instance, int number) {
       bound.is_prefix = true;
     }
     for (size_t candidate = loops_.loops.size(); candidate-- > 0 && loop < 0;)
-      if (!(taken >> candidate & 1) && loops_.loops[candidate].extent == extent.index)
-        loop = static_cast<int>(candidate);
-    if (loop < 0) loop = add_loop(extent.index);
+      if (!(taken >> candidate & 1) && loops_.loops[candidate].extent == extent) loop = static_cast<int>(candidate);
+    if (loop < 0) loop = add_loop(extent);
     taken |= LoopSet(1) << loop;
     bound.loops.push_back(loop);
     instance.variables[reduction.variables[i]] = SymInt::symbol(loops_.loops[loop].symbol);

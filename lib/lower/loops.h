@@ -142,7 +142,7 @@ Accesses accesses_of(const opset::Meaning& meaning, const shape::Facts& facts);
 using LayoutOf = std::function<Layout(const ir::Value&)>;
 
 // Composes a body. Refuses (as an error without code) what loops cannot
-// say: extents that depend on data, a scatter with other operators around it.
+// say: a scatter whose extents depend on data, or with other operators around it.
 Result<Loops> compose(const ir::Graph& body, const MeaningOf& meaning_of, const LayoutOf& layout_of,
                       const shape::Facts& facts, const shape::Bindings& hints);
 

@@ -68,6 +68,8 @@ const Case cases[] = {
     {"%x: f32[n, 4], %y: f32[4, 3]", "%r: f32[n, 3] = aten::mm(%x, %y)", "%r"},
     {"%x: f64[n, 7]", "%r: f64[n, 7] = aten::gelu(%x)", "%r"},
     {"%x: f64[n, 7]", "%s: f64[n, 7] = aten::sin(%x)\n    %r: f64[n, 7] = aten::erfc(%s)", "%r"},
+    // Each element adds up as many terms as it says.
+    {"%x: f64[n, 7], %y: f64[7]", "%r: f64[n, 7] = aten::special_zeta(%x, %y)", "%r"},
     // Complex elements are pairs.
     {"%x: c64[n, 5], %y: c64[5]", "%r: c64[n, 5] = aten::mul.Tensor(%x, %y)", "%r"},
     {"%x: c64[n, 5], %y: f32[5]", "%r: c64[n, 5] = aten::add.Tensor(%x, %y, alpha=2)", "%r"},
