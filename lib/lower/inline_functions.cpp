@@ -82,10 +82,12 @@ class Functions {
   Value* erf(Value* x);
   Value* erf_of_double(Value* x, bool complement);
   struct Angle {
-    Value* quadrant;   // an i64
-    Value* remainder;  // f64, up to pi/4
+    Value* quadrant;         // an i64
+    Value* remainder;        // f64, up to pi/4
+    bool is_single = false;  // wanted to the precision of f32
   };
-  Angle reduce(Value* x);
+  Angle reduce_single(Value* x);
+  Angle reduce_double(Value* x);
   Value* sine(const Angle& angle, bool cosine);
   Value* trigonometric(ScalarOp op, Value* x);
   Value* sine_of_pi_times(Value* x, bool cosine);
@@ -287,15 +289,40 @@ Value* Functions::erf_of_double(Value* x, bool complement) {
   return choose(is_nan, x, choose(is_near, centre, choose(is_negative, left, right)));
 }
 
-// |x| in quarters of a turn: the product of its mantissa and those bits of 2/pi that matter modulo 4, as integers
-// (Payne and Hanek). Hence as exact for the largest argument as for a small one.
-Functions::Angle Functions::reduce(Value* x) {
-  const bool wide = is_double(x);
-  const int mantissa_bits = wide ? 52 : 23, bias = wide ? 1075 : 150;
+// |x| in quarters of a turn, of f32 in f64. What is large is brought below 2^50: it is a times a power of two, and that
+// power less its whole turns is known as a pair of doubles, whose product with a is exact enough.
+Functions::Angle Functions::reduce_single(Value* x) {
+  struct Power {
+    double from, scale;      // |x| from here on, times this, is a
+    double turn, turn_rest;  // 1 / scale modulo 2 pi
+  };
+  constexpr Power powers[] = {
+      {0x1p50, 0x1p-27, -0.868565626261989, -9.019323986564577e-18},
+      {0x1p77, 0x1p-54, 2.0278995540254936, -2.337085380988763e-17},
+      {0x1p104, 0x1p-81, -2.0638772974200656, 6.455098825958123e-17},
+  };
+  Value* magnitude = widen(absolute(x));
+  Value *scale = number(magnitude, 1), *turn = number(magnitude, 1), *rest = number(magnitude, 0);
+  for (const Power& power : powers) {
+    Value* is_beyond = b_.CreateFCmpOGE(magnitude, number(magnitude, power.from));
+    scale = choose(is_beyond, power.scale, scale);
+    turn = choose(is_beyond, power.turn, turn);
+    rest = choose(is_beyond, power.turn_rest, rest);
+  }
+  Value* a = b_.CreateFMul(magnitude, scale);
+  Value* product = b_.CreateFMul(a, turn);
+  Value* product_rest = fma(a, rest, fma(a, turn, b_.CreateFNeg(product)));
+  auto [n, quadrant] = nearest(mul(product, 2 / std::numbers::pi));
+  Value* r = fma(n, number(a, -1.5707963267948966), product);
+  r = b_.CreateFAdd(fma(n, number(a, -6.123233995736766e-17), r), product_rest);
+  return {quadrant, r, true};
+}
+
+// |x| in quarters of a turn, of f64: the product of its mantissa and those bits of 2/pi that matter modulo 4, as
+// integers (Payne and Hanek). Hence as exact for the largest argument as for a small one.
+Functions::Angle Functions::reduce_double(Value* x) {
   constexpr int table_bytes = sizeof math::two_over_pi;
-  llvm::Type* word = wide ? b_.getInt64Ty() : b_.getInt32Ty();
-  llvm::Type* twice = wide ? b_.getInt128Ty() : b_.getInt64Ty();
-  const int width = wide ? 64 : 32;
+  llvm::Type *word = b_.getInt64Ty(), *twice = b_.getInt128Ty();
   llvm::Module& module = *b_.GetInsertBlock()->getModule();
   llvm::GlobalVariable* table = module.getNamedGlobal("two_over_pi");
   if (!table) {
@@ -307,45 +334,43 @@ Functions::Angle Functions::reduce(Value* x) {
   Value* whole = bits(magnitude);
   // magnitude = mantissa * 2^exponent; the first bit of 2/pi of interest is a byte's, for which the mantissa is
   // shifted.
-  Value* exponent = b_.CreateSub(b_.CreateLShr(whole, integer(x, mantissa_bits)), integer(x, bias + 2));
+  Value* exponent = b_.CreateSub(b_.CreateLShr(whole, integer(x, 52)), integer(x, 1075 + 2));
   Value* shift = b_.CreateAnd(exponent, integer(x, 7));
-  Value* mantissa = b_.CreateAnd(whole, integer(x, (int64_t{1} << mantissa_bits) - 1));
-  mantissa = b_.CreateShl(b_.CreateOr(mantissa, integer(x, int64_t{1} << mantissa_bits)), shift);
+  Value* mantissa = b_.CreateAnd(whole, integer(x, (int64_t{1} << 52) - 1));
+  mantissa = b_.CreateShl(b_.CreateOr(mantissa, integer(x, int64_t{1} << 52)), shift);
   mantissa = b_.CreateZExt(mantissa, twice);
   Value* first = b_.CreateAdd(b_.CreateAShr(b_.CreateSub(exponent, shift), integer(x, 3)), integer(x, 8));
   first = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, first, integer(x, 0));
   const auto product = [&](int n) {
-    Value* place = b_.CreateSub(integer(x, table_bytes - (n + 1) * width / 8), first);
-    Value* pointer = b_.CreateGEP(b_.getInt8Ty(), table, b_.CreateSExt(place, b_.getInt64Ty()));
+    Value* place = b_.CreateSub(integer(x, table_bytes - (n + 1) * 8), first);
+    Value* pointer = b_.CreateGEP(b_.getInt8Ty(), table, place);
     return b_.CreateMul(mantissa, b_.CreateZExt(b_.CreateAlignedLoad(word, pointer, llvm::Align(1)), twice));
   };
-  Value* turns = b_.CreateShl(product(0), width);
-  turns = b_.CreateAdd(turns, b_.CreateAdd(product(1), b_.CreateLShr(product(2), width)));
-  Value* top = wide ? b_.CreateTrunc(b_.CreateLShr(turns, 64), b_.getInt64Ty()) : turns;
-  Value* quadrant = b_.CreateLShr(b_.CreateAdd(top, b_.getInt64(int64_t{1} << 61)), 62);
-  Value* fraction = b_.CreateFMul(b_.CreateSIToFP(b_.CreateSub(top, b_.CreateShl(quadrant, 62)), b_.getDoubleTy()),
-                                  llvm::ConstantFP::get(b_.getDoubleTy(), 0x1p-62));
-  if (wide) {
-    Value* rest = b_.CreateUIToFP(b_.CreateTrunc(turns, b_.getInt64Ty()), b_.getDoubleTy());
-    fraction = fma(rest, number(rest, 0x1p-126), fraction);
-  } else {
-    magnitude = widen(magnitude);
-  }
+  Value* turns = b_.CreateShl(product(0), 64);
+  turns = b_.CreateAdd(turns, b_.CreateAdd(product(1), b_.CreateLShr(product(2), 64)));
+  Value* top = b_.CreateTrunc(b_.CreateLShr(turns, 64), word);
+  Value* quadrant = b_.CreateLShr(b_.CreateAdd(top, integer(x, int64_t{1} << 61)), 62);
+  Value* fraction = b_.CreateSIToFP(b_.CreateSub(top, b_.CreateShl(quadrant, 62)), x->getType());
+  Value* rest = b_.CreateUIToFP(b_.CreateTrunc(turns, word), x->getType());
+  fraction = fma(rest, number(x, 0x1p-126), mul(fraction, 0x1p-62));
   // What is small is its own remainder, to all its bits; of infinity and NaN there is none.
   Value* is_small = less(magnitude, std::numbers::pi / 4);
   Value* is_finite = less(magnitude, std::numeric_limits<double>::infinity());
   Value* remainder = choose(is_small, magnitude, mul(fraction, std::numbers::pi / 2));
-  return {b_.CreateSelect(is_small, b_.getInt64(0), quadrant), choose(is_finite, remainder, nan(remainder))};
+  return {b_.CreateSelect(is_small, integer(x, 0), quadrant), choose(is_finite, remainder, nan(remainder))};
 }
 
 Value* Functions::sine(const Angle& angle, bool cosine) {
   Value* r = angle.remainder;
   Value* z = b_.CreateFMul(r, r);
-  Value* s = polynomial(z, {1.0 / 355687428096000, -1.0 / 1307674368000, 1.0 / 6227020800, -1.0 / 39916800,
-                            1.0 / 362880, -1.0 / 5040, 1.0 / 120, -1.0 / 6});
+  Value* s = angle.is_single ? polynomial(z, {-1.0 / 39916800, 1.0 / 362880, -1.0 / 5040, 1.0 / 120, -1.0 / 6})
+                             : polynomial(z, {1.0 / 355687428096000, -1.0 / 1307674368000, 1.0 / 6227020800,
+                                              -1.0 / 39916800, 1.0 / 362880, -1.0 / 5040, 1.0 / 120, -1.0 / 6});
+  Value* c = angle.is_single
+                 ? polynomial(z, {1.0 / 479001600, -1.0 / 3628800, 1.0 / 40320, -1.0 / 720, 1.0 / 24, -0.5, 1})
+                 : polynomial(z, {1.0 / 20922789888000, -1.0 / 87178291200, 1.0 / 479001600, -1.0 / 3628800,
+                                  1.0 / 40320, -1.0 / 720, 1.0 / 24, -0.5, 1});
   s = fma(b_.CreateFMul(s, z), r, r);
-  Value* c = polynomial(z, {1.0 / 20922789888000, -1.0 / 87178291200, 1.0 / 479001600, -1.0 / 3628800, 1.0 / 40320,
-                            -1.0 / 720, 1.0 / 24, -0.5, 1});
   Value* quadrant = cosine ? b_.CreateAdd(angle.quadrant, b_.getInt64(1)) : angle.quadrant;
   Value* is_odd = b_.CreateICmpNE(b_.CreateAnd(quadrant, b_.getInt64(1)), b_.getInt64(0));
   Value* is_negative = b_.CreateICmpNE(b_.CreateAnd(quadrant, b_.getInt64(2)), b_.getInt64(0));
@@ -354,7 +379,7 @@ Value* Functions::sine(const Angle& angle, bool cosine) {
 }
 
 Value* Functions::trigonometric(ScalarOp op, Value* x) {
-  const Angle angle = reduce(x);
+  const Angle angle = is_double(x) ? reduce_double(x) : reduce_single(x);
   Value* value = op == ScalarOp::cos   ? sine(angle, true)
                  : op == ScalarOp::sin ? sine(angle, false)
                                        : b_.CreateFDiv(sine(angle, false), sine(angle, true));
