@@ -7,10 +7,10 @@ namespace atenon::kernels {
 
 std::span<const Kernel* const> all() {
   static const Kernel* const kernels[] = {
-      &strips(),  &winograd(),           &depthwise(),        &few_rows(),
-      &panels(),  &onednn_convolution(), &onednn_matmul(),    &attention(),
-      &lstm(),    &recurrent(),          &onednn_pooling(),   &sorting(),
-      &fourier(), &generated(),          &reference_kernel(),
+      &strips(),    &winograd(), &few_channels(),       &depthwise(),
+      &few_rows(),  &panels(),   &onednn_convolution(), &onednn_matmul(),
+      &attention(), &lstm(),     &recurrent(),          &onednn_pooling(),
+      &sorting(),   &fourier(),  &generated(),          &reference_kernel(),
   };
   return kernels;
 }

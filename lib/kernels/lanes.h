@@ -89,6 +89,18 @@ struct DepthwiseTile {
   PanelTile out;                           // rows are outputs, columns channels; only what follows a product is used
 };
 
+// Some outputs, side by side, of a convolution whose sums have few terms: term i of an output is x[taps[i]] times row i
+// of the weights, of which whole vectors are read.
+struct TapsTile {
+  const float* x;  // of the first output
+  int64_t x_step;  // between outputs
+  const int64_t* taps;
+  int64_t tap_count;
+  const float* w;
+  int64_t w_row;
+  PanelTile out;  // as in DepthwiseTile
+};
+
 // The sums of one tile of a Winograd convolution and up to panel_columns of its channels, on the way to the image.
 struct WinogradOutputs {
   const float* sums;   // of the first point; whole vectors of them are read
@@ -121,6 +133,7 @@ struct Lanes {
   // b_column.
   void (*make_panel)(const float* b, int64_t b_column, int64_t k, int64_t columns, float* panel);
   void (*depthwise)(const DepthwiseTile& tile);
+  void (*taps)(const TapsTile& tile);
   // Tiles of Winograd's convolution, `outputs` a side (2 or 4). The (outputs + 2)^2 pixels, row by row, become points
   // of `channels` numbers each; what lies `ahead` of the pixels is fetched.
   void (*winograd_in)(int64_t outputs, const float* const* pixels, int64_t ahead, int64_t channels, float* points);

@@ -74,8 +74,8 @@ inline V zero_where_below(V value, V x, V limit) {
 #include "kernels/lanes_loops.h"
 #include "kernels/winograd_loops.h"
 
-const Lanes lanes_avx512{"avx512", attention_scratch, attention, dots,        lstm_cell,   panel,
-                         finish,   make_panel,        depthwise, winograd_in, winograd_out};
+const Lanes lanes_avx512{"avx512", attention_scratch, attention, dots, lstm_cell,   panel,
+                         finish,   make_panel,        depthwise, taps, winograd_in, winograd_out};
 
 }  // namespace atenon::kernels
 

@@ -1,0 +1,282 @@
+// Convolutions whose sums have few terms: the first of a network, over an image or a sequence of up to four channels,
+// and those of sequences in groups.
+//
+// A tile is some lines of outputs of one group. What they read is copied once, with zeros for the padding, to where it
+// stays in the nearest cache; then the terms of an output are at fixed distances from its first, whatever its place.
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cassert>
+#include <cstring>
+
+#include "kernels/convolution.h"
+#include "kernels/lanes.h"
+#include "kernels/list.h"
+#include "support/parallel.h"
+
+namespace atenon::kernels {
+
+namespace {
+
+constexpr int64_t most_outputs = 60;             // of a run
+constexpr int64_t strip_floats = 12 * 1024;      // of the image, for a tile
+constexpr int64_t serial_products = 128 * 1024;  // less than this is done before a second thread has woken up
+constexpr int64_t tile_products = 64 * 1024;     // worth handing to a thread
+constexpr int64_t most_channels = 4, most_terms = 400;
+
+// Columns that lie side by side: a group's, or panels of 64.
+int64_t panel_of(int64_t outputs) { return std::min(outputs, panel_columns); }
+
+// Panel by panel; in it term by term, channel by channel.
+ir::BlockedLayout term_layout(const std::vector<int64_t>& sizes, int64_t groups) {
+  const int64_t columns = panel_of(sizes[0] / groups);
+  ir::BlockedLayout layout;
+  layout.strides.assign(sizes.size(), 0);
+  int64_t stride = columns;
+  for (size_t axis = sizes.size(); axis-- > 1;) {
+    layout.strides[axis] = stride;
+    stride *= sizes[axis];
+  }
+  layout.strides[0] = stride;
+  layout.inner_blocks = {{0, columns}};
+  // Behind the last row, what a whole vector reads of it.
+  layout.padded_bytes = ((sizes[0] + columns - 1) / columns * stride + panel_columns) * 4;
+  return layout;
+}
+
+// Batch, channels, height, width; a sequence has height 1.
+std::vector<int64_t> spread(std::vector<int64_t> values, int64_t absent) {
+  if (values.size() == 3) values.insert(values.begin() + 2, absent);
+  return values;
+}
+std::vector<int64_t> spatial(std::vector<int64_t> values, int64_t absent) {
+  if (values.size() == 1) values.insert(values.begin(), absent);
+  return values;
+}
+
+class FewChannelsCall : public PreparedCall {
+ public:
+  Convolution convolution;
+  std::vector<int64_t> x_sizes, x_strides, y_sizes, y_strides, filter, stride, padding, dilation, taps;
+  std::vector<std::vector<int64_t>> operand_strides;  // of the epilogue's steps
+  int64_t channels = 0, outputs = 0;                  // of a group
+  int64_t lines_a_tile = 1, line_tiles = 1;
+  size_t result = 0;
+  bool in_rows = false;  // the image, and so its strip; else channels lie side by side
+
+  int64_t strip_width() const {
+    return (std::max<int64_t>(y_sizes[3], 1) - 1) * stride[1] + (filter[1] - 1) * dilation[1] + 1;
+  }
+  int64_t strip_lines(int64_t lines) const { return (lines - 1) * stride[0] + (filter[0] - 1) * dilation[0] + 1; }
+  // Distances in a strip.
+  int64_t column_step() const { return in_rows ? 1 : channels; }
+  int64_t line_step() const { return strip_width() * column_step(); }
+  int64_t channel_step() const { return in_rows ? strip_lines(lines_a_tile) * line_step() : 1; }
+  int64_t strip_size() const { return strip_lines(lines_a_tile) * strip_width() * channels; }
+
+  int64_t tiles() const { return y_sizes[0] * convolution.groups * line_tiles; }
+  int64_t workers() const { return flops < 2 * serial_products ? 1 : std::min<int64_t>(tiles(), threads()); }
+  size_t worker_bytes() const {
+    return static_cast<size_t>(((strip_size() + 15) / 16 * 16 + most_outputs * panel_columns)) * sizeof(float);
+  }
+  size_t scratch_bytes() const override { return worker_bytes() * static_cast<size_t>(workers()); }
+
+  void place_taps() {
+    for (int64_t c = 0; c < channels; ++c)
+      for (int64_t h = 0; h < filter[0]; ++h)
+        for (int64_t w = 0; w < filter[1]; ++w)
+          taps.push_back(c * channel_step() + h * dilation[0] * line_step() + w * dilation[1] * column_step());
+  }
+
+  Result<void> run(std::span<void* const> buffers, void* scratch) override {
+    std::atomic<int64_t> next = 0;
+    parallel_for(workers(), [&](int64_t worker) {
+      auto* own = reinterpret_cast<float*>(static_cast<char*>(scratch) + static_cast<size_t>(worker) * worker_bytes());
+      for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < tiles();) run_tile(buffers, i, own);
+    });
+    return {};
+  }
+
+ private:
+  // Some lines of outputs of one group.
+  void run_tile(std::span<void* const> buffers, int64_t i, float* scratch) const {
+    const int64_t begin = i % line_tiles * lines_a_tile, end = std::min(y_sizes[2], begin + lines_a_tile);
+    const int64_t group = i / line_tiles % convolution.groups, batch = i / line_tiles / convolution.groups;
+    const auto* x = static_cast<const float*>(buffers[static_cast<size_t>(convolution.x)]) + batch * x_strides[0] +
+                    group * channels * x_strides[1];
+    float* strip = scratch + most_outputs * panel_columns;
+    copy_strip(x, begin * stride[0] - padding[0], strip_lines(end - begin), strip);
+    for (int64_t line = begin; line < end; ++line)
+      for (int64_t column = 0; column < outputs; column += panel_columns)
+        for (int64_t first = 0; first < y_sizes[3]; first += most_outputs)
+          run_outputs(buffers, strip + (line - begin) * stride[0] * line_step(),
+                      {batch, group * outputs + column, line, first}, std::min(panel_columns, outputs - column),
+                      scratch);
+  }
+
+  // `lines` lines of the image from `top` on, with what stands left and right of it, as the strip.
+  void copy_strip(const float* x, int64_t top, int64_t lines, float* strip) const {
+    const int64_t width = strip_width(), left = std::min(padding[1], width),
+                  inside = std::clamp<int64_t>(x_sizes[3], 0, width - left), right = width - left - inside;
+    // Runs of memory: a line of a channel, or all channels of a line.
+    const int64_t runs = in_rows ? channels : 1, step = column_step();
+    for (int64_t c = 0; c < runs; ++c)
+      for (int64_t l = 0; l < lines; ++l) {
+        float* to = strip + c * channel_step() + l * line_step();
+        const int64_t line = top + l;
+        if (line < 0 || line >= x_sizes[2]) {
+          std::fill_n(to, width * step, 0.f);
+          continue;
+        }
+        const float* from = x + c * x_strides[1] + line * x_strides[2];
+        to = std::fill_n(to, left * step, 0.f);
+        if (in_rows || x_strides[3] == channels) {
+          std::memcpy(to, from, static_cast<size_t>(inside * step) * sizeof(float));
+          to += inside * step;
+        } else {
+          for (int64_t w = 0; w < inside; ++w, to += channels)
+            for (int64_t k = 0; k < channels; ++k) to[k] = from[w * x_strides[3] + k];
+        }
+        std::fill_n(to, right * step, 0.f);
+      }
+  }
+
+  // Outputs side by side of up to 64 channels; `at` is the first one's place.
+  void run_outputs(std::span<void* const> buffers, const float* line, const std::array<int64_t, 4>& at, int64_t columns,
+                   float* scratch) const {
+    auto place = [&](const std::vector<int64_t>& strides) {
+      int64_t sum = 0;
+      for (size_t axis = 0; axis < 4; ++axis) sum += at[axis] * strides[axis];
+      return sum;
+    };
+    TapsTile tile{};
+    tile.x_step = stride[1] * column_step();
+    tile.x = line + at[3] * tile.x_step;
+    tile.taps = taps.data();
+    tile.tap_count = static_cast<int64_t>(taps.size());
+    tile.w = static_cast<const float*>(buffers[static_cast<size_t>(convolution.weight)]) + at[1] * tile.tap_count;
+    tile.w_row = panel_of(outputs);
+    Step steps[most_steps];
+    for (size_t s = 0; s < convolution.epilogue.size(); ++s) {
+      const PostOp& op = convolution.epilogue[s];
+      steps[s] = {op.kind, op.alpha, op.beta, nullptr, 0, 0};
+      if (!op.is_binary()) continue;
+      const std::vector<int64_t>& strides = operand_strides[s];
+      steps[s].operand = static_cast<const float*>(buffers[static_cast<size_t>(op.operand)]) + place(strides);
+      steps[s].row = strides[3];
+      steps[s].column = strides[1];
+    }
+    tile.out.rows = std::min(most_outputs, y_sizes[3] - at[3]);
+    tile.out.columns = columns;
+    if (convolution.bias >= 0)
+      tile.out.bias = static_cast<const float*>(buffers[static_cast<size_t>(convolution.bias)]) + at[1];
+    tile.out.steps = steps;
+    tile.out.step_count = static_cast<int64_t>(convolution.epilogue.size());
+    tile.out.y = static_cast<float*>(buffers[result]) + place(y_strides);
+    tile.out.y_row = y_strides[3];
+    tile.out.scratch = scratch;
+    lanes().taps(tile);
+  }
+};
+
+class FewChannels : public Kernel {
+ public:
+  const char* name() const override { return "few_channels"; }
+
+  std::string refusal(const ir::Graph& body) const override {
+    Convolution convolution;
+    if (std::string refusal = read_convolution(body, {}, convolution); !refusal.empty()) return refusal;
+    const ir::TensorMeta& weight = body.inputs()[static_cast<size_t>(convolution.weight)]->meta();
+    if (convolution.transposed || weight.rank() > 4) return "not forward, in 1 or 2 dimensions";
+    int64_t terms = 1;
+    for (size_t axis = 1; axis < weight.sizes.size(); ++axis) terms *= *weight.sizes[axis].constant();
+    const int64_t channels = *weight.sizes[1].constant(), outputs = *weight.sizes[0].constant() / convolution.groups;
+    if (terms > most_terms) return "its sums have many terms";
+    if (convolution.groups > 1 && weight.rank() == 4) return "oneDNN has faster ones for images in groups";
+    if (convolution.groups == 1 ? channels > most_channels : channels < 2 || channels > panel_columns)
+      return "it has not few channels";
+    if (convolution.groups == 1 && outputs <= 16 && terms > 64)
+      return "oneDNN has faster ones for many terms and few outputs";
+    if (outputs < 8 || (convolution.groups > 1 && outputs > panel_columns && outputs % panel_columns != 0))
+      return "its outputs do not fill vectors";
+    return lanes_refusal(convolution.epilogue);
+  }
+
+  std::vector<int> preferred_order(const ir::Graph& body) const override {
+    return onednn_convolution().preferred_order(body);
+  }
+
+  bool may_overwrite(const ir::Graph& body, size_t operand) const override {
+    return onednn_convolution().may_overwrite(body, operand);
+  }
+
+  std::optional<ir::BlockedLayout> weight_layout(const CallSite& site, size_t operand) const override {
+    Convolution convolution;
+    if (!read_convolution(*site.body, site.symbols, convolution).empty()) return std::nullopt;
+    if (static_cast<int>(operand) != convolution.weight) return std::nullopt;
+    return term_layout(site.operands[operand].sizes, convolution.groups);
+  }
+
+  Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const override {
+    auto call = std::make_unique<FewChannelsCall>();
+    Convolution& convolution = call->convolution;
+    [[maybe_unused]] std::string refusal = read_convolution(*site.body, site.symbols, convolution);
+    assert(refusal.empty());
+    const Operand &x = site.operands[static_cast<size_t>(convolution.x)],
+                  &weight = site.operands[static_cast<size_t>(convolution.weight)], &y = site.results[0];
+    call->x_sizes = spread(x.sizes, 1);
+    call->x_strides = spread(x.strides, 0);
+    call->y_sizes = spread(y.sizes, 1);
+    call->y_strides = spread(y.strides, 0);
+    call->filter = spatial({weight.sizes.begin() + 2, weight.sizes.end()}, 1);
+    call->stride = spatial(convolution.stride, 1);
+    call->padding = spatial(convolution.padding, 0);
+    call->dilation = spatial(convolution.dilation, 1);
+    call->channels = weight.sizes[1];
+    call->outputs = weight.sizes[0] / convolution.groups;
+    call->in_rows = call->x_strides[3] == 1;
+    const bool fits = (call->in_rows || call->x_strides[1] == 1 || call->channels == 1) && call->y_strides[1] == 1;
+    const bool is_packed = weight.weight && weight.weight->layout &&
+                           *weight.weight->layout == term_layout(weight.sizes, convolution.groups);
+    const bool has_plain_bias =
+        convolution.bias < 0 || site.operands[static_cast<size_t>(convolution.bias)].strides[0] == 1;
+    if (!fits || !is_packed || !has_plain_bias) return onednn_convolution().prepare(site);
+    for (const PostOp& step : convolution.epilogue) {
+      std::vector<int64_t>& strides = call->operand_strides.emplace_back();
+      if (!step.is_binary()) continue;
+      const Operand& operand = site.operands[static_cast<size_t>(step.operand)];
+      const size_t missing = y.sizes.size() - operand.sizes.size();
+      strides.assign(y.sizes.size(), 0);
+      for (size_t axis = missing; axis < y.sizes.size(); ++axis)
+        if (operand.sizes[axis - missing] > 1) strides[axis] = operand.strides[axis - missing];
+      strides = spread(strides, 0);
+    }
+    call->result = site.operands.size();
+    const int64_t lines = std::max<int64_t>(1, call->y_sizes[2]);
+    const int64_t line_products = call->y_sizes[3] * call->outputs * call->channels * call->filter[0] * call->filter[1];
+    while (call->lines_a_tile < lines && call->strip_size() < strip_floats &&
+           call->lines_a_tile * line_products < tile_products)
+      ++call->lines_a_tile;
+    call->line_tiles = (lines + call->lines_a_tile - 1) / call->lines_a_tile;
+    call->lines_a_tile = (lines + call->line_tiles - 1) / call->line_tiles;
+    call->place_taps();
+    auto count = [](const std::vector<int64_t>& sizes) {
+      double product = 1;
+      for (int64_t size : sizes) product *= static_cast<double>(size);
+      return product;
+    };
+    call->flops = 2 * count(y.sizes) * static_cast<double>(call->taps.size());
+    call->bytes = 4 * (count(x.sizes) + count(weight.sizes) + count(y.sizes));
+    call->detail = lanes().name;
+    return std::unique_ptr<PreparedCall>(std::move(call));
+  }
+};
+
+}  // namespace
+
+const Kernel& few_channels() {
+  static const FewChannels kernel;
+  return kernel;
+}
+
+}  // namespace atenon::kernels

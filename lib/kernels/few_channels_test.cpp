@@ -1,0 +1,82 @@
+// Convolutions of few channels against plain loops. Operands are small whole numbers: no tolerance is needed.
+#include <doctest/doctest.h>
+
+#include "kernels/lanes.h"
+#include "kernels/list.h"
+#include "kernels/testing.h"
+
+namespace atenon::kernels {
+
+using testing::Call;
+
+TEST_CASE("convolutions of few channels equal plain loops") {
+  struct Case {
+    int64_t batch, channels, outputs, groups, height, width;  // height 0: a sequence
+    int64_t kernel, stride, padding, dilation;
+  };
+  const Case cases[] = {
+      {2, 3, 24, 1, 17, 19, 3, 2, 1, 1},  {1, 1, 130, 1, 9, 70, 5, 1, 2, 1},   {1, 4, 64, 1, 12, 13, 7, 2, 3, 1},
+      {1, 2, 9, 1, 5, 4, 3, 1, 4, 2},     {2, 32, 32, 2, 0, 66, 3, 1, 1, 1},   {1, 96, 48, 4, 0, 9, 3, 2, 1, 1},
+      {3, 40, 64, 8, 0, 5, 1, 1, 0, 1},   {1, 12, 256, 2, 0, 7, 3, 1, 2, 2},   {2, 1, 32, 1, 0, 500, 10, 5, 0, 1},
+      {1, 48, 48, 4, 0, 130, 8, 1, 4, 1}, {1, 3, 16, 1, 200, 210, 3, 2, 1, 1},
+  };
+  for (const Case& c : cases) {
+    CAPTURE(c.channels);
+    CAPTURE(c.outputs);
+    CAPTURE(c.kernel);
+    const bool is_image = c.height > 0;
+    const int64_t height = std::max<int64_t>(c.height, 1), kh = is_image ? c.kernel : 1, inside = c.channels / c.groups;
+    auto out = [&](int64_t size) { return (size + 2 * c.padding - c.dilation * (c.kernel - 1) - 1) / c.stride + 1; };
+    const int64_t oh = is_image ? out(height) : 1, ow = out(c.width), top = is_image ? c.padding : 0;
+    auto sizes = [&](int64_t n, int64_t channels, int64_t h, int64_t w) {
+      return is_image ? std::vector<int64_t>{n, channels, h, w} : std::vector<int64_t>{n, channels, w};
+    };
+    const Tensor x = testing::whole_numbers(sizes(c.batch, c.channels, height, c.width), 1);
+    const Tensor weight = testing::whole_numbers(sizes(c.outputs, inside, kh, c.kernel), 2);
+    const Tensor bias = testing::whole_numbers({c.outputs}, 3);
+    Tensor expected = Tensor::zeros(ScalarType::f32, sizes(c.batch, c.outputs, oh, ow));
+    const Tensor residual = testing::whole_numbers(expected.sizes, 4);
+    for (int64_t i = 0; i < expected.numel(); ++i) {
+      const int64_t w = i % ow, h = i / ow % oh, o = i / ow / oh % c.outputs, n = i / ow / oh / c.outputs;
+      float sum = bias.as<float>()[o];
+      for (int64_t k = 0; k < inside; ++k)
+        for (int64_t a = 0; a < kh; ++a)
+          for (int64_t b = 0; b < c.kernel; ++b) {
+            const int64_t channel = o / (c.outputs / c.groups) * inside + k, xh = h * c.stride - top + a * c.dilation,
+                          xw = w * c.stride - c.padding + b * c.dilation;
+            if (xh < 0 || xw < 0 || xh >= height || xw >= c.width) continue;
+            sum += x.as<float>()[((n * c.channels + channel) * height + xh) * c.width + xw] *
+                   weight.as<float>()[((o * inside + k) * kh + a) * c.kernel + b];
+          }
+      expected.mutable_as<float>()[i] = sum;
+    }
+    const std::vector<int> rows = is_image ? std::vector<int>{0, 1, 2, 3} : std::vector<int>{0, 1, 2};
+    const std::vector<int> channels_last = is_image ? std::vector<int>{0, 2, 3, 1} : std::vector<int>{0, 2, 1};
+    for (const auto& order : {rows, channels_last})
+      for (int epilogue : {0, 1, 2}) {  // none; relu; add a residual, relu
+        CAPTURE(order[1]);
+        CAPTURE(epilogue);
+        Call call;
+        ir::Value *px = call.input(testing::laid_out(x, order)), *pb = call.input(bias);
+        ir::Value* pr = epilogue == 2 ? call.input(residual) : nullptr;
+        ir::Value* pw = call.weight(weight);
+        ir::Value* y = call.apply(is_image ? "aten::conv2d" : "aten::conv1d", {px, pw, pb, c.stride, c.padding},
+                                  expected.sizes, {{"dilation", c.dilation}, {"groups", c.groups}});
+        if (pr) y = call.apply("aten::add.Tensor", {y, pr}, expected.sizes);
+        if (epilogue > 0) y = call.apply("aten::relu", {y}, expected.sizes);
+        call.body.set_outputs({y});
+        Tensor result = testing::laid_out(Tensor::zeros(ScalarType::f32, expected.sizes), channels_last);
+        REQUIRE(call.pack_weight(few_channels(), call.operands.size() - 1, result));
+        REQUIRE(call.run(few_channels(), result) == "");
+        CHECK(call.detail == lanes().name);
+        Tensor wanted = Tensor::empty(ScalarType::f32, expected.sizes);
+        for (int64_t i = 0; i < wanted.numel(); ++i) {
+          const float value = expected.as<float>()[i] + (epilogue == 2 ? residual.as<float>()[i] : 0);
+          wanted.mutable_as<float>()[i] = epilogue > 0 ? std::max(value, 0.f) : value;
+        }
+        CHECK(testing::difference(result, wanted) == 0);
+      }
+  }
+}
+
+}  // namespace atenon::kernels
