@@ -77,4 +77,32 @@ std::string read_convolution(const ir::Graph& body, const shape::Bindings& symbo
   return refusal;
 }
 
+std::vector<std::vector<int64_t>> operand_strides(const Convolution& convolution, const CallSite& site) {
+  std::vector<std::vector<int64_t>> all;
+  const size_t rank = site.results[0].sizes.size();
+  for (const PostOp& step : convolution.epilogue) {
+    std::vector<int64_t>& strides = all.emplace_back(rank, 0);
+    if (!step.is_binary()) continue;
+    const Operand& operand = site.operands[static_cast<size_t>(step.operand)];
+    const size_t missing = rank - operand.sizes.size();
+    for (size_t axis = missing; axis < rank; ++axis)
+      if (operand.sizes[axis - missing] > 1) strides[axis] = operand.strides[axis - missing];
+  }
+  return all;
+}
+
+void make_steps(const Convolution& convolution, const std::vector<std::vector<int64_t>>& strides,
+                std::span<void* const> buffers, std::span<const int64_t> at, Step* steps) {
+  for (size_t s = 0; s < convolution.epilogue.size(); ++s) {
+    const PostOp& op = convolution.epilogue[s];
+    steps[s] = {op.kind, op.alpha, op.beta, nullptr, 0, 0};
+    if (!op.is_binary()) continue;
+    int64_t place = 0;
+    for (size_t axis = 0; axis < at.size(); ++axis) place += at[axis] * strides[s][axis];
+    steps[s].operand = static_cast<const float*>(buffers[static_cast<size_t>(op.operand)]) + place;
+    steps[s].row = strides[s].back();
+    steps[s].column = strides[s][1];
+  }
+}
+
 }  // namespace atenon::kernels

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels/body.h"
+#include "kernels/kernel.h"
 
 namespace atenon::kernels {
 
@@ -23,5 +24,14 @@ bool is_convolution(const ir::Node& node);
 
 // "" and `found`, or why this is no convolution that we can run.
 std::string read_convolution(const ir::Graph& body, const shape::Bindings& symbols, Convolution& found);
+
+// How far apart the operand of each step of the epilogue lies along each axis of the result; 0 where it has one element
+// for all of them.
+std::vector<std::vector<int64_t>> operand_strides(const Convolution& convolution, const CallSite& site);
+
+// The steps of a tile of the result from `at` on, whose rows are neighbours on the last axis and whose columns are
+// channels; `strides` are the operands'.
+void make_steps(const Convolution& convolution, const std::vector<std::vector<int64_t>>& strides,
+                std::span<void* const> buffers, std::span<const int64_t> at, Step* steps);
 
 }  // namespace atenon::kernels

@@ -7,6 +7,7 @@
 #include <array>
 #include <atomic>
 #include <cassert>
+#include <numeric>
 
 #include "kernels/convolution.h"
 #include "kernels/lanes.h"
@@ -124,28 +125,16 @@ class DepthwiseCall : public PreparedCall {
     tile.stride = stride[2];
     tile.dilation = dilation[2];
     tile.width = x_sizes[4];
-    auto place = [&](const std::vector<int64_t>& strides) {
-      int64_t sum = 0;
-      for (size_t axis = 0; axis < 5; ++axis) sum += at[axis] * strides[axis];
-      return sum;
-    };
     Step steps[most_steps];
-    for (size_t s = 0; s < convolution.epilogue.size(); ++s) {
-      const PostOp& op = convolution.epilogue[s];
-      steps[s] = {op.kind, op.alpha, op.beta, nullptr, 0, 0};
-      if (!op.is_binary()) continue;
-      const std::vector<int64_t>& strides = operand_strides[s];
-      steps[s].operand = static_cast<const float*>(buffers[static_cast<size_t>(op.operand)]) + place(strides);
-      steps[s].row = strides[4];
-      steps[s].column = strides[1];
-    }
+    make_steps(convolution, operand_strides, buffers, at, steps);
     tile.out.rows = std::min(most_outputs, y_sizes[4] - at[4]);
     tile.out.columns = columns;
     if (convolution.bias >= 0)
       tile.out.bias = static_cast<const float*>(buffers[static_cast<size_t>(convolution.bias)]) + at[1];
     tile.out.steps = steps;
     tile.out.step_count = static_cast<int64_t>(convolution.epilogue.size());
-    tile.out.y = static_cast<float*>(buffers[result]) + place(y_strides);
+    tile.out.y =
+        static_cast<float*>(buffers[result]) + std::inner_product(at.begin(), at.end(), y_strides.begin(), int64_t{0});
     tile.out.y_row = y_strides[4];
     tile.out.scratch = scratch;
     lanes().depthwise(tile);
@@ -207,16 +196,8 @@ class Depthwise : public Kernel {
     const bool has_plain_bias =
         convolution.bias < 0 || site.operands[static_cast<size_t>(convolution.bias)].strides[0] == 1 || one_channel;
     if (!fits || !is_packed || !has_plain_bias) return onednn_convolution().prepare(site);
-    for (const PostOp& step : convolution.epilogue) {
-      std::vector<int64_t>& strides = call->operand_strides.emplace_back();
-      if (!step.is_binary()) continue;
-      const Operand& operand = site.operands[static_cast<size_t>(step.operand)];
-      const size_t missing = y.sizes.size() - operand.sizes.size();
-      strides.assign(y.sizes.size(), 0);
-      for (size_t axis = missing; axis < y.sizes.size(); ++axis)
-        if (operand.sizes[axis - missing] > 1) strides[axis] = operand.strides[axis - missing];
-      strides = spread(strides, 0);
-    }
+    for (const std::vector<int64_t>& strides : operand_strides(convolution, site))
+      call->operand_strides.push_back(spread(strides, 0));
     call->result = site.operands.size();
     call->blocks = (call->y_sizes[1] + panel_columns - 1) / panel_columns;
     const int64_t taps = call->filter[0] * call->filter[1] * call->filter[2];

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cassert>
 #include <cstring>
+#include <numeric>
 
 #include "kernels/convolution.h"
 #include "kernels/lanes.h"
@@ -144,11 +145,6 @@ class FewChannelsCall : public PreparedCall {
   // Outputs side by side of up to 64 channels; `at` is the first one's place.
   void run_outputs(std::span<void* const> buffers, const float* line, const std::array<int64_t, 4>& at, int64_t columns,
                    float* scratch) const {
-    auto place = [&](const std::vector<int64_t>& strides) {
-      int64_t sum = 0;
-      for (size_t axis = 0; axis < 4; ++axis) sum += at[axis] * strides[axis];
-      return sum;
-    };
     TapsTile tile{};
     tile.x_step = stride[1] * column_step();
     tile.x = line + at[3] * tile.x_step;
@@ -157,22 +153,15 @@ class FewChannelsCall : public PreparedCall {
     tile.w = static_cast<const float*>(buffers[static_cast<size_t>(convolution.weight)]) + at[1] * tile.tap_count;
     tile.w_row = panel_of(outputs);
     Step steps[most_steps];
-    for (size_t s = 0; s < convolution.epilogue.size(); ++s) {
-      const PostOp& op = convolution.epilogue[s];
-      steps[s] = {op.kind, op.alpha, op.beta, nullptr, 0, 0};
-      if (!op.is_binary()) continue;
-      const std::vector<int64_t>& strides = operand_strides[s];
-      steps[s].operand = static_cast<const float*>(buffers[static_cast<size_t>(op.operand)]) + place(strides);
-      steps[s].row = strides[3];
-      steps[s].column = strides[1];
-    }
+    make_steps(convolution, operand_strides, buffers, at, steps);
     tile.out.rows = std::min(most_outputs, y_sizes[3] - at[3]);
     tile.out.columns = columns;
     if (convolution.bias >= 0)
       tile.out.bias = static_cast<const float*>(buffers[static_cast<size_t>(convolution.bias)]) + at[1];
     tile.out.steps = steps;
     tile.out.step_count = static_cast<int64_t>(convolution.epilogue.size());
-    tile.out.y = static_cast<float*>(buffers[result]) + place(y_strides);
+    tile.out.y =
+        static_cast<float*>(buffers[result]) + std::inner_product(at.begin(), at.end(), y_strides.begin(), int64_t{0});
     tile.out.y_row = y_strides[3];
     tile.out.scratch = scratch;
     lanes().taps(tile);
@@ -241,16 +230,8 @@ class FewChannels : public Kernel {
     const bool has_plain_bias =
         convolution.bias < 0 || site.operands[static_cast<size_t>(convolution.bias)].strides[0] == 1;
     if (!fits || !is_packed || !has_plain_bias) return onednn_convolution().prepare(site);
-    for (const PostOp& step : convolution.epilogue) {
-      std::vector<int64_t>& strides = call->operand_strides.emplace_back();
-      if (!step.is_binary()) continue;
-      const Operand& operand = site.operands[static_cast<size_t>(step.operand)];
-      const size_t missing = y.sizes.size() - operand.sizes.size();
-      strides.assign(y.sizes.size(), 0);
-      for (size_t axis = missing; axis < y.sizes.size(); ++axis)
-        if (operand.sizes[axis - missing] > 1) strides[axis] = operand.strides[axis - missing];
-      strides = spread(strides, 0);
-    }
+    for (const std::vector<int64_t>& strides : operand_strides(convolution, site))
+      call->operand_strides.push_back(spread(strides, 0));
     call->result = site.operands.size();
     const int64_t lines = std::max<int64_t>(1, call->y_sizes[2]);
     const int64_t line_products = call->y_sizes[3] * call->outputs * call->channels * call->filter[0] * call->filter[1];

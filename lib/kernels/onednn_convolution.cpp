@@ -3,6 +3,7 @@
 // Activations are channels-last: oneDNN is as fast there as in its blocked layouts, and layer after layer needs no
 // reorders. Operands that lie otherwise are reordered on the way in and out. Source of the formulas: oneDNN's developer
 // guide, "Convolution"; its dilation counts from 0 where PyTorch's counts from 1.
+#include <array>
 #include <numeric>
 #include <string_view>
 
@@ -97,6 +98,55 @@ Chosen choose(const CallSite& site) {
   return chosen;
 }
 
+// oneDNN goes through a whole batch for each group, and so reads all lines of all images again and again. Image by
+// image they stay in a cache, which is up to three times as fast.
+class ImageByImage : public PreparedCall {
+ public:
+  ImageByImage(std::unique_ptr<PreparedCall> image, int64_t images, std::vector<int64_t> steps)
+      : image_(std::move(image)), images_(images), steps_(std::move(steps)) {
+    flops = image_->flops * static_cast<double>(images);
+    bytes = image_->bytes * static_cast<double>(images);
+    note = image_->note;
+    detail = image_->detail;
+  }
+  size_t scratch_bytes() const override { return image_->scratch_bytes(); }
+  Result<void> run(std::span<void* const> buffers, void* scratch) override {
+    std::array<void*, most_buffers> at{};
+    for (int64_t i = 0; i < images_; ++i) {
+      for (size_t b = 0; b < steps_.size(); ++b) at[b] = static_cast<char*>(buffers[b]) + i * steps_[b];
+      if (Result<void> ran = image_->run({at.data(), steps_.size()}, scratch); !ran) return ran;
+    }
+    return {};
+  }
+  static constexpr size_t most_buffers = 24;
+
+ private:
+  std::unique_ptr<PreparedCall> image_;
+  int64_t images_;
+  std::vector<int64_t> steps_;  // bytes from one image to the next, for each buffer
+};
+
+// The call for one image, where they are taken one by one; `steps` as ImageByImage has them, empty where they are not.
+CallSite image_of(const CallSite& site, std::vector<int64_t>& steps) {
+  Convolution convolution;
+  [[maybe_unused]] std::string refusal = read_convolution(*site.body, site.symbols, convolution);
+  assert(refusal.empty());
+  CallSite one = site;
+  const std::vector<int64_t>& sizes = site.results[0].sizes;
+  const bool has_groups = convolution.groups > 1 && !convolution.transposed &&
+                          site.operands[static_cast<size_t>(convolution.weight)].sizes[1] > 1;
+  if (!has_groups || sizes[0] < 2 || site.operands.size() >= ImageByImage::most_buffers) return one;
+  const auto take = [&](Operand& operand, int position) {
+    const bool is_image = operand.sizes.size() == sizes.size() && operand.sizes[0] == sizes[0] &&
+                          position != convolution.weight && position != convolution.bias;
+    steps.push_back(is_image ? operand.strides[0] * static_cast<int64_t>(sizeof(float)) : 0);
+    if (is_image) operand.sizes[0] = 1;
+  };
+  for (size_t i = 0; i < one.operands.size(); ++i) take(one.operands[i], static_cast<int>(i));
+  take(one.results[0], -1);
+  return one;
+}
+
 class OnednnConvolution : public Kernel {
  public:
   const char* name() const override { return "onednn.convolution"; }
@@ -122,7 +172,8 @@ class OnednnConvolution : public Kernel {
 
   std::optional<ir::BlockedLayout> weight_layout(const CallSite& site, size_t operand) const override {
     try {
-      Chosen chosen = choose(site);
+      std::vector<int64_t> steps;
+      Chosen chosen = choose(image_of(site, steps));
       if (static_cast<int>(operand) != chosen.convolution.weight || chosen.weight == chosen.weight_lies)
         return std::nullopt;
       return layout_of(chosen.weight, chosen.weight_axes, site.operands[operand].sizes.size());
@@ -131,7 +182,17 @@ class OnednnConvolution : public Kernel {
     }
   }
 
-  Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const override try {
+  Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const override {
+    std::vector<int64_t> steps;
+    Result<std::unique_ptr<PreparedCall>> call = prepare_call(image_of(site, steps));
+    if (call && !steps.empty())
+      return std::unique_ptr<PreparedCall>(
+          std::make_unique<ImageByImage>(std::move(*call), site.results[0].sizes[0], std::move(steps)));
+    return call;
+  }
+
+ private:
+  Result<std::unique_ptr<PreparedCall>> prepare_call(const CallSite& site) const try {
     Chosen chosen = choose(site);
     const Convolution& convolution = chosen.convolution;
     auto call = std::make_unique<OnednnCall>();

@@ -32,6 +32,7 @@ const Case cases[] = {
     {"depthwise", 2, 24, 24, 10, 10, 3, 1, 1, 1, 24},
     {"depthwise, strided, odd", 1, 19, 19, 10, 10, 3, 2, 1, 1, 19},
     {"grouped", 1, 16, 32, 6, 6, 3, 1, 1, 1, 4},
+    {"grouped, several images", 3, 16, 32, 6, 7, 3, 2, 1, 1, 4},
     {"one pixel", 1, 32, 10, 1, 1, 1, 1, 0, 1, 1},
     {"transposed 2x2", 1, 16, 8, 6, 5, 2, 2, 0, 1, 1, true},
     {"transposed 3x3", 1, 4, 6, 5, 5, 3, 2, 1, 1, 1, true},
