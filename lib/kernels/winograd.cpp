@@ -20,11 +20,11 @@ namespace atenon::kernels {
 
 namespace {
 
-constexpr int64_t most_tiles = 24;            // of a block; a multiple of the rows that panel() takes at once
-constexpr int64_t shared_tiles = 4;           // handed to a thread at once where threads share out the tiles
-constexpr int64_t padding_floats = 16;        // behind tiles and points, so that they do not share cache sets
-constexpr int64_t most_points = 36;           // of a tile
-constexpr int64_t serial_products = 1 << 20;  // less than this is done before a second thread has woken up
+constexpr int64_t least_tiles = 6, most_tiles = 24;  // of a block; multiples of the rows that panel() takes at once
+constexpr int64_t shared_tiles = 4;                  // handed to a thread at once where threads share out the tiles
+constexpr int64_t padding_floats = 16;               // behind tiles and points, so that they do not share cache sets
+constexpr int64_t most_points = 36;                  // of a tile
+constexpr int64_t serial_products = 1 << 20;         // less than this is done before a second thread has woken up
 
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -61,7 +61,11 @@ class WinogradCall : public PreparedCall {
   int64_t tile_rows() const { return divide_up(y_sizes[2], outputs); }
   int64_t tile_columns() const { return divide_up(y_sizes[3], outputs); }
   int64_t tiles() const { return y_sizes[0] * tile_rows() * tile_columns(); }
-  int64_t blocks() const { return divide_up(tiles(), most_tiles); }
+  // Blocks are even, and those of a few tiles are lower, so that there is work for several threads.
+  int64_t blocks() const {
+    const int64_t most = std::clamp(divide_up(tiles() * panels(), 4), least_tiles, most_tiles);
+    return divide_up(tiles(), most);
+  }
   int64_t block_tiles() const { return blocks() == 0 ? 0 : divide_up(tiles(), blocks()); }
 
   Result<void> run(std::span<void* const> buffers, void* scratch) override {
@@ -147,7 +151,7 @@ class WinogradCall : public PreparedCall {
     for (int64_t point = 0; point < points(); ++point) {
       const int64_t number = panel * points() + point;
       tile.b = u + number * matrix;
-      tile.next = u + (number + 1) % matrices * matrix;
+      if (width == panel_columns) tile.next = u + (number + 1) % matrices * matrix;
       tile.scratch = tile.y = sums + point * point_sums();
       lanes().panel(tile);
       tile.a += channels();
@@ -324,8 +328,8 @@ int64_t winograd_outputs(const CallSite& site) {
   const auto channels = static_cast<double>(x.sizes[1]);
   const auto results = static_cast<double>(y[1]);
   // In multiplications of a number at the speed of a good matrix product. Measured on two cores of AVX-512: what it
-  // costs to read a number of a weight from memory, and to transform one of a point or of a sum.
-  constexpr double read = 24, transformed = 28, summed = 17, small_product = 1.25, worth = 0.95;
+  // costs to read a number of a weight from memory, to transform one of a point or of a sum, and to begin.
+  constexpr double read = 24, transformed = 28, summed = 17, begun = 1e6, small_product = 1.25, worth = 0.95;
   const double pixels = static_cast<double>(y[0] * y[2] * y[3]);
   const double direct = channels * results * 9 * std::max(pixels, read);
   double least = worth * direct;
@@ -333,8 +337,8 @@ int64_t winograd_outputs(const CallSite& site) {
   for (int64_t outputs : {2, 4}) {
     const auto points = static_cast<double>((outputs + 2) * (outputs + 2));
     const auto tiles = static_cast<double>(y[0] * divide_up(y[2], outputs) * divide_up(y[3], outputs));
-    const double cost = points * (channels * results * std::max(small_product * tiles, read) +
-                                  tiles * (transformed * channels + summed * results));
+    const double cost = begun + points * (channels * results * std::max(small_product * tiles, read) +
+                                          tiles * (transformed * channels + summed * results));
     if (cost >= least) continue;
     least = cost;
     best = outputs;
