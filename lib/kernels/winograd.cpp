@@ -239,8 +239,8 @@ class Winograd : public Kernel {
   const char* name() const override { return "winograd"; }
 
   std::string refusal(const ir::Graph& body) const override {
-    if (!has_points(body)) return "`lower --winograd` did not choose it";
-    return winograd_refusal(body);
+    if (std::string refusal = winograd_refusal(body); !refusal.empty()) return refusal;
+    return has_points(body) ? "" : "`lower --winograd` did not choose it";
   }
 
   std::vector<int> preferred_order(const ir::Graph& body) const override {
