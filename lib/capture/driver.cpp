@@ -144,7 +144,7 @@ Result<std::optional<ir::ExportedProgram>> Run::operator()(const std::string& te
 }
 
 // An archive of torch.export has its inputs and weights inside, and needs no Python.
-Result<std::optional<ir::ExportedProgram>> import_archive(const Options& options, const opset::Opset& opset,
+Result<std::optional<ir::ExportedProgram>> import_archive(const Options& options, opset::Opset& opset,
                                                           const Contents& contents) {
   if (!options.inputs.empty() || !options.dynamic.empty() || !options.weights.empty() || !options.depfile.empty() ||
       options.is_script)

@@ -28,7 +28,7 @@ struct Archive {
 Result<Archive> open(const Contents& contents, const std::string& file_name);
 
 // What the archive says, as a program; errors as of pt2::read.
-Result<ir::ExportedProgram> read_program(const Archive& archive, const opset::Opset& opset);
+Result<ir::ExportedProgram> read_program(const Archive& archive, opset::Opset& opset);
 
 // The numbers of PyTorch's c10::ScalarType; nullopt for types that we lack.
 std::optional<ScalarType> dtype_of(int64_t number);

@@ -16,7 +16,6 @@ using shape::SymBool;
 using shape::SymInt;
 
 constexpr int deepest = 32;  // of regions within regions
-constexpr std::string_view higher_order = "torch.ops.higher_order.";
 
 // Operators that answer with the tensor itself, or with a copy whose content is the same. Of `to` and `contiguous` it
 // depends on the tensor.
@@ -51,23 +50,6 @@ auto* find_in(const Table& table, std::string_view name) {
   return found == table.end() ? nullptr : &*found;
 }
 
-std::string text_at(const Item& node, const char* key) {
-  const Item value = node.at("metadata").find(key);
-  return value.is_null() ? "" : value.text();
-}
-
-bool is_symbolic(const std::string& kind) {
-  return kind == "as_sym_int" || kind == "as_sym_float" || kind == "as_sym_bool";
-}
-
-// detach_ gives the tensor itself, as detach does.
-const Operator* find_operator(const opset::Opset& opset, const std::string& target) {
-  if (const Operator* op = opset.find(target)) return op;
-  const std::string pure = target.ends_with('_') ? target.substr(0, target.size() - 1) : "";
-  const Same* known = find_in(same, pure);
-  return known && known->sameness == Sameness::itself ? opset.find(pure) : nullptr;
-}
-
 bool has_alias(const Operator& op) {
   const opset::Schema& schema = op.schema();
   return !schema.parameters.empty() && !schema.returns.empty() && !schema.parameters[0].type.alias.empty() &&
@@ -90,6 +72,23 @@ bool is_contiguous(const Item& meta) {
 }
 
 }  // namespace
+
+std::string text_at(const Item& node, const char* key) {
+  const Item value = node.at("metadata").find(key);
+  return value.is_null() ? "" : value.text();
+}
+
+bool is_symbolic(const std::string& kind) {
+  return kind == "as_sym_int" || kind == "as_sym_float" || kind == "as_sym_bool";
+}
+
+// detach_ gives the tensor itself, as detach does.
+const Operator* find_operator(const opset::Opset& opset, const std::string& target) {
+  if (const Operator* op = opset.find(target)) return op;
+  const std::string pure = target.ends_with('_') ? target.substr(0, target.size() - 1) : "";
+  const Same* known = find_in(same, pure);
+  return known && known->sameness == Sameness::itself ? opset.find(pure) : nullptr;
+}
 
 std::vector<Item> flattened(const Item& outputs) {
   std::vector<Item> flat;
@@ -119,48 +118,6 @@ std::string target_of(const std::string& text) {
   std::string target = text.substr(prefix.size(), first - prefix.size()) + "::" + text.substr(first + 1);
   if (second != std::string::npos && target.ends_with(".default")) target.resize(target.size() - 8);
   return target;
-}
-
-Result<void> check_operators(const Item& graph, const opset::Opset& opset, const CallStacks& call_stacks,
-                             const std::string& file_name) {
-  std::map<std::string, std::pair<int, std::string>> missing;  // by operator: how often, first where
-  std::vector<Item> open{graph};
-  while (!open.empty()) {
-    const Item next = open.back();
-    open.pop_back();
-    for (const Item& node : next.at("nodes").items()) {
-      for (const Item& input : node.at("inputs").items())
-        if (const Item inner = input.at("arg").find("as_graph"); !inner.is_null()) open.push_back(inner.at("graph"));
-      const std::string text = node.at("target").text(), target = target_of(text);
-      const std::vector<Item> outputs = flattened(node.at("outputs"));
-      if (target.empty() || text.starts_with(higher_order) || find_operator(opset, target)) continue;
-      const bool has_tensor = std::any_of(outputs.begin(), outputs.end(), [](const Item& output) {
-        return !output.find("name").is_null() || !is_symbolic(output.alternative().first);
-      });
-      if (!has_tensor) continue;
-      auto& [count, where] = missing[target];
-      if (count++ > 0) continue;
-      where = "node %" + (outputs.empty() ? std::string("?") : name_of(outputs.front()));
-      const ir::CallStack stack = call_stacks.stack(text_at(node, "stack_trace"), text_at(node, "nn_module_stack"));
-      if (!stack.frames.empty()) {
-        const ir::Frame& frame = stack.frames.back();
-        where += ", " + frame.file + ":" + std::to_string(frame.line) + ": " + frame.code;
-      }
-    }
-  }
-  if (missing.empty()) return {};
-  Diagnostic diagnostic =
-      error(Status::unsupported, 824,
-            missing.size() == 1
-                ? "the program uses the operator " + missing.begin()->first + ", which is in no operator set"
-                : "the program uses " + std::to_string(missing.size()) + " operators that are in no operator set")
-          .at({.file = file_name});
-  for (const auto& [target, place] : missing)
-    diagnostic.notes.push_back(
-        {target + (place.first > 1 ? " (" + std::to_string(place.first) + " times)" : "") + ": " + place.second});
-  if (std::any_of(missing.begin(), missing.end(), [](const auto& pair) { return pair.first.starts_with("aten::"); }))
-    diagnostic.notes.push_back({"fix: before torch.export.save, program = program.run_decompositions()"});
-  return diagnostic;
 }
 
 GraphReader::GraphReader(const opset::Opset& opset, const CallStacks& call_stacks, std::string file_name,
@@ -207,6 +164,14 @@ Result<ir::Node*> GraphReader::append(Call call, const std::vector<std::string>&
     entry_.symbols.push_back(std::move(symbol));
     ++unbacked_;
   }
+  std::vector<ir::Graph::Result> results;
+  for (size_t i = 0; i < inference->types.size(); ++i)
+    results.push_back({i < names.size() ? names[i] : "", std::move(inference->types[i])});
+  return add_node(call, std::move(results));
+}
+
+ir::Node* GraphReader::add_node(const Call& call, std::vector<ir::Graph::Result> results) {
+  const opset::Schema& schema = call.op->schema();
   std::vector<Argument> positional;
   std::vector<ir::Named> keywords;
   size_t given = 0;  // positional arguments up to the last that is not the default
@@ -219,9 +184,6 @@ Result<ir::Node*> GraphReader::append(Call call, const std::vector<std::string>&
     if (!is_default) given = positional.size();
   }
   positional.resize(given);
-  std::vector<ir::Graph::Result> results;
-  for (size_t i = 0; i < inference->types.size(); ++i)
-    results.push_back({i < names.size() ? names[i] : "", std::move(inference->types[i])});
   ir::Node* node = graph_->add(call.op->target(), std::move(positional), std::move(keywords), std::move(results));
   node->provenance = program_.provenance.intern(stack_);
   return node;
@@ -391,27 +353,49 @@ Result<void> GraphReader::read_region(Scope& scope, const std::string& target, c
   return {};
 }
 
-Result<void> GraphReader::read_call(Scope& scope, const Operator& op, const Item& node) {
+// The arguments of a node, for `pure`, which `op` is or follows from.
+Result<Call> GraphReader::bound(Scope& scope, const Operator& op, const Operator& pure, const Item& node) {
   std::vector<Argument> positional;
   std::vector<ir::Named> keywords;
-  const std::vector<Item> inputs = node.at("inputs").items();
-  constexpr int64_t as_keyword = 2;
-  for (const Item& input : inputs) {
+  const std::vector<opset::Parameter>& parameters = op.schema().parameters;
+  for (const Item& input : node.at("inputs").items()) {
     Result<Argument> given = argument(scope, input.at("arg"));
     if (!given) return given.error();
     const Item kind = input.find("kind");  // absent before PyTorch 2.7
-    const bool fits = kind.is_null() ? positional.size() < op.schema().parameters.size() &&
-                                           op.schema().parameters[positional.size()].name == input.at("name").text() &&
-                                           !op.schema().parameters[positional.size()].keyword_only
-                                     : kind.integer() != as_keyword;
+    const bool fits = kind.is_null() || op.is_declared()
+                          ? positional.size() < parameters.size() && !parameters[positional.size()].keyword_only &&
+                                parameters[positional.size()].name == input.at("name").text()
+                          : kind.integer() != as_keyword;
     if (fits && keywords.empty())
       positional.push_back(std::move(*given));
     else
       keywords.push_back({input.at("name").text(), std::move(*given)});
   }
-  const Operator& pure = op.derivation() == opset::Derivation::inplace ? *op.origin() : op;
-  Result<Call> call = opset::bind(pure, positional, keywords);
+  return opset::bind(pure, positional, keywords);
+}
+
+// A node of an operator that only the archive tells of: its results are of the types that stand there.
+Result<void> GraphReader::read_declared(Scope& scope, const Operator& op, const Item& node) {
+  Result<Call> call = bound(scope, op, op, node);
   if (!call) return call.error();
+  const std::vector<Item> outputs = flattened(node.at("outputs"));
+  std::vector<ir::Graph::Result> results;
+  for (const Item& output : outputs) {
+    const std::string name = name_of(output);
+    Result<ir::Type> type = promised_type(scope, output);
+    if (!type) return type.error();
+    results.push_back({name, std::move(*type)});
+  }
+  const ir::Node* made = add_node(*call, std::move(results));
+  return bind_results(scope, outputs, *made, [&](size_t i) { return View::fresh(made->result(i)); });
+}
+
+Result<void> GraphReader::read_call(Scope& scope, const Operator& op, const Item& node) {
+  if (op.is_declared()) return read_declared(scope, op, node);
+  const Operator& pure = op.derivation() == opset::Derivation::inplace ? *op.origin() : op;
+  Result<Call> call = bound(scope, op, pure, node);
+  if (!call) return call.error();
+  const std::vector<Item> inputs = node.at("inputs").items();
   const std::vector<Item> outputs = flattened(node.at("outputs"));
   const std::string first = inputs.empty() || inputs[0].at("arg").find("as_tensor").is_null()
                                 ? ""
@@ -495,6 +479,7 @@ Result<void> GraphReader::bind_results(Scope& scope, const std::vector<Item>& ou
 
 Result<void> GraphReader::read(const Item& graph, const Item& ranges, const Item& guards) {
   scope_.graph = graph;
+  ranges_ = ranges;
   if (Result<void> added = add_inputs(ranges); !added) return added;
   if (Result<void> assumed = assume_guards(guards); !assumed) return assumed;
   return read_nodes(scope_);

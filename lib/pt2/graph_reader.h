@@ -56,11 +56,15 @@ class GraphReader {
   Result<std::vector<ir::TensorMeta>> joined(const std::vector<ir::TensorMeta>& a,
                                              const std::vector<ir::TensorMeta>& b);
   Result<void> read_call(Scope& scope, const opset::Operator& op, const Item& node);
+  Result<void> read_declared(Scope& scope, const opset::Operator& op, const Item& node);
+  Result<opset::Call> bound(Scope& scope, const opset::Operator& op, const opset::Operator& pure, const Item& node);
+  Result<ir::Type> promised_type(const Scope& scope, const Item& output);
   Result<ir::Argument> argument(Scope& scope, const Item& argument);
   Result<ir::Argument> tensor(Scope& scope, const Item& argument);
   Result<void> bind_results(Scope& scope, const std::vector<Item>& outputs, const ir::Node& node,
                             const std::function<View(size_t)>& view_of);
   Result<ir::Node*> append(opset::Call call, const std::vector<std::string>& names = {});
+  ir::Node* add_node(const opset::Call& call, std::vector<ir::Graph::Result> results);
   Diagnostic at_node(Diagnostic diagnostic, const std::string& name) const;
 
   const opset::Opset& opset_;
@@ -75,6 +79,7 @@ class GraphReader {
   std::map<std::string, shape::SymInt> derived_;  // dimensions of inputs, as "x[0]", that are symbols of their own
   std::map<std::string, ir::Value*> measured_;    // numbers that nodes yield and that no SymInt can be, by symbol
   Scope scope_{.graph = Item::none()};
+  Item ranges_ = Item::none();
   ir::Graph* graph_;  // that nodes are appended to: the variant's, or a body
   int unbacked_ = 0;
   int depth_ = 0;
@@ -88,8 +93,22 @@ std::string name_of(const Item& output);
 // `aten::add.Tensor` of `torch.ops.aten.add.Tensor`; "" of what is no operator.
 std::string target_of(const std::string& text);
 
-// All operators of the graph, and of those inside of it, that are not in the sets: one E0824.
-Result<void> check_operators(const Item& graph, const opset::Opset& opset, const CallStacks& call_stacks,
-                             const std::string& file_name);
+constexpr std::string_view higher_order = "torch.ops.higher_order.";
+// A text of a node's metadata; "" where it has none.
+std::string text_at(const Item& node, const char* key);
+
+// In a node's inputs: this one is given by name.
+constexpr int64_t as_keyword = 2;
+
+// The operator of a target; null if it is in no set.
+const opset::Operator* find_operator(const opset::Opset& opset, const std::string& target);
+
+// Numbers: as_sym_int, as_sym_float, as_sym_bool.
+bool is_symbolic(const std::string& kind);
+
+// Headers for the operators of others that the graph, and those inside of it, use, as far as the archive tells
+// (declare_operators.cpp). Operators of PyTorch's that are not in the sets, and what cannot be declared: one E0824.
+Result<std::vector<std::string>> declarations(const Item& graph, const opset::Opset& opset,
+                                              const CallStacks& call_stacks, const std::string& file_name);
 
 }  // namespace atenon::pt2

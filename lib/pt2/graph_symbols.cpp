@@ -214,6 +214,30 @@ Result<void> GraphReader::adopt_sizes(const Scope& scope, const std::string& nam
                    ir::to_string(value.type) + ", and the archive has another type");
 }
 
+// The type of an output as the archive has it. A size that nothing before says is a symbol that this node defines.
+Result<ir::Type> GraphReader::promised_type(const Scope& scope, const Item& output) {
+  const std::string name = name_of(output);
+  const Item meta = scope.graph.at("tensor_values").find(name);
+  if (meta.is_null()) {
+    const std::string kind = output.alternative().first;
+    return ir::Type(kind == "as_sym_int"    ? ir::ScalarKind::integer
+                    : kind == "as_sym_bool" ? ir::ScalarKind::boolean
+                                            : ir::ScalarKind::floating);
+  }
+  const std::optional<ScalarType> dtype = dtype_of(meta.at("dtype").integer());
+  if (!dtype) return error(Status::unsupported, 823, "'" + name + "' has an element type that is not supported");
+  ir::TensorMeta type{.dtype = *dtype};
+  for (const Item& size : meta.at("sizes").items()) {
+    const std::optional<std::string> symbol = lone_symbol(expression_text(size));
+    if (symbol && !symbols_.contains(*symbol)) declare(*symbol, {.name = "u" + std::to_string(unbacked_++)}, ranges_);
+    Result<Scalar> value = expression(size);
+    if (!value || !std::holds_alternative<SymInt>(*value))
+      return error(Status::unsupported, 825, "a size of '" + name + "' is not understood");
+    type.sizes.push_back(std::get<SymInt>(*value));
+  }
+  return ir::Type(std::move(type));
+}
+
 Result<void> GraphReader::assume_guards(const Item& guards) {
   if (guards.is_null()) return {};
   Names names;

@@ -19,9 +19,10 @@ namespace atenon::pt2 {
 bool is_archive(const Contents& contents);
 
 // E0821: not an archive of torch.export; E0822: damaged; E0823: a schema version, or kinds of tensors and inputs, that
-// are not supported; E0824: operators that are not in the sets, all of them, with the lines of Python that they come
-// from; E0825: a graph that cannot be expressed.
-Result<ir::ExportedProgram> read(const Contents& contents, const std::string& file_name, const opset::Opset& opset);
+// are not supported; E0824: operators of PyTorch's that are not in the sets, all of them, with the lines of Python that
+// they come from; E0825: a graph that cannot be expressed. Operators of others are added to `opset`, declared by their
+// calls.
+Result<ir::ExportedProgram> read(const Contents& contents, const std::string& file_name, opset::Opset& opset);
 
 // Writes a program of one entry point and one variant as torch.export.load of PyTorch 2.13 reads it; the same program
 // gives the same bytes. All arguments become positional ones; classes in the trees of inputs and outputs become the

@@ -53,13 +53,13 @@ Result<void> take_weights(const Archive& archive, const ir::GraphSignature& sign
 
 }  // namespace
 
-Result<ir::ExportedProgram> read(const Contents& contents, const std::string& file_name, const opset::Opset& opset) {
+Result<ir::ExportedProgram> read(const Contents& contents, const std::string& file_name, opset::Opset& opset) {
   Result<Archive> archive = open(contents, file_name);
   if (!archive) return archive.error();
   return read_program(*archive, opset);
 }
 
-Result<ir::ExportedProgram> read_program(const Archive& archive, const opset::Opset& opset) {
+Result<ir::ExportedProgram> read_program(const Archive& archive, opset::Opset& opset) {
   const std::string& file_name = archive.file_name;
   Result<Document> document = Document::parse(archive.program.text(), file_name, "the program");
   if (!document) return document.error();
@@ -74,8 +74,12 @@ Result<ir::ExportedProgram> read_program(const Archive& archive, const opset::Op
   const Item module = root.at("graph_module"), graph = module.at("graph");
   CallStacks call_stacks;
   note_call_stacks(graph, call_stacks);
-  if (Result<void> known = check_operators(graph, opset, call_stacks, file_name); !known) return sound(known.error());
+  Result<std::vector<std::string>> declared = declarations(graph, opset, call_stacks, file_name);
+  if (!declared) return sound(declared.error());
+  for (const std::string& block : *declared)
+    if (Result<void> added = opset.add(block, file_name); !added) return sound(added.error());
   ir::ExportedProgram program;
+  program.custom_blocks = std::move(*declared);
   ir::EntryPoint entry;
   Result<ir::GraphSignature> signature = read_signature(module, file_name);
   if (!signature) return sound(signature.error());
