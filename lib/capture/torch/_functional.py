@@ -344,6 +344,7 @@ def _chosen(results, return_inverse, return_counts):
 
 def unravel_index(indices, shape):
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
+    indices = indices.to(_modes._dtypes.named["int64"])
     coefficients = [math.prod(shape[i + 1 :]) for i in builtins.range(len(shape))]
     return tuple(aten.remainder(aten.floor_divide(indices, c), s) for c, s in zip(coefficients, shape))
 

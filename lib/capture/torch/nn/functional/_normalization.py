@@ -44,6 +44,8 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-05):
 def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
     if input.dim() < 3:
         raise ValueError(f"Expected 3D or higher dimensionality input (got {input.dim()} dimensions)")
+    if input.numel() == 0:
+        return input
     squares = input.mul(input)
     before, after = size // 2, (size - 1) // 2
     if input.dim() == 3:
