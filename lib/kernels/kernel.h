@@ -100,6 +100,10 @@ class Kernel {
   virtual Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const = 0;
 };
 
+// The kernel's call for a site; where all results are empty, one that does nothing, so that kernels need not think of
+// it.
+Result<std::unique_ptr<PreparedCall>> prepare(const Kernel& kernel, const CallSite& site);
+
 // A body by the loops of its meanings, compiled for the site's sizes; an error where they have to be evaluated instead.
 Result<std::unique_ptr<PreparedCall>> prepare_loops(const CallSite& site);
 

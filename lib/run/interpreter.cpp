@@ -345,7 +345,7 @@ Result<void> Interpreter::prepare(Prepared& prepared, kernels::CallSite site) {
     site.opset = *opset;
   }
   Result<std::unique_ptr<kernels::PreparedCall>> call =
-      prepared.kernel ? prepared.kernel->prepare(site) : kernels::prepare_loops(site);
+      prepared.kernel ? kernels::prepare(*prepared.kernel, site) : kernels::prepare_loops(site);
   if (!call) return call.error();
   prepared.call = std::move(*call);
   prepared.site = std::move(site);

@@ -201,7 +201,7 @@ Result<void> Plan::prepare(Session& session) {
   auto work = [&] {
     for (size_t i; (i = next.fetch_add(1)) < steps_.size();) {
       if (!kernels[i]) continue;
-      auto call = kernels[i]->prepare(sites[i]);
+      auto call = atenon::kernels::prepare(*kernels[i], sites[i]);
       if (call)
         steps_[i].call = std::move(*call);
       else
