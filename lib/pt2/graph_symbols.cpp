@@ -164,6 +164,7 @@ bool GraphReader::is_known(const Item& sym) const {
 }
 
 Item GraphReader::symbolic_value(const Scope& scope, const std::string& kind, const std::string& name) const {
+  if (!is_symbolic(kind)) return Item::none();
   return scope.graph.find(kind.substr(3) + "_values").find(name);  // as_sym_int: sym_int_values
 }
 
