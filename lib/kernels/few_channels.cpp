@@ -3,6 +3,8 @@
 //
 // A tile is some lines of outputs of one group. What they read is copied once, with zeros for the padding, to where it
 // stays in the nearest cache; then the terms of an output are at fixed distances from its first, whatever its place.
+#include "kernels/few_channels.h"
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -55,7 +57,7 @@ std::vector<int64_t> spatial(std::vector<int64_t> values, int64_t absent) {
   return values;
 }
 
-class FewChannelsCall : public PreparedCall {
+class FewChannelsCall : public LinesCall {
  public:
   Convolution convolution;
   std::vector<int64_t> x_sizes, x_strides, y_sizes, y_strides, filter, stride, padding, dilation, taps;
@@ -98,21 +100,36 @@ class FewChannelsCall : public PreparedCall {
     return {};
   }
 
+  size_t line_bytes() const override { return worker_bytes(); }
+
+  void run_lines(std::span<void* const> buffers, int64_t image, int64_t top, int64_t bottom, float* y,
+                 void* scratch) const override {
+    run_group(buffers, image, 0, top, bottom, y, static_cast<float*>(scratch));
+  }
+
  private:
   // Some lines of outputs of one group.
   void run_tile(std::span<void* const> buffers, int64_t i, float* scratch) const {
-    const int64_t begin = i % line_tiles * lines_a_tile, end = std::min(y_sizes[2], begin + lines_a_tile);
-    const int64_t group = i / line_tiles % convolution.groups, batch = i / line_tiles / convolution.groups;
-    const auto* x = static_cast<const float*>(buffers[static_cast<size_t>(convolution.x)]) + batch * x_strides[0] +
+    const int64_t top = i % line_tiles * lines_a_tile, bottom = std::min(y_sizes[2], top + lines_a_tile);
+    const int64_t group = i / line_tiles % convolution.groups, image = i / line_tiles / convolution.groups;
+    float* y = static_cast<float*>(buffers[result]) + image * y_strides[0] + group * outputs * y_strides[1] +
+               top * y_strides[2];
+    run_group(buffers, image, group, top, bottom, y, scratch);
+  }
+
+  // To `y`, where the first line lies.
+  void run_group(std::span<void* const> buffers, int64_t image, int64_t group, int64_t top, int64_t bottom, float* y,
+                 float* scratch) const {
+    const auto* x = static_cast<const float*>(buffers[static_cast<size_t>(convolution.x)]) + image * x_strides[0] +
                     group * channels * x_strides[1];
     float* strip = scratch + most_outputs * panel_columns;
-    copy_strip(x, begin * stride[0] - padding[0], strip_lines(end - begin), strip);
-    for (int64_t line = begin; line < end; ++line)
+    copy_strip(x, top * stride[0] - padding[0], strip_lines(bottom - top), strip);
+    for (int64_t line = 0; line < bottom - top; ++line)
       for (int64_t column = 0; column < outputs; column += panel_columns)
         for (int64_t first = 0; first < y_sizes[3]; first += most_outputs)
-          run_outputs(buffers, strip + (line - begin) * stride[0] * line_step(),
-                      {batch, group * outputs + column, line, first}, std::min(panel_columns, outputs - column),
-                      scratch);
+          run_outputs(buffers, strip + line * stride[0] * line_step(),
+                      {image, group * outputs + column, top + line, first}, std::min(panel_columns, outputs - column),
+                      y + column * y_strides[1] + line * y_strides[2] + first * y_strides[3], scratch);
   }
 
   // `lines` lines of the image from `top` on, with what stands left and right of it, as the strip.
@@ -144,7 +161,7 @@ class FewChannelsCall : public PreparedCall {
 
   // Outputs side by side of up to 64 channels; `at` is the first one's place.
   void run_outputs(std::span<void* const> buffers, const float* line, const std::array<int64_t, 4>& at, int64_t columns,
-                   float* scratch) const {
+                   float* y, float* scratch) const {
     TapsTile tile{};
     tile.x_step = stride[1] * column_step();
     tile.x = line + at[3] * tile.x_step;
@@ -160,13 +177,65 @@ class FewChannelsCall : public PreparedCall {
       tile.out.bias = static_cast<const float*>(buffers[static_cast<size_t>(convolution.bias)]) + at[1];
     tile.out.steps = steps;
     tile.out.step_count = static_cast<int64_t>(convolution.epilogue.size());
-    tile.out.y =
-        static_cast<float*>(buffers[result]) + std::inner_product(at.begin(), at.end(), y_strides.begin(), int64_t{0});
+    tile.out.y = y;
     tile.out.y_row = y_strides[3];
     tile.out.scratch = scratch;
     lanes().taps(tile);
   }
 };
+
+}  // namespace
+
+std::unique_ptr<LinesCall> prepare_lines(const CallSite& site, int64_t lines) {
+  auto call = std::make_unique<FewChannelsCall>();
+  Convolution& convolution = call->convolution;
+  [[maybe_unused]] std::string refusal = read_convolution(*site.body, site.symbols, convolution);
+  assert(refusal.empty());
+  const Operand &x = site.operands[static_cast<size_t>(convolution.x)],
+                &weight = site.operands[static_cast<size_t>(convolution.weight)], &y = site.results[0];
+  call->x_sizes = spread(x.sizes, 1);
+  call->x_strides = spread(x.strides, 0);
+  call->y_sizes = spread(y.sizes, 1);
+  call->y_strides = spread(y.strides, 0);
+  call->filter = spatial({weight.sizes.begin() + 2, weight.sizes.end()}, 1);
+  call->stride = spatial(convolution.stride, 1);
+  call->padding = spatial(convolution.padding, 0);
+  call->dilation = spatial(convolution.dilation, 1);
+  call->channels = weight.sizes[1];
+  call->outputs = weight.sizes[0] / convolution.groups;
+  call->in_rows = call->x_strides[3] == 1;
+  const bool fits = (call->in_rows || call->x_strides[1] == 1 || call->channels == 1) && call->y_strides[1] == 1;
+  const bool is_packed =
+      weight.weight && weight.weight->layout && *weight.weight->layout == term_layout(weight.sizes, convolution.groups);
+  const bool has_plain_bias =
+      convolution.bias < 0 || site.operands[static_cast<size_t>(convolution.bias)].strides[0] == 1;
+  if (!fits || !is_packed || !has_plain_bias) return nullptr;
+  for (const std::vector<int64_t>& strides : operand_strides(convolution, site))
+    call->operand_strides.push_back(spread(strides, 0));
+  call->result = site.operands.size();
+  const int64_t all = std::max<int64_t>(1, call->y_sizes[2]);
+  const int64_t line_products = call->y_sizes[3] * call->outputs * call->channels * call->filter[0] * call->filter[1];
+  call->lines_a_tile = std::max<int64_t>(1, lines);
+  if (lines == 0) {
+    while (call->lines_a_tile < all && call->strip_size() < strip_floats &&
+           call->lines_a_tile * line_products < tile_products)
+      ++call->lines_a_tile;
+    call->line_tiles = (all + call->lines_a_tile - 1) / call->lines_a_tile;
+    call->lines_a_tile = (all + call->line_tiles - 1) / call->line_tiles;
+  }
+  call->place_taps();
+  auto count = [](const std::vector<int64_t>& sizes) {
+    double product = 1;
+    for (int64_t size : sizes) product *= static_cast<double>(size);
+    return product;
+  };
+  call->flops = 2 * count(y.sizes) * static_cast<double>(call->taps.size());
+  call->bytes = 4 * (count(x.sizes) + count(weight.sizes) + count(y.sizes));
+  call->detail = lanes().name;
+  return call;
+}
+
+namespace {
 
 class FewChannels : public Kernel {
  public:
@@ -207,49 +276,8 @@ class FewChannels : public Kernel {
   }
 
   Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const override {
-    auto call = std::make_unique<FewChannelsCall>();
-    Convolution& convolution = call->convolution;
-    [[maybe_unused]] std::string refusal = read_convolution(*site.body, site.symbols, convolution);
-    assert(refusal.empty());
-    const Operand &x = site.operands[static_cast<size_t>(convolution.x)],
-                  &weight = site.operands[static_cast<size_t>(convolution.weight)], &y = site.results[0];
-    call->x_sizes = spread(x.sizes, 1);
-    call->x_strides = spread(x.strides, 0);
-    call->y_sizes = spread(y.sizes, 1);
-    call->y_strides = spread(y.strides, 0);
-    call->filter = spatial({weight.sizes.begin() + 2, weight.sizes.end()}, 1);
-    call->stride = spatial(convolution.stride, 1);
-    call->padding = spatial(convolution.padding, 0);
-    call->dilation = spatial(convolution.dilation, 1);
-    call->channels = weight.sizes[1];
-    call->outputs = weight.sizes[0] / convolution.groups;
-    call->in_rows = call->x_strides[3] == 1;
-    const bool fits = (call->in_rows || call->x_strides[1] == 1 || call->channels == 1) && call->y_strides[1] == 1;
-    const bool is_packed = weight.weight && weight.weight->layout &&
-                           *weight.weight->layout == term_layout(weight.sizes, convolution.groups);
-    const bool has_plain_bias =
-        convolution.bias < 0 || site.operands[static_cast<size_t>(convolution.bias)].strides[0] == 1;
-    if (!fits || !is_packed || !has_plain_bias) return onednn_convolution().prepare(site);
-    for (const std::vector<int64_t>& strides : operand_strides(convolution, site))
-      call->operand_strides.push_back(spread(strides, 0));
-    call->result = site.operands.size();
-    const int64_t lines = std::max<int64_t>(1, call->y_sizes[2]);
-    const int64_t line_products = call->y_sizes[3] * call->outputs * call->channels * call->filter[0] * call->filter[1];
-    while (call->lines_a_tile < lines && call->strip_size() < strip_floats &&
-           call->lines_a_tile * line_products < tile_products)
-      ++call->lines_a_tile;
-    call->line_tiles = (lines + call->lines_a_tile - 1) / call->lines_a_tile;
-    call->lines_a_tile = (lines + call->line_tiles - 1) / call->line_tiles;
-    call->place_taps();
-    auto count = [](const std::vector<int64_t>& sizes) {
-      double product = 1;
-      for (int64_t size : sizes) product *= static_cast<double>(size);
-      return product;
-    };
-    call->flops = 2 * count(y.sizes) * static_cast<double>(call->taps.size());
-    call->bytes = 4 * (count(x.sizes) + count(weight.sizes) + count(y.sizes));
-    call->detail = lanes().name;
-    return std::unique_ptr<PreparedCall>(std::move(call));
+    if (std::unique_ptr<LinesCall> call = prepare_lines(site, 0)) return std::unique_ptr<PreparedCall>(std::move(call));
+    return onednn_convolution().prepare(site);
   }
 };
 

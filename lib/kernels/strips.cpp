@@ -1,6 +1,6 @@
-// The widening of a mobile network strip by strip of the image: a pointwise convolution, the depthwise one behind it
-// and, where there is one, the pointwise one that narrows again. What lies between, the largest tensors of such a
-// network, so stays in a core's second-level cache.
+// The widening of a mobile network strip by strip of the image: a pointwise convolution, or the network's first one,
+// the depthwise one behind it and, where there is one, the pointwise one that narrows again. What lies between, the
+// largest tensors of such a network, so stays in a core's second-level cache.
 //
 // Each part runs by the kernel that takes it alone, at the sizes of a strip; rows at the border of two strips are
 // computed for both.
@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "kernels/convolution.h"
+#include "kernels/few_channels.h"
 #include "kernels/list.h"
 #include "kernels/onednn.h"
 #include "support/parallel.h"
@@ -72,6 +73,12 @@ bool is_pointwise(const Part& part) {
          convolution.stride == std::vector<int64_t>{1, 1} && convolution.padding == std::vector<int64_t>{0, 0};
 }
 
+bool is_first(const Part& part) {
+  return part.convolution.groups == 1 && !is_pointwise(part) && few_channels().refusal(part.body).empty();
+}
+
+const Kernel& kernel_of(const Part& part) { return is_first(part) ? few_channels() : onednn_convolution(); }
+
 // "" and `found`, or why the body is no such chain.
 std::string read_parts(const ir::Graph& body, Parts& found) {
   std::vector<int> begins;
@@ -105,7 +112,8 @@ std::string read_parts(const ir::Graph& body, Parts& found) {
   const Part& filter = found[1];
   const Convolution& depthwise = filter.convolution;
   const ir::TensorMeta& wide = filter.body.inputs()[0]->meta();
-  if (!is_pointwise(found[0])) return "the first convolution is not pointwise";
+  if (!is_pointwise(found[0]) && !is_first(found[0]))
+    return "the first convolution is not pointwise, nor a network's first";
   if (filter.filter()[1] != ir::SymInt(1) || filter.filter()[0] != ir::SymInt(depthwise.groups) ||
       wide.sizes[1] != filter.filter()[0] || depthwise.dilation != std::vector<int64_t>{1, 1} ||
       depthwise.padding != depthwise.padding_end)
@@ -130,14 +138,17 @@ Operand image(std::vector<int64_t> sizes) {
 // A strip counts rows of the result.
 struct Plan {
   int64_t batch, channels;         // of the wide tensor
-  int64_t rows, columns;           // of the input and of the wide tensor
+  int64_t x_rows, x_columns;       // of the input
+  int64_t rows, columns;           // of the wide tensor
   int64_t y_rows, y_columns;       // of the result
   int64_t x_channels, y_channels;  // of the input and of the result
   int64_t stride, window, padding, strip, strips;
 
   Plan(const Parts& parts, const CallSite& site) {
     const std::vector<int64_t>&x = site.operands[static_cast<size_t>(x_of(parts))].sizes, &y = site.results[0].sizes;
-    batch = x[0], x_channels = x[1], rows = x[2], columns = x[3];
+    batch = x[0], x_channels = x[1], x_rows = x[2], x_columns = x[3];
+    const std::vector<ir::SymInt>& wide = parts[1].body.inputs()[0]->meta().sizes;
+    rows = *wide[2].constant(), columns = *wide[3].constant();
     y_channels = y[1], y_rows = y[2], y_columns = y[3];
     const Convolution& filter = parts[1].convolution;
     channels = filter.groups;
@@ -159,7 +170,7 @@ struct Plan {
   int64_t first(int64_t i) const { return std::max<int64_t>(begin(i), 0); }
   int64_t last(int64_t i) const { return std::max(first(i), std::min(end(i), rows)); }
 
-  // What a part takes and gives for so many rows of its result.
+  // What a part takes, if it is pointwise or depthwise, and gives for so many rows of its result.
   Operand x_of_part(size_t part, int64_t n, int64_t count) const {
     if (part == 0) return image({n, x_channels, count, columns});
     if (part == 1) return image({n, channels, window_rows(count), columns});
@@ -188,7 +199,11 @@ CallSite site_of(const Part& part, const CallSite& whole, const Operand& x, cons
   return site;
 }
 
+// For `rows` rows of a part's result; a network's first convolution reads the whole image.
 CallSite site_of(const Parts& parts, size_t i, const CallSite& whole, const Plan& plan, int64_t rows) {
+  if (is_first(parts[i]))
+    return site_of(parts[i], whole, whole.operands[static_cast<size_t>(x_of(parts))],
+                   plan.y_of_part(i, parts.size(), plan.batch, plan.rows));
   return site_of(parts[i], whole, plan.x_of_part(i, 1, rows), plan.y_of_part(i, parts.size(), 1, rows));
 }
 
@@ -208,10 +223,11 @@ void leave_out_row_padding(Part& filter) {
 
 size_t in_lines(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// Runs one part from x to y; images are read `offset` floats behind their begin.
-Result<void> run_part(const Part& part, PreparedCall& call, std::span<void* const> buffers, void* x, void* y,
-                      int64_t offset, void* scratch) {
-  std::array<void*, 8> own{};  // of inputs and the result
+using Buffers = std::array<void*, 8>;  // of inputs and the result
+
+// Those of one part from x to y; images are read `offset` floats behind their begin.
+Buffers buffers_of(const Part& part, std::span<void* const> buffers, void* x, void* y, int64_t offset) {
+  Buffers own{};
   assert(part.inputs.size() < own.size());
   for (size_t i = 0; i < part.inputs.size(); ++i) {
     if (part.inputs[i] < 0) continue;
@@ -220,6 +236,12 @@ Result<void> run_part(const Part& part, PreparedCall& call, std::span<void* cons
   }
   own[static_cast<size_t>(part.convolution.x)] = x;
   own[part.inputs.size()] = y;
+  return own;
+}
+
+Result<void> run_part(const Part& part, PreparedCall& call, std::span<void* const> buffers, void* x, void* y,
+                      int64_t offset, void* scratch) {
+  const Buffers own = buffers_of(part, buffers, x, y, offset);
   return call.run(std::span(own).first(part.inputs.size() + 1), scratch);
 }
 
@@ -233,6 +255,7 @@ class StripsCall : public PreparedCall {
   Plan plan;
   size_t result;
   std::array<std::map<int64_t, Prepared>, 3> calls;  // of each part, by rows of its result
+  std::unique_ptr<LinesCall> first;                  // instead of the first part's, where it is a network's first
 
   int64_t tiles() const { return plan.batch * plan.strips; }
   int64_t workers() const { return std::max<int64_t>(1, std::min<int64_t>(tiles(), threads())); }
@@ -244,7 +267,7 @@ class StripsCall : public PreparedCall {
     return wide_bytes() + in_lines(static_cast<size_t>(plan.strip * plan.y_columns * plan.channels) * sizeof(float));
   }
   size_t worker_bytes() const {
-    size_t most = 0;
+    size_t most = first ? first->line_bytes() : 0;
     for (const auto& of_part : calls)
       for (const auto& [rows, call] : of_part) most = std::max(most, call->scratch_bytes());
     return between_bytes() + in_lines(most);
@@ -268,15 +291,20 @@ class StripsCall : public PreparedCall {
     auto* wide = reinterpret_cast<float*>(scratch);
     std::memset(wide, 0, static_cast<size_t>(above * row) * sizeof(float));
     std::memset(wide + (above + rows) * row, 0, static_cast<size_t>(below * row) * sizeof(float));
-    auto* x = static_cast<float*>(buffers[static_cast<size_t>(x_of(parts))]) +
-              (number * plan.rows + plan.first(i)) * plan.columns * plan.x_channels;
+    auto* x = static_cast<float*>(buffers[static_cast<size_t>(x_of(parts))]);
     const int64_t offset = (number * plan.y_rows + i * plan.strip) * plan.y_columns * plan.y_channels;
     float* y = static_cast<float*>(buffers[result]) + offset;
     float* filtered = parts.size() == 2 ? y : reinterpret_cast<float*>(scratch + wide_bytes());
     char* own = scratch + between_bytes();
     const int64_t outputs = plan.outputs(i);
     Result<void> ran;
-    if (rows > 0) ran = run_part(parts[0], *calls[0].at(rows), buffers, x, wide + above * row, 0, own);
+    if (rows > 0 && first) {
+      const Buffers places = buffers_of(parts[0], buffers, x, nullptr, 0);
+      first->run_lines(places, number, plan.first(i), plan.last(i), wide + above * row, own);
+    } else if (rows > 0) {
+      x += (number * plan.rows + plan.first(i)) * plan.columns * plan.x_channels;
+      ran = run_part(parts[0], *calls[0].at(rows), buffers, x, wide + above * row, 0, own);
+    }
     if (ran) ran = run_part(parts[1], *calls[1].at(outputs), buffers, wide, filtered, 0, own);
     if (ran && parts.size() > 2) ran = run_part(parts[2], *calls[2].at(outputs), buffers, filtered, y, offset, own);
     assert(ran);  // only calls by meanings fail
@@ -310,8 +338,8 @@ class InTurnCall : public PreparedCall {
 };
 
 // Prepares a part; its note is the call's.
-Result<Prepared> prepare_part(const CallSite& site, PreparedCall& call) {
-  Result<Prepared> prepared = onednn_convolution().prepare(site);
+Result<Prepared> prepare_part(const Part& part, const CallSite& site, PreparedCall& call) {
+  Result<Prepared> prepared = kernel_of(part).prepare(site);
   if (prepared && !(*prepared)->note.empty()) call.note = (*prepared)->note;
   return prepared;
 }
@@ -339,7 +367,7 @@ class Strips : public Kernel {
       const int weight = parts[i].convolution.weight;
       if (parts[i].inputs[static_cast<size_t>(weight)] != static_cast<int>(operand)) continue;
       const int64_t rows = i == 0 ? plan.last(0) - plan.first(0) : plan.strip;
-      return onednn_convolution().weight_layout(site_of(parts, i, site, plan, rows), static_cast<size_t>(weight));
+      return kernel_of(parts[i]).weight_layout(site_of(parts, i, site, plan, rows), static_cast<size_t>(weight));
     }
     return std::nullopt;
   }
@@ -350,20 +378,25 @@ class Strips : public Kernel {
     auto call = std::make_unique<StripsCall>(std::move(parts), site);
     leave_out_row_padding(call->parts[1]);
     const Plan& plan = call->plan;
+    if (is_first(call->parts[0])) {
+      call->first = prepare_lines(site_of(call->parts, 0, site, plan, plan.rows), plan.window_rows(plan.strip));
+      if (!call->first) return in_turn(read(site), site);
+      call->flops = call->first->flops;
+    }
     for (int64_t strip = 0; strip < plan.strips; ++strip)
-      for (size_t i = 0; i < call->parts.size(); ++i) {
+      for (size_t i = call->first ? 1 : 0; i < call->parts.size(); ++i) {
         const int64_t rows = i == 0 ? plan.last(strip) - plan.first(strip) : plan.outputs(strip);
         if (rows == 0) continue;
         Prepared& prepared = call->calls[i][rows];
         if (!prepared) {
-          Result<Prepared> made = prepare_part(site_of(call->parts, i, site, plan, rows), *call);
+          Result<Prepared> made = prepare_part(call->parts[i], site_of(call->parts, i, site, plan, rows), *call);
           if (!made) return made.error();
           prepared = std::move(*made);
         }
         call->flops += static_cast<double>(plan.batch) * prepared->flops;
       }
     call->bytes = 4.0 * static_cast<double>(plan.batch) *
-                  static_cast<double>(plan.rows * plan.columns * plan.x_channels +
+                  static_cast<double>(plan.x_rows * plan.x_columns * plan.x_channels +
                                       plan.y_rows * plan.y_columns * plan.y_channels);
     call->detail = std::to_string(plan.strips) + " an image";
     return Prepared(std::move(call));
@@ -377,9 +410,10 @@ class Strips : public Kernel {
     return parts;
   }
 
-  // The input, the result, and what is added to it.
+  // The input, the result, and what is added to it. A network's first convolution reads images in rows, too.
   static bool lies_channels_last(const Parts& parts, const CallSite& site) {
-    std::vector<const Operand*> images = {&site.operands[static_cast<size_t>(x_of(parts))], &site.results[0]};
+    std::vector<const Operand*> images = {&site.results[0]};
+    if (!is_first(parts[0])) images.push_back(&site.operands[static_cast<size_t>(x_of(parts))]);
     for (size_t i = 0; i < parts.back().inputs.size(); ++i)
       if (parts.back().is_image(i)) images.push_back(&site.operands[static_cast<size_t>(parts.back().inputs[i])]);
     return std::all_of(images.begin(), images.end(), [](const Operand* operand) {
@@ -402,7 +436,7 @@ class Strips : public Kernel {
       whole.threads = site.threads;
       for (size_t input = 0; input < part.inputs.size(); ++input)
         if (part.is_image(input)) whole.operands[input] = site.operands[static_cast<size_t>(part.inputs[input])];
-      Result<Prepared> prepared = prepare_part(whole, *call);
+      Result<Prepared> prepared = prepare_part(part, whole, *call);
       if (!prepared) return prepared.error();
       call->flops += (*prepared)->flops;
       call->bytes += (*prepared)->bytes;
