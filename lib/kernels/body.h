@@ -7,6 +7,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -64,6 +65,8 @@ std::string read_epilogue(const ir::Graph& body, const ir::Value* start, size_t 
 // Why loops of our own cannot do such an epilogue, or "".
 constexpr size_t most_steps = 16;
 std::string lanes_refusal(const std::vector<PostOp>& steps);
+// A step for those loops. Its operand, if it has one, is read from `offset` on, at these distances.
+Step make_step(const PostOp& op, std::span<void* const> buffers, int64_t offset, int64_t row, int64_t column);
 
 // An operand as a node in the body sees it: an input of the body, its axes perhaps permuted (t, transpose, permute).
 struct View {

@@ -1,6 +1,7 @@
 #include "kernels/convolution.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace atenon::kernels {
 
@@ -77,6 +78,33 @@ std::string read_convolution(const ir::Graph& body, const shape::Bindings& symbo
   return refusal;
 }
 
+bool is_pointwise(const Convolution& convolution, const std::vector<ir::SymInt>& filter) {
+  const auto all = [](const std::vector<int64_t>& values, int64_t wanted) {
+    return std::all_of(values.begin(), values.end(), [wanted](int64_t value) { return value == wanted; });
+  };
+  return std::all_of(filter.begin() + 2, filter.end(), [](const ir::SymInt& size) { return size == 1; }) &&
+         !convolution.transposed && convolution.groups == 1 && all(convolution.stride, 1) &&
+         all(convolution.padding, 0) && all(convolution.padding_end, 0);
+}
+
+std::vector<int> ConvolutionKernel::preferred_order(const ir::Graph& body) const {
+  return channels_last_order(body.outputs()[0].value()->meta().rank());
+}
+
+bool ConvolutionKernel::may_overwrite(const ir::Graph& body, size_t operand) const {
+  Convolution convolution;
+  if (!read_convolution(body, {}, convolution).empty()) return false;
+  if (static_cast<int>(operand) == convolution.x || static_cast<int>(operand) == convolution.weight) return false;
+  int reads = 0;
+  for (const PostOp& step : convolution.epilogue)
+    if (step.operand == static_cast<int>(operand)) reads += step.kind == PostOp::Kind::add ? 1 : 2;
+  return reads == 1 && body.inputs()[operand]->meta().sizes == body.outputs()[0].value()->meta().sizes;
+}
+
+double count(const std::vector<int64_t>& sizes) {
+  return std::accumulate(sizes.begin(), sizes.end(), 1.0, std::multiplies<>());
+}
+
 std::vector<std::vector<int64_t>> operand_strides(const Convolution& convolution, const CallSite& site) {
   std::vector<std::vector<int64_t>> all;
   const size_t rank = site.results[0].sizes.size();
@@ -94,14 +122,8 @@ std::vector<std::vector<int64_t>> operand_strides(const Convolution& convolution
 void make_steps(const Convolution& convolution, const std::vector<std::vector<int64_t>>& strides,
                 std::span<void* const> buffers, std::span<const int64_t> at, Step* steps) {
   for (size_t s = 0; s < convolution.epilogue.size(); ++s) {
-    const PostOp& op = convolution.epilogue[s];
-    steps[s] = {op.kind, op.alpha, op.beta, nullptr, 0, 0};
-    if (!op.is_binary()) continue;
-    int64_t place = 0;
-    for (size_t axis = 0; axis < at.size(); ++axis) place += at[axis] * strides[s][axis];
-    steps[s].operand = static_cast<const float*>(buffers[static_cast<size_t>(op.operand)]) + place;
-    steps[s].row = strides[s].back();
-    steps[s].column = strides[s][1];
+    const int64_t place = std::inner_product(at.begin(), at.end(), strides[s].begin(), int64_t{0});
+    steps[s] = make_step(convolution.epilogue[s], buffers, place, strides[s].back(), strides[s][1]);
   }
 }
 

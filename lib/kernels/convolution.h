@@ -25,6 +25,19 @@ bool is_convolution(const ir::Node& node);
 // "" and `found`, or why this is no convolution that we can run.
 std::string read_convolution(const ir::Graph& body, const shape::Bindings& symbols, Convolution& found);
 
+// 1 x 1, of all channels, without stride and padding: each pixel by itself.
+bool is_pointwise(const Convolution& convolution, const std::vector<ir::SymInt>& filter);
+
+// What all kernels of convolutions wish: channels last, and a residual added in place.
+class ConvolutionKernel : public Kernel {
+ public:
+  std::vector<int> preferred_order(const ir::Graph& body) const override;
+  bool may_overwrite(const ir::Graph& body, size_t operand) const override;
+};
+
+// Elements of a tensor of these sizes, for a profile.
+double count(const std::vector<int64_t>& sizes);
+
 // How far apart the operand of each step of the epilogue lies along each axis of the result; 0 where it has one element
 // for all of them.
 std::vector<std::vector<int64_t>> operand_strides(const Convolution& convolution, const CallSite& site);

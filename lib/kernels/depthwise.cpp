@@ -141,7 +141,7 @@ class DepthwiseCall : public PreparedCall {
   }
 };
 
-class Depthwise : public Kernel {
+class Depthwise : public ConvolutionKernel {
  public:
   const char* name() const override { return "depthwise"; }
 
@@ -154,14 +154,6 @@ class Depthwise : public Kernel {
     if (filter.size() == 4) return "oneDNN has a faster one for images";
     if (filter.size() == 5 && *filter[2].constant() * *filter[3].constant() > 64) return "its window is too large";
     return lanes_refusal(convolution.epilogue);
-  }
-
-  std::vector<int> preferred_order(const ir::Graph& body) const override {
-    return onednn_convolution().preferred_order(body);
-  }
-
-  bool may_overwrite(const ir::Graph& body, size_t operand) const override {
-    return onednn_convolution().may_overwrite(body, operand);
   }
 
   std::optional<ir::BlockedLayout> weight_layout(const CallSite& site, size_t operand) const override {
@@ -207,11 +199,6 @@ class Depthwise : public Kernel {
             : std::clamp<int64_t>(tile_products / std::max<int64_t>(1, call->y_sizes[4] * panel_columns * taps), 1,
                                   std::max<int64_t>(1, call->lines()));
     call->line_tiles = (call->lines() + call->lines_a_tile - 1) / call->lines_a_tile;
-    auto count = [](const std::vector<int64_t>& sizes) {
-      double product = 1;
-      for (int64_t size : sizes) product *= static_cast<double>(size);
-      return product;
-    };
     call->flops = 2 * count(y.sizes) * static_cast<double>(taps);
     call->bytes = 4 * (count(x.sizes) + count(weight.sizes) + count(y.sizes));
     call->detail = lanes().name;

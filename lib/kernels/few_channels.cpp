@@ -10,7 +10,6 @@
 #include <atomic>
 #include <cassert>
 #include <cstring>
-#include <numeric>
 
 #include "kernels/convolution.h"
 #include "kernels/lanes.h"
@@ -224,11 +223,6 @@ std::unique_ptr<LinesCall> prepare_lines(const CallSite& site, int64_t lines) {
     call->lines_a_tile = (all + call->line_tiles - 1) / call->line_tiles;
   }
   call->place_taps();
-  auto count = [](const std::vector<int64_t>& sizes) {
-    double product = 1;
-    for (int64_t size : sizes) product *= static_cast<double>(size);
-    return product;
-  };
   call->flops = 2 * count(y.sizes) * static_cast<double>(call->taps.size());
   call->bytes = 4 * (count(x.sizes) + count(weight.sizes) + count(y.sizes));
   call->detail = lanes().name;
@@ -237,7 +231,7 @@ std::unique_ptr<LinesCall> prepare_lines(const CallSite& site, int64_t lines) {
 
 namespace {
 
-class FewChannels : public Kernel {
+class FewChannels : public ConvolutionKernel {
  public:
   const char* name() const override { return "few_channels"; }
 
@@ -258,14 +252,6 @@ class FewChannels : public Kernel {
     if (outputs < 8 || (convolution.groups > 1 && outputs > panel_columns && outputs % panel_columns != 0))
       return "its outputs do not fill vectors";
     return lanes_refusal(convolution.epilogue);
-  }
-
-  std::vector<int> preferred_order(const ir::Graph& body) const override {
-    return onednn_convolution().preferred_order(body);
-  }
-
-  bool may_overwrite(const ir::Graph& body, size_t operand) const override {
-    return onednn_convolution().may_overwrite(body, operand);
   }
 
   std::optional<ir::BlockedLayout> weight_layout(const CallSite& site, size_t operand) const override {

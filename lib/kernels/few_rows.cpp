@@ -97,12 +97,10 @@ class FewRows : public Kernel {
     call->loops = make_loops(call->product, site);
     const Loops& loops = call->loops;
     const ir::Weight* weight = site.operands[call->product.b.input].weight;
-    const bool dense = (loops.b.stride(2) == 1 || loops.k() == 1) && (loops.a.stride(1) == 1 || loops.k() == 1) &&
-                       (loops.y.stride(1) == 1 || loops.n() == 1) &&
-                       (call->product.bias < 0 || site.operands[call->product.bias].strides[0] == 1 || loops.n() == 1);
-    if (loops.rank() != 2 || !loops.fits || loops.m() > most_rows || !dense || (weight && weight->layout))
-      return other_kernel(call->product)
-          .prepare(site);  // lower laid the operands out in another way than this reads them
+    // Else lower laid the operands out in another way than this kernel reads them.
+    if (!lies_in_rows(call->product, loops, site) || loops.m() > most_rows ||
+        (loops.b.stride(2) != 1 && loops.k() != 1) || (weight && weight->layout))
+      return other_kernel(call->product).prepare(site);
     call->result = site.operands.size();
     // A multiple of 64 columns, so that no two threads write one cache line.
     call->tile_columns = std::max<int64_t>(1, tile_elements / std::max<int64_t>(loops.k(), 1) / 64) * 64;

@@ -8,7 +8,7 @@ namespace atenon::kernels {
 
 namespace {
 
-class NothingToDo : public PreparedCall {
+class EmptyCall : public PreparedCall {
  public:
   Result<void> run(std::span<void* const>, void*) override { return {}; }
 };
@@ -20,7 +20,7 @@ Result<std::unique_ptr<PreparedCall>> prepare(const Kernel& kernel, const CallSi
     return std::find(result.sizes.begin(), result.sizes.end(), 0) != result.sizes.end();
   };
   if (!site.results.empty() && std::all_of(site.results.begin(), site.results.end(), is_empty))
-    return std::unique_ptr<PreparedCall>(std::make_unique<NothingToDo>());
+    return std::unique_ptr<PreparedCall>(std::make_unique<EmptyCall>());
   return kernel.prepare(site);
 }
 

@@ -643,17 +643,9 @@ void depthwise(const DepthwiseTile& tile) {
 // --- Convolutions of few channels
 // ---------------------------------------------------------------------------------------------
 
-// Where the sums of a tile go, and how: held between two bounds, which is all that most epilogues do.
-struct Bounded {
-  Rows to;
-  int64_t columns;  // that may be written
-  float least, most;
-  float bias[panel_columns];
-};
-
 // `fixed`: the distance between outputs where it is known, so that it costs no register; else 0.
 template <int rows, int vectors, int fixed>
-inline void taps_block(const TapsTile& tile, const Bounded& sums, int64_t at, int64_t column) {
+inline void taps_block(const TapsTile& tile, const float* bias, const End& end, int64_t at, int64_t column) {
   constexpr int chains = rows * vectors <= 6 ? 2 : 1;  // as in panel_block
   const int64_t x_step = fixed > 0 ? fixed : tile.x_step;
   const float *x = tile.x + at * x_step, *w = tile.w + column;
@@ -663,7 +655,7 @@ inline void taps_block(const TapsTile& tile, const Bounded& sums, int64_t at, in
 #pragma GCC unroll 12
     for (int i = 0; i < rows; ++i)
 #pragma GCC unroll 4
-      for (int j = 0; j < vectors; ++j) sum[c][i][j] = c == 0 ? V::load(sums.bias + column + j * V::width) : V::all(0);
+      for (int j = 0; j < vectors; ++j) sum[c][i][j] = c == 0 ? V::load(bias + column + j * V::width) : V::all(0);
   auto step = [&](int64_t k, int chain) __attribute__((always_inline)) {
     V right[vectors];
 #pragma GCC unroll 4
@@ -679,80 +671,76 @@ inline void taps_block(const TapsTile& tile, const Bounded& sums, int64_t at, in
   int64_t k = 0;
   for (; k + 2 <= tile.tap_count; k += 2) step(k, 0), step(k + 1, chains - 1);
   if (k < tile.tap_count) step(k, 0);
-  const V least = V::all(sums.least), most = V::all(sums.most);
+  const V low = V::all(end.low), high = V::all(end.high);
 #pragma GCC unroll 12
   for (int i = 0; i < rows; ++i)
 #pragma GCC unroll 4
     for (int j = 0; j < vectors; ++j) {
-      V total = chains == 2 ? sum[0][i][j] + sum[chains - 1][i][j] : sum[0][i][j];
-      total = min(most, max(least, total));
-      float* to = sums.to.first + (at + i) * sums.to.row + column + j * V::width;
-      const int64_t left = sums.columns - column - j * V::width;
-      if (left >= V::width)
-        total.store(to);
+      const V sums = chains == 2 ? sum[0][i][j] + sum[chains - 1][i][j] : sum[0][i][j];
+      const V total = min(high, max(low, sums));
+      float* place = end.first + (at + i) * end.row + column + j * V::width;
+      if (j + 1 == vectors && end.last)
+        total.store_first(place, end.last);
       else
-        total.store_first(to, static_cast<int>(left));
+        total.store(place);
     }
 }
 
 template <int vectors, int fixed>
-void taps_rows(const TapsTile& tile, const Bounded& sums, int64_t column) {
+void taps_rows(const TapsTile& tile, const float* bias, const End& end, int64_t column) {
   constexpr int most = vectors == 1 ? 12 : 6;  // outputs at once
   for (int64_t at = 0; at < tile.out.rows;) {
     const int64_t left = tile.out.rows - at;
     if (left >= most) {
-      taps_block<most, vectors, fixed>(tile, sums, at, column);
+      taps_block<most, vectors, fixed>(tile, bias, end, at, column);
       at += most;
     } else if (left >= 3) {
-      taps_block<3, vectors, fixed>(tile, sums, at, column);
+      taps_block<3, vectors, fixed>(tile, bias, end, at, column);
       at += 3;
     } else {
-      taps_block<1, vectors, fixed>(tile, sums, at, column);
+      taps_block<1, vectors, fixed>(tile, bias, end, at, column);
       at += 1;
     }
   }
 }
 
 template <int vectors>
-void taps_columns(const TapsTile& tile, const Bounded& sums, int64_t column) {
+void taps_columns(const TapsTile& tile, const float* bias, const End& end, int64_t column) {
   if (tile.x_step == 1)
-    taps_rows<vectors, 1>(tile, sums, column);
+    taps_rows<vectors, 1>(tile, bias, end, column);
   else if (tile.x_step == 2)
-    taps_rows<vectors, 2>(tile, sums, column);
+    taps_rows<vectors, 2>(tile, bias, end, column);
   else
-    taps_rows<vectors, 0>(tile, sums, column);
+    taps_rows<vectors, 0>(tile, bias, end, column);
 }
 
 void taps(const TapsTile& tile) {
   const PanelTile& out = tile.out;
-  Bounded sums{{out.scratch, panel_columns}, panel_columns, -infinity, infinity, {}};
-  for (int64_t j = 0; out.bias && j < out.columns; ++j) sums.bias[j] = out.bias[j];
-  const Step* only = out.step_count == 1 ? out.steps : nullptr;
-  const bool is_done = out.step_count == 0 || (only && (only->kind == StepKind::relu || only->kind == StepKind::clamp));
-  if (is_done) {
-    sums.to = {out.y, out.y_row};
-    sums.columns = out.columns;
-    if (only) sums.least = only->kind == StepKind::relu ? 0 : only->alpha;
-    if (only && only->kind == StepKind::clamp) sums.most = only->beta;
-  }
+  float bias[panel_columns] = {};  // whole vectors of it are read
+  for (int64_t j = 0; out.bias && j < out.columns; ++j) bias[j] = out.bias[j];
+  End end{out.y, out.y_row};
+  const bool is_direct = only_bounds(out, end);
+  if (!is_direct) end = {out.scratch, panel_columns};
   constexpr int most = V::accumulators;
   for (int64_t column = 0; column < out.columns; column += most * V::width) {
-    switch ((out.columns - column + V::width - 1) / V::width) {
+    const int64_t columns = out.columns - column < most * V::width ? out.columns - column : most * V::width;
+    if (is_direct) end.last = static_cast<int>(columns % V::width);
+    switch ((columns + V::width - 1) / V::width) {
       case 1:
-        taps_columns<1>(tile, sums, column);
+        taps_columns<1>(tile, bias, end, column);
         break;
       case 2:
-        taps_columns<2>(tile, sums, column);
+        taps_columns<2>(tile, bias, end, column);
         break;
       case 3:
-        taps_columns<(most < 3 ? most : 3)>(tile, sums, column);
+        taps_columns<(most < 3 ? most : 3)>(tile, bias, end, column);
         break;
       default:
-        taps_columns<most>(tile, sums, column);
+        taps_columns<most>(tile, bias, end, column);
         break;
     }
   }
-  if (!is_done) finish_rows(out, 0, out.rows);
+  if (!is_direct) finish_rows(out, 0, out.rows);
 }
 
 }  // namespace

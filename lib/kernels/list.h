@@ -6,7 +6,6 @@
 namespace atenon::kernels {
 
 const Kernel& strips();
-const Kernel& stem();
 const Kernel& few_channels();
 const Kernel& depthwise();
 const Kernel& winograd();

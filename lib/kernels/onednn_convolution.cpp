@@ -147,27 +147,13 @@ CallSite image_of(const CallSite& site, std::vector<int64_t>& steps) {
   return one;
 }
 
-class OnednnConvolution : public Kernel {
+class OnednnConvolution : public ConvolutionKernel {
  public:
   const char* name() const override { return "onednn.convolution"; }
 
   std::string refusal(const ir::Graph& body) const override {
     Convolution ignored;
     return read_convolution(body, {}, ignored);
-  }
-
-  std::vector<int> preferred_order(const ir::Graph& body) const override {
-    return channels_last_order(body.outputs()[0].value()->meta().rank());
-  }
-
-  bool may_overwrite(const ir::Graph& body, size_t operand) const override {
-    Convolution convolution;
-    if (!read_convolution(body, {}, convolution).empty()) return false;
-    if (static_cast<int>(operand) == convolution.x || static_cast<int>(operand) == convolution.weight) return false;
-    int reads = 0;
-    for (const PostOp& step : convolution.epilogue)
-      if (step.operand == static_cast<int>(operand)) reads += step.kind == PostOp::Kind::add ? 1 : 2;
-    return reads == 1 && body.inputs()[operand]->meta().sizes == body.outputs()[0].value()->meta().sizes;
   }
 
   std::optional<ir::BlockedLayout> weight_layout(const CallSite& site, size_t operand) const override {
@@ -217,9 +203,6 @@ class OnednnConvolution : public Kernel {
     call->add(dnnl::primitive(chosen.primitive), chosen.primitive.scratchpad_desc(), std::move(bindings));
     if (!in_place) call->add_reorder(chosen.y, computed, chosen.y_lies, result);
 
-    auto count = [](const std::vector<int64_t>& sizes) {
-      return std::accumulate(sizes.begin(), sizes.end(), 1.0, std::multiplies<>());
-    };
     const std::vector<int64_t>& filter = site.operands[convolution.weight].sizes;
     const std::vector<int64_t>& x = site.operands[convolution.x].sizes;
     const std::vector<int64_t>& y = site.results[0].sizes;

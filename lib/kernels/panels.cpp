@@ -4,6 +4,7 @@
 // products run at the speed of arithmetic and those of few rows at the speed of memory. The layout depends on the
 // matrix alone: a program with dynamic sizes has one packed weight. Which thread computes a panel changes nothing in
 // it.
+#include <algorithm>
 #include <atomic>
 #include <cassert>
 #include <numeric>
@@ -98,13 +99,6 @@ class PanelsCall : public PreparedCall {
     lanes().panel(tile);
   }
 };
-
-// One product of two matrices whose rows are dense.
-bool lies_in_rows(const Product& product, const Loops& loops, const CallSite& site) {
-  return loops.rank() == 2 && loops.fits && (loops.a.stride(1) == 1 || loops.k() == 1) &&
-         (loops.y.stride(1) == 1 || loops.n() == 1) &&
-         (product.bias < 0 || site.operands[product.bias].strides[0] == 1 || loops.n() == 1);
-}
 
 // Into how many tiles rows are cut, so that threads finish together: the fewest, as each of them reads every panel.
 int64_t choose_row_tiles(int64_t rows, int64_t columns, int threads) {

@@ -64,14 +64,8 @@ void merge(Matrix& matrix, size_t i, bool drop_outer, bool drop_inner) {
 std::string read_pointwise(const ir::Graph& body, const shape::Bindings& symbols, Product& found) {
   Convolution convolution;
   if (std::string refusal = read_convolution(body, symbols, convolution); !refusal.empty()) return refusal;
-  const auto all = [](const std::vector<int64_t>& values, int64_t wanted) {
-    return std::all_of(values.begin(), values.end(), [wanted](int64_t value) { return value == wanted; });
-  };
   const std::vector<ir::SymInt>& filter = body.inputs()[convolution.weight]->meta().sizes;
-  const bool is_point = std::all_of(filter.begin() + 2, filter.end(), [](const auto& size) { return size == 1; });
-  if (!is_point || convolution.transposed || convolution.groups != 1 || !all(convolution.stride, 1) ||
-      !all(convolution.padding, 0) || !all(convolution.padding_end, 0))
-    return "the convolution is not pointwise";
+  if (!is_pointwise(convolution, filter)) return "the convolution is not pointwise";
   found.order = channels_last_order(filter.size());
   found.a = {convolution.x, found.order};
   found.b = {convolution.weight, {1, 0}};
@@ -146,6 +140,12 @@ bool is_left_operand(const ir::Graph& body, size_t operand) {
          product.a.axes.back() + 1 == static_cast<int>(product.a.axes.size());
 }
 
+bool lies_in_rows(const Product& product, const Loops& loops, const CallSite& site) {
+  return loops.rank() == 2 && loops.fits && (loops.a.stride(1) == 1 || loops.k() == 1) &&
+         (loops.y.stride(1) == 1 || loops.n() == 1) &&
+         (product.bias < 0 || site.operands[product.bias].strides[0] == 1 || loops.n() == 1);
+}
+
 const Kernel& other_kernel(const Product& product) {
   return product.is_convolution() ? onednn_convolution() : onednn_matmul();
 }
@@ -195,13 +195,10 @@ Loops make_loops(const Product& product, const CallSite& site) {
 }
 
 Step step_at(const PostOp& op, const Matrix& operand, std::span<void* const> buffers, int64_t row, int64_t column) {
-  Step step{op.kind, op.alpha, op.beta, nullptr, 0, 0};
-  if (!op.is_binary()) return step;
-  step.row = operand.size(2) > 1 ? operand.stride(2) : 0;
-  step.column = operand.size(1) > 1 ? operand.stride(1) : 0;
-  step.operand =
-      static_cast<const float*>(buffers[static_cast<size_t>(op.operand)]) + row * step.row + column * step.column;
-  return step;
+  if (!op.is_binary()) return make_step(op, buffers, 0, 0, 0);
+  const int64_t row_step = operand.size(2) > 1 ? operand.stride(2) : 0;
+  const int64_t column_step = operand.size(1) > 1 ? operand.stride(1) : 0;
+  return make_step(op, buffers, row * row_step + column * column_step, row_step, column_step);
 }
 
 }  // namespace atenon::kernels

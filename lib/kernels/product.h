@@ -54,6 +54,9 @@ struct Loops {
 
 Loops make_loops(const Product& product, const CallSite& site);
 
+// Whether it is one product of two matrices, and rows of a and y, and the bias, are dense.
+bool lies_in_rows(const Product& product, const Loops& loops, const CallSite& site);
+
 // The kernel behind those of our own, where operands lie as these do not read them: oneDNN's.
 const Kernel& other_kernel(const Product& product);
 

@@ -27,7 +27,9 @@ struct Part {
   ir::Graph body;
   std::vector<int> inputs;  // of the whole body, one an input of this one; -1: the result of the part before
   Convolution convolution;
+  const Kernel* kernel = &onednn_convolution();
 
+  bool is_first() const { return kernel == &few_channels(); }  // of a network
   const std::vector<ir::SymInt>& filter() const {
     return body.inputs()[static_cast<size_t>(convolution.weight)]->meta().sizes;
   }
@@ -67,17 +69,7 @@ const ir::Value* cut_out(const ir::Graph& whole, int first, int last, const ir::
   return result;
 }
 
-bool is_pointwise(const Part& part) {
-  const Convolution& convolution = part.convolution;
-  return convolution.groups == 1 && part.filter()[2] == ir::SymInt(1) && part.filter()[3] == ir::SymInt(1) &&
-         convolution.stride == std::vector<int64_t>{1, 1} && convolution.padding == std::vector<int64_t>{0, 0};
-}
-
-bool is_first(const Part& part) {
-  return part.convolution.groups == 1 && !is_pointwise(part) && few_channels().refusal(part.body).empty();
-}
-
-const Kernel& kernel_of(const Part& part) { return is_first(part) ? few_channels() : onednn_convolution(); }
+bool is_pointwise(const Part& part) { return is_pointwise(part.convolution, part.filter()); }
 
 // "" and `found`, or why the body is no such chain.
 std::string read_parts(const ir::Graph& body, Parts& found) {
@@ -112,8 +104,11 @@ std::string read_parts(const ir::Graph& body, Parts& found) {
   const Part& filter = found[1];
   const Convolution& depthwise = filter.convolution;
   const ir::TensorMeta& wide = filter.body.inputs()[0]->meta();
-  if (!is_pointwise(found[0]) && !is_first(found[0]))
-    return "the first convolution is not pointwise, nor a network's first";
+  if (!is_pointwise(found[0])) {
+    if (found[0].convolution.groups != 1 || !few_channels().refusal(found[0].body).empty())
+      return "the first convolution is not pointwise, nor a network's first";
+    found[0].kernel = &few_channels();
+  }
   if (filter.filter()[1] != ir::SymInt(1) || filter.filter()[0] != ir::SymInt(depthwise.groups) ||
       wide.sizes[1] != filter.filter()[0] || depthwise.dilation != std::vector<int64_t>{1, 1} ||
       depthwise.padding != depthwise.padding_end)
@@ -201,7 +196,7 @@ CallSite site_of(const Part& part, const CallSite& whole, const Operand& x, cons
 
 // For `rows` rows of a part's result; a network's first convolution reads the whole image.
 CallSite site_of(const Parts& parts, size_t i, const CallSite& whole, const Plan& plan, int64_t rows) {
-  if (is_first(parts[i]))
+  if (parts[i].is_first())
     return site_of(parts[i], whole, whole.operands[static_cast<size_t>(x_of(parts))],
                    plan.y_of_part(i, parts.size(), plan.batch, plan.rows));
   return site_of(parts[i], whole, plan.x_of_part(i, 1, rows), plan.y_of_part(i, parts.size(), 1, rows));
@@ -339,7 +334,7 @@ class InTurnCall : public PreparedCall {
 
 // Prepares a part; its note is the call's.
 Result<Prepared> prepare_part(const Part& part, const CallSite& site, PreparedCall& call) {
-  Result<Prepared> prepared = kernel_of(part).prepare(site);
+  Result<Prepared> prepared = part.kernel->prepare(site);
   if (prepared && !(*prepared)->note.empty()) call.note = (*prepared)->note;
   return prepared;
 }
@@ -367,7 +362,7 @@ class Strips : public Kernel {
       const int weight = parts[i].convolution.weight;
       if (parts[i].inputs[static_cast<size_t>(weight)] != static_cast<int>(operand)) continue;
       const int64_t rows = i == 0 ? plan.last(0) - plan.first(0) : plan.strip;
-      return kernel_of(parts[i]).weight_layout(site_of(parts, i, site, plan, rows), static_cast<size_t>(weight));
+      return parts[i].kernel->weight_layout(site_of(parts, i, site, plan, rows), static_cast<size_t>(weight));
     }
     return std::nullopt;
   }
@@ -378,7 +373,7 @@ class Strips : public Kernel {
     auto call = std::make_unique<StripsCall>(std::move(parts), site);
     leave_out_row_padding(call->parts[1]);
     const Plan& plan = call->plan;
-    if (is_first(call->parts[0])) {
+    if (call->parts[0].is_first()) {
       call->first = prepare_lines(site_of(call->parts, 0, site, plan, plan.rows), plan.window_rows(plan.strip));
       if (!call->first) return in_turn(read(site), site);
       call->flops = call->first->flops;
@@ -413,7 +408,7 @@ class Strips : public Kernel {
   // The input, the result, and what is added to it. A network's first convolution reads images in rows, too.
   static bool lies_channels_last(const Parts& parts, const CallSite& site) {
     std::vector<const Operand*> images = {&site.results[0]};
-    if (!is_first(parts[0])) images.push_back(&site.operands[static_cast<size_t>(x_of(parts))]);
+    if (!parts[0].is_first()) images.push_back(&site.operands[static_cast<size_t>(x_of(parts))]);
     for (size_t i = 0; i < parts.back().inputs.size(); ++i)
       if (parts.back().is_image(i)) images.push_back(&site.operands[static_cast<size_t>(parts.back().inputs[i])]);
     return std::all_of(images.begin(), images.end(), [](const Operand* operand) {

@@ -201,14 +201,9 @@ class WinogradCall : public PreparedCall {
     for (int64_t row = 0; row < sums.rows; ++row, ++here.row) {
       for (int64_t i = 0; i < tile.step_count; ++i) {
         const size_t number = left_step + static_cast<size_t>(i);
-        const PostOp& op = convolution.epilogue[number];
-        steps[i] = {op.kind, op.alpha, op.beta, nullptr, 0, 0};
-        if (!op.is_binary()) continue;
         const std::vector<int64_t>& strides = operand_strides[number];
-        steps[i].operand =
-            static_cast<const float*>(buffers[static_cast<size_t>(op.operand)]) + place(here, channel, strides);
-        steps[i].row = strides[3];
-        steps[i].column = strides[1];
+        steps[i] =
+            make_step(convolution.epilogue[number], buffers, place(here, channel, strides), strides[3], strides[1]);
       }
       tile.y = y + row * y_strides[2];
       tile.scratch = sums.y + row * sums.y_row;
@@ -219,14 +214,6 @@ class WinogradCall : public PreparedCall {
 
 bool lies_channels_last(const Operand& image) { return image.strides[1] == 1 || image.sizes[1] == 1; }
 
-std::vector<int64_t> broadcast_strides(const Operand& operand, size_t rank) {
-  std::vector<int64_t> strides(rank, 0);
-  const size_t missing = rank - operand.sizes.size();
-  for (size_t axis = missing; axis < rank; ++axis)
-    if (operand.sizes[axis - missing] > 1) strides[axis] = operand.strides[axis - missing];
-  return strides;
-}
-
 // The last operand, where the body reads it nowhere.
 bool has_points(const ir::Graph& body) {
   if (body.inputs().empty()) return false;
@@ -234,21 +221,13 @@ bool has_points(const ir::Graph& body) {
   return last.is_tensor() && last.meta().rank() == 4 && !last.has_users();
 }
 
-class Winograd : public Kernel {
+class Winograd : public ConvolutionKernel {
  public:
   const char* name() const override { return "winograd"; }
 
   std::string refusal(const ir::Graph& body) const override {
     if (std::string refusal = winograd_refusal(body); !refusal.empty()) return refusal;
     return has_points(body) ? "" : "`lower --winograd` did not choose it";
-  }
-
-  std::vector<int> preferred_order(const ir::Graph& body) const override {
-    return onednn_convolution().preferred_order(body);
-  }
-
-  bool may_overwrite(const ir::Graph& body, size_t operand) const override {
-    return onednn_convolution().may_overwrite(body, operand);
   }
 
   Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const override {
@@ -270,10 +249,7 @@ class Winograd : public Kernel {
     call->x_strides = x.strides;
     call->y_sizes = y.sizes;
     call->y_strides = y.strides;
-    for (const PostOp& step : convolution.epilogue)
-      call->operand_strides.push_back(step.is_binary()
-                                          ? broadcast_strides(site.operands[static_cast<size_t>(step.operand)], 4)
-                                          : std::vector<int64_t>());
+    call->operand_strides = operand_strides(convolution, site);
     const std::vector<PostOp>& steps = convolution.epilogue;
     auto begins_with = [&](StepKind kind) {
       return call->left_step < steps.size() && steps[call->left_step].kind == kind;
@@ -285,11 +261,6 @@ class Winograd : public Kernel {
     call->weight = site.operands.size() - 1;
     call->result = site.operands.size();
     call->zeros.assign(static_cast<size_t>(x.sizes[1]), 0);
-    auto count = [](const std::vector<int64_t>& sizes) {
-      double product = 1;
-      for (int64_t size : sizes) product *= static_cast<double>(size);
-      return product;
-    };
     const auto products = static_cast<double>(call->tiles() * call->points() * call->channels());
     call->flops = 2 * products * static_cast<double>(y.sizes[1]);
     call->bytes = 4 * (count(x.sizes) + count(wanted) + count(y.sizes));
