@@ -19,6 +19,7 @@ int main(int argc, char** argv) {
   tool.option("--absolute", options.absolute, "X", "allowed: absolute + relative * |left|");
   tool.option("--relative", options.relative, "X", "see --absolute");
   tool.flag("--reference", options.reference, "run LEFT by the meanings of its operators, without fast kernels");
+  tool.offer_segments();
   tool.offer_json();
   return tool.run(argc, argv, [&](cli::Context& context) -> Result<Status> {
     Result<ir::ExportedProgram> a = cli::read_program(left, context), b = cli::read_program(right, context);

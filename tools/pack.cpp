@@ -15,6 +15,7 @@ int main(int argc, char** argv) {
   tool.assignments(named, "ENTRY=FILE", "a program whose entry point gets the name ENTRY");
   tool.option("--format", format, "FORMAT", "atn, or pt2: an archive that torch.export.load of PyTorch reads");
   tool.option("--kernels", kernels, "FILE", "a shared library that computes custom operators, to travel inside");
+  tool.offer_segments();
   return tool.produce(argc, argv, [&](cli::Context& context) -> Result<std::optional<ir::ExportedProgram>> {
     context.verifies_weights = true;  // what goes out to other machines is checked once, whole
     if (files.empty() && named.empty()) files.push_back("-");

@@ -29,7 +29,8 @@ int main(int argc, char** argv) {
   tool.option("--inputs", options.input_files, "FILE", "inputs by the keys of an .npz or .safetensors file");
   tool.option("-o,--output", options.output, "FILE", "outputs as .npy, .npz or .safetensors, in place of a summary");
   tool.option("--kernels", options.kernels, "FILE", "a shared library for custom operators (atenon_kernel.h)");
-  tool.option("--state", options.state, "FILE", "state that the program updates, kept from one run to the next");
+  tool.option("--state", options.state, "FILE",
+              "state that the program updates, kept from one run to the next; runs to measure only read it");
   tool.option("--entry", options.entry, "NAME", "entry point; the first if not given");
   tool.option("--threads", options.threads, "N", "threads; 0: as many as this process may use");
   tool.flag("--reference", options.reference, "compute by the meanings of the operators, without fast kernels");
@@ -39,6 +40,7 @@ int main(int argc, char** argv) {
   tool.flag("--nan", options.find_nan, "name the first result with a NaN or infinity");
   tool.option("--dump", options.dump, "FILE", "write the results of nodes to an .npz or .safetensors file");
   tool.option("--nodes", options.nodes, "REGEX", "with --dump: only nodes whose name matches");
+  tool.offer_segments();
   tool.offer_json();
   return tool.run(argc, argv, [&](cli::Context& context) { return execute(path, options, context); });
 }

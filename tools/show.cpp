@@ -8,7 +8,6 @@ using namespace atenon;
 int main(int argc, char** argv) {
   cli::Tool tool("atenon-show", "prints a program, or a part of it", "atenon show --nodes softmax net.atn");
   show::Options options;
-  program::ReadOptions read;
   std::string path = "-";
   tool.positional(path, "FILE", "program to show; - is standard input", false);
   tool.flag("--signature", options.signature, "entry points: symbols, inputs, outputs, assumptions");
@@ -24,9 +23,11 @@ int main(int argc, char** argv) {
   tool.flag("--html", options.html, "one self-contained page");
   tool.flag("--binary", options.binary, "the binary form");
   tool.flag("--unchecked", options.unchecked, "show it also where it breaks the rules of its operators");
-  tool.option("--segments", read.segments, "FILE", "binary program with the bytes that a text program names by digest");
+  tool.offer_segments();
   tool.option("-o,--output", options.output, "FILE", "write to FILE");
   return tool.run(argc, argv, [&](cli::Context& context) {
-    return show::run(options.unchecked ? program::read(path, read) : cli::read_program(path, context, read), options);
+    return show::run(
+        options.unchecked ? program::read(path, {.segments = context.segments}) : cli::read_program(path, context),
+        options);
   });
 }

@@ -42,6 +42,7 @@ class Context {
   bool json = false;
   std::string output = "-";       // where a stage's program goes
   bool output_is_given = false;   // by -o
+  std::string segments;           // program with the bytes that text programs name by digest, for all that are read
   bool says_times = false;        // with -v also how long it took to check and to write the program
   bool verifies_weights = false;  // what was read is compared with its digests before it is written
   // A message on standard error, unless -q.
@@ -82,6 +83,8 @@ class Tool {
   void assignments(std::vector<std::string>& target, const std::string& name, const std::string& help);
   // Offers --json, which sets Context::json.
   void offer_json();
+  // Offers --segments, which sets Context::segments. Stages that transform have it.
+  void offer_segments();
 
   // For stages: reads one program (a positional FILE, or standard input), validates it, calls `stage`, validates what
   // it gives, adds to the history, writes (`-o`, `-t`).

@@ -26,7 +26,6 @@ struct Tool::State {
   Context context;
   std::string path = "-";  // the program that is read
   std::string output = "-";
-  std::string segments;
   bool as_text = false;
   bool compress = false;
   // Positional words are sorted out by us: what has a `=` goes to the assignments, the rest to the positionals in
@@ -156,6 +155,11 @@ void Tool::offer_json() {
   flag("--json", state_->context.json, "report as JSON, with a schema version", Effect::report);
 }
 
+void Tool::offer_segments() {
+  option("--segments", state_->context.segments, "FILE",
+         "binary program with the bytes that a text program names by digest", Effect::report);
+}
+
 void Tool::State::add_output_options(Tool& tool) {
   tool.option("-o,--output", output, "FILE", "where to write the program; - is standard output", Effect::report);
   tool.flag("-t,--text", as_text, "write the text form", Effect::report);
@@ -271,6 +275,8 @@ int Tool::run(int argc, char** argv, const std::function<Result<Status>(Context&
     Result<Status> status = body(state.context);
     if (!status) return state.finish(status.error());
     return state.finish_output(*status);
+  } catch (const std::bad_alloc&) {
+    return state.finish(error(Status::unsupported, 10, "there is not enough memory"));
   } catch (const std::exception& problem) {  // of a library: whatever a user can cause is a Result
     return state.finish(
         error(Status::bug, 0, std::string("internal error: ") + problem.what()).note("this is a bug of ours"));
@@ -301,11 +307,9 @@ int Tool::transform(int argc, char** argv,
                     const std::function<Result<ir::ExportedProgram>(ir::ExportedProgram, Context&)>& stage) {
   State& state = *state_;
   positional(state.path, "FILE", "program to read; - is standard input", false);
-  option("--segments", state.segments, "FILE", "binary program with the bytes that a text program names by digest",
-         Effect::report);
+  offer_segments();
   return produce(argc, argv, [&](Context& context) -> Result<std::optional<ir::ExportedProgram>> {
-    Result<ir::ExportedProgram> program =
-        read_program(state.path, context, {.segments = state.segments, .leave_in_pipe = true});
+    Result<ir::ExportedProgram> program = read_program(state.path, context, {.leave_in_pipe = true});
     if (!program) return program.error();
     // Not before: in a pipe, all tools but one are waiting for their input.
     if (!context.quiet) context.progress_ = std::make_unique<Progress>(context.tool());
@@ -366,6 +370,7 @@ Result<ir::ExportedProgram> read_program(const std::string& path, Context& conte
   }
   text::NodePlaces places;
   options.places = &places;
+  options.segments = context.segments;
   Result<ir::ExportedProgram> program = program::read(path, options);
   if (!program) return program.error();
   if (Result<void> valid = check_program(*program, context, path, places); !valid) return valid.error();
@@ -374,7 +379,7 @@ Result<ir::ExportedProgram> read_program(const std::string& path, Context& conte
 
 Result<ir::ExportedProgram> read_executable(const std::string& path, Context& context) {
   text::NodePlaces places;
-  Result<ir::ExportedProgram> program = program::read(path, {.places = &places});
+  Result<ir::ExportedProgram> program = program::read(path, {.segments = context.segments, .places = &places});
   if (!program) return program.error();
   bool lowered = true;
   for (const ir::EntryPoint& entry : program->entries) {

@@ -78,6 +78,14 @@ Variant Variant::clone() const {
   return copy;
 }
 
+void Variant::substitute(const shape::Substitution& by) {
+  graph.substitute(by);
+  for (auto& [called, body] : subgraphs) body.substitute(by);
+  for (std::vector<Constraint>* constraints : {&assumptions, &guarantees})
+    for (Constraint& constraint : *constraints) constraint.truth = shape::substitute(constraint.truth, by);
+  for (Named& annotation : annotations) annotation.argument = ir::substitute(annotation.argument, by);
+}
+
 ExportedProgram ExportedProgram::clone() const {
   ExportedProgram copy;
   copy.opsets = opsets;

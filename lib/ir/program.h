@@ -85,6 +85,8 @@ struct Variant {
   std::vector<Named> annotations;          // after lower: the arena
 
   Variant clone() const;
+  // Puts expressions for symbols, all at once, wherever the variant speaks of them.
+  void substitute(const shape::Substitution& by);
 };
 
 struct EntryPoint {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 namespace atenon::pack {
 namespace {
@@ -57,7 +58,8 @@ void join_code(ir::ExportedProgram& into, ir::ExportedProgram& from) {
   for_each_graph(from, [&](ir::Graph& graph) {
     for (ir::Node& node : graph.forward()) {
       const ir::Argument* code = node.annotation("code");
-      if (code && code->is<std::string>()) node.annotate("code", renamed.at(code->get<std::string>()));
+      const auto found = code && code->is<std::string>() ? renamed.find(code->get<std::string>()) : renamed.end();
+      if (found != renamed.end()) node.annotate("code", found->second);
     }
   });
 }
@@ -72,13 +74,16 @@ void join_weights(ir::ExportedProgram& into, ir::ExportedProgram& from) {
   std::map<std::string, std::string> renamed;
   std::map<const Storage*, std::shared_ptr<Storage>> shared;  // a storage of `from` -> the equal one of `into`
   std::vector<ir::Weight> added;
+  std::set<std::string> taken;  // by weights that are not `into`'s: a package may hold `w` and `w_1` already
+  for (const ir::Weight& weight : from.weights) taken.insert(weight.name);
   for (ir::Weight& weight : from.weights) {
     std::string name = weight.name;
     const ir::Weight* twin = into.weight(name);
-    for (int suffix = 1; twin && !same_weight(*twin, weight); ++suffix) {
+    for (int suffix = 1; twin ? !same_weight(*twin, weight) : name != weight.name && taken.contains(name); ++suffix) {
       name = weight.name + "_" + std::to_string(suffix);
       twin = into.weight(name);
     }
+    taken.insert(name);
     renamed[weight.name] = name;
     if (twin)
       shared[weight.tensor.storage.get()] = twin->tensor.storage;

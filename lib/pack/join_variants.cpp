@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "pack/join.h"
+#include "text/text.h"
 
 namespace atenon::pack {
 namespace {
@@ -46,6 +47,20 @@ std::string free_variant_name(const ir::EntryPoint& entry, const std::string& wi
   return name;
 }
 
+// One list of inputs serves all variants, so an input is fixed to one constant in each of them, or in none.
+Result<void> check_constants(ir::EntryPoint& into, const ir::EntryPoint& from, const std::string& source) {
+  for (const ir::InputSpec& spec : from.signature.inputs) {
+    const ir::InputSpec* same = is_user_input(spec) ? counterpart(into, spec) : nullptr;
+    if (!same || (same->constant == spec.constant && same->value.empty() == spec.value.empty())) continue;
+    const auto text = [](const ir::InputSpec& of) {
+      return of.constant ? "fixed to " + text::print(*of.constant) : std::string("not fixed");
+    };
+    return misfit(source, into,
+                  "the input '" + spec.target + "' is " + text(spec) + " there, and " + text(*same) + " before");
+  }
+  return {};
+}
+
 // Gives both entry points the inputs of both, under one name and in one order.
 void join_inputs(ir::EntryPoint& into, ir::EntryPoint& from) {
   for (ir::InputSpec& spec : from.signature.inputs) {
@@ -56,7 +71,10 @@ void join_inputs(ir::EntryPoint& into, ir::EntryPoint& from) {
     ir::Type type = from.variants[0].graph.find(spec.value)->type;
     for (ir::Variant& variant : from.variants) variant.graph.rename(variant.graph.find(spec.value), name);
     spec.value = name;
-    if (same) {
+    if (same && same->value.empty()) {  // state that only `from` reads
+      for (ir::Variant& variant : into.variants) variant.graph.add_input(name, type);
+      same->value = name;
+    } else if (same) {
       for (ir::Variant& variant : into.variants) variant.graph.rename(variant.graph.find(same->value), name);
       same->value = name;
     } else {
@@ -78,15 +96,56 @@ void join_inputs(ir::EntryPoint& into, ir::EntryPoint& from) {
   }
 }
 
+std::string free_symbol_name(const ir::EntryPoint& entry, const std::string& wish) {
+  std::string name = wish;
+  for (int suffix = 1; entry.symbol(name); ++suffix) name = wish + "_" + std::to_string(suffix);
+  return name;
+}
+
+// The smallest range that holds both.
+shape::Range hull(const shape::Range& a, const shape::Range& b) {
+  return {std::min(a.lower, b.lower), std::max(a.upper, b.upper)};
+}
+
+// Others are named after the value that they are.
+bool is_dimension(const ir::Symbol& symbol) { return symbol.source.ends_with(']'); }
+
+// Afterwards one name means one dimension in both: each program chose its names for itself, so `n` may be x[0] here and
+// y[0] there. `into` has all symbols of both; the ranges of dimensions are join_dimension's affair.
+Result<void> join_symbols(ir::EntryPoint& into, ir::EntryPoint& from, const std::string& source) {
+  shape::Substitution renamed;
+  for (ir::Symbol& symbol : from.symbols) {
+    const std::string before = symbol.name;
+    const auto same = std::find_if(into.symbols.begin(), into.symbols.end(), [&](const ir::Symbol& other) {
+      return is_dimension(symbol) ? other.source == symbol.source : other.name == symbol.name;
+    });
+    if (same == into.symbols.end()) {
+      if (is_dimension(symbol)) symbol.name = free_symbol_name(into, before);
+      into.symbols.push_back(symbol);
+    } else {
+      const bool is_taken = std::any_of(from.symbols.begin(), from.symbols.end(), [&](const ir::Symbol& other) {
+        return other.name == same->name && is_dimension(other) != is_dimension(symbol);
+      });
+      if (same->source != symbol.source || is_taken)
+        return misfit(source, into, "the symbol " + same->name + " means something else in it");
+      symbol.name = same->name;
+      if (!is_dimension(symbol)) same->range = hull(same->range, symbol.range);
+    }
+    if (symbol.name != before) renamed.emplace(before, shape::SymInt::symbol(symbol.name));
+  }
+  for (ir::Variant& variant : from.variants) variant.substitute(renamed);
+  return {};
+}
+
 // The symbol of `entry` that is read from `source`; made if there is none.
 ir::Symbol& symbol_for(ir::EntryPoint& entry, const std::string& source) {
-  for (ir::Symbol& symbol : entry.symbols) {
+  for (ir::Symbol& symbol : entry.symbols)
     if (symbol.source == source) return symbol;
-  }
   std::string name;
   for (char c : source) name += isalnum(static_cast<unsigned char>(c)) ? c : '_';
   while (name.ends_with('_')) name.pop_back();
-  entry.symbols.push_back({name, {shape::Range::highest, shape::Range::lowest}, std::nullopt, source});
+  entry.symbols.push_back(
+      {free_symbol_name(entry, name), {shape::Range::highest, shape::Range::lowest}, std::nullopt, source});
   return entry.symbols.back();
 }
 
@@ -110,35 +169,34 @@ struct Extent {
 Result<void> join_dimension(ir::EntryPoint& into, ir::EntryPoint& from, const std::string& value, size_t axis,
                             const std::string& source, const std::string& file) {
   std::vector<Extent> extents;
-  for (ir::EntryPoint* entry : {&into, &from}) {
-    for (ir::Variant& variant : entry->variants) {
-      shape::SymInt size = variant.graph.find(value)->meta().sizes[axis];
-      std::optional<std::string> name = size.as_symbol();
-      const ir::Symbol* symbol = name ? entry->symbol(*name) : nullptr;
-      if (!symbol && !size.is_constant())
-        return misfit(file, into, source + " is computed from other sizes in one of them");
-      shape::Range range = symbol ? symbol->range : shape::Range{*size.constant(), *size.constant()};
-      extents.push_back({&variant, size, range});
-    }
+  for (ir::EntryPoint* entry : {&into, &from})
+    for (ir::Variant& variant : entry->variants)
+      extents.push_back({&variant, variant.graph.find(value)->meta().sizes[axis], {}});
+  const shape::SymInt first = extents.front().size;
+  const bool same_sizes =
+      std::all_of(extents.begin(), extents.end(), [&](const Extent& extent) { return extent.size == first; });
+  const std::optional<std::string> name = first.as_symbol();
+  // What is computed from another dimension in all of them is told apart there.
+  if (same_sizes && (!name || into.symbol(*name)->source != source)) return {};
+
+  const size_t count = into.variants.size();
+  for (size_t i = 0; i < extents.size(); ++i) {
+    Extent& extent = extents[i];
+    const std::optional<std::string> symbol = extent.size.as_symbol();
+    if (!symbol && !extent.size.is_constant())
+      return misfit(file, into, source + " is computed from other sizes in one of them");
+    extent.range = symbol ? std::as_const(i < count ? into : from).symbol(*symbol)->range
+                          : shape::Range{*extent.size.constant(), *extent.size.constant()};
   }
-  const Extent& first = extents.front();
-  bool same = std::all_of(extents.begin(), extents.end(),
-                          [&](const Extent& e) { return e.size == first.size && e.range == first.range; });
-  if (same) return {};
+  if (same_sizes && std::all_of(extents.begin(), extents.end(),
+                                [&](const Extent& extent) { return extent.range == extents.front().range; }))
+    return {};
 
   ir::Symbol& symbol = symbol_for(into, source);
+  for (const Extent& extent : extents) symbol.range = hull(symbol.range, extent.range);
   for (const Extent& extent : extents) {
-    symbol.range = {std::min(symbol.range.lower, extent.range.lower), std::max(symbol.range.upper, extent.range.upper)};
-  }
-  shape::SymInt size = shape::SymInt::symbol(symbol.name);
-  for (const Extent& extent : extents) {
-    if (std::optional<std::string> name = extent.size.as_symbol(); name && *name != symbol.name) {
-      shape::Substitution renamed = {{*name, size}};
-      extent.variant->graph.substitute(renamed);
-      for (auto& [graph_name, graph] : extent.variant->subgraphs) graph.substitute(renamed);
-      for (ir::Constraint& constraint : extent.variant->assumptions)
-        constraint.truth = shape::substitute(constraint.truth, renamed);
-    }
+    // A variant's own name for the size: it may be that of another dimension, which must be as large.
+    const shape::SymInt size = extent.size.is_constant() ? shape::SymInt::symbol(symbol.name) : extent.size;
     if (extent.range.lower == extent.range.upper) {
       assume(*extent.variant, shape::equal(size, extent.range.lower));
       continue;
@@ -160,7 +218,9 @@ bool same_outputs(const ir::GraphSignature& a, const ir::GraphSignature& b) {
 Result<void> join_variants(ir::EntryPoint& into, ir::EntryPoint from, const std::string& source) {
   if (!(into.signature.input_tree == from.signature.input_tree)) return misfit(source, into, "their inputs differ");
   if (!same_outputs(into.signature, from.signature)) return misfit(source, into, "their outputs differ");
+  if (Result<void> same = check_constants(into, from, source); !same) return same;
   join_inputs(into, from);
+  if (Result<void> joined = join_symbols(into, from, source); !joined) return joined;
   for (const ir::InputSpec& spec : into.signature.inputs) {
     if (!is_user_input(spec) || spec.value.empty()) continue;
     const ir::Value* mine = into.variants[0].graph.find(spec.value);
@@ -175,13 +235,6 @@ Result<void> join_variants(ir::EntryPoint& into, ir::EntryPoint from, const std:
       std::string place = spec.target + "[" + std::to_string(axis) + "]";
       if (Result<void> joined = join_dimension(into, from, spec.value, axis, place, source); !joined) return joined;
     }
-  }
-  for (ir::Symbol& symbol : from.symbols) {
-    if (into.symbol(symbol.name)) continue;
-    bool joined = std::any_of(into.symbols.begin(), into.symbols.end(), [&](const ir::Symbol& other) {
-      return !symbol.source.empty() && other.source == symbol.source;
-    });
-    if (!joined) into.symbols.push_back(std::move(symbol));
   }
   for (ir::Variant& variant : from.variants) {
     variant.name = free_variant_name(into, variant.name);

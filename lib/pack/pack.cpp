@@ -24,15 +24,16 @@ Result<std::vector<Part>> read(const std::vector<std::string>& files, const std:
 
 Result<ir::ExportedProgram> run(std::vector<Part> parts, const std::vector<std::string>& kernels) {
   for (Part& part : parts) {
-    for (const ir::Weight& weight : part.program.weights) {
-      if (!weight.tensor.storage->is_absent()) continue;
-      return error(Status::bad_input, 551, part.source + " names the weight '" + weight.name + "' without its bytes")
-          .note("a text program holds large weights by digest only: pack the binary program, or name it by --segments");
-    }
-    for (const ir::ExtraFile& file : part.program.extra_files) {
-      if (!file.bytes->is_absent()) continue;
-      return error(Status::bad_input, 551, part.source + " names the extra file '" + file.name + "' without its bytes");
-    }
+    const auto without = [&](const std::string& what, const std::string& name) {
+      return error(Status::bad_input, 551, part.source + " names the " + what + " '" + name + "' without its bytes")
+          .note("a text program holds large ones by digest only: pack the binary program, or give it by --segments");
+    };
+    for (const ir::Weight& weight : part.program.weights)
+      if (weight.tensor.storage->is_absent()) return without("weight", weight.name);
+    for (const ir::ExtraFile& file : part.program.extra_files)
+      if (file.bytes->is_absent()) return without("extra file", file.name);
+    for (const ir::CodeSegment& code : part.program.code)
+      if (code.bytes->is_absent()) return without("code", code.name);
     if (part.entry_name.empty()) continue;
     if (part.program.entries.size() != 1) {
       return error(Status::bad_input, 550,

@@ -36,9 +36,7 @@ Tensor tensor_of(const atenon_tensor& given) {
 bool has_valid_type(const atenon_tensor& given) {
   if (given.rank < 0 || given.dtype < ATENON_F16 || given.dtype > ATENON_C128 || (given.rank > 0 && !given.sizes))
     return false;
-  for (int i = 0; i < given.rank; ++i)
-    if (given.sizes[i] < 0) return false;
-  return true;
+  return run::is_countable(static_cast<ScalarType>(given.dtype), {given.sizes, static_cast<size_t>(given.rank)});
 }
 
 Result<std::vector<std::optional<run::Datum>>> inputs_of(const run::Session& session, const atenon_tensor* inputs,

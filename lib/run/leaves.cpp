@@ -1,6 +1,7 @@
 // See leaves.h.
 #include "run/leaves.h"
 
+#include <algorithm>
 #include <charconv>
 
 namespace atenon::run {
@@ -19,6 +20,13 @@ std::vector<std::string> leaf_names(const std::vector<Leaf>& leaves) {
   for (size_t i = 0; i < leaves.size(); ++i)
     names.push_back(leaves[i].path.empty() ? std::to_string(i) : leaves[i].path);
   return names;
+}
+
+bool is_countable(ScalarType dtype, std::span<const int64_t> sizes) {
+  int64_t bytes = static_cast<int64_t>(size_of(dtype));
+  for (const int64_t size : sizes)  // an empty tensor has strides, too
+    if (size < 0 || __builtin_mul_overflow(bytes, std::max<int64_t>(size, 1), &bytes)) return false;
+  return true;
 }
 
 Datum number_of(const Tensor& tensor, ir::ScalarKind kind) {

@@ -10,6 +10,9 @@ std::optional<size_t> find_leaf(const std::vector<Leaf>& leaves, const std::stri
 // `x`, or "0" for a lone leaf without a name.
 std::vector<std::string> leaf_names(const std::vector<Leaf>& leaves);
 
+// Whether an int64 can count the bytes of such a tensor, and no size is negative.
+bool is_countable(ScalarType dtype, std::span<const int64_t> sizes);
+
 Datum number_of(const Tensor& tensor, ir::ScalarKind kind);
 void store_number(const Datum& number, Tensor& into);
 Tensor tensor_of(const Datum& value);  // a number becomes i64, f64 or bool

@@ -71,6 +71,7 @@ Result<std::optional<Datum>> make(const Session& session, const Leaf& leaf, cons
       at = rest < end && *rest == ',' ? rest + 1 : rest;
     }
   }
+  if (!is_countable(meta.dtype, sizes)) return error(Status::usage, 621, "there are no such sizes: '" + value + "'");
   return std::optional<Datum>(made(meta.dtype, sizes, word == "random"));
 }
 

@@ -62,21 +62,16 @@ Diagnostic out_of_range(const Binding& binding, const ir::Symbol& symbol) {
 
 // Puts `value` for `symbol` into a variant. Assumptions that it refutes are an error.
 Result<void> substitute(ir::Variant& variant, const std::string& symbol, int64_t value, const Binding& binding) {
-  shape::Substitution substitution = {{symbol, shape::SymInt(value)}};
-  variant.graph.substitute(substitution);
-  for (auto& [name, graph] : variant.subgraphs) graph.substitute(substitution);
-  for (auto* constraints : {&variant.assumptions, &variant.guarantees}) {
-    for (ir::Constraint& constraint : *constraints) {
-      shape::SymBool before = constraint.truth;
-      constraint.truth = shape::substitute(before, substitution);
-      if (constraint.truth.constant() == false) {
-        Diagnostic refuted =
-            error(Status::violated, 411, "'" + binding.text + "' breaks the assumption " + before.to_string());
-        if (!constraint.reason.empty()) refuted.notes.push_back({"assumed because " + constraint.reason});
-        return refuted;
-      }
+  const shape::Substitution substitution = {{symbol, shape::SymInt(value)}};
+  for (const auto* constraints : {&variant.assumptions, &variant.guarantees})
+    for (const ir::Constraint& constraint : *constraints) {
+      if (shape::substitute(constraint.truth, substitution).constant() != false) continue;
+      Diagnostic refuted =
+          error(Status::violated, 411, "'" + binding.text + "' breaks the assumption " + constraint.truth.to_string());
+      if (!constraint.reason.empty()) refuted.notes.push_back({"assumed because " + constraint.reason});
+      return refuted;
     }
-  }
+  variant.substitute(substitution);
   return {};
 }
 

@@ -98,10 +98,7 @@ Changed inline_conditions(Scope& scope) {
       scope.report("took @" + body->first + " for " + node.target() +
                    (node.results().empty() ? "" : " %" + node.result()->name));
       graph.replace(node, copy_body(graph, node, body->second, flow->operands));
-      graph.substitute(sizes);
-      for (auto& [name, subgraph] : scope.variant.subgraphs) subgraph.substitute(sizes);
-      for (auto* constraints : {&scope.variant.assumptions, &scope.variant.guarantees})
-        for (ir::Constraint& constraint : *constraints) constraint.truth = shape::substitute(constraint.truth, sizes);
+      scope.variant.substitute(sizes);
       drop_unread_subgraphs(scope.variant);
       drop_symbols(scope.entry, sizes);
       changed = Changed::yes;
