@@ -93,6 +93,14 @@ TEST_CASE("a program runs from C") {
   CHECK(allocations == 0);
   CHECK(std::vector<float>(y_data, y_data + 6) == std::vector<float>{2, 6, 10, 2, 4, 6});
 
+  const int64_t impossible[] = {int64_t{1} << 62, 8};
+  const atenon_tensor huge = {ATENON_F32, 2, impossible, x_data}, negative = {ATENON_F32, -1, x_sizes, x_data};
+  for (const atenon_tensor* wrong : {&huge, &negative}) {
+    CHECK(atenon_run(session, wrong, 1, &y, 1, nullptr) == ATENON_USAGE);
+    CHECK(atenon_output_sizes(session, wrong, 1, 0, sizes, 2, &rank, nullptr) == ATENON_USAGE);
+  }
+  CHECK(atenon_run(session, &x, 0, &y, 1, nullptr) == ATENON_USAGE);  // though a plan for these sizes is there
+
   y_sizes[1] = 4;
   CHECK(atenon_run(session, &x, 1, &y, 1, &message) == ATENON_VIOLATED);
   CHECK(std::string(message) == "atenon: error[E0603]: output 'y' is f32[2, 3], and there is room for f32[2, 4]\n");

@@ -123,8 +123,23 @@ TEST_CASE("many threads run one session at once") {
   CHECK(wrong == std::vector<int>(4, 0));
 }
 
-TEST_CASE("inputs that violate the program are named with the constraint") {
+TEST_CASE("inputs that violate the program are named with the constraint, also where there is a plan already") {
+  std::string text = lowered;
+  const std::string x = "  input %x: user_input \"x\"\n", tree = "input_tree (x: *)";
+  text.insert(text.find(x) + x.size(), "  input user_input \"scale\" = 2.0\n  input user_input \"flag\" = true\n");
+  text.replace(text.find(tree), tree.size(), "input_tree (x: *, scale: *, flag: *)");
+  auto fixed = session_of(text.c_str());
+  const Tensor here = tensor({2, 2}, 1);
+  for (int repetition = 0; repetition < 2; ++repetition) {
+    CHECK(fixed->run({here, 2.0, true}));
+    CHECK(fixed->run({here, std::nullopt, std::nullopt}));
+    CHECK(fixed->run({here, 3.0, true}).failure().code == 606);
+    CHECK(fixed->run({here, 2.0, false}).failure().code == 606);
+    CHECK(fixed->run({std::nullopt, 2.0, true}).failure().code == 602);
+  }
+
   auto session = session_of(lowered);
+  REQUIRE(session->run({here}));
   auto message = [&](std::vector<std::optional<Datum>> inputs) {
     auto results = session->run(inputs);
     REQUIRE(!results);

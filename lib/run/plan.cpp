@@ -21,6 +21,16 @@ constexpr size_t alignment = 64;
 
 size_t align(size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
 
+const Tensor* tensor_in(const std::optional<Datum>& input) { return input ? std::get_if<Tensor>(&*input) : nullptr; }
+
+std::variant<std::monostate, int64_t, double, bool> number_in(const std::optional<Datum>& input) {
+  if (!input) return {};
+  if (const int64_t* integer = std::get_if<int64_t>(&*input)) return *integer;
+  if (const double* real = std::get_if<double>(&*input)) return *real;
+  if (const bool* truth = std::get_if<bool>(&*input)) return *truth;
+  return {};
+}
+
 Diagnostic unknown_size(const ir::Node& node) {
   return error(Status::bad_input, 618,
                "a size or slot of a lowered call does not follow from the inputs: " + text::print(node));
@@ -36,12 +46,10 @@ Result<std::shared_ptr<Plan>> Plan::make(Session& session, const ir::Variant& va
   plan->state_count_ = session.state_.size();
   plan->input_count_ = inputs.size();
   for (const std::optional<Datum>& input : inputs) {
-    const Tensor* tensor = input ? std::get_if<Tensor>(&*input) : nullptr;
-    plan->input_sizes_.push_back(tensor ? std::pair(tensor->dtype, tensor->sizes)
-                                        : std::pair<ScalarType, std::vector<int64_t>>());
-    // Numbers decide sizes too: they are kept as a size.
-    if (input && std::holds_alternative<int64_t>(*input))
-      plan->input_sizes_.back().second = {std::get<int64_t>(*input)};
+    Given& given = plan->inputs_.emplace_back();
+    const Tensor* tensor = tensor_in(input);
+    if (tensor) given.tensor.emplace(tensor->dtype, tensor->sizes);
+    given.number = number_in(input);
   }
   if (Result<void> placed = plan->place(session); !placed) return placed.error();
   if (Result<void> prepared = plan->prepare(session); !prepared) return prepared.error();
@@ -49,16 +57,12 @@ Result<std::shared_ptr<Plan>> Plan::make(Session& session, const ir::Variant& va
 }
 
 bool Plan::fits(const std::vector<std::optional<Datum>>& inputs) const {
-  if (inputs.size() != input_sizes_.size()) return false;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    const auto& [dtype, sizes] = input_sizes_[i];
-    if (const Tensor* tensor = inputs[i] ? std::get_if<Tensor>(&*inputs[i]) : nullptr) {
-      if (tensor->dtype != dtype || tensor->sizes != sizes) return false;
-    } else if (inputs[i] && std::holds_alternative<int64_t>(*inputs[i])) {
-      if (sizes.size() != 1 || sizes[0] != std::get<int64_t>(*inputs[i])) return false;
-    }
-  }
-  return true;
+  return std::equal(inputs.begin(), inputs.end(), inputs_.begin(), inputs_.end(),
+                    [](const std::optional<Datum>& input, const Given& given) {
+                      const Tensor* tensor = tensor_in(input);
+                      if (!tensor || !given.tensor) return !tensor && !given.tensor && number_in(input) == given.number;
+                      return tensor->dtype == given.tensor->first && tensor->sizes == given.tensor->second;
+                    });
 }
 
 // Gives every value its place: a root and a distance from it.
@@ -315,9 +319,11 @@ bool Plan::fits(std::span<const Rows> inputs, std::span<const Rows> outputs) con
   auto has_sizes = [](const Rows& rows, ScalarType dtype, const std::vector<int64_t>& sizes) {
     return rows.dtype == dtype && std::equal(rows.sizes.begin(), rows.sizes.end(), sizes.begin(), sizes.end());
   };
-  if (inputs.size() != input_sizes_.size() || outputs.size() != output_places_.size()) return false;
-  for (size_t i = 0; i < inputs.size(); ++i)
-    if (!has_sizes(inputs[i], input_sizes_[i].first, input_sizes_[i].second)) return false;
+  if (inputs.size() != inputs_.size() || outputs.size() != output_places_.size()) return false;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const auto& tensor = inputs_[i].tensor;
+    if (!tensor || !has_sizes(inputs[i], tensor->first, tensor->second)) return false;
+  }
   for (size_t i = 0; i < outputs.size(); ++i)
     if (!written_in_place_[i] || !has_sizes(outputs[i], output_places_[i]->dtype, output_places_[i]->sizes))
       return false;

@@ -13,7 +13,7 @@ class Plan {
   static Result<std::shared_ptr<Plan>> make(Session& session, const ir::Variant& variant, shape::Bindings symbols,
                                             const std::vector<std::optional<Datum>>& inputs);
 
-  // Whether the inputs have the sizes that this plan was made for.
+  // Whether the inputs are what this plan was made for: tensors of these types, numbers of these values, and all there.
   bool fits(const std::vector<std::optional<Datum>>& inputs) const;
   // With the state in its roots.
   static std::unique_ptr<Context> make_context(std::shared_ptr<const Plan> plan, const Session& session);
@@ -31,6 +31,11 @@ class Plan {
   const std::vector<std::string>& notes() const { return notes_; }
 
  private:
+  // What a leaf was when the plan was made: a tensor's type, a number, or neither where it was left out.
+  struct Given {
+    std::optional<std::pair<ScalarType, std::vector<int64_t>>> tensor;
+    std::variant<std::monostate, int64_t, double, bool> number;
+  };
   // A buffer: `root` is a position among the roots of a run (arena, then states, inputs, outputs).
   struct Place {
     uint32_t root = 0;
@@ -53,7 +58,7 @@ class Plan {
 
   const ir::Variant* variant_ = nullptr;
   shape::Bindings symbols_;
-  std::vector<std::pair<ScalarType, std::vector<int64_t>>> input_sizes_;  // one a leaf; an empty optional's are empty
+  std::vector<Given> inputs_;  // one a leaf
   std::map<const ir::Value*, Place> places_;
   std::vector<Step> steps_;
   std::vector<std::optional<Place>> output_places_;  // one an output of the graph; nullopt for constants

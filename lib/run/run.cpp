@@ -116,7 +116,8 @@ Result<Outcome> execute(ir::ExportedProgram program, const Options& options,
   Result<Inputs> inputs = read_inputs(session, options.inputs, options.input_files);
   if (!inputs) return inputs.error();
 
-  if (!options.state.empty() && std::filesystem::exists(options.state)) {
+  std::error_code unreadable;  // of such a file, reading says more
+  if (!options.state.empty() && (std::filesystem::exists(options.state, unreadable) || unreadable)) {
     Result<std::vector<arrays::Array>> kept = arrays::read(options.state);
     if (!kept) return kept.error();
     for (const arrays::Array& array : *kept)
@@ -184,16 +185,18 @@ Result<Outcome> execute(ir::ExportedProgram program, const Options& options,
   if (!options.dump.empty()) {
     if (Result<void> written = arrays::write(options.dump, dump.arrays); !written) return written.error();
   }
-  if (!options.state.empty()) {
-    std::vector<arrays::Array> kept;
-    for (auto& [name, tensor] : session.changing_state()) kept.push_back({name, std::move(tensor)});
-    if (Result<void> written = arrays::write(options.state, kept); !written) return written.error();
-  }
   if (!options.output.empty()) {
     if (Result<void> written = write_outputs(session, *outputs, options.output); !written) return written.error();
   } else if (outcome.report.empty()) {
     std::vector<std::string> names = leaf_names(session.outputs());
     for (size_t i = 0; i < names.size(); ++i) outcome.report += summary(names[i], (*outputs)[i]) + "\n";
+  }
+  // Last, so that a run whose outputs could not be written can be repeated.
+  const bool is_measured = options.profile || options.benchmark > 0;
+  if (!options.state.empty() && !is_measured) {
+    std::vector<arrays::Array> kept;
+    for (auto& [name, tensor] : session.changing_state()) kept.push_back({name, std::move(tensor)});
+    if (Result<void> written = arrays::write(options.state, kept); !written) return written.error();
   }
   return outcome;
 }
