@@ -197,6 +197,19 @@ TEST_CASE("a pipe's weights are passed on without being in memory, whole or not 
   const Result<program::Container> container = program::open_container(bytes, "bytes");
   wire::Program message;
   REQUIRE(message.ParseFromArray(container->message.data(), static_cast<int>(container->message.size())));
+
+  // A hostile one, of which a small segment begins in what is read at once and ends in what is not.
+  wire::Program overlapping = message;
+  wire::Segment *large = nullptr, *small = nullptr;
+  for (wire::Segment& segment : *overlapping.mutable_segments())
+    (segment.stored_size() == 120000 ? large : small) = &segment;
+  small->set_offset(large->offset() - small->stored_size() / 2);
+  std::string hostile = program::container_head(overlapping.SerializeAsString(), container->segments.size(), true);
+  hostile += container->segments;
+  hostile += program::container_trailer(hostile.size() + program::trailer_size);
+  CHECK(outcome(hostile) == "ok");  // in memory, both are there: their digests tell
+  CHECK(passed_on(hostile) == "E0234");
+
   std::string segments;
   for (wire::Segment& segment : *message.mutable_segments()) {
     const std::string_view content = container->segments.substr(segment.offset(), segment.stored_size());

@@ -45,6 +45,8 @@ std::optional<std::string> segment_problem(const wire::Segment& segment, const S
   if (segment.encoding() == wire::Segment::ABSENT) return std::nullopt;
   if (segment.offset() > segments.size || stored > segments.size - segment.offset())
     return "a segment lies outside of the file";
+  if (segment.offset() < segments.bytes.size() && stored > segments.bytes.size() - segment.offset())
+    return "segments overlap";  // memory ends where a large one begins
   if (segment.encoding() == wire::Segment::RAW)
     return stored == size ? std::nullopt : std::optional("a segment has two sizes");
   if (segment.encoding() != wire::Segment::ZSTD) return "a segment is stored in a way that this version does not know";
