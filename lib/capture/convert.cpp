@@ -1,5 +1,6 @@
 #include "capture/convert.h"
 
+#include "capture/recursion.h"
 #include "capture/scalar_objects.h"
 #include "capture/symbols.h"
 
@@ -22,6 +23,8 @@ Argument Arguments::real(const Tensor& tensor) {
 }
 
 bool Arguments::convert(PyObject* object, Argument& argument) {
+  const Recursion level(" in an argument of an operator");
+  if (!level) return false;
   if (object == Py_None) {
     argument = ir::None{};
   } else if (TensorObject* tensor = as_tensor(object)) {

@@ -83,6 +83,8 @@ ir::Value* write_part_back(Session& session, const Step& step, ir::Value* viewed
 ir::Value* write_back(Session& session, const Step& step, ir::Value* viewed, ir::Value* content) {
   const std::string name = base_name(step.target);
   if (keeps_content(name)) return content;
+  if (step.target == "aten::view.dtype")  // the same bits under another type
+    return only_result(session.record(step.target, {content, viewed->meta().dtype}));
   if (keeps_order(name)) return only_result(session.record("aten::view", {content, as_list(step.viewed_sizes)}));
   if (is_one_of(name, {"aten::transpose", "aten::swapaxes", "aten::swapdims", "aten::t", "aten::mT", "aten::numpy_T",
                        "aten::adjoint"}))
@@ -103,7 +105,9 @@ ir::Value* write_back(Session& session, const Step& step, ir::Value* viewed, ir:
     return nullptr;
   }
   if (name == "aten::narrow") {
-    const SymInt start = step.arguments[1].get<SymInt>();
+    SymInt start = step.arguments[1].get<SymInt>();
+    if (start.constant().value_or(0) < 0)  // from the end, where `start + length` may be 0
+      start = start + step.viewed_sizes[static_cast<size_t>(axis_of(step.arguments[0], step.viewed_sizes.size()))];
     return only_result(session.record(
         "aten::slice_scatter", {viewed, content, step.arguments[0], start, start + step.arguments[2].get<SymInt>()}));
   }
@@ -116,11 +120,6 @@ ir::Value* write_back(Session& session, const Step& step, ir::Value* viewed, ir:
   std::vector<Argument> arguments{viewed, content};
   arguments.insert(arguments.end(), step.arguments.begin(), step.arguments.end());
   return only_result(session.record(scatter, std::move(arguments), step.keywords));
-}
-
-bool same_geometry(const Tensor& a, const Tensor& b) {
-  return a.storage == b.storage && a.offset == b.offset && a.sizes == b.sizes && a.strides == b.strides &&
-         a.dtype == b.dtype;
 }
 
 std::string placeholder_name(const ir::InputSpec& spec) {

@@ -89,12 +89,15 @@ bool Indexing::apply_item(PyObject* item, size_t specified) {
   }
   if (PySlice_Check(item)) {
     auto* slice = reinterpret_cast<PySliceObject*>(item);
-    const bool is_whole =
-        (slice->start == Py_None || (PyLong_CheckExact(slice->start) && PyLong_AsLong(slice->start) == 0)) &&
-        slice->stop == Py_None && (slice->step == Py_None || integer_of(slice->step) == SymInt(1));
-    // A bound that is a tensor stands for the number in it.
+    const bool is_whole = (slice->start == Py_None || integer_of(slice->start) == SymInt(0)) &&
+                          slice->stop == Py_None && (slice->step == Py_None || integer_of(slice->step) == SymInt(1));
+    // A bound that is a tensor stands for the number in it; one beyond all numbers is the last, as in Python's slices.
     const auto number = [](PyObject* bound) {
-      return as_tensor(bound) ? Ref(PyNumber_Index(bound)) : Ref::borrow(bound);
+      if (as_tensor(bound)) return Ref(PyNumber_Index(bound));
+      int beyond = 0;
+      if (PyLong_Check(bound)) PyLong_AsLongLongAndOverflow(bound, &beyond);
+      return beyond ? Ref(PyLong_FromLongLong(beyond > 0 ? shape::Range::highest : shape::Range::lowest))
+                    : Ref::borrow(bound);
     };
     const Ref start = number(slice->start), stop = number(slice->stop);
     const Ref step = slice->step == Py_None ? Ref(PyLong_FromLong(1)) : number(slice->step);
@@ -117,6 +120,10 @@ bool Indexing::apply_item(PyObject* item, size_t specified) {
            add_tensor(Ref(session_.call("aten::unsqueeze", {item, first.get()})));
   }
   if (integer_of(item)) return is_inside(item) && view("aten::select", {current(), axis.get(), item});
+  if (PyLong_Check(item)) {
+    PyErr_SetString(PyExc_IndexError, "an index of more than 64 bits");
+    return false;
+  }
   if (PySequence_Check(item) || PyObject_CheckBuffer(item))
     return add_tensor(Ref(tensor_from(session_, item, std::nullopt)));
   PyErr_Format(PyExc_TypeError, "a tensor is indexed by integers, slices, None, Ellipsis and tensors, not %s",

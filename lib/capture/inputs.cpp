@@ -1,6 +1,7 @@
 #include "capture/inputs.h"
 
 #include <algorithm>
+#include <charconv>
 
 #include "arrays/arrays.h"
 #include "capture/dimensions.h"
@@ -94,6 +95,18 @@ Result<Given> parse_given(const std::string& text) {
   return given;
 }
 
+// "1..64", or "1.." without an upper bound.
+std::optional<shape::Range> range_of(std::string_view text) {
+  shape::Range range{0, shape::Range::highest};
+  const char* end = text.data() + text.size();
+  const auto [dots, no_lower] = std::from_chars(text.data(), end, range.lower);
+  if (no_lower != std::errc() || !std::string_view(dots, end).starts_with("..")) return std::nullopt;
+  if (dots + 2 == end) return range;
+  const auto [rest, no_upper] = std::from_chars(dots + 2, end, range.upper);
+  if (no_upper != std::errc() || rest != end || range.upper < range.lower) return std::nullopt;
+  return range;
+}
+
 class InputMaker {
  public:
   InputMaker(Session& session, const Options& options) : session_(session), options_(options), dimensions_(session) {}
@@ -128,13 +141,13 @@ bool InputMaker::parse_options() {
     given_.push_back(std::move(*given));
   }
   for (const std::string& text : options_.dynamic) {
-    const size_t equals = text.find('='), dots = text.find("..");
-    if (equals == std::string::npos || dots == std::string::npos)
+    const size_t equals = text.find('=');
+    const std::optional<shape::Range> range =
+        equals == std::string::npos ? std::nullopt : range_of(std::string_view(text).substr(equals + 1));
+    if (!range)
       return session_.raise(error(Status::usage, 305, "--dynamic '" + text + "' is not of the form batch=1..64")),
              false;
-    dimensions_.narrow(text.substr(0, equals),
-                       {std::stoll(text.substr(equals + 1)),
-                        dots + 2 < text.size() ? std::stoll(text.substr(dots + 2)) : shape::Range::highest});
+    dimensions_.narrow(text.substr(0, equals), *range);
   }
   return true;
 }
@@ -208,8 +221,12 @@ Ref InputMaker::trace_leaf(Inputs& inputs, const std::string& path, PyObject* ob
     else if (PyUnicode_Check(object))
       constant.constant = Argument(text_of(object));
     else {
-      session_.raise(305, "input " + path + " is a " + Py_TYPE(object)->tp_name + ", which no program can take",
-                     "tensors, numbers, texts, and containers of them");
+      session_.raise(
+          305,
+          "input " + path + " is " +
+              (PyLong_Check(object) ? "an int of more than 64 bits" : std::string("a ") + Py_TYPE(object)->tp_name) +
+              ", which no program can take",
+          "tensors, numbers, texts, and containers of them");
       return {};
     }
     inputs.specs.push_back(std::move(constant));

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "capture/recursion.h"
 #include "capture/symbols.h"
 #include "capture/tensor_data.h"
 
@@ -63,6 +64,8 @@ struct Elements {
 };
 
 bool collect(PyObject* data, size_t depth, Elements& elements) {
+  const Recursion level(" in the data of a tensor");
+  if (!level) return false;
   if (TensorObject* tensor = as_tensor(data); tensor && !tensor->session->meta(*tensor).sizes.empty()) {
     const Ref list(PyObject_CallMethod(data, "tolist", nullptr));
     return list && collect(list.get(), depth, elements);

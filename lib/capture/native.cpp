@@ -9,6 +9,7 @@
 #include "capture/program_object.h"
 #include "capture/scalar_objects.h"
 #include "capture/symbols.h"
+#include "capture/tensor_data.h"
 #include "capture/tensor_object.h"
 #include "capture/trace_control_flow.h"
 
@@ -235,8 +236,9 @@ PyObject* empty(PyObject* module, PyObject* args, PyObject* keywords) {
     }
     shape.push_back(size);
   }
-  return session.wrap(TensorState{.real = lazy_tensor(type.value_or(session.default_dtype), std::move(shape), 0)})
-      .release();
+  const ScalarType made = type.value_or(session.default_dtype);
+  if (!fits_memory({.dtype = made, .sizes = {shape.begin(), shape.end()}})) return nullptr;
+  return session.wrap(TensorState{.real = lazy_tensor(made, std::move(shape), 0)}).release();
 }
 
 // --- Random draws in place

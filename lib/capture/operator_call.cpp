@@ -192,6 +192,8 @@ std::optional<std::vector<Ref>> Dispatch::evaluate(const Call& call) {
   Result<opset::Inference> inference = opset::infer(session_.opset, call, session_.facts);
   if (!inference) return session_.raise(inference.error()), std::nullopt;
   returns_ = inference->returns;
+  for (const ir::Type& type : inference->types)
+    if (const auto* meta = std::get_if<ir::TensorMeta>(&type); meta && !fits_memory(*meta)) return std::nullopt;
   std::vector<Ref> results;
   if (call.op->has_tag("random")) {
     std::optional<Tensor> drawn = draw(session_, call, inference->types, arguments_.environment, generator_);
@@ -372,7 +374,13 @@ PyObject* Dispatch::into_out(Ref results) {
     if (session_.meta(*target).sizes == session_.meta(*source).sizes) {
       if (!Ref(session_.call("aten::copy_", {item.get(), reinterpret_cast<PyObject*>(source)}))) return nullptr;
     } else {
-      *target->state = *source->state;
+      const ScalarType dtype = session_.meta(*target).dtype;  // stays
+      const Ref typed =
+          session_.meta(*source).dtype == dtype
+              ? Ref::borrow(reinterpret_cast<PyObject*>(source))
+              : Ref(session_.call("aten::to", {reinterpret_cast<PyObject*>(source), session_.dtypes.at(dtype).get()}));
+      if (!typed) return nullptr;
+      *target->state = *as_tensor(typed.get())->state;
     }
   }
   return Py_NewRef(out_);

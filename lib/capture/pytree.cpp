@@ -1,5 +1,7 @@
 #include "capture/pytree.h"
 
+#include "capture/recursion.h"
+
 namespace atenon::capture {
 namespace {
 
@@ -108,6 +110,8 @@ bool take_apart(Session& session, PyObject* object, Parts& parts) {
 bool flatten(Session& session, PyObject* object, const std::string& path, ir::TreeSpec& tree,
              std::vector<Leaf>& leaves) {
   using Kind = ir::TreeSpec::Kind;
+  const Recursion level(" in a tree of inputs or outputs");
+  if (!level) return false;
   tree = {};
   if (object == Py_None) {
     tree.kind = Kind::none;

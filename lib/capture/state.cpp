@@ -5,6 +5,7 @@
 
 #include "arrays/arrays.h"
 #include "capture/callstack.h"
+#include "capture/tensor_data.h"
 #include "support/parallel.h"
 
 namespace atenon::capture {
@@ -35,6 +36,9 @@ void for_each_tensor(PyObject* module, const char* attribute_name, const std::st
     if (TensorObject* tensor = as_tensor(value))
       visit(path.empty() ? text_of(key) : path + "." + text_of(key), key, *tensor);
 }
+
+// Whether a state_dict has the entry.
+bool is_in_file(const StateEntry& entry) { return entry.kind != ir::InputKind::constant_tensor && entry.persistent; }
 
 // Is this a number or a text of Python's own, which is compared by value?
 bool is_plain(PyObject* object) {
@@ -147,6 +151,22 @@ bool collect_state(Session& session, PyObject* model) {
   return walked;
 }
 
+namespace {
+
+// Storages that are more than one tensor, known by one or several names: views of parts, or what no file holds.
+std::set<const Storage*> storages_of_views(const std::vector<StateEntry>& state) {
+  std::map<const Storage*, const StateEntry*> first;
+  std::set<const Storage*> views;
+  for (const StateEntry& entry : state) {
+    const Storage* storage = entry.tensor.storage.get();
+    const StateEntry& known = *first.emplace(storage, &entry).first->second;
+    if (!same_geometry(known.tensor, entry.tensor) || is_in_file(known) != is_in_file(entry)) views.insert(storage);
+  }
+  return views;
+}
+
+}  // namespace
+
 Result<void> load_weights(Session& session, const std::string& file, std::vector<Diagnostic>& warnings) {
   Result<std::vector<arrays::Array>> read = arrays::read(file);
   if (!read) return read.error();
@@ -154,8 +174,9 @@ Result<void> load_weights(Session& session, const std::string& file, std::vector
   for (arrays::Array& array : *read) given.emplace(std::move(array.name), std::move(array.tensor));
   std::vector<std::string> names;
   std::map<const Storage*, Tensor> replaced;  // what tied names of the model share now
+  const std::set<const Storage*> views = storages_of_views(session.state);
   for (StateEntry& entry : session.state) {
-    if (entry.kind == ir::InputKind::constant_tensor || !entry.persistent) continue;
+    if (!is_in_file(entry)) continue;
     names.push_back(entry.name);
     const auto found = given.find(entry.name);
     const Storage* before = entry.tensor.storage.get();
@@ -169,6 +190,10 @@ Result<void> load_weights(Session& session, const std::string& file, std::vector
     }
     if (found->second.sizes != entry.tensor.sizes)
       return error(Status::usage, 307, "'" + entry.name + "' has another shape in " + file + " than in the model");
+    if (views.contains(before)) {  // written where it lies, for all who see it
+      assign(entry.tensor, found->second);
+      continue;
+    }
     const ScalarType dtype = entry.tensor.dtype;
     const auto tied = replaced.find(before);
     entry.tensor = entry.object->state->real = tied != replaced.end()         ? tied->second

@@ -361,7 +361,7 @@ SymbolObject* as_symbol(PyObject* object) {
 std::optional<SymInt> integer_of(PyObject* object) {
   const std::optional<Number> number = number_of(object);
   if (number && std::holds_alternative<SymInt>(*number)) return std::get<SymInt>(*number);
-  if (number || !PyIndex_Check(object) || as_tensor(object)) return std::nullopt;
+  if (number || PyLong_Check(object) || !PyIndex_Check(object) || as_tensor(object)) return std::nullopt;
   const Ref index(PyNumber_Index(object));  // numpy's integers
   if (!index) {
     PyErr_Clear();

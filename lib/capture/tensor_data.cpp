@@ -178,6 +178,24 @@ void assign(Tensor& target, const Tensor& source) {
   });
 }
 
+bool fits_memory(const ir::TensorMeta& meta) {
+  constexpr int64_t most = int64_t{1} << 47;  // bytes that a process can address
+  int64_t bytes = static_cast<int64_t>(size_of(meta.dtype));
+  for (const SymInt& size : meta.sizes)
+    if (size == SymInt(0)) return true;
+  for (const SymInt& size : meta.sizes) {
+    if (!__builtin_mul_overflow(bytes, size.constant().value_or(1), &bytes) && bytes <= most) continue;
+    PyErr_Format(PyExc_RuntimeError, "there is not enough memory for a tensor %s", ir::to_string(meta).c_str());
+    return false;
+  }
+  return true;
+}
+
+bool same_geometry(const Tensor& a, const Tensor& b) {
+  return a.storage == b.storage && a.offset == b.offset && a.sizes == b.sizes && a.strides == b.strides &&
+         a.dtype == b.dtype;
+}
+
 std::vector<SymInt> row_major(const std::vector<SymInt>& sizes) {
   std::vector<SymInt> strides(sizes.size());
   SymInt step = 1;

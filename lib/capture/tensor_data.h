@@ -16,6 +16,12 @@ void release_buffer(PyObject* owner, Py_buffer* view);
 // Writes `source`, broadcast and converted, over the elements of `target`; shapes must fit.
 void assign(Tensor& target, const Tensor& source);
 
+// False, with an exception set, where no memory can hold a tensor of this type, so far as its sizes are known.
+bool fits_memory(const ir::TensorMeta& meta);
+
+// Whether both are the same elements of the same memory.
+bool same_geometry(const Tensor& a, const Tensor& b);
+
 std::vector<SymInt> row_major(const std::vector<SymInt>& sizes);
 
 }  // namespace atenon::capture

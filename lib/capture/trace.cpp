@@ -8,6 +8,7 @@
 #include "capture/promises.h"
 #include "capture/pytree.h"
 #include "capture/state.h"
+#include "capture/symbols.h"
 #include "ir/dead_nodes.h"
 
 namespace atenon::capture {
@@ -54,8 +55,8 @@ bool Trace::add_result(PyObject* result) {
       output = ir::None{};
     } else if (PyBool_Check(leaf)) {
       output = SymBool(leaf == Py_True);
-    } else if (PyLong_Check(leaf)) {
-      output = SymInt(static_cast<int64_t>(PyLong_AsLongLong(leaf)));
+    } else if (const auto integer = PyLong_Check(leaf) ? integer_of(leaf) : std::nullopt) {
+      output = *integer;
     } else if (PyFloat_Check(leaf)) {
       output = SymFloat(PyFloat_AS_DOUBLE(leaf));
     } else if (PyUnicode_Check(leaf)) {
@@ -63,7 +64,8 @@ bool Trace::add_result(PyObject* result) {
     } else {
       Diagnostic refused =
           error(Status::unsupported, 315,
-                std::string("forward returns a ") + Py_TYPE(leaf)->tp_name +
+                (PyLong_Check(leaf) ? "forward returns an int of more than 64 bits"
+                                    : std::string("forward returns a ") + Py_TYPE(leaf)->tp_name) +
                     (leaves[i].path.empty() ? "" : " at " + leaves[i].path) + ", which no program can give");
       refused.notes.push_back(
           {"fix: return tensors, numbers, and tuples, lists and dicts of them; or register the class with "
