@@ -4,8 +4,9 @@
 #include "cli/cli.h"
 #include "diff/diff.h"
 
+using namespace atenon;
+
 int main(int argc, char** argv) {
-  using namespace atenon;
   cli::Tool tool("atenon-diff", "compares two programs: structure, and numbers node by node on the same inputs",
                  "atenon diff captured.atn mlp.atn --input x=random");
   diff::Options options;

@@ -4,9 +4,9 @@
 #include "cli/cli.h"
 #include "run/run.h"
 
-static atenon::Result<atenon::Status> execute(const std::string& path, atenon::run::Options options,
-                                              atenon::cli::Context& context) {
-  using namespace atenon;
+using namespace atenon;
+
+static Result<Status> execute(const std::string& path, run::Options options, cli::Context& context) {
   Result<ir::ExportedProgram> program = cli::read_executable(path, context);
   if (!program) return program.error();
   options.json = context.json;
@@ -18,7 +18,6 @@ static atenon::Result<atenon::Status> execute(const std::string& path, atenon::r
 }
 
 int main(int argc, char** argv) {
-  using namespace atenon;
   cli::Tool tool("atenon-run", "executes a program: lowered, decomposed or as captured",
                  "atenon run resnet50.atn --input x=x.npy -o y.npy --threads 2");
   run::Options options;
@@ -29,8 +28,7 @@ int main(int argc, char** argv) {
   tool.option("--inputs", options.input_files, "FILE", "inputs by the keys of an .npz or .safetensors file");
   tool.option("-o,--output", options.output, "FILE", "outputs as .npy, .npz or .safetensors, in place of a summary");
   tool.option("--kernels", options.kernels, "FILE", "a shared library for custom operators (atenon_kernel.h)");
-  tool.option("--state", options.state, "FILE",
-              "state that the program updates, kept from one run to the next; runs to measure only read it");
+  tool.option("--state", options.state, "FILE", "state kept from run to run; timed runs only read it");
   tool.option("--entry", options.entry, "NAME", "entry point; the first if not given");
   tool.option("--threads", options.threads, "N", "threads; 0: as many as this process may use");
   tool.flag("--reference", options.reference, "compute by the meanings of the operators, without fast kernels");

@@ -5,6 +5,10 @@
 
 using namespace atenon;
 
+static Result<ir::ExportedProgram> read(const std::string& path, const show::Options& options, cli::Context& context) {
+  return options.unchecked ? program::read(path, {.segments = context.segments}) : cli::read_program(path, context);
+}
+
 int main(int argc, char** argv) {
   cli::Tool tool("atenon-show", "prints a program, or a part of it", "atenon show --nodes softmax net.atn");
   show::Options options;
@@ -25,9 +29,5 @@ int main(int argc, char** argv) {
   tool.flag("--unchecked", options.unchecked, "show it also where it breaks the rules of its operators");
   tool.offer_segments();
   tool.option("-o,--output", options.output, "FILE", "write to FILE");
-  return tool.run(argc, argv, [&](cli::Context& context) {
-    return show::run(
-        options.unchecked ? program::read(path, {.segments = context.segments}) : cli::read_program(path, context),
-        options);
-  });
+  return tool.run(argc, argv, [&](cli::Context& context) { return show::run(read(path, options, context), options); });
 }
