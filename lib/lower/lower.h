@@ -1,8 +1,8 @@
 // Chooses kernels, layouts and memory for a program, and generates the machine code that no library has.
 //
 // Each node of the result is a call whose meaning is a named subgraph in the operators that it came from; kernel,
-// strides, slots and code are annotations on it (lib/kernels has the readers). A program that was lowered before is
-// lowered anew.
+// strides, slots and code are annotations on it (lib/kernels has the readers). What yields a number or runs subgraphs
+// stays as it is.
 #pragma once
 
 #include <string>
@@ -37,8 +37,8 @@ struct Options {
   Report* report = nullptr;  // filled in if given
 };
 
-// E0501: a node that no kernel runs (it yields a number, or holds control flow). E0502: the target. E0503: LLVM or lld
-// failed. E0504: a weight's bytes are absent, so that it cannot be packed.
+// E0502: the target. E0503: LLVM or lld failed. E0504: a weight's bytes are absent, so that it cannot be packed. E0505:
+// the program is lowered already.
 Result<ir::ExportedProgram> run(ir::ExportedProgram program, const opset::Opset& opset, const Options& options);
 
 std::string to_text(const Report& report);

@@ -81,8 +81,7 @@ std::map<const ir::Node*, size_t> find_segments(ir::Graph& graph);
 
 // Passes, in order. After each holds what its comment says.
 
-// Every node is taken by a kernel or has a meaning in loops or in C++; the others were expanded. E0501 where that is
-// not so.
+// Every node is taken by a kernel or has a meaning in loops or in C++; the others were expanded.
 Result<void> expand_composites(Lowering& lowering);
 // Every node is in a group: one a node that a kernel wants, with the epilogue that it takes; loops that may share a
 // kernel; views.

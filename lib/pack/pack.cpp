@@ -45,8 +45,7 @@ Result<ir::ExportedProgram> run(std::vector<Part> parts, const std::vector<std::
   for (size_t i = 1; i < parts.size(); ++i) {
     if (Result<void> joined = join(package, std::move(parts[i])); !joined) return joined.error();
   }
-  for (const std::string& library : kernels)
-    if (Result<void> added = program::add_kernel_library(package, library); !added) return added.error();
+  if (Result<void> added = program::add_kernel_libraries(package, kernels); !added) return added.error();
   return package;
 }
 

@@ -42,9 +42,9 @@ Result<ir::ExportedProgram> parse(std::shared_ptr<Storage> bytes, const std::str
 Result<void> write(const ir::ExportedProgram& program, const std::string& path, const WriteOptions& options = {});
 Result<std::string> serialize(const ir::ExportedProgram& program, const WriteOptions& options = {});
 
-// Puts a shared library with kernels for custom operators into a program, in the place of one of its name. E0236: it is
-// none.
-Result<void> add_kernel_library(ir::ExportedProgram& program, const std::string& path);
+// Puts shared libraries with kernels for custom operators into a program, by the names of their files; one takes the
+// place of a library of its name. E0236: it is none. E0237: another of these files, or generated code, has its name.
+Result<void> add_kernel_libraries(ir::ExportedProgram& program, const std::vector<std::string>& paths);
 
 // What a stage calls before it computes with weights: compares bytes that came from a file and were not checked since
 // with their digests (E0232). Bytes that are absent are left alone. Cheap when called again.

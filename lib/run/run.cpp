@@ -107,8 +107,7 @@ Result<std::string> memory_report(Session& session, const Inputs& inputs) {
 Result<Outcome> execute(ir::ExportedProgram program, const Options& options,
                         const std::function<Result<const opset::Opset*>()>& opset) {
   set_threads(options.threads);
-  for (const std::string& library : options.kernels)
-    if (Result<void> added = program::add_kernel_library(program, library); !added) return added.error();
+  if (Result<void> added = program::add_kernel_libraries(program, options.kernels); !added) return added.error();
   Result<std::unique_ptr<Session>> loaded =
       Session::load(std::move(program), options.entry, {options.reference, opset});
   if (!loaded) return loaded.error();
