@@ -6,87 +6,13 @@
 // epilogue of a product. So this pays where the product makes fewer values than it takes, as on the way up in a U-Net.
 // Nothing here knows the operators: both are recognised by their meanings.
 #include "specialize/channel_affine.h"
+#include "specialize/concatenation.h"
 
 namespace atenon::specialize {
 namespace {
 
-using opset::Meaning;
-using opset::Scalar;
-using opset::ScalarOp;
-
-// A part of fewer channels leaves vectors half empty in both products.
-constexpr int64_t least_channels = 16;
-
-// What is concatenated, in order.
-struct Concatenation {
-  int axis = -1;
-  std::vector<ir::Value*> parts;
-};
-
-// result[.., i, ..] = i < end ? part[.., i - start, ..] : the next part and so on.
-std::optional<Concatenation> concatenation(const Scope& scope, const ir::Node& node, const shape::Facts& facts) {
-  if (node.results().size() != 1) return std::nullopt;
-  Result<opset::Call> call = opset::bind(scope.opset, node);
-  if (!call) return std::nullopt;
-  const std::optional<Meaning> meaning = loops(scope, *call, facts);
-  if (!meaning || meaning->results.size() != 1 || meaning->scatter || meaning->results[0].value == opset::no_scalar)
-    return std::nullopt;
-  const opset::LoopNest& nest = meaning->results[0];
-  const auto is_index = [&](opset::ScalarId id, size_t axis) {
-    const Scalar& scalar = at(*meaning, id);
-    if (scalar.op == ScalarOp::constant) return scalar.integer == 0 && nest.type.sizes[axis] == ir::SymInt(1);
-    return scalar.op == ScalarOp::index && scalar.variable == nest.variables[axis];
-  };
-  const auto constant_of = [&](opset::ScalarId id) -> std::optional<int64_t> {
-    const Scalar& scalar = at(*meaning, id);
-    if (scalar.op == ScalarOp::size) return scalar.size.constant();
-    return scalar.op == ScalarOp::constant ? std::optional(scalar.integer) : std::nullopt;
-  };
-  Concatenation found;
-  int64_t start = 0;
-  for (opset::ScalarId next = nest.value, read_id;; next = at(*meaning, next).operands[2]) {
-    const Scalar& scalar = at(*meaning, next);
-    read_id = next;
-    if (scalar.op == ScalarOp::select) {
-      const Scalar& condition = at(*meaning, scalar.operands[0]);
-      if (condition.op != ScalarOp::lt) return std::nullopt;
-      read_id = scalar.operands[1];
-      for (size_t axis = 0; axis < nest.variables.size() && found.axis < 0; ++axis)
-        if (is_index(condition.operands[0], axis)) found.axis = static_cast<int>(axis);
-      if (found.axis < 0 || !is_index(condition.operands[0], static_cast<size_t>(found.axis))) return std::nullopt;
-    }
-    const Scalar& read = at(*meaning, read_id);
-    if (read.op != ScalarOp::read || found.axis < 0 || read.operands.size() != nest.variables.size())
-      return std::nullopt;
-    ir::Value* part = meaning->tensors[static_cast<size_t>(read.tensor)];
-    const std::optional<int64_t> size = part->meta().sizes[static_cast<size_t>(found.axis)].constant();
-    if (!size || part->meta().dtype != nest.type.dtype) return std::nullopt;
-    for (size_t axis = 0; axis < read.operands.size(); ++axis) {
-      const Scalar& index = at(*meaning, read.operands[axis]);
-      const bool is_moved = static_cast<int>(axis) == found.axis && start > 0;
-      if (is_moved ? index.op != ScalarOp::sub || !is_index(index.operands[0], axis) ||
-                         constant_of(index.operands[1]) != start
-                   : !is_index(read.operands[axis], axis))
-        return std::nullopt;
-    }
-    found.parts.push_back(part);
-    start += *size;
-    if (scalar.op != ScalarOp::select) return found;
-    if (constant_of(at(*meaning, scalar.operands[0]).operands[1]) != start) return std::nullopt;
-  }
-}
-
-// Elements at the sizes of the example inputs, where dimensions are dynamic.
-std::optional<int64_t> elements(const Scope& scope, const ir::Value& value) {
-  shape::Bindings hints;
-  for (const ir::Symbol& symbol : scope.entry.symbols)
-    if (symbol.hint) hints[symbol.name] = *symbol.hint;
-  return shape::evaluate(value.meta().numel(), hints);
-}
-
 bool pays(const Scope& scope, const Concatenation& joined, const ir::Value& x, const ir::Value& result) {
-  for (const ir::Value* part : joined.parts)
-    if (part->meta().sizes[static_cast<size_t>(joined.axis)].constant() < least_channels) return false;
+  if (has_thin_part(joined)) return false;
   const std::optional<int64_t> taken = elements(scope, x), made = elements(scope, result);
   return taken && made && (static_cast<int64_t>(joined.parts.size()) - 1) * *made < *taken;
 }
