@@ -105,10 +105,10 @@ double count(const std::vector<int64_t>& sizes) {
   return std::accumulate(sizes.begin(), sizes.end(), 1.0, std::multiplies<>());
 }
 
-std::vector<std::vector<int64_t>> operand_strides(const Convolution& convolution, const CallSite& site) {
+std::vector<std::vector<int64_t>> operand_strides(const std::vector<PostOp>& epilogue, const CallSite& site) {
   std::vector<std::vector<int64_t>> all;
   const size_t rank = site.results[0].sizes.size();
-  for (const PostOp& step : convolution.epilogue) {
+  for (const PostOp& step : epilogue) {
     std::vector<int64_t>& strides = all.emplace_back(rank, 0);
     if (!step.is_binary()) continue;
     const Operand& operand = site.operands[static_cast<size_t>(step.operand)];

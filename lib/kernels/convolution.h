@@ -40,7 +40,10 @@ double count(const std::vector<int64_t>& sizes);
 
 // How far apart the operand of each step of the epilogue lies along each axis of the result; 0 where it has one element
 // for all of them.
-std::vector<std::vector<int64_t>> operand_strides(const Convolution& convolution, const CallSite& site);
+std::vector<std::vector<int64_t>> operand_strides(const std::vector<PostOp>& epilogue, const CallSite& site);
+inline std::vector<std::vector<int64_t>> operand_strides(const Convolution& convolution, const CallSite& site) {
+  return operand_strides(convolution.epilogue, site);
+}
 
 // The steps of a tile of the result from `at` on, whose rows are neighbours on the last axis and whose columns are
 // channels; `strides` are the operands'.

@@ -138,6 +138,11 @@ struct Lanes {
   // of `channels` numbers each; what lies `ahead` of the pixels is fetched.
   void (*winograd_in)(int64_t outputs, const float* const* pixels, int64_t ahead, int64_t channels, float* points);
   void (*winograd_out)(int64_t outputs, const WinogradOutputs& tile);
+  // y[i] = (1 - weight) * a[i] + weight * b[i]
+  void (*blend)(const float* a, const float* b, float weight, int64_t count, float* y);
+  // y[i] = (1 - weights[i]) * line[places[i]] + weights[i] * line[places[i] + 1]. Places ascend; whole vectors of them,
+  // of weights and of the line behind the last place are read.
+  void (*blend_places)(const float* line, const int32_t* places, const float* weights, int64_t count, float* y);
 };
 
 // Whether panel() does such a step.

@@ -31,6 +31,13 @@ struct V {
     half = _mm_max_ps(half, _mm_movehl_ps(half, half));
     return _mm_cvtss_f32(_mm_max_ss(half, _mm_shuffle_ps(half, half, 1)));
   }
+  // line[places[i]], where places ascend.
+  static V pick(const float* line, const int32_t* places) {
+    const __m256i at = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(places));
+    if (places[width - 1] - places[0] >= width) return {_mm256_i32gather_ps(line, at, 4)};
+    return {_mm256_permutevar8x32_ps(_mm256_loadu_ps(line + places[0]),
+                                     _mm256_sub_epi32(at, _mm256_set1_epi32(places[0])))};
+  }
   static void transpose(const float* from, int64_t from_row, int64_t depth, float* to, int64_t to_row) {
     int64_t d = 0;
     for (; d + 4 <= depth; d += 4) {  // 4 x 4 blocks in each half
@@ -76,11 +83,12 @@ inline V zero_where_below(V value, V x, V limit) {
 
 }  // namespace
 
+#include "kernels/bilinear_loops.h"
 #include "kernels/lanes_loops.h"
 #include "kernels/winograd_loops.h"
 
-const Lanes lanes_avx2{"avx2", attention_scratch, attention, dots, lstm_cell,   panel,
-                       finish, make_panel,        depthwise, taps, winograd_in, winograd_out};
+const Lanes lanes_avx2{"avx2",     attention_scratch, attention, dots,        lstm_cell,    panel, finish,
+                       make_panel, depthwise,         taps,      winograd_in, winograd_out, blend, blend_places};
 
 }  // namespace atenon::kernels
 

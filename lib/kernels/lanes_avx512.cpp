@@ -23,6 +23,13 @@ struct V {
   void store_first(float* p, int n) const { _mm512_mask_storeu_ps(p, first(n), v); }
   float sum() const { return _mm512_reduce_add_ps(v); }
   float largest() const { return _mm512_reduce_max_ps(v); }
+  // line[places[i]], where places ascend.
+  static V pick(const float* line, const int32_t* places) {
+    const __m512i at = _mm512_loadu_si512(places);
+    if (places[width - 1] - places[0] >= width) return {_mm512_i32gather_ps(at, line, 4)};
+    return {
+        _mm512_permutexvar_ps(_mm512_sub_epi32(at, _mm512_set1_epi32(places[0])), _mm512_loadu_ps(line + places[0]))};
+  }
   // `width` rows of `depth` floats become depth rows of `width`.
   static void transpose(const float* from, int64_t from_row, int64_t depth, float* to, int64_t to_row) {
     const __m512i rows = _mm512_mullo_epi32(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
@@ -71,11 +78,12 @@ inline V zero_where_below(V value, V x, V limit) {
 
 }  // namespace
 
+#include "kernels/bilinear_loops.h"
 #include "kernels/lanes_loops.h"
 #include "kernels/winograd_loops.h"
 
-const Lanes lanes_avx512{"avx512", attention_scratch, attention, dots, lstm_cell,   panel,
-                         finish,   make_panel,        depthwise, taps, winograd_in, winograd_out};
+const Lanes lanes_avx512{"avx512",   attention_scratch, attention, dots,        lstm_cell,    panel, finish,
+                         make_panel, depthwise,         taps,      winograd_in, winograd_out, blend, blend_places};
 
 }  // namespace atenon::kernels
 

@@ -24,6 +24,10 @@ struct V {
     const float a = v[0] > v[2] ? v[0] : v[2], b = v[1] > v[3] ? v[1] : v[3];
     return a > b ? a : b;
   }
+  // line[places[i]], where places ascend.
+  static V pick(const float* line, const int32_t* places) {
+    return {{line[places[0]], line[places[1]], line[places[2]], line[places[3]]}};
+  }
   static void transpose(const float* from, int64_t from_row, int64_t depth, float* to, int64_t to_row) {
     for (int64_t d = 0; d < depth; ++d)
       for (int i = 0; i < width; ++i) to[d * to_row + i] = from[i * from_row + d];
@@ -68,10 +72,11 @@ inline V zero_where_below(V value, V x, V limit) {
 
 }  // namespace
 
+#include "kernels/bilinear_loops.h"
 #include "kernels/lanes_loops.h"
 #include "kernels/winograd_loops.h"
 
-const Lanes lanes_portable{"portable", attention_scratch, attention, dots, lstm_cell,   panel,
-                           finish,     make_panel,        depthwise, taps, winograd_in, winograd_out};
+const Lanes lanes_portable{"portable", attention_scratch, attention, dots,        lstm_cell,    panel, finish,
+                           make_panel, depthwise,         taps,      winograd_in, winograd_out, blend, blend_places};
 
 }  // namespace atenon::kernels

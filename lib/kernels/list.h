@@ -17,6 +17,7 @@ const Kernel& attention();
 const Kernel& lstm();
 const Kernel& recurrent();
 const Kernel& onednn_pooling();
+const Kernel& bilinear();
 const Kernel& sorting();
 const Kernel& fourier();
 const Kernel& generated();
