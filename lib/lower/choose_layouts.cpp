@@ -179,11 +179,12 @@ void LayoutChoice::place_results(Group& group) {
       if (writes_rows && !order.empty() && order.back() + 1 != static_cast<int>(sizes.size())) continue;
     }
     if (order.empty() && group.role == Role::loops && sizes.size() >= 3) {
-      // As the largest operand of the same rank, or of as many elements, lies.
+      // As the largest operand lies of those of the same rank, of a higher one, of which axes are reduced, or of as many
+      // elements.
       const Value* widest = nullptr;
       for (const Value* operand : group.operands)
         if (operand->is_tensor() &&
-            (operand->meta().sizes.size() == sizes.size() || operand->meta().numel() == result->meta().numel()) &&
+            (operand->meta().sizes.size() >= sizes.size() || operand->meta().numel() == result->meta().numel()) &&
             (!widest || lowering_.typical(operand->meta().numel()) > lowering_.typical(widest->meta().numel())))
           widest = operand;
       if (widest) order = order_as(group, *result, *widest);
