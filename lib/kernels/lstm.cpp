@@ -1,7 +1,8 @@
 // LSTM layers as aten::lstm.input keeps them whole.
 //
 // For each layer and direction the inputs of all time steps go through the input weights at once, as one product; what
-// is left to each step is the recurrent product and the cell, cut into tiles of units that stay in a core's cache.
+// is left to each step is the recurrent product and the cell, cut into tiles of units that stay in a core's cache. With
+// a projection the cells' outputs are multiplied once more before they are the state.
 #include <cassert>
 #include <cstring>
 
@@ -28,12 +29,12 @@ class LstmCall : public RecurrentLayersCall {
  public:
   RecurrentNetwork lstm;
 
-  // The recurrent weight in panels, gates of all steps, two layers' outputs, bias and the results that nobody reads,
-  // then what the products need.
+  // The recurrent weight in panels, gates of all steps, two layers' outputs, bias, the results that nobody reads and
+  // what is to be projected, then what the products need.
   int64_t own_floats() const {
-    const int64_t output = rows() * lstm.directions() * hidden_,
-                  states = lstm.layers * lstm.directions() * batch_ * hidden_;
-    return made_floats() + rows() * 4 * hidden_ + 2 * output + 4 * hidden_ + output + 2 * states;
+    const int64_t output = rows() * lstm.directions() * width_, states = lstm.cells() * batch_ * (width_ + hidden_),
+                  unprojected = lstm.has_projection ? batch_ * hidden_ : 0;
+    return made_floats() + rows() * 4 * hidden_ + 2 * output + 4 * hidden_ + output + states + unprojected;
   }
   int64_t made_floats() const { return rows() < enough_rows ? 0 : panel_floats(); }
   size_t scratch_bytes() const override {
@@ -41,7 +42,7 @@ class LstmCall : public RecurrentLayersCall {
   }
 
   Result<void> run(std::span<void* const> buffers, void* scratch) override {
-    const int64_t width = lstm.directions() * hidden_;
+    const int64_t width = lstm.directions() * width_;
     auto* panels = static_cast<float*>(scratch);
     float* gates = panels + made_floats();
     float* between[2] = {gates + rows() * 4 * hidden_, gates + rows() * 4 * hidden_ + rows() * width};
@@ -49,7 +50,8 @@ class LstmCall : public RecurrentLayersCall {
     char* product_scratch = static_cast<char*>(scratch) + scratch_bytes() - product_bytes();
     float* unread[3] = {bias + 4 * hidden_, nullptr, nullptr};
     unread[1] = unread[0] + rows() * width;
-    unread[2] = unread[1] + lstm.layers * lstm.directions() * batch_ * hidden_;
+    unread[2] = unread[1] + lstm.cells() * batch_ * width_;
+    float* const unprojected = unread[2] + lstm.cells() * batch_ * hidden_;
     auto result = [&](size_t i) {
       return lstm.results[i] < 0 ? unread[i] : static_cast<float*>(buffers[operands_ + lstm.results[i]]);
     };
@@ -69,28 +71,33 @@ class LstmCall : public RecurrentLayersCall {
         float* c = result(2) + cell * batch_ * hidden_;
         std::memcpy(c, operand(lstm.c) + cell * batch_ * hidden_, state_bytes);
         // The state of a step is its row of y.
-        float* y = target + direction * hidden_;
+        float* y = target + direction * width_;
         const auto state_at = [&](int64_t step) {
           const int64_t t = direction == 0 ? step : steps_ - 1 - step;
-          return step < 0 ? State{const_cast<float*>(operand(lstm.h)) + cell * batch_ * hidden_, hidden_}
+          return step < 0 ? State{const_cast<float*>(operand(lstm.h)) + cell * batch_ * width_, width_}
                           : State{y + t * step_row_ * width, batch_row_ * width};
         };
         const float* weight = operand(lstm.parameter(cell, 1));
         const bool makes = !in_panels_[cell] && made_floats() > 0;
         const Recurrent recurrent{makes ? make_panels(weight, panels) : weight, makes || in_panels_[cell]};
+        const float* projection = lstm.has_projection ? operand(lstm.parameter(cell, lstm.per_cell() - 1)) : nullptr;
         run_shares([&](const Share& share, Team* team) {
           for (int64_t step = 0; step < steps_; ++step) {
             const int64_t t = direction == 0 ? step : steps_ - 1 - step;
             if (step + 1 < steps_) fetch_inputs(gates, direction == 0 ? t + 1 : t - 1, share);
             for (int64_t i = share.tile; i < share.last_tile; ++i)
-              run_tile(share, i, recurrent, gates + t * step_row_ * 4 * hidden_, state_at(step - 1), state_at(step), c);
+              run_tile(share, i, recurrent, gates + t * step_row_ * 4 * hidden_, state_at(step - 1),
+                       projection ? State{unprojected, hidden_} : state_at(step), c);
+            if (team) team->wait();
+            if (!projection) continue;
+            project(share, unprojected, projection, state_at(step));
             if (team) team->wait();
           }
         });
-        float* shown = result(1) + cell * batch_ * hidden_;
+        float* shown = result(1) + cell * batch_ * width_;
         const State last = state_at(steps_ - 1);
         for (int64_t b = 0; b < batch_; ++b)
-          std::memcpy(shown + b * hidden_, last.h + b * last.row, static_cast<size_t>(hidden_) * 4);
+          std::memcpy(shown + b * width_, last.h + b * last.row, static_cast<size_t>(width_) * 4);
       }
     }
     return {};
@@ -107,6 +114,15 @@ class LstmCall : public RecurrentLayersCall {
     const float* weight;
     bool in_panels;
   };
+
+  // The share's part of the state: its entries, and as many columns as it has tiles.
+  void project(const Share& share, const float* unprojected, const float* weight, State state) const {
+    const int64_t first = width_ * share.tile / tiles(), last = width_ * share.last_tile / tiles();
+    for (int64_t b = share.entry; b < share.last_entry; b += dots_rows)
+      lanes().dots(unprojected + b * hidden_, hidden_, std::min(dots_rows, share.last_entry - b),
+                   weight + first * hidden_, hidden_, last - first, hidden_, state.h + b * state.row + first,
+                   state.row);
+  }
 
   // Brings what the share reads of the inputs' products at time step t into the cache, a step ahead.
   void fetch_inputs(const float* gates, int64_t t, const Share& share) const {
@@ -133,7 +149,7 @@ class LstmCall : public RecurrentLayersCall {
           lanes().panel({.a = h,
                          .a_row = before.row,
                          .rows = count,
-                         .k = hidden_,
+                         .k = width_,
                          .b = recurrent.weight + panel_of(i, gate),
                          .columns = units,
                          .y = sums[gate],
@@ -143,7 +159,7 @@ class LstmCall : public RecurrentLayersCall {
         }
         for (int64_t k = 0; k < count; k += dots_rows)
           lanes().dots(h + k * before.row, before.row, std::min(dots_rows, count - k),
-                       recurrent.weight + (gate * hidden_ + unit) * hidden_, hidden_, units, hidden_,
+                       recurrent.weight + (gate * hidden_ + unit) * width_, width_, units, width_,
                        sums[gate] + k * tile_units, tile_units);
       }
       for (int64_t k = 0; k < count; ++k) {

@@ -69,8 +69,9 @@ std::string read_recurrent_network(const ir::Graph& body, const shape::Bindings&
   found.bidirectional = *bidirectional;
   found.batch_first = *batch_first;
   found.layers = *layers;
-  if (static_cast<int64_t>(found.parameters.size()) != found.cells() * found.per_cell())
-    return states == 2 ? "a projection" : "a number of parameters that is not known";
+  const auto count = static_cast<int64_t>(found.parameters.size());
+  found.has_projection = states == 2 && count == found.cells() * (found.per_cell() + 1);
+  if (count != found.cells() * found.per_cell()) return "a number of parameters that is not known";
   if (found.x < 0 || found.h < 0 || (states == 2 && found.c < 0)) return "an operand is not an f32 input";
   for (int parameter : found.parameters)
     if (parameter < 0) return "an operand is not an f32 input";
@@ -90,7 +91,7 @@ std::optional<ir::BlockedLayout> recurrent_weight_layout(const RecurrentNetwork&
     const bool is_input = network.parameter(cell, 0) == static_cast<int>(operand);
     const bool is_recurrent = network.parameter(cell, 1) == static_cast<int>(operand);
     if (is_input) return panel_layout(sizes, {1, 0});
-    if (is_recurrent && sizes[1] % panel_columns == 0) return gate_panels(sizes);
+    if (is_recurrent && sizes[1] % panel_columns == 0 && !network.has_projection) return gate_panels(sizes);
   }
   return std::nullopt;
 }
@@ -107,7 +108,8 @@ Result<void> RecurrentLayersCall::set_up(const RecurrentNetwork& network, int64_
   operands_ = site.operands.size();
   batch_ = x[network.batch_first ? 0 : 1];
   steps_ = x[network.batch_first ? 1 : 0];
-  hidden_ = site.operands[network.h].sizes[2];
+  width_ = site.operands[network.h].sizes[2];
+  hidden_ = network.c < 0 ? width_ : site.operands[network.c].sizes[2];
   step_row_ = network.batch_first ? 1 : batch_;
   batch_row_ = network.batch_first ? steps_ : 1;
   bodies_.resize(network.cells());
@@ -115,8 +117,8 @@ Result<void> RecurrentLayersCall::set_up(const RecurrentNetwork& network, int64_
     const Operand &weight = site.operands[network.parameter(cell, 0)],
                   &recurrent = site.operands[network.parameter(cell, 1)];
     in_panels_.push_back(recurrent.weight && recurrent.weight->layout);
-    if (in_panels_[cell] &&
-        (recurrent.sizes[1] % panel_columns != 0 || *recurrent.weight->layout != gate_panels(recurrent.sizes)))
+    if (in_panels_[cell] && (network.has_projection || recurrent.sizes[1] % panel_columns != 0 ||
+                             *recurrent.weight->layout != gate_panels(recurrent.sizes)))
       return refuse("a recurrent weight lies in a layout that is not known");
     ir::Graph& body = bodies_[cell];
     CallSite inner = input_product(body, rows(), weight, weight.weight, site.threads);
@@ -133,7 +135,7 @@ Result<void> RecurrentLayersCall::set_up(const RecurrentNetwork& network, int64_
       }
     Result<std::unique_ptr<PreparedCall>> product = panels().prepare(inner);
     if (!product) return product.error();
-    const double products = 2.0 * static_cast<double>(gates * hidden_ * hidden_);
+    const double products = 2.0 * static_cast<double>(hidden_ * width_ * (gates + (network.has_projection ? 1 : 0)));
     flops += (*product)->flops + products * static_cast<double>(rows());
     bytes += (*product)->bytes + 2 * products;
     products_.push_back(std::move(*product));
@@ -145,7 +147,7 @@ Result<void> RecurrentLayersCall::set_up(const RecurrentNetwork& network, int64_
 void RecurrentLayersCall::run_shares(FunctionRef<const Share&, Team*> run) const {
   constexpr int64_t most_entries = 4, resident_floats = 128 * 1024;
   constexpr int64_t serial_step = 128 * 1024, serial_layer = 256 * 1024;  // products not worth a second thread
-  const int64_t weight = gates_ * hidden_ * hidden_;
+  const int64_t weight = gates_ * hidden_ * width_;
   // Fewer than four entries at once read the weight too often, but a single tile of units has nothing else to share.
   const int64_t entries = tiles() > 1 ? most_entries : std::min(most_entries, (batch_ + 1) / 2);
   if (weight <= resident_floats && batch_ >= 2 * entries) {
@@ -164,7 +166,7 @@ void RecurrentLayersCall::run_shares(FunctionRef<const Share&, Team*> run) const
 const float* RecurrentLayersCall::make_panels(const float* weight, float* panels) const {
   for (int64_t gate = 0; gate < gates_; ++gate)
     for (int64_t tile = 0; tile < tiles(); ++tile)
-      lanes().make_panel(weight + (gate * hidden_ + tile * tile_units) * hidden_, hidden_, hidden_,
+      lanes().make_panel(weight + (gate * hidden_ + tile * tile_units) * width_, width_, width_,
                          std::min(tile_units, hidden_ - tile * tile_units), panels + panel_of(tile, gate));
   return panels;
 }

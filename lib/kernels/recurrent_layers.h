@@ -14,15 +14,16 @@ constexpr int64_t batch_block = 24;  // rows whose gates a tile holds at once
 // A network as aten::lstm.input, gru.input, rnn_tanh.input and rnn_relu.input keep it whole; inputs of the body by
 // position.
 struct RecurrentNetwork {
-  int x = -1, h = -1, c = -1;   // c: of an lstm
-  std::vector<int> parameters;  // per layer and direction: input weight, recurrent weight, and two biases if any
-  bool has_biases = true, bidirectional = false, batch_first = false;
+  int x = -1, h = -1, c = -1;  // c: of an lstm
+  // Per layer and direction: input weight, recurrent weight, two biases if any, and an lstm's projection if any.
+  std::vector<int> parameters;
+  bool has_biases = true, has_projection = false, bidirectional = false, batch_first = false;
   int64_t layers = 1;
   int results[3] = {-1, -1, -1};  // where the call wants y, h and c; -1: nobody reads it
 
   int64_t directions() const { return bidirectional ? 2 : 1; }
   int64_t cells() const { return layers * directions(); }
-  int64_t per_cell() const { return has_biases ? 4 : 2; }
+  int64_t per_cell() const { return (has_biases ? 4 : 2) + (has_projection ? 1 : 0); }
   int parameter(int64_t cell, int64_t which) const { return parameters[cell * per_cell() + which]; }
 };
 
@@ -53,9 +54,9 @@ class RecurrentLayersCall : public PreparedCall {
   void run_shares(FunctionRef<const Share&, Team*> run) const;
   // The recurrent weight of one cell in panels, made anew in `panels`, which has room for whole ones.
   const float* make_panels(const float* weight, float* panels) const;
-  int64_t panel_floats() const { return gates_ * tiles() * tile_units * hidden_; }
+  int64_t panel_floats() const { return gates_ * tiles() * tile_units * width_; }
   // Where the panel of a gate for the units of a tile begins in a recurrent weight that lies in panels.
-  int64_t panel_of(int64_t tile, int64_t gate) const { return (tile * gates_ + gate) * panel_columns * hidden_; }
+  int64_t panel_of(int64_t tile, int64_t gate) const { return (tile * gates_ + gate) * panel_columns * width_; }
   size_t product_bytes() const;
   // gates of all steps := x * input weight + bias.
   Result<void> multiply_inputs(const RecurrentNetwork& network, int64_t cell, std::span<void* const> buffers,
@@ -64,6 +65,7 @@ class RecurrentLayersCall : public PreparedCall {
   size_t operands_ = 0;
   int64_t gates_ = 0;
   int64_t steps_ = 0, batch_ = 0, hidden_ = 0;
+  int64_t width_ = 0;                     // of a state h: as many as hidden units, or what they are projected to
   int64_t step_row_ = 0, batch_row_ = 0;  // distance of time steps and of batch entries, in rows of x and y
   std::vector<bool> in_panels_;           // the recurrent weight, per layer and direction
 

@@ -179,8 +179,8 @@ void LayoutChoice::place_results(Group& group) {
       if (writes_rows && !order.empty() && order.back() + 1 != static_cast<int>(sizes.size())) continue;
     }
     if (order.empty() && group.role == Role::loops && sizes.size() >= 3) {
-      // As the largest operand lies of those of the same rank, of a higher one, of which axes are reduced, or of as many
-      // elements.
+      // As the largest operand lies of those of the same rank, of a higher one, of which axes are reduced, or of as
+      // many elements.
       const Value* widest = nullptr;
       for (const Value* operand : group.operands)
         if (operand->is_tensor() &&
