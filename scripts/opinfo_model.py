@@ -83,8 +83,9 @@ def model():
             results.append([encoded(leaf) for leaf in leaves(run(call, real))])
         except Exception as problem:
             results.append(said(problem))
-    with open(os.path.join(HERE, "eager.json"), "w") as file:
+    with open(os.path.join(HERE, "eager.part"), "w") as file:
         json.dump(results, file)
+    os.replace(os.path.join(HERE, "eager.part"), os.path.join(HERE, "eager.json"))  # whole or not at all: a slow batch is stopped
     return Calls([i for i, result in enumerate(results) if isinstance(result, list) and not batch["calls"][i][3]])
 
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "capture/symbols.h"
+#include "text/limits.h"
 
 namespace atenon::capture {
 namespace {
@@ -38,6 +39,12 @@ bool Dimensions::declare(const std::string& name, shape::Range range, int64_t hi
                    "example inputs in which both are equal, or two dimensions of different names");
     return false;
   }
+  if (!text::is_symbol_name(name)) {
+    session_.raise(306, "no dimension can be called `" + name + "`, which is a word of programs",
+                   "another name, such as `" + name + "_size`");
+    return false;
+  }
+  session_.unbacked = std::max(session_.unbacked, ir::unbacked_after(name));
   if (const auto given = ranges_.find(name); given != ranges_.end()) range = given->second;
   if (!range.contains(hint)) {
     session_.raise(

@@ -7,6 +7,7 @@
 #include "capture/dimensions.h"
 #include "capture/pytree.h"
 #include "capture/symbols.h"
+#include "text/limits.h"
 
 namespace atenon::capture {
 namespace {
@@ -196,7 +197,9 @@ Ref InputMaker::trace_leaf(Inputs& inputs, const std::string& path, PyObject* ob
   PyObject* spec = specs_ ? PyList_GetItem(specs_.get(), static_cast<Py_ssize_t>(inputs.specs.size())) : nullptr;
   TensorObject* tensor = as_tensor(object);
   if (PyLong_CheckExact(object) && given == given_.end() && spec && spec != Py_None) {
-    ir::Value* input = session_.graph.add_input(value_name(path), ir::ScalarKind::integer);
+    const std::string name = value_name(path);  // of the symbol, too
+    ir::Value* input =
+        session_.graph.add_input(text::is_symbol_name(name) ? name : name + "_", ir::ScalarKind::integer);
     const std::optional<SymInt> number = dimensions_.number(spec, PyLong_AsLongLong(object), input->name, path);
     if (!number) return {};
     if (number->is_constant()) {

@@ -412,7 +412,7 @@ Ref number_object(const reference::Datum& number) {
 
 std::string Session::new_symbol(shape::Range range) {
   std::string name;
-  do name = "u" + std::to_string(unbacked++);
+  do name = ir::unbacked_name(unbacked++);
   while (facts.ranges().contains(name) || graph.find(name));
   facts.declare(name, range);
   symbols.push_back({.name = name, .range = range, .source = ""});

@@ -1,6 +1,8 @@
 // Look-ups in a program, and the interning of call stacks.
 #include "ir/program.h"
 
+#include <charconv>
+
 namespace atenon::ir {
 namespace {
 
@@ -22,6 +24,15 @@ std::string key_of(const CallStack& stack) {
 }
 
 }  // namespace
+
+std::string unbacked_name(int n) { return "u" + std::to_string(n < 8 ? n : n + 1); }
+
+int unbacked_after(const std::string& name) {
+  int number = 0;
+  const char* end = name.data() + name.size();
+  const bool is_one = name.size() > 1 && name[0] == 'u' && std::from_chars(name.data() + 1, end, number).ptr == end;
+  return !is_one ? 0 : number < 8 ? number + 1 : number;
+}
 
 Provenance::Provenance() { intern(CallStack{}); }
 

@@ -75,6 +75,10 @@ struct Symbol {
   std::string source;                          // "x[0]": the input dimension it is read from; "" if a node defines it
 };
 
+// The name of the n-th size that a node yields: u0, u1, ..., but never u8, which is a dtype.
+std::string unbacked_name(int n);
+int unbacked_after(const std::string& name);  // the n of the first that comes after it; 0 if it is no such name
+
 // The graph under some assumptions. The first variant whose assumptions hold is run.
 struct Variant {
   std::string name;  // "" for the only one

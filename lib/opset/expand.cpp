@@ -1,21 +1,15 @@
 // Puts calls into graphs: one node, or the nodes that a decomposition makes of it.
 #include <algorithm>
-#include <charconv>
 
 #include "opset/evaluator.h"
 
 namespace atenon::opset {
 namespace {
 
-// u0, u1, ...: the first number that no symbol of the graph has.
+// Names of fresh sizes from this one on are no symbol's of the graph.
 int first_unbacked(const ir::Graph& graph) {
   int next = 0;
-  for (const std::string& name : graph.symbols()) {
-    int number = 0;
-    const char* end = name.data() + name.size();
-    if (name.size() > 1 && name[0] == 'u' && std::from_chars(name.data() + 1, end, number).ptr == end)
-      next = std::max(next, number + 1);
-  }
+  for (const std::string& name : graph.symbols()) next = std::max(next, ir::unbacked_after(name));
   return next;
 }
 

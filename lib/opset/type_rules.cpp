@@ -145,7 +145,7 @@ Datum unknown(Evaluator& evaluator, const Expr& call, const std::vector<Datum>& 
                                   upper = evaluator.as_int(arguments[1], &call);
   if (!lower || !upper) return {};
   if (evaluator.first_free_unbacked) evaluator.next_unbacked = std::exchange(evaluator.first_free_unbacked, nullptr)();
-  ir::Symbol symbol{.name = "u" + std::to_string(evaluator.next_unbacked++)};
+  ir::Symbol symbol{.name = ir::unbacked_name(evaluator.next_unbacked++)};
   symbol.range = {evaluator.facts().bounds(*lower).lower, evaluator.facts().bounds(*upper).upper};
   evaluator.unbacked.push_back(symbol);
   return ir::SymInt::symbol(symbol.name);

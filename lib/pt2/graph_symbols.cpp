@@ -230,7 +230,7 @@ Result<ir::Type> GraphReader::promised_type(const Scope& scope, const Item& outp
   ir::TensorMeta type{.dtype = *dtype};
   for (const Item& size : meta.at("sizes").items()) {
     const std::optional<std::string> symbol = lone_symbol(expression_text(size));
-    if (symbol && !symbols_.contains(*symbol)) declare(*symbol, {.name = "u" + std::to_string(unbacked_++)}, ranges_);
+    if (symbol && !symbols_.contains(*symbol)) declare(*symbol, {.name = ir::unbacked_name(unbacked_++)}, ranges_);
     Result<Scalar> value = expression(size);
     if (!value || !std::holds_alternative<SymInt>(*value))
       return error(Status::unsupported, 825, "a size of '" + name + "' is not understood");

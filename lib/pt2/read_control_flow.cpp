@@ -114,7 +114,7 @@ Result<std::vector<TensorMeta>> GraphReader::joined(const std::vector<TensorMeta
                     ir::to_string(ir::Type(b[i])));
     for (size_t axis = 0; axis < a[i].sizes.size(); ++axis) {
       if (facts_.decide(shape::equal(a[i].sizes[axis], b[i].sizes[axis])) == shape::Truth::proven) continue;
-      ir::Symbol symbol{.name = "u" + std::to_string(unbacked_++), .range = {0, shape::Range::highest}};
+      ir::Symbol symbol{.name = ir::unbacked_name(unbacked_++), .range = {0, shape::Range::highest}};
       result[i].sizes[axis] = shape::SymInt::symbol(symbol.name);
       facts_.declare(symbol.name, symbol.range);
       entry_.symbols.push_back(std::move(symbol));
