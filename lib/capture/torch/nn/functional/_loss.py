@@ -24,6 +24,7 @@ def _code(reduction, size_average=None, reduce=None):
 
 
 def _reduced(loss, reduction):
+    _code(reduction)
     return loss if reduction == "none" else loss.mean() if reduction == "mean" else loss.sum()
 
 
@@ -36,6 +37,11 @@ def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-1
 def linear_cross_entropy(input, linear_weight, target, *, linear_bias=None, weight=None, reduction="mean", ignore_index=None,
                          label_smoothing=0.0, options=None):
     """The loss of logits that a linear layer makes of `input`; `options` say how to save memory, which changes no number."""
+    if input.dim() not in (1, 2) or linear_weight.dim() < 2 or input.shape[-1] != linear_weight.shape[-1]:
+        raise ValueError(f"linear_cross_entropy takes an input (N, in) or (in) and a weight (classes, ..., in), not {tuple(input.shape)} and "
+                         f"{tuple(linear_weight.shape)}")
+    if target.is_floating_point() and ignore_index is not None:
+        raise ValueError("ignore_index has no meaning where the target holds probabilities")
     classes, inputs = linear_weight.shape[0], linear_weight.shape[-1]
     logits = aten.linear(input, linear_weight.reshape(-1, inputs), None if linear_bias is None else linear_bias.reshape(-1))
     logits = logits.reshape(*input.shape[:-1], classes, *linear_weight.shape[1:-1])
