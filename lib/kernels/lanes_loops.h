@@ -321,12 +321,29 @@ struct Start {
   int64_t row;
 };
 
-// Where sums go, a row every `row` floats, and between which bounds. Of the last vector, `last` floats; 0: all.
+// Where sums go, a row every `row` floats, what is added to them, and between which bounds. Of the last vector, `last`
+// floats; 0: all.
 struct End {
   float* first;
   int64_t row;
   int last = 0;
   float low = -infinity, high = infinity;
+  const float* added = nullptr;  // or null
+  int64_t added_row = 0;
+
+  void put(V sums, int64_t at, int64_t column, bool is_last) const {
+    const int count = is_last ? last : 0;
+    if (added) {
+      const float* other = added + at * added_row + column;
+      sums = sums + (count ? V::load_first(other, count) : V::load(other));
+    }
+    const V total = min(V::all(high), max(V::all(low), sums));
+    float* place = first + at * row + column;
+    if (count)
+      total.store_first(place, count);
+    else
+      total.store(place);
+  }
 };
 
 // end[0..rows)[0..vectors * width) = start + a * b over `depth`. Every 4 steps, `lines` cache lines of `ahead` are
@@ -355,25 +372,21 @@ inline void panel_block(int64_t depth, const float* a, int64_t a_row, const floa
       for (int j = 0; j < vectors; ++j) sum[chain][i][j] = fma(left, right[j], sum[chain][i][j]);
     }
   };
+  if (end.added)
+    for (int i = 0; i < rows; ++i)
+      for (int64_t j = 0; j < vectors * V::width; j += line)
+        __builtin_prefetch(end.added + i * end.added_row + j, 0, 3);
   int64_t k = 0;
   for (; k + 4 <= depth; k += 4) {
     for (int64_t l = 0; l < lines; ++l, ahead += line) __builtin_prefetch(ahead, 0, 2);
     step(k, 0), step(k + 1, chains - 1), step(k + 2, 0), step(k + 3, chains - 1);
   }
   for (; k < depth; ++k) step(k, 0);
-  const V low = V::all(end.low), high = V::all(end.high);
 #pragma GCC unroll 6
   for (int i = 0; i < rows; ++i)
 #pragma GCC unroll 4
-    for (int j = 0; j < vectors; ++j) {
-      const V sums = chains == 2 ? sum[0][i][j] + sum[chains - 1][i][j] : sum[0][i][j];
-      const V total = min(high, max(low, sums));
-      float* place = end.first + i * end.row + j * V::width;
-      if (j + 1 == vectors && end.last)
-        total.store_first(place, end.last);
-      else
-        total.store(place);
-    }
+    for (int j = 0; j < vectors; ++j)
+      end.put(chains == 2 ? sum[0][i][j] + sum[chains - 1][i][j] : sum[0][i][j], i, j * V::width, j + 1 == vectors);
 }
 
 using PanelBlock = void (*)(int64_t, const float*, int64_t, const float*, Start, const End&, const float*, int64_t);
@@ -503,14 +516,21 @@ void finish_rows(const PanelTile& tile, int64_t first, int64_t rows) {
     map_tile(sums, y, rows, tile.columns, {}, [](V v, V) { return v; });
 }
 
-// Whether the epilogue is but bounds, which are then `end`'s: it is done before sums are stored.
-bool only_bounds(const PanelTile& tile, End& end) {
-  if (tile.step_count == 0) return true;
-  const Step& step = tile.steps[0];
-  if (tile.step_count > 1 || (step.kind != StepKind::relu && step.kind != StepKind::clamp)) return false;
-  end.low = step.kind == StepKind::relu ? 0 : step.alpha;
-  if (step.kind == StepKind::clamp) end.high = step.beta;
-  return true;
+// Whether the epilogue is but a tensor that is added and bounds, which are then `end`'s: it is done before sums are
+// stored.
+bool ends_at_once(const PanelTile& tile, End& end) {
+  const Step *step = tile.steps, *const behind = step + tile.step_count;
+  if (step != behind && step->kind == StepKind::add && step->operand && step->column == 1) {
+    end.added = step->operand;
+    end.added_row = step->row;
+    ++step;
+  }
+  if (step != behind && (step->kind == StepKind::relu || step->kind == StepKind::clamp)) {
+    end.low = step->kind == StepKind::relu ? 0 : step->alpha;
+    if (step->kind == StepKind::clamp) end.high = step->beta;
+    ++step;
+  }
+  return step == behind;
 }
 
 void finish(const PanelTile& tile) {
@@ -532,7 +552,7 @@ void panel(const PanelTile& tile) {
   float bias[panel_columns] = {};  // whole vectors of it are read
   for (int64_t j = 0; tile.bias && j < tile.columns; ++j) bias[j] = tile.bias[j];
   End result{tile.y, tile.y_row};
-  const bool is_direct = only_bounds(tile, result);
+  const bool is_direct = ends_at_once(tile, result);
   for (int64_t k = 0; k < tile.k || k == 0; k += depth) {
     const int64_t count = tile.k - k < depth ? tile.k - k : depth;
     const bool is_last = k + depth >= tile.k;
@@ -551,6 +571,7 @@ void panel(const PanelTile& tile) {
         if (is_last && is_direct) {
           end = result;
           end.first += row * tile.y_row + j;
+          if (end.added) end.added += row * end.added_row + j;
           end.last = static_cast<int>(tile.columns - j < wide ? tile.columns % V::width : 0);
         }
         panel_block_of(rows, vectors)(count, tile.a + row * tile.a_row + k, tile.a_row, block + j, start, end, fetched,
@@ -671,19 +692,12 @@ inline void taps_block(const TapsTile& tile, const float* bias, const End& end, 
   int64_t k = 0;
   for (; k + 2 <= tile.tap_count; k += 2) step(k, 0), step(k + 1, chains - 1);
   if (k < tile.tap_count) step(k, 0);
-  const V low = V::all(end.low), high = V::all(end.high);
 #pragma GCC unroll 12
   for (int i = 0; i < rows; ++i)
 #pragma GCC unroll 4
-    for (int j = 0; j < vectors; ++j) {
-      const V sums = chains == 2 ? sum[0][i][j] + sum[chains - 1][i][j] : sum[0][i][j];
-      const V total = min(high, max(low, sums));
-      float* place = end.first + (at + i) * end.row + column + j * V::width;
-      if (j + 1 == vectors && end.last)
-        total.store_first(place, end.last);
-      else
-        total.store(place);
-    }
+    for (int j = 0; j < vectors; ++j)
+      end.put(chains == 2 ? sum[0][i][j] + sum[chains - 1][i][j] : sum[0][i][j], at + i, column + j * V::width,
+              j + 1 == vectors);
 }
 
 template <int vectors, int fixed>
@@ -719,7 +733,7 @@ void taps(const TapsTile& tile) {
   float bias[panel_columns] = {};  // whole vectors of it are read
   for (int64_t j = 0; out.bias && j < out.columns; ++j) bias[j] = out.bias[j];
   End end{out.y, out.y_row};
-  const bool is_direct = only_bounds(out, end);
+  const bool is_direct = ends_at_once(out, end);
   if (!is_direct) end = {out.scratch, panel_columns};
   constexpr int most = V::accumulators;
   for (int64_t column = 0; column < out.columns; column += most * V::width) {

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <optional>
 
+#include "kernels/lanes.h"
 #include "kernels/list.h"
 #include "kernels/testing.h"
 #include "support/parallel.h"
@@ -134,6 +135,32 @@ TEST_CASE("convolutions equal plain loops in every layout of their operands") {
             CHECK(testing::difference(result, wanted) == 0);
           }
   }
+}
+
+TEST_CASE("a pointwise convolution of large images goes by panels where its filter lies in them") {
+  const std::vector<int> channels_last{0, 2, 3, 1};
+  for (const int64_t outputs : {64, 56})
+    for (const int64_t side : {8, 132}) {
+      const std::vector<int64_t> sizes = {1, outputs, side, side};
+      const Tensor x = testing::whole_numbers({1, 128, side, side}, 1),
+                   weight = testing::whole_numbers({outputs, 128, 1, 1}, 2),
+                   residual = testing::whole_numbers(sizes, 3);
+      Tensor results[2];
+      for (const bool packed : {false, true}) {
+        Call call;
+        ir::Value* px = call.input(testing::laid_out(x, channels_last));
+        ir::Value* pr = call.input(testing::laid_out(residual, channels_last));
+        ir::Value* pw = call.weight(weight);
+        ir::Value* y = call.apply("aten::conv2d", {px, pw}, sizes);
+        y = call.apply("aten::add.Tensor", {y, pr}, sizes);
+        call.body.set_outputs({call.apply("aten::hardtanh", {y, -50.0, 50.0}, sizes)});
+        results[packed] = testing::laid_out(Tensor::zeros(ScalarType::f32, sizes), channels_last);
+        if (packed) REQUIRE(call.pack_weight(panels(), 2, results[packed]));
+        REQUIRE(call.run(onednn_convolution(), results[packed]) == "");
+        CHECK((call.detail == lanes().name) == (packed && side == 132));
+      }
+      CHECK(testing::difference(results[0], results[1]) == 0);
+    }
 }
 
 TEST_CASE("a strided transposed convolution has the same bits for any number of threads") {

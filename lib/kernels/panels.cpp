@@ -22,7 +22,10 @@ constexpr int64_t most_rows = 240;  // of a tile
 // Of a tile, where a product is cut into more of them for its threads. From here on all blocks of rows have at least
 // four, which are added up alike: how rows are cut changes no bit.
 constexpr int64_t least_rows = 12;
-constexpr int64_t large_filter = 256 * 1024;     // of a pointwise convolution: reading it takes a good part of the time
+constexpr int64_t large_filter = 256 * 1024;  // of a pointwise convolution: reading it takes a good part of the time
+// Of what a pointwise convolution takes and gives: where it does not stay in the caches, what is added to the result is
+// fetched in time here, and not by oneDNN.
+constexpr int64_t large_images = 3 * 1024 * 1024;
 constexpr int64_t serial_products = 512 * 1024;  // less than this is done before a second thread has woken up
 
 class PanelsCall : public PreparedCall {
@@ -119,6 +122,30 @@ int64_t choose_row_tiles(int64_t rows, int64_t columns, int threads) {
   return best;
 }
 
+// As panel_layout() says; strides of axes of size 1 say nothing.
+bool is_panels(const Operand& matrix, const std::vector<int>& axes) {
+  if (!matrix.weight || !matrix.weight->layout) return false;
+  ir::BlockedLayout layout = *matrix.weight->layout;
+  const ir::BlockedLayout wanted = panel_layout(matrix.sizes, axes);
+  for (size_t axis = 0; axis < matrix.sizes.size(); ++axis)
+    if (matrix.sizes[axis] == 1) layout.strides[axis] = wanted.strides[axis];
+  return layout == wanted;
+}
+
+std::unique_ptr<PanelsCall> make_call(Product product, Loops loops, const CallSite& site) {
+  auto call = std::make_unique<PanelsCall>();
+  call->in_panels = site.operands[product.b.input].weight && site.operands[product.b.input].weight->layout;
+  call->result = site.operands.size();
+  call->panels = (loops.n() + panel_columns - 1) / panel_columns;
+  call->row_tiles = choose_row_tiles(loops.m(), loops.n(), site.threads);
+  call->flops = 2.0 * static_cast<double>(loops.m() * loops.n() * loops.k());
+  call->bytes = 4.0 * static_cast<double>(loops.n() * loops.k() + loops.m() * (loops.n() + loops.k()));
+  call->detail = lanes().name;
+  call->product = std::move(product);
+  call->loops = std::move(loops);
+  return call;
+}
+
 class Panels : public Kernel {
  public:
   const char* name() const override { return "panels"; }
@@ -128,8 +155,11 @@ class Panels : public Kernel {
     if (std::string refusal = read_product(body, {}, product); !refusal.empty()) return refusal;
     if (product.b.axes.size() != 2) return "the matrix has batch axes";
     if (product.is_convolution()) {
-      const std::vector<ir::SymInt>& sizes = body.inputs()[product.b.input]->meta().sizes;
-      if (*sizes[0].constant() * *sizes[1].constant() < large_filter) return "oneDNN is as fast for a filter so small";
+      const ir::TensorMeta &filter = body.inputs()[product.b.input]->meta(),
+                           &x = body.inputs()[product.a.input]->meta();
+      const std::optional<int64_t> images = (x.numel() + body.outputs()[0].value()->meta().numel()).constant();
+      if (*filter.numel().constant() < large_filter && images.value_or(0) < large_images)
+        return "oneDNN is as fast for a filter and images so small";
     }
     return lanes_refusal(product.epilogue);
   }
@@ -155,26 +185,17 @@ class Panels : public Kernel {
   }
 
   Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const override {
-    auto call = std::make_unique<PanelsCall>();
-    [[maybe_unused]] std::string refusal = read_product(*site.body, site.symbols, call->product);
+    Product product;
+    [[maybe_unused]] std::string refusal = read_product(*site.body, site.symbols, product);
     assert(refusal.empty());
-    call->loops = make_loops(call->product, site);
-    const Loops& loops = call->loops;
-    const Operand& matrix = site.operands[call->product.b.input];
-    const ir::BlockedLayout layout = panel_layout(matrix.sizes, call->product.b.axes);
+    Loops loops = make_loops(product, site);
+    const Operand& matrix = site.operands[product.b.input];
     const bool is_packed = matrix.weight && matrix.weight->layout;
     const bool in_columns = !is_packed && (loops.b.stride(2) == 1 || loops.k() == 1);
-    if (!lies_in_rows(call->product, loops, site) || !(is_packed ? *matrix.weight->layout == layout : in_columns))
-      return other_kernel(call->product).prepare(site);
+    if (!lies_in_rows(product, loops, site) || !(is_packed ? is_panels(matrix, product.b.axes) : in_columns))
+      return other_kernel(product).prepare(site);
     if (!is_packed && loops.m() <= 4) return few_rows().prepare(site);
-    call->in_panels = is_packed;
-    call->result = site.operands.size();
-    call->panels = (loops.n() + panel_columns - 1) / panel_columns;
-    call->row_tiles = choose_row_tiles(loops.m(), loops.n(), site.threads);
-    call->flops = 2.0 * static_cast<double>(loops.m() * loops.n() * loops.k());
-    call->bytes = 4.0 * static_cast<double>(loops.n() * loops.k() + loops.m() * (loops.n() + loops.k()));
-    call->detail = lanes().name;
-    return std::unique_ptr<PreparedCall>(std::move(call));
+    return std::unique_ptr<PreparedCall>(make_call(std::move(product), std::move(loops), site));
   }
 };
 
@@ -189,6 +210,16 @@ ir::BlockedLayout panel_layout(const std::vector<int64_t>& sizes, const std::vec
   layout.inner_blocks = {{axes[1], panel_columns}};
   layout.padded_bytes = (n + panel_columns - 1) / panel_columns * panel_columns * k * 4;
   return layout;
+}
+
+std::unique_ptr<PreparedCall> prepare_large_images(const CallSite& site) {
+  Product product;
+  if (!read_product(*site.body, site.symbols, product).empty() || !product.is_convolution() ||
+      !lanes_refusal(product.epilogue).empty() || !is_panels(site.operands[product.b.input], product.b.axes))
+    return nullptr;
+  Loops loops = make_loops(product, site);
+  if (!lies_in_rows(product, loops, site) || loops.m() * (loops.n() + loops.k()) < large_images) return nullptr;
+  return make_call(std::move(product), std::move(loops), site);
 }
 
 const Kernel& panels() {
