@@ -29,23 +29,22 @@ Result<double> number(const std::string& text) {
 }
 
 // NaN equals NaN, and an infinity itself: the question is whether the programs agree.
-double excess(double a, double b, const Tolerance& allowed) {
+double distance_of(double a, double b) {
   if (a == b || (std::isnan(a) && std::isnan(b))) return 0;
-  double room = allowed.absolute + allowed.relative * std::abs(a);
-  double distance = std::abs(a - b);
-  return std::isfinite(distance) ? distance / std::max(room, 1e-300) : INFINITY;
+  const double distance = std::abs(a - b);
+  return std::isnan(distance) ? INFINITY : distance;
 }
 
 std::optional<Difference> compare(const Tensor& a, const Tensor& b, const Tolerance& allowed) {
-  if (a.sizes != b.sizes) return std::nullopt;
-  Tensor left = a.contiguous(), right = b.contiguous();
+  const Tensor left = run::in_reals(a), right = run::in_reals(b);
+  if (left.sizes != right.sizes) return std::nullopt;
   Difference difference;
   int64_t worst = -1;
   for (int64_t i = 0, n = left.numel(); i < n; ++i) {
-    double x = left.float_at(i), y = right.float_at(i);
-    double distance = std::abs(x - y);
-    if (distance > difference.largest || std::isnan(distance)) difference.largest = distance;
-    double here = excess(x, y, allowed);
+    const double x = left.float_at(i), y = right.float_at(i), distance = distance_of(x, y);
+    difference.largest = std::max(difference.largest, distance);
+    const double room = allowed.absolute + allowed.relative * std::abs(x);
+    const double here = distance == 0 || !std::isfinite(distance) ? distance : distance / std::max(room, 1e-300);
     if (here <= difference.excess && worst >= 0) continue;
     difference.excess = here;
     worst = i;

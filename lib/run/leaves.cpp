@@ -54,4 +54,14 @@ Tensor tensor_of(const Datum& value) {
   return made;
 }
 
+Tensor in_reals(const Tensor& tensor) {
+  Tensor rows = tensor.contiguous();
+  if (!is_complex(rows.dtype)) return rows;
+  rows.dtype = rows.dtype == ScalarType::c64 ? ScalarType::f32 : ScalarType::f64;
+  rows.offset *= 2;
+  rows.sizes.push_back(2);
+  rows.strides = contiguous_strides(rows.sizes);
+  return rows;
+}
+
 }  // namespace atenon::run

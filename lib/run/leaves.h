@@ -16,5 +16,7 @@ bool is_countable(ScalarType dtype, std::span<const int64_t> sizes);
 Datum number_of(const Tensor& tensor, ir::ScalarKind kind);
 void store_number(const Datum& number, Tensor& into);
 Tensor tensor_of(const Datum& value);  // a number becomes i64, f64 or bool
+// In rows, a complex number as two along a last axis more.
+Tensor in_reals(const Tensor& tensor);
 
 }  // namespace atenon::run

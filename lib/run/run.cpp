@@ -20,33 +20,42 @@ namespace {
 using Inputs = std::vector<std::optional<Datum>>;
 
 std::string shortest(double x) {
+  if (std::isnan(x)) return "nan";  // whatever its sign
   char text[32];
   snprintf(text, sizeof text, "%.6g", x);
   return text;
 }
 
-// `0: f32[1, 10]  -0.12 .. 0.34  [0.01, -0.12, ...]`
+// `0: f32[1, 10]  -0.12 .. 0.34  [0.01, -0.12, ...]`, `1: c64[1]  [0.5-2j]`
 std::string summary(const std::string& name, const Datum& value) {
-  Tensor tensor = tensor_of(value).contiguous();
+  const Tensor tensor = tensor_of(value), reals = in_reals(tensor);
   std::string line = name + ": " + name_of(tensor.dtype) + "[";
   for (size_t i = 0; i < tensor.sizes.size(); ++i) line += (i ? ", " : "") + std::to_string(tensor.sizes[i]);
   line += "]";
-  double lowest = INFINITY, highest = -INFINITY;
-  for (int64_t i = 0; i < tensor.numel(); ++i) {
-    lowest = std::min(lowest, tensor.float_at(i));
-    highest = std::max(highest, tensor.float_at(i));
+  const int64_t count = tensor.numel();
+  if (count > 1 && !is_complex(tensor.dtype)) {
+    double lowest = INFINITY, highest = -INFINITY;
+    for (int64_t i = 0; i < count; ++i) {
+      lowest = std::min(lowest, reals.float_at(i));
+      highest = std::max(highest, reals.float_at(i));
+    }
+    line += "  " + shortest(lowest) + " .. " + shortest(highest);
   }
-  if (tensor.numel() > 1) line += "  " + shortest(lowest) + " .. " + shortest(highest);
+  const auto element = [&](int64_t i) {
+    if (!is_complex(tensor.dtype)) return shortest(reals.float_at(i));
+    const double imaginary = reals.float_at(2 * i + 1);
+    return shortest(reals.float_at(2 * i)) + (std::signbit(imaginary) ? "" : "+") + shortest(imaginary) + "j";
+  };
   line += "  [";
-  for (int64_t i = 0; i < std::min<int64_t>(tensor.numel(), 5); ++i)
-    line += (i ? ", " : "") + shortest(tensor.float_at(i));
-  return line + (tensor.numel() > 5 ? ", ...]" : "]");
+  for (int64_t i = 0; i < std::min<int64_t>(count, 5); ++i) line += (i ? ", " : "") + element(i);
+  return line + (count > 5 ? ", ...]" : "]");
 }
 
+std::string comment(const std::string& line) { return line.empty() ? "" : "  # " + line; }
+
 bool has_odd_number(const Datum& value) {
-  const auto* tensor = std::get_if<Tensor>(&value);
-  if (!tensor || !is_floating(tensor->dtype)) return false;
-  Tensor rows = tensor->contiguous();
+  const Tensor rows = in_reals(tensor_of(value));
+  if (!is_floating(rows.dtype)) return false;
   for (int64_t i = 0, n = rows.numel(); i < n; ++i) {
     if (!std::isfinite(rows.float_at(i))) return true;
   }
@@ -141,7 +150,7 @@ Result<Outcome> execute(ir::ExportedProgram program, const Options& options,
       if (!options.dump.empty()) dump.take(seen);
       for (size_t i = 0; options.find_nan && odd.empty() && i < seen.results.size(); ++i) {
         if (has_odd_number(seen.results[i]))
-          odd = "%" + seen.node.result(i)->name + "  # " + python_line(session.program(), seen.node);
+          odd = "%" + seen.node.result(i)->name + comment(python_line(session.program(), seen.node));
       }
       return {};
     };
