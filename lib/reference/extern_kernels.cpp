@@ -198,15 +198,15 @@ Results equal(const ExternCall& call) {
 Results allclose(const ExternCall& call) {
   const Tensor a = call.tensor(0).contiguous(), b = call.tensor(1).contiguous();
   if (a.sizes != b.sizes) return error(Status::unsupported, 634, "allclose of different shapes is not known");
-  bool close = true;
-  const int64_t numel = a.numel();
-  for (int64_t i = 0; i < numel && close; ++i) {
-    const double x = a.float_at(i), y = b.float_at(i);
-    close =
-        x == y || (call.truth(4) && is_nan(x) && is_nan(y)) ||
-        (std::isfinite(x) && std::isfinite(y) && std::fabs(x - y) <= call.number(3) + call.number(2) * std::fabs(y));
-  }
-  return std::vector<Datum>{close};
+  const double relative = call.number(2), absolute = call.number(3);
+  const Tensor x = cast(a, ScalarType::c128), y = cast(b, ScalarType::c128);
+  const auto is_close = [&](const std::complex<double>& p, const std::complex<double>& q) {
+    const double distance = std::abs(p - q), size = std::abs(q);
+    return p == q || (call.truth(4) && is_nan(p) && is_nan(q)) ||
+           (std::isfinite(distance) && std::isfinite(size) && distance <= absolute + relative * size);
+  };
+  const auto* first = x.as<std::complex<double>>();
+  return std::vector<Datum>{std::equal(first, first + a.numel(), y.as<std::complex<double>>(), is_close)};
 }
 
 // (self, dtype): the same bytes as another type of that width.

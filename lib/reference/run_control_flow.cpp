@@ -102,6 +102,9 @@ class Loop {
   // Behind `results`, the slices of all rounds as whole tensors.
   Result<Data> joined(Data results, const std::vector<std::vector<Tensor>>& slices) {
     for (const std::vector<Tensor>& rounds : slices) {
+      for (const Tensor& slice : rounds)
+        if (slice.sizes != rounds[0].sizes || slice.dtype != rounds[0].dtype)
+          return error(Status::violated, 637, "the rounds of a loop give results of different types");
       if (!rounds.empty()) {
         results.push_back(stack(rounds));
         continue;
