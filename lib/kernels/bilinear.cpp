@@ -23,6 +23,7 @@ constexpr int64_t tile_elements = 32 * 1024;  // of the result
 constexpr int64_t most_copied = 64 * 1024;    // elements of the image that a tile copies, if it has more than one line
 constexpr int64_t widest_vector = 16;
 constexpr int64_t line_alignment = 16;
+constexpr int64_t most_pixels = 16;  // whose epilogue is done at once
 
 int64_t padded(int64_t floats) { return (floats + line_alignment - 1) / line_alignment * line_alignment; }
 
@@ -114,7 +115,7 @@ class BilinearCall : public PreparedCall {
   int64_t tiles() const { return y_sizes[0] * line_tiles; }
   int64_t workers() const { return std::min<int64_t>(tiles(), threads()); }
   size_t worker_bytes() const {
-    return static_cast<size_t>(copied_floats() + line_floats() + panel_columns) * sizeof(float);
+    return static_cast<size_t>(copied_floats() + line_floats() + most_pixels * panel_columns) * sizeof(float);
   }
   size_t scratch_bytes() const override { return worker_bytes() * static_cast<size_t>(workers()); }
 
@@ -186,44 +187,46 @@ class BilinearCall : public PreparedCall {
     for (; at[3] < y_sizes[3]; at[3] += panel_columns) {
       const int64_t count = std::min(panel_columns, y_sizes[3] - at[3]);
       lanes().blend_places(line, columns.place.data() + at[3], columns.weight.data() + at[3], count, values);
-      finish(buffers, at, 3, count, values);
+      finish(buffers, at, 3, 1, count, values);
     }
   }
 
   // A line of pixels of the result.
   void run_pixels(std::span<void* const> buffers, At at, const float* line, float* scratch) const {
-    float* values = scratch + copied_floats() + line_floats();
-    for (; at[3] < y_sizes[3]; ++at[3]) {
-      const float* pixel = line + columns.place[static_cast<size_t>(at[3])] * channels();
-      const float weight = columns.weight[static_cast<size_t>(at[3])];
-      if (resize.epilogue.empty()) {
-        lanes().blend(pixel, pixel + channels(), weight, channels(), place(buffers, at));
-        continue;
-      }
-      for (at[1] = 0; at[1] < channels(); at[1] += panel_columns) {
-        const int64_t count = std::min(panel_columns, channels() - at[1]);
-        lanes().blend(pixel + at[1], pixel + at[1] + channels(), weight, count, values);
-        finish(buffers, at, 1, count, values);
-      }
-      at[1] = 0;
+    const auto run_pixel = [&](int64_t w, int64_t channel, int64_t count, float* y) {
+      const float* pixel = line + columns.place[static_cast<size_t>(w)] * channels() + channel;
+      lanes().blend(pixel, pixel + channels(), columns.weight[static_cast<size_t>(w)], count, y);
+    };
+    if (resize.epilogue.empty()) {
+      for (; at[3] < y_sizes[3]; ++at[3]) run_pixel(at[3], 0, channels(), place(buffers, at));
+      return;
     }
+    float* values = scratch + copied_floats() + line_floats();
+    for (; at[3] < y_sizes[3]; at[3] += most_pixels)
+      for (at[1] = 0; at[1] < channels(); at[1] += panel_columns) {
+        const int64_t pixels = std::min(most_pixels, y_sizes[3] - at[3]),
+                      count = std::min(panel_columns, channels() - at[1]);
+        for (int64_t i = 0; i < pixels; ++i) run_pixel(at[3] + i, at[1], count, values + i * panel_columns);
+        finish(buffers, at, 1, pixels, count, values);
+      }
   }
 
-  // The epilogue of some neighbours along an axis.
-  void finish(std::span<void* const> buffers, const At& at, size_t axis, int64_t count, float* values) const {
+  // The epilogue of some pixels and some neighbours of each along an axis.
+  void finish(std::span<void* const> buffers, const At& at, size_t axis, int64_t pixels, int64_t count,
+              float* values) const {
     Step steps[most_steps];
     for (size_t s = 0; s < resize.epilogue.size(); ++s) {
       const std::vector<int64_t>& strides = operand_strides[s];
       const int64_t offset = std::inner_product(at.begin(), at.end(), strides.begin(), int64_t{0});
-      steps[s] = make_step(resize.epilogue[s], buffers, offset, 0, strides[axis]);
+      steps[s] = make_step(resize.epilogue[s], buffers, offset, strides[3], strides[axis]);
     }
     PanelTile out{};
-    out.rows = 1;
+    out.rows = pixels;
     out.columns = count;
     out.steps = steps;
     out.step_count = static_cast<int64_t>(resize.epilogue.size());
     out.y = place(buffers, at);
-    out.y_row = panel_columns;
+    out.y_row = y_strides[3];
     out.scratch = values;
     lanes().finish(out);
   }

@@ -14,6 +14,8 @@ using llvm::Value;
 namespace {
 
 constexpr int worth_keeping = 16;  // additions: what it costs to compute a value twice rather than to keep it
+constexpr int64_t least_stretch = 8;
+constexpr size_t most_stretches = 16;
 
 }  // namespace
 
@@ -293,6 +295,49 @@ void Generator::level(size_t depth, const std::vector<ExprId>& roots, const std:
   for (ExprId id : keeps) kept_.erase(id);
 }
 
+// Runs a loop, where its index is compared with constants, as behind a concatenation, stretch by stretch: in each the
+// comparisons have one truth, so that it reads one operand and needs no masks.
+void Generator::in_stretches(int loop, const std::function<void()>& body) {
+  const auto constant_of = [&](ExprId id) -> std::optional<int64_t> {
+    const Expr& expr = loops_.exprs[id];
+    if (expr.op == ScalarOp::size) return expr.index.constant();
+    return expr.op == ScalarOp::constant ? std::optional(expr.integer) : std::nullopt;
+  };
+  const std::optional<int64_t> extent = loops_.loops[loop].extent.constant();
+  const SymInt variable = SymInt::symbol(loops_.loops[loop].symbol);
+  std::map<ExprId, int64_t> bounds;  // of comparisons: index < bound
+  std::set<int64_t> ends;
+  for (size_t id = 0; id < loops_.exprs.size() && extent; ++id) {
+    const Expr& expr = loops_.exprs[id];
+    if (expr.op != ScalarOp::lt || expr.loops != bit(loop)) continue;
+    const Expr& left = loops_.exprs[expr.operands[0]];
+    const std::optional<int64_t> bound = constant_of(expr.operands[1]);
+    if (left.op != ScalarOp::size || left.index != variable || !bound) continue;
+    bounds[static_cast<ExprId>(id)] = *bound;
+    if (*bound > 0 && *bound < *extent) ends.insert(*bound);
+  }
+  int64_t first = 0, shortest = extent.value_or(0);
+  if (extent) ends.insert(*extent);
+  for (int64_t end : ends) {
+    shortest = std::min(shortest, end - first);
+    first = end;
+  }
+  if (ends.size() < 2 || ends.size() > most_stretches || shortest < least_stretch) {
+    open_loop(loop);
+    body();
+    close_loop();
+    return;
+  }
+  first = 0;
+  for (int64_t end : ends) {
+    open_loop(loop, first, end);
+    for (const auto& [id, bound] : bounds) scopes_.back().values[id] = b_.getInt1(first < bound);
+    body();
+    close_loop();
+    first = end;
+  }
+}
+
 // Stores what depends on the open loops alone, and opens the next loop of the domain for the others.
 void Generator::domain(size_t depth, const std::vector<Store>& stores) {
   std::vector<ExprId> roots;
@@ -319,13 +364,18 @@ void Generator::domain(size_t depth, const std::vector<Store>& stores) {
     const std::vector<int> prefixes = prefixes_over(loop);
     std::vector<std::vector<Value*>> accumulators;
     for (int number : prefixes) accumulators.push_back(start_accumulating(number));
-    if (is_needed) open_loop(loop);
-    for (size_t i = 0; i < prefixes.size(); ++i) {
-      accumulate(prefixes[i], accumulators[i]);
-      read_accumulators(prefixes[i], accumulators[i]);
+    const bool is_last = depth + 1 == loops_.domain.size();
+    if (is_needed && is_last && prefixes.empty() && loops_.reductions.empty()) {
+      in_stretches(loop, [&] { domain(depth + 1, deeper); });
+    } else {
+      if (is_needed) open_loop(loop);
+      for (size_t i = 0; i < prefixes.size(); ++i) {
+        accumulate(prefixes[i], accumulators[i]);
+        read_accumulators(prefixes[i], accumulators[i]);
+      }
+      domain(depth + 1, deeper);
+      if (is_needed) close_loop();
     }
-    domain(depth + 1, deeper);
-    if (is_needed) close_loop();
   }
   for (ExprId id : keeps) kept_.erase(id);
 }

@@ -128,8 +128,10 @@ Generator::Placement Generator::placement(const SymInt& x) const {
   return wanted;
 }
 
-void Generator::open_loop(int loop) {
-  Value* extent = index(loops_.loops[loop].extent);
+void Generator::open_loop(int loop) { open_loop(loop, 0, loops_.loops[loop].extent); }
+
+void Generator::open_loop(int loop, int64_t first, const SymInt& last) {
+  Value* extent = index(last);
   enter(scopes_.size() - 1);
   BasicBlock* before = scopes_.back().block;
   Scope scope{.loops = bit(loop)};
@@ -137,15 +139,15 @@ void Generator::open_loop(int loop) {
   scope.exit = BasicBlock::Create(context_, "after", function_);
   scope.block = scope.body;
   scope.end = extent;
-  std::optional<int64_t> known = loops_.loops[loop].extent.constant();
-  if (known && *known > 0) {
+  std::optional<int64_t> known = last.constant();
+  if (known && *known > first) {
     b_.CreateBr(scope.body);
   } else {
-    b_.CreateCondBr(b_.CreateICmpSGT(extent, constant(0)), scope.body, scope.exit);
+    b_.CreateCondBr(b_.CreateICmpSGT(extent, constant(first)), scope.body, scope.exit);
   }
   b_.SetInsertPoint(scope.body);
   scope.counter = b_.CreatePHI(b_.getInt64Ty(), 2);
-  scope.counter->addIncoming(constant(0), before);
+  scope.counter->addIncoming(constant(first), before);
   scope.variables[loop] = scope.counter;
   scopes_.push_back(std::move(scope));
 }

@@ -184,5 +184,44 @@ TEST_CASE("a transposing copy and a padded read") {
     for (int j = 0; j < 4; ++j) CHECK(output[i * 4 + j] == (i >= 1 && i < 7 ? input[j * 6 + i - 1] : 9.0f));
 }
 
+TEST_CASE("a concatenation, stretch by stretch, and with stretches too short for it") {
+  for (const std::vector<int64_t>& widths : {std::vector<int64_t>{16, 24, 9}, {32, 32}, {8, 3, 40}, {20}}) {
+    Program program;
+    int64_t all = 0;
+    for (int64_t width : widths) all += width;
+    std::vector<ir::Value*> parts;
+    for (int64_t width : widths)
+      parts.push_back(
+          program.graph.add_input("x" + std::to_string(parts.size()), ir::TensorMeta{ScalarType::f32, {5, width}}));
+    const ir::TensorMeta type{ScalarType::f32, {5, all}};
+    ir::Value* y = program.node("cat", {parts.begin(), parts.end()}, type, [&](Writer& w) {
+      ScalarId rest = opset::no_scalar;
+      int64_t end = all;
+      for (size_t i = parts.size(); i-- > 0; end -= widths[i]) {
+        const ScalarId column = w.apply(ScalarOp::sub, {w.variable(1), w.size(end - widths[i])}, ScalarType::i64),
+                       read = w.read(parts[i], {w.variable(0), column});
+        rest = rest == opset::no_scalar
+                   ? read
+                   : w.apply(ScalarOp::select,
+                             {w.apply(ScalarOp::lt, {w.variable(1), w.size(end)}, ScalarType::boolean), read, rest});
+      }
+      return w.apply(ScalarOp::mul, {rest, w.number(2)});
+    });
+    program.graph.set_outputs({y});
+    std::vector<std::vector<float>> inputs;
+    std::vector<void*> buffers;
+    for (int64_t width : widths) inputs.push_back(random_numbers(5 * width, static_cast<uint32_t>(inputs.size())));
+    for (std::vector<float>& input : inputs) buffers.push_back(input.data());
+    std::vector<float> output(5 * all, -1);
+    buffers.push_back(output.data());
+    program.run(buffers, {});
+    for (int64_t row = 0; row < 5; ++row)
+      for (int64_t column = 0, part = 0, first = 0; column < all; ++column) {
+        if (column == first + widths[part]) first += widths[part++];
+        CHECK(output[row * all + column] == 2 * inputs[part][row * widths[part] + column - first]);
+      }
+  }
+}
+
 }  // namespace
 }  // namespace atenon::lower

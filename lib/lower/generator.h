@@ -96,6 +96,7 @@ class Generator {
   void enter(size_t scope);
   LoopSet open_loops() const;
   void open_loop(int loop);
+  void open_loop(int loop, int64_t first, const SymInt& last);
   void close_loop();
 
   // Code.
@@ -116,6 +117,7 @@ class Generator {
   void level(size_t depth, const std::vector<ExprId>& roots, const std::vector<int>& inner,
              const std::function<void()>& innermost);
   void domain(size_t depth, const std::vector<Store>& stores);
+  void in_stretches(int loop, const std::function<void()>& body);
   void scatter();
   std::vector<Phase> plan(const std::vector<ExprId>& roots, const std::vector<int>& inner);
   void find_reductions(ExprId id, std::set<ExprId>& seen, std::vector<int>& found);
