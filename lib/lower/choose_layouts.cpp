@@ -28,6 +28,7 @@ class LayoutChoice {
   std::vector<int> order_of(const Layout& layout, const std::vector<SymInt>& sizes) const;
   std::vector<int> order_as(const Group& group, const Value& result, const Value& operand) const;
   Layout dense(const std::vector<SymInt>& sizes, const std::vector<int>& order) const;
+  bool is_overlapping(const Layout& layout, const std::vector<SymInt>& sizes) const;
   bool is_readable(const Group& group, size_t operand) const;
   Result<Value*> copy_before(Group& group, Value* value);
 
@@ -195,6 +196,19 @@ void LayoutChoice::place_results(Group& group) {
   }
 }
 
+// Whether two elements lie at one place, as those of sliding windows do.
+bool LayoutChoice::is_overlapping(const Layout& layout, const std::vector<SymInt>& sizes) const {
+  std::vector<int> order = order_of(layout, sizes);
+  std::erase_if(order, [&](int axis) { return sizes[axis] == SymInt(1); });
+  for (size_t i = 0; i + 1 < order.size(); ++i) {
+    const SymInt inside = layout.strides[order[i + 1]] * sizes[order[i + 1]], &step = layout.strides[order[i]];
+    if (lowering_.typical(inside) > lowering_.typical(step) &&
+        lowering_.facts.decide(shape::less_equal(inside, step)) != shape::Truth::proven)
+      return true;
+  }
+  return false;
+}
+
 // Libraries read strides, but no overlapping ones, and want one axis to be dense, some of them the last.
 bool LayoutChoice::is_readable(const Group& group, size_t operand) const {
   const Value& value = *group.operands[operand];
@@ -202,6 +216,7 @@ bool LayoutChoice::is_readable(const Group& group, size_t operand) const {
   auto found = lowering_.layouts.find(&value);
   if (found == lowering_.layouts.end() || std::string(kernel.name()) == "reference") return true;
   const std::vector<SymInt>& sizes = value.meta().sizes;
+  if (is_overlapping(found->second, sizes)) return false;
   bool is_dense = sizes.empty();
   for (size_t axis = 0; axis < sizes.size(); ++axis) {
     if (sizes[axis] == SymInt(1)) continue;
