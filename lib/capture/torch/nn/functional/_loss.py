@@ -37,9 +37,10 @@ def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-1
 def linear_cross_entropy(input, linear_weight, target, *, linear_bias=None, weight=None, reduction="mean", ignore_index=None,
                          label_smoothing=0.0, options=None):
     """The loss of logits that a linear layer makes of `input`; `options` say how to save memory, which changes no number."""
-    if input.dim() not in (1, 2) or linear_weight.dim() < 2 or input.shape[-1] != linear_weight.shape[-1]:
-        raise ValueError(f"linear_cross_entropy takes an input (N, in) or (in) and a weight (classes, ..., in), not {tuple(input.shape)} and "
-                         f"{tuple(linear_weight.shape)}")
+    fits = input.dim() == 2 and linear_weight.dim() >= 2 or input.dim() == 1 and linear_weight.dim() == 2
+    if not fits or input.shape[-1] != linear_weight.shape[-1]:
+        raise ValueError("linear_cross_entropy takes an input (N, in) and a weight (classes, ..., in), or (in) and (classes, in), not "
+                         f"{tuple(input.shape)} and {tuple(linear_weight.shape)}")
     if target.is_floating_point() and ignore_index is not None:
         raise ValueError("ignore_index has no meaning where the target holds probabilities")
     classes, inputs = linear_weight.shape[0], linear_weight.shape[-1]
