@@ -152,7 +152,7 @@ extern const Lanes lanes_portable;
 extern const Lanes lanes_avx2;    // AVX2 and FMA
 extern const Lanes lanes_avx512;  // AVX-512 F, BW, DQ, VL
 
-// The widest that this CPU has.
+// The widest that this CPU has, and that oneDNN is allowed to use: ONEDNN_MAX_CPU_ISA=AVX2 holds for both.
 const Lanes& lanes();
 
 }  // namespace atenon::kernels

@@ -80,7 +80,7 @@ Tensor plain_loops(const Case& c, const Tensor& x, const Tensor& weight, const T
 TEST_CASE("convolutions equal plain loops in every layout of their operands") {
   const std::vector<int> rows{0, 1, 2, 3}, channels_last{0, 2, 3, 1};
   for (const Case& c : cases) {
-    CAPTURE(c.about);
+    CAPTURE(std::string(c.about));
     Tensor x = testing::whole_numbers({c.batch, c.inputs, c.height, c.width}, 1);
     Tensor weight =
         testing::whole_numbers(c.transposed ? std::vector<int64_t>{c.inputs, c.outputs / c.groups, c.kernel, c.kernel}
@@ -124,7 +124,9 @@ TEST_CASE("convolutions equal plain loops in every layout of their operands") {
             const bool was_packed = packed && call.pack_weight(onednn_convolution(), call.operands.size() - 1, result);
             REQUIRE(call.run(onednn_convolution(), result, epilogue == 3 ? 2 : -1) == "");
             if (was_packed) CHECK(call.note == "");
-            CHECK(call.detail.find("ref") == std::string::npos);
+            // Without AVX-512, oneDNN has none for groups of so few channels.
+            if (lanes().name == lanes_avx512.name || c.groups == 1 || c.groups == c.inputs)
+              CHECK(call.detail.find("ref") == std::string::npos);
             Tensor wanted = Tensor::empty(ScalarType::f32, expected.sizes);
             for (int64_t i = 0; i < wanted.numel(); ++i) {
               float value = expected.as<float>()[i];
