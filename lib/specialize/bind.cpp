@@ -2,6 +2,7 @@
 //
 // A symbol with one value vanishes: its dimension becomes that size. With several values the symbol stays, because the
 // inputs' sizes choose the variant; each variant assumes its value and has it substituted.
+#include <algorithm>
 #include <charconv>
 
 #include "specialize/passes.h"
@@ -48,7 +49,8 @@ Result<Binding> parse(const std::string& text) {
     size_t comma = std::min(value.find(',', start), value.size());
     std::optional<int64_t> one = number(value.substr(start, comma - start));
     if (!one) return unreadable(text);
-    binding.values.push_back(*one);
+    if (std::find(binding.values.begin(), binding.values.end(), *one) == binding.values.end())
+      binding.values.push_back(*one);
     start = comma + 1;
   }
   return binding;
@@ -110,6 +112,7 @@ Result<void> bind_symbol(ir::EntryPoint& entry, size_t position, const Binding& 
   entry.variants = std::move(variants);
   symbol.range = {*std::min_element(binding.values.begin(), binding.values.end()),
                   *std::max_element(binding.values.begin(), binding.values.end())};
+  if (symbol.hint && !symbol.range.contains(*symbol.hint)) symbol.hint = binding.values.front();
   return {};
 }
 
