@@ -166,7 +166,7 @@ PyObject* tensor_from(Session& session, PyObject* data, std::optional<ScalarType
     if (!dtype || *dtype == session.meta(*tensor).dtype) return session.call("aten::clone", {data});
     return session.call("aten::to", {data, session.dtypes.at(*dtype).get()});
   }
-  if (PyObject_CheckBuffer(data) && !PyBytes_Check(data)) {
+  if (PyObject_CheckBuffer(data) && attribute(data, "__array_interface__")) {
     std::optional<Tensor> copy = from_buffer(data);
     if (!copy) return nullptr;
     return give(session, dtype && *dtype != copy->dtype ? cast(*copy, *dtype) : std::move(*copy));

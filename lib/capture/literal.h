@@ -5,8 +5,8 @@
 
 namespace atenon::capture {
 
-// torch.tensor(data, dtype): numbers, nested lists of them, buffers (NumPy's arrays), symbolic numbers and tensors
-// among them.
+// torch.tensor(data, dtype): numbers, nested sequences of them, symbolic numbers and tensors among them; NumPy's
+// arrays, which alone keep their element type (other buffers are sequences, as PyTorch has it).
 PyObject* tensor_from(Session& session, PyObject* data, std::optional<ScalarType> dtype);
 
 }  // namespace atenon::capture
