@@ -55,12 +55,27 @@ std::optional<Tensor> from_buffer(PyObject* object) {
   return copy;
 }
 
+bool is_array(PyObject* object) { return PyObject_CheckBuffer(object) && attribute(object, "__array_interface__"); }
+
+// The element type of a NumPy scalar, or array of rank 0; nullopt of all else.
+std::optional<ScalarType> type_of_scalar(PyObject* object) {
+  if (!is_array(object)) return std::nullopt;
+  Py_buffer view;
+  if (PyObject_GetBuffer(object, &view, PyBUF_FULL_RO) < 0) return PyErr_Clear(), std::nullopt;
+  const std::optional<ScalarType> type =
+      view.ndim == 0 ? type_of_format(view.format, view.itemsize) : std::optional<ScalarType>();
+  PyBuffer_Release(&view);
+  return type;
+}
+
 // Numbers of nested lists, in row-major order.
 struct Elements {
   std::vector<int64_t> sizes;
   std::vector<PyObject*> numbers;  // borrowed from `alive`
   std::vector<Ref> alive;
   bool has_complex = false, has_float = false, has_integer = false, has_tensor = false, has_symbol = false;
+  size_t of_arrays = 0;                  // numbers that are NumPy's
+  std::optional<ScalarType> array_type;  // of these, promoted
 };
 
 bool collect(PyObject* data, size_t depth, Elements& elements) {
@@ -70,7 +85,8 @@ bool collect(PyObject* data, size_t depth, Elements& elements) {
     const Ref list(PyObject_CallMethod(data, "tolist", nullptr));
     return list && collect(list.get(), depth, elements);
   }
-  if (!as_tensor(data) && !as_symbol(data) && PySequence_Check(data) && !PyUnicode_Check(data)) {
+  const std::optional<ScalarType> scalar = type_of_scalar(data);
+  if (!scalar && !as_tensor(data) && !as_symbol(data) && PySequence_Check(data) && !PyUnicode_Check(data)) {
     Ref list(PySequence_Fast(data, "a sequence of numbers"));
     if (!list) return false;
     const Py_ssize_t count = PySequence_Fast_GET_SIZE(list.get());
@@ -88,7 +104,10 @@ bool collect(PyObject* data, size_t depth, Elements& elements) {
     PyErr_SetString(PyExc_ValueError, "the lists of a tensor's data are not all of one depth");
     return false;
   }
-  if (TensorObject* tensor = as_tensor(data)) {
+  if (scalar) {
+    ++elements.of_arrays;
+    elements.array_type = elements.array_type ? promote(*elements.array_type, *scalar) : *scalar;
+  } else if (TensorObject* tensor = as_tensor(data)) {
     const ScalarType type = tensor->session->meta(*tensor).dtype;
     elements.has_tensor = true;
     (is_floating(type) ? elements.has_float : is_complex(type) ? elements.has_complex : elements.has_integer) = true;
@@ -166,7 +185,7 @@ PyObject* tensor_from(Session& session, PyObject* data, std::optional<ScalarType
     if (!dtype || *dtype == session.meta(*tensor).dtype) return session.call("aten::clone", {data});
     return session.call("aten::to", {data, session.dtypes.at(*dtype).get()});
   }
-  if (PyObject_CheckBuffer(data) && attribute(data, "__array_interface__")) {
+  if (is_array(data)) {
     std::optional<Tensor> copy = from_buffer(data);
     if (!copy) return nullptr;
     return give(session, dtype && *dtype != copy->dtype ? cast(*copy, *dtype) : std::move(*copy));
@@ -179,7 +198,11 @@ PyObject* tensor_from(Session& session, PyObject* data, std::optional<ScalarType
                            : elements.has_integer     ? ScalarType::i64
                            : elements.numbers.empty() ? session.default_dtype
                                                       : ScalarType::boolean;
-  const ScalarType type = dtype.value_or(found);
+  const bool is_all_arrays = elements.of_arrays > 0 && elements.of_arrays == elements.numbers.size();
+  const ScalarType joined = is_all_arrays         ? *elements.array_type
+                            : elements.array_type ? promote(*elements.array_type, found)
+                                                  : found;
+  const ScalarType type = dtype.value_or(joined);
   if (session.is_tracing && (elements.has_tensor || elements.has_symbol)) return stacked(session, elements, type);
   Tensor tensor = Tensor::empty(type, elements.sizes);
   for (size_t i = 0; i < elements.numbers.size(); ++i)
