@@ -24,6 +24,7 @@ class LayoutChoice {
  private:
   std::optional<Layout> view_layout(const ir::Node& view) const;
   void place_results(Group& group);
+  bool ends_in_order_of_its_own(const Value& value) const;
   std::vector<int> wished_by_reader(const Value& value) const;
   std::vector<int> order_of(const Layout& layout, const std::vector<SymInt>& sizes) const;
   std::vector<int> order_as(const Group& group, const Value& result, const Value& operand) const;
@@ -136,11 +137,24 @@ Layout LayoutChoice::dense(const std::vector<SymInt>& sizes, const std::vector<i
   return layout;
 }
 
+// Whether the only reader of a value, through views, is a kernel that wishes an order other than rows.
+bool LayoutChoice::ends_in_order_of_its_own(const Value& value) const {
+  const Value* last = &value;
+  while (last->users.size() == 1 && last->returned == 0) {
+    const Group& reader = *lowering_.group_of.at(last->users[0]);
+    if (reader.role == Role::kernel && reader.kernel)
+      return !reader.kernel->preferred_order(make_body(reader.nodes, reader.operands, reader.results)).empty();
+    if (reader.role != Role::alias) return false;
+    last = reader.results[0];
+  }
+  return false;
+}
+
 // The order in which `value` must lie so that its only reader, a permutation, lies in rows; empty for no wish.
 std::vector<int> LayoutChoice::wished_by_reader(const Value& value) const {
   if (value.users.size() != 1 || value.returned > 0) return {};
   const ir::Node& reader = *value.users[0];
-  if (lowering_.group_of.at(&reader)->role != Role::alias) return {};
+  if (lowering_.group_of.at(&reader)->role != Role::alias || ends_in_order_of_its_own(*reader.result())) return {};
   const Accesses& accesses = lowering_.accesses.at(&reader);
   const size_t rank = value.meta().sizes.size();
   if (accesses.reads.size() != 1 || reader.result()->meta().sizes.size() != rank) return {};
