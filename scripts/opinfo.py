@@ -102,9 +102,10 @@ class Samples(TorchDispatchMode):
 
     def add(self, target, args, kwargs, out, fails=False, inside=False):
         leaves = [a for a in tree_leaves((args, kwargs)) if isinstance(a, torch.Tensor)]
-        if target.startswith("aten::") and not target.endswith(".*"):  # PyTorch takes a tensor for a list of integers, too
+        if target.startswith("aten::") and not target.endswith(".*"):  # PyTorch takes a tensor for a number or a list of integers, too
             parameters = callee(target)._schema.arguments
-            if any(isinstance(a, torch.Tensor) and "Tensor" not in str(p.type) for a, p in zip(args, parameters)):
+            given = [*zip(parameters, args), *((p, kwargs.get(p.name)) for p in parameters)]
+            if any(isinstance(a, torch.Tensor) and "Tensor" not in str(p.type) for p, a in given):
                 return
         dtype = next((a.dtype for a in leaves), kwargs.get("dtype"))
         key = (target, dtype, fails, inside)
