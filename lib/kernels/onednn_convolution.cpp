@@ -137,14 +137,19 @@ CallSite image_of(const CallSite& site, std::vector<int64_t>& steps) {
   const bool has_groups = convolution.groups > 1 && !convolution.transposed &&
                           site.operands[static_cast<size_t>(convolution.weight)].sizes[1] > 1;
   if (!has_groups || sizes[0] < 2 || site.operands.size() >= ImageByImage::most_buffers) return one;
-  const auto take = [&](Operand& operand, int position) {
-    const bool is_image = operand.sizes.size() == sizes.size() && operand.sizes[0] == sizes[0] &&
-                          position != convolution.weight && position != convolution.bias;
+  const auto take = [&](Operand& operand) {
+    const bool is_image = operand.sizes.size() == sizes.size() && operand.sizes[0] == sizes[0];
     steps.push_back(is_image ? operand.strides[0] * static_cast<int64_t>(sizeof(float)) : 0);
     if (is_image) operand.sizes[0] = 1;
   };
-  for (size_t i = 0; i < one.operands.size(); ++i) take(one.operands[i], static_cast<int>(i));
-  take(one.results[0], -1);
+  for (size_t i = 0; i < one.operands.size(); ++i) {
+    const int position = static_cast<int>(i);
+    if (position == convolution.weight || position == convolution.bias)
+      steps.push_back(0);
+    else
+      take(one.operands[i]);
+  }
+  take(one.results[0]);
   return one;
 }
 

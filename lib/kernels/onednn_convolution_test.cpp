@@ -92,13 +92,14 @@ TEST_CASE("convolutions equal plain loops in every layout of their operands") {
     for (const auto& order : {rows, channels_last})
       for (bool packed : {false, true})
         for (bool core : {false, true})
-          for (int epilogue : {0, 1, 2, 3}) {
+          for (int epilogue : {0, 1, 2, 3, 4}) {  // 4: without a bias
             CAPTURE(order[1]);
             CAPTURE(packed);
             CAPTURE(epilogue);
             Call call;
-            ir::Value *px = call.input(testing::laid_out(x, order)), *pb = call.input(bias);
-            ir::Value* pr = epilogue >= 2 ? call.input(testing::laid_out(residual, order)) : nullptr;
+            ir::Value* px = call.input(testing::laid_out(x, order));
+            const ir::Argument pb = epilogue == 4 ? ir::Argument(ir::None()) : ir::Argument(call.input(bias));
+            ir::Value* pr = epilogue == 2 || epilogue == 3 ? call.input(testing::laid_out(residual, order)) : nullptr;
             ir::Value* pw = call.weight(weight);
             auto pair = [](int64_t v) { return list({v, v}); };
             ir::Value* y =
@@ -130,6 +131,7 @@ TEST_CASE("convolutions equal plain loops in every layout of their operands") {
             Tensor wanted = Tensor::empty(ScalarType::f32, expected.sizes);
             for (int64_t i = 0; i < wanted.numel(); ++i) {
               float value = expected.as<float>()[i];
+              if (epilogue == 4) value -= bias.as<float>()[i / (expected.sizes[2] * expected.sizes[3]) % c.outputs];
               if (epilogue == 1) value = std::min(std::max(value, 0.f), 6.f);
               if (pr) value = std::max(value + residual.as<float>()[i], 0.f);
               wanted.mutable_as<float>()[i] = value;
