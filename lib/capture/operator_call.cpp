@@ -171,7 +171,7 @@ std::optional<Call> Dispatch::resolved() {
   const std::optional<std::vector<Argument>> sizes = packed(arguments_.positional, packed_position(overloads_));
   if (sizes)
     if (Result<Call> other = choose(session_.opset, name_, *sizes, arguments_.keywords)) return std::move(*other);
-  // A real tensor of rank 0 stands for its number: x.view(n, -1) with n = torch.tensor(3).
+  // A tensor of rank 0 whose number is known stands for it: x.view(n, -1) with n = torch.tensor(3).
   std::vector<Argument> numbers = arguments_.positional;
   for (size_t i = 1; i < numbers.size(); ++i) numbers[i] = as_number(numbers[i]);
   const std::optional<std::vector<Argument>> both = packed(numbers, packed_position(overloads_));
@@ -182,8 +182,14 @@ std::optional<Call> Dispatch::resolved() {
 }
 
 Argument Dispatch::as_number(const Argument& argument) const {
-  const auto found = arguments_.environment.values.find(argument.value());
-  const Tensor* tensor = found == arguments_.environment.values.end() ? nullptr : std::get_if<Tensor>(&found->second);
+  ir::Value* value = argument.value();
+  const auto found = arguments_.environment.values.find(value);
+  std::optional<reference::Datum> datum;
+  if (found != arguments_.environment.values.end())
+    datum = found->second;
+  else if (value && value->is_tensor() && value->meta().sizes.empty() && session_.is_tracing)
+    datum = session_.known_value(value);
+  const Tensor* tensor = datum ? std::get_if<Tensor>(&*datum) : nullptr;
   if (!tensor || !tensor->sizes.empty() || !is_integral(tensor->dtype)) return argument;
   return SymInt(tensor->int_at(0));
 }
