@@ -2,7 +2,6 @@
 //
 // Tiles are (batch, head, block of queries), so scores never leave the cache. Operands are read through their strides:
 // views of one fused projection need no copies. Masks are of truths (true: seen) or added, broadcast as PyTorch does.
-#include <atomic>
 #include <cmath>
 #include <numeric>
 
@@ -154,12 +153,8 @@ class AttentionCall : public PreparedCall {
   size_t scratch_bytes() const override { return worker_bytes() * static_cast<size_t>(workers()); }
 
   Result<void> run(std::span<void* const> buffers, void* scratch) override {
-    const int64_t tiles = outer() * blocks();
-    std::atomic<int64_t> next = 0;
-    parallel_for(workers(), [&](int64_t worker) {
-      for (int64_t i; (i = next.fetch_add(1)) < tiles;)
-        run_tile(buffers, i, static_cast<char*>(scratch) + worker * worker_bytes());
-    });
+    parallel_for(outer() * blocks(), workers(), scratch, worker_bytes(),
+                 [&](int64_t i, void* own) { run_tile(buffers, i, static_cast<char*>(own)); });
     return {};
   }
 

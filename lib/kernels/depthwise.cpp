@@ -5,7 +5,6 @@
 // is applied while these lie in the nearest cache. An image in rows is turned block by block of channels on the way.
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cassert>
 #include <numeric>
 
@@ -69,11 +68,8 @@ class DepthwiseCall : public PreparedCall {
   size_t scratch_bytes() const override { return worker_bytes() * static_cast<size_t>(workers()); }
 
   Result<void> run(std::span<void* const> buffers, void* scratch) override {
-    std::atomic<int64_t> next = 0;
-    parallel_for(workers(), [&](int64_t worker) {
-      auto* own = reinterpret_cast<float*>(static_cast<char*>(scratch) + static_cast<size_t>(worker) * worker_bytes());
-      for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < tiles();) run_tile(buffers, i, own);
-    });
+    parallel_for(tiles(), workers(), scratch, worker_bytes(),
+                 [&](int64_t i, void* own) { run_tile(buffers, i, static_cast<float*>(own)); });
     return {};
   }
 

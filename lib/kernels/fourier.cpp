@@ -5,7 +5,6 @@
 // prime costs its square. Source of the formulas: Van Loan, "Computational Frameworks for the Fast Fourier Transform",
 // 1.7 and 2.
 #include <algorithm>
-#include <atomic>
 #include <cassert>
 #include <cmath>
 #include <numbers>
@@ -74,11 +73,8 @@ class FourierCall : public PreparedCall {
   size_t scratch_bytes() const override { return worker_bytes() * static_cast<size_t>(workers()); }
 
   Result<void> run(std::span<void* const> buffers, void* scratch) override {
-    std::atomic<int64_t> next = 0;
-    parallel_for(workers(), [&](int64_t worker) {
-      T* own = reinterpret_cast<T*>(static_cast<char*>(scratch) + static_cast<size_t>(worker) * worker_bytes());
-      for (int64_t tile; (tile = next.fetch_add(1)) < tiles();) run_tile(buffers, tile, own);
-    });
+    parallel_for(tiles(), workers(), scratch, worker_bytes(),
+                 [&](int64_t tile, void* own) { run_tile(buffers, tile, static_cast<T*>(own)); });
     return {};
   }
 

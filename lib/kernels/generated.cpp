@@ -2,7 +2,6 @@
 //
 // The shared objects need nothing from outside. How many rows make a tile is written in the call: it depends on the
 // shape and the target, never on the number of threads.
-#include <atomic>
 #include <cassert>
 
 #include "kernels/body.h"
@@ -51,10 +50,7 @@ class GeneratedCall : public PreparedCall {
     } else if (scratch == 0) {
       parallel_for(tiles(), [&](int64_t i) { tile(i, nullptr); });
     } else {
-      std::atomic<int64_t> next = 0;
-      parallel_for(workers(), [&](int64_t worker) {
-        for (int64_t i; (i = next.fetch_add(1)) < tiles();) tile(i, static_cast<char*>(memory) + worker * scratch);
-      });
+      parallel_for(tiles(), workers(), memory, scratch, tile);
     }
     return {};
   }

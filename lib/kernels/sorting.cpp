@@ -4,7 +4,6 @@
 // their order, and an element of 32 bits and its position are one word. Words are sorted by radix, a byte at a time;
 // few of many are found by a heap.
 #include <algorithm>
-#include <atomic>
 #include <bit>
 #include <cassert>
 #include <cmath>
@@ -115,15 +114,12 @@ class SortingCall : public PreparedCall {
   size_t scratch_bytes() const override { return worker_bytes() * static_cast<size_t>(workers()); }
 
   Result<void> run(std::span<void* const> buffers, void* scratch) override {
-    std::atomic<int64_t> next = 0;
-    parallel_for(workers(), [&](int64_t worker) {
-      void* own = static_cast<char*>(scratch) + static_cast<size_t>(worker) * worker_bytes();
-      for (int64_t tile; (tile = next.fetch_add(1)) < tiles();)
-        for (int64_t line = tile * grain; line < std::min(lines, (tile + 1) * grain); ++line)
-          x.dtype == ScalarType::f32   ? sort_line<float, Word>(buffers, line, own)
-          : x.dtype == ScalarType::f64 ? sort_line<double, WideWord>(buffers, line, own)
-          : x.dtype == ScalarType::i32 ? sort_line<int32_t, Word>(buffers, line, own)
-                                       : sort_line<int64_t, WideWord>(buffers, line, own);
+    parallel_for(tiles(), workers(), scratch, worker_bytes(), [&](int64_t tile, void* own) {
+      for (int64_t line = tile * grain; line < std::min(lines, (tile + 1) * grain); ++line)
+        x.dtype == ScalarType::f32   ? sort_line<float, Word>(buffers, line, own)
+        : x.dtype == ScalarType::f64 ? sort_line<double, WideWord>(buffers, line, own)
+        : x.dtype == ScalarType::i32 ? sort_line<int32_t, Word>(buffers, line, own)
+                                     : sort_line<int64_t, WideWord>(buffers, line, own);
     });
     return {};
   }

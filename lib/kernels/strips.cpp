@@ -5,7 +5,6 @@
 // Each part runs by the kernel that takes it alone, at the sizes of a strip; rows at the border of two strips are
 // computed for both.
 #include <array>
-#include <atomic>
 #include <cassert>
 #include <cstring>
 
@@ -270,11 +269,8 @@ class StripsCall : public PreparedCall {
   size_t scratch_bytes() const override { return worker_bytes() * static_cast<size_t>(workers()); }
 
   Result<void> run(std::span<void* const> buffers, void* scratch) override {
-    std::atomic<int64_t> next = 0;
-    parallel_for(workers(), [&](int64_t worker) {
-      char* own = static_cast<char*>(scratch) + static_cast<size_t>(worker) * worker_bytes();
-      for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < tiles();) run_strip(buffers, i, own);
-    });
+    parallel_for(tiles(), workers(), scratch, worker_bytes(),
+                 [&](int64_t i, void* own) { run_strip(buffers, i, static_cast<char*>(own)); });
     return {};
   }
 

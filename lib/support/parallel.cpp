@@ -82,6 +82,14 @@ void parallel_for(int64_t tiles, FunctionRef<int64_t> tile) {
   take(0);
 }
 
+void parallel_for(int64_t tiles, int64_t members, void* memory, size_t bytes, FunctionRef<int64_t, void*> tile) {
+  std::atomic<int64_t> next = 0;
+  parallel_for(members, [&](int64_t member) {
+    void* own = static_cast<char*>(memory) + static_cast<size_t>(member) * bytes;
+    for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < tiles;) tile(i, own);
+  });
+}
+
 void Team::wait() {
   constexpr int spins = 4000;  // some tens of microseconds
   const int phase = phase_.load(std::memory_order_relaxed);

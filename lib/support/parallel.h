@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 
@@ -37,6 +38,10 @@ void set_threads(int count);
 // handed out one by one, so they need not cost the same, but each should be worth some microseconds. Inside a tile,
 // another parallel_for, or oneDNN, has one thread. `tile` must not throw.
 void parallel_for(int64_t tiles, FunctionRef<int64_t> tile);
+
+// The same for tiles that need memory: on at most `members` threads, each of which gives `tile(i, own)` its own `bytes`
+// of `memory`, which has members * bytes.
+void parallel_for(int64_t tiles, int64_t members, void* memory, size_t bytes, FunctionRef<int64_t, void*> tile);
 
 // Threads that run one body at the same time, for phases too short to be handed out anew. A member takes its part by
 // its number; the part of a phase stays with the same core, and so does the data in its cache.
