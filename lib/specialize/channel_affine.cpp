@@ -337,13 +337,16 @@ std::optional<SummedAxes> summed_axes(const Scope& scope, const ir::Node& node, 
   return std::nullopt;
 }
 
+bool has_one_result(const ir::Node& node) {
+  for (size_t i = 1; i < node.results().size(); ++i)
+    if (node.result(i)->has_users()) return false;
+  return !node.results().empty() && node.result()->is_tensor();
+}
+
 std::optional<ChannelAffine> channel_affine(const Scope& scope, const ir::Node& node, const ir::Value* x,
                                             int channel_axis, const shape::Facts& facts) {
-  if (node.result()->type != x->type) return std::nullopt;
+  if (!has_one_result(node) || node.result()->type != x->type) return std::nullopt;
   std::optional<int64_t> channels = x->meta().sizes[static_cast<size_t>(channel_axis)].constant();
-  for (size_t i = 1; i < node.results().size(); ++i) {
-    if (node.result(i)->has_users()) return std::nullopt;
-  }
   if (!channels) return std::nullopt;
 
   // The node alone in a graph of its own, decomposed as far as it goes.

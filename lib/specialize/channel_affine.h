@@ -16,6 +16,9 @@ inline const opset::Scalar& at(const opset::Meaning& meaning, opset::ScalarId id
 // The meaning of a call that is loops; nullopt where it is something else.
 std::optional<opset::Meaning> loops(const Scope& scope, const opset::Call& call, const shape::Facts& facts);
 
+// Whether the first result is a tensor and nobody reads the others.
+bool has_one_result(const ir::Node& node);
+
 // What a node takes: a call's arguments after `replace(position in the schema, argument)`.
 struct NodeArguments {
   std::vector<ir::Argument> positional;

@@ -52,12 +52,6 @@ std::optional<int> kept_axis(const Scope& scope, const ir::Node& node, int axis,
   return kept;
 }
 
-bool has_one_result(const ir::Node& node) {
-  for (size_t i = 1; i < node.results().size(); ++i)
-    if (node.result(i)->has_users()) return false;
-  return !node.results().empty() && node.result()->is_tensor();
-}
-
 // What `node` gives for one part of its operand; null where its arguments fit the whole alone.
 ir::Value* of_part(Scope& scope, ir::Node& node, const ir::Value* whole, ir::Value* part, int axis, int kept,
                    const shape::Facts& facts) {

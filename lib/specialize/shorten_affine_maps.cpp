@@ -45,12 +45,9 @@ Result<Changed> shorten_affine_maps(Scope& scope) {
   const shape::Facts facts = scope.entry.facts(scope.variant);
   for (ir::Node& node : scope.variant.graph.forward()) {
     ir::Value* const x = variable_operand(scope, node);
-    if (!x || node.results().empty() || !node.result()->is_tensor() || node.result()->type != x->type) continue;
+    if (!x) continue;
     const ir::TensorMeta& meta = x->meta();
     if ((meta.dtype != ScalarType::f32 && meta.dtype != ScalarType::f64) || meta.rank() <= channel_axis) continue;
-    bool is_alone = true;  // nobody reads its other results
-    for (size_t i = 1; i < node.results().size(); ++i) is_alone = is_alone && !node.result(i)->has_users();
-    if (!is_alone) continue;
     const std::optional<ChannelAffine> map = channel_affine(scope, node, x, channel_axis, facts);
     if (!map) continue;
 
