@@ -111,6 +111,70 @@ int axis_of(const Meaning& meaning, const Scalar& read, int variable) {
   return found;
 }
 
+// Scalars over indices as sizes over symbols.
+class IndexExpressions {
+ public:
+  IndexExpressions(const Meaning& meaning, const std::map<int, ir::SymInt>& variables)
+      : meaning_(meaning), variables_(variables) {}
+
+  std::optional<ir::SymInt> integer(ScalarId id) const {
+    const Scalar& scalar = at(meaning_, id);
+    switch (scalar.op) {
+      case ScalarOp::constant:
+        return ir::SymInt(scalar.integer);
+      case ScalarOp::size:
+        return scalar.size;
+      case ScalarOp::index: {
+        const auto found = variables_.find(scalar.variable);
+        return found == variables_.end() ? std::nullopt : std::optional(found->second);
+      }
+      case ScalarOp::add:
+        return of_two(scalar, [](const ir::SymInt& a, const ir::SymInt& b) { return a + b; });
+      case ScalarOp::sub:
+        return of_two(scalar, [](const ir::SymInt& a, const ir::SymInt& b) { return a - b; });
+      case ScalarOp::mul:
+        return of_two(scalar, [](const ir::SymInt& a, const ir::SymInt& b) { return a * b; });
+      case ScalarOp::floor_div:
+        return of_two(scalar, shape::floor_div);
+      case ScalarOp::mod:
+        return of_two(scalar, shape::mod);
+      default:
+        return std::nullopt;
+    }
+  }
+
+  std::optional<shape::SymBool> truth(ScalarId id) const {
+    const Scalar& scalar = at(meaning_, id);
+    switch (scalar.op) {
+      case ScalarOp::constant:
+        return shape::SymBool(scalar.integer != 0);
+      case ScalarOp::lt:
+        return of_two(scalar, shape::less);
+      case ScalarOp::le:
+        return of_two(scalar, shape::less_equal);
+      case ScalarOp::eq:
+        return of_two(scalar, shape::equal);
+      case ScalarOp::logical_and: {
+        const std::optional<shape::SymBool> a = truth(scalar.operands[0]), b = truth(scalar.operands[1]);
+        return a && b ? std::optional(shape::both(*a, *b)) : std::nullopt;
+      }
+      default:
+        return std::nullopt;
+    }
+  }
+
+ private:
+  template <class F>
+  auto of_two(const Scalar& scalar, const F& f) const -> std::optional<decltype(f(ir::SymInt(), ir::SymInt()))> {
+    const std::optional<ir::SymInt> a = integer(scalar.operands[0]), b = integer(scalar.operands[1]);
+    if (!a || !b) return std::nullopt;
+    return f(*a, *b);
+  }
+
+  const Meaning& meaning_;
+  const std::map<int, ir::SymInt>& variables_;
+};
+
 // Per channel: a constant, or scale * x + shift. A vector of length 1 stands for all channels.
 struct Part {
   bool depends = false;
@@ -335,6 +399,66 @@ std::optional<SummedAxes> summed_axes(const Scope& scope, const ir::Node& node, 
     if (is_whole && weight->meta().sizes[static_cast<size_t>(axes.weight)] == size) return axes;
   }
   return std::nullopt;
+}
+
+ir::SymInt result_index(size_t axis) { return ir::SymInt::symbol("result." + std::to_string(axis)); }
+ir::SymInt summed_index(size_t weight_axis) { return ir::SymInt::symbol("summed." + std::to_string(weight_axis)); }
+
+std::optional<ProductIndices> product_indices(const Scope& scope, const ir::Node& node, const ir::Value* weight,
+                                              const shape::Facts& facts) {
+  Result<opset::Call> call = opset::bind(scope.opset, node);
+  if (!call) return std::nullopt;
+  const std::optional<Meaning> meaning = loops(scope, *call, facts);
+  const std::optional<SumOfProducts> sum = meaning ? sum_of_products(*meaning) : std::nullopt;
+  if (!sum) return std::nullopt;
+  const opset::Reduction& reduction = *sum->reduction;
+  const Scalar& element = bare(*meaning, reduction.element[0]);
+  if (element.op != ScalarOp::mul) return std::nullopt;
+  const Scalar *of_x = &bare(*meaning, element.operands[0]), *of_weight = &bare(*meaning, element.operands[1]);
+  if (of_x->op != ScalarOp::read || of_weight->op != ScalarOp::read) return std::nullopt;
+  if (meaning->tensors[static_cast<size_t>(of_weight->tensor)] != weight) std::swap(of_x, of_weight);
+  if (meaning->tensors[static_cast<size_t>(of_weight->tensor)] != weight) return std::nullopt;
+
+  ProductIndices found;
+  found.operand = meaning->tensors[static_cast<size_t>(of_x->tensor)];
+  found.facts = facts;
+  std::map<int, ir::SymInt> variables;
+  const opset::LoopNest& nest = meaning->results[0];
+  for (size_t axis = 0; axis < nest.variables.size(); ++axis) {
+    const ir::SymInt index = result_index(axis);
+    variables[nest.variables[axis]] = index;
+    found.facts.declare(*index.as_symbol(), {0, nest.type.sizes[axis].constant().value_or(shape::Range::highest) - 1});
+    found.facts.assume(shape::less(index, nest.type.sizes[axis]));
+  }
+  for (size_t i = 0; i < reduction.variables.size(); ++i) {
+    const std::optional<ir::SymInt> extent = IndexExpressions(*meaning, {}).integer(reduction.extents[i]);
+    if (extent == ir::SymInt(1)) {
+      variables.emplace(reduction.variables[i], 0);
+      continue;
+    }
+    const int axis = axis_of(*meaning, *of_weight, reduction.variables[i]);
+    if (axis < 0) return std::nullopt;
+    const ir::SymInt index = summed_index(static_cast<size_t>(axis));
+    if (!variables.emplace(reduction.variables[i], index).second || !extent ||
+        *extent != weight->meta().sizes[static_cast<size_t>(axis)])
+      return std::nullopt;
+  }
+  const IndexExpressions expressions(*meaning, variables);
+  const auto collect = [&](const Scalar& read, std::vector<ir::SymInt>& into) {
+    for (ScalarId operand : read.operands)
+      if (const std::optional<ir::SymInt> index = expressions.integer(operand)) into.push_back(*index);
+    return into.size() == read.operands.size();
+  };
+  if (!collect(*of_x, found.x) || !collect(*of_weight, found.weight)) return std::nullopt;
+  for (size_t axis = 0; axis < found.weight.size(); ++axis)
+    found.is_summed.push_back(found.weight[axis] == summed_index(axis) ||  // of one place: it is read at 0
+                              (found.weight[axis] == ir::SymInt(0) && weight->meta().sizes[axis] == ir::SymInt(1)));
+  if (reduction.guard != opset::no_scalar) {
+    const std::optional<shape::SymBool> guard = expressions.truth(reduction.guard);
+    if (!guard) return std::nullopt;
+    found.guard = *guard;
+  }
+  return found;
 }
 
 bool has_one_result(const ir::Node& node) {

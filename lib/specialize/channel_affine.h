@@ -49,6 +49,23 @@ struct SummedAxes {
 std::optional<SummedAxes> summed_axes(const Scope& scope, const ir::Node& node, const ir::Value* x,
                                       const ir::Value* weight, const shape::Facts& facts);
 
+// Where a product reads, written as sizes are written, over two kinds of symbols besides the program's own: the index
+// in the result along axis i, and the place in the sum along axis i of the weight.
+//
+//     result[o] = sum over k of x[x(o, k)] * weight[weight(o, k)] where guard(o, k)
+struct ProductIndices {
+  ir::Value* operand = nullptr;
+  std::vector<ir::SymInt> x, weight;  // one an axis
+  std::vector<bool> is_summed;        // one an axis of the weight: its index is the place in the sum, all of it
+  shape::SymBool guard = true;
+  shape::Facts facts;  // the program's, and the ranges of the indices in the result
+};
+ir::SymInt result_index(size_t axis);
+ir::SymInt summed_index(size_t weight_axis);
+// nullopt where an index cannot be written so, or what is summed along is no axis of the weight.
+std::optional<ProductIndices> product_indices(const Scope& scope, const ir::Node& node, const ir::Value* weight,
+                                              const shape::Facts& facts);
+
 // y[.., c, ..] = scale[c] * x[.., c, ..] + shift[c]
 struct ChannelAffine {
   std::vector<double> scale;

@@ -39,6 +39,8 @@ Result<Changed> remove_identities(Scope& scope);
 Result<Changed> fold_constants(Scope& scope);
 // Folds what scales and shifts channels (batch norms in inference) into the weights and bias of the product before it.
 Result<Changed> fold_batch_norms(Scope& scope);
+// Lets a sum of products of one operand, as the branches of RepVGG are, be one product.
+Result<Changed> merge_parallel_products(Scope& scope);
 // Lets what else scales and shifts channels be one product and one sum.
 Result<Changed> shorten_affine_maps(Scope& scope);
 // Concatenates after what makes less of each part, such as a pooling, not before.

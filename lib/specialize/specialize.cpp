@@ -19,6 +19,11 @@ Result<ir::ExportedProgram> run(ir::ExportedProgram program, const opset::Opset&
         if (Result<Changed> done = fold_constants(scope); !done) return done.error();
         // Operands of products and of what follows them are constants where they can be.
         if (Result<Changed> done = fold_batch_norms(scope); !done) return done.error();
+        Result<Changed> merged = merge_parallel_products(scope);
+        if (!merged) return merged.error();
+        if (*merged == Changed::yes) {  // what scales and shifts a sum now stands behind a product
+          if (Result<Changed> done = fold_batch_norms(scope); !done) return done.error();
+        }
         if (Result<Changed> done = shorten_affine_maps(scope); !done) return done.error();
         if (Result<Changed> done = postpone_concatenations(scope); !done) return done.error();
         if (Result<Changed> done = split_concatenations(scope); !done) return done.error();
