@@ -72,6 +72,13 @@ class Functions {
   Value* exp_series(Value* x);
   Value* exp2(Value* x);
   Value* expm1(Value* x);
+  // A positive normal number is m * 2^exponent, m in [sqrt(1/2), sqrt(2)).
+  struct Logarithm {
+    Value *exponent, *m;
+  };
+  Logarithm take_apart(Value* x);
+  Value* log_single(Value* n, Value* f);
+  Value* log_of_specials(Value* x, Value* result);
   Value* log(Value* x);
   Value* log1p(Value* x);
   Value* tanh(Value* x);
@@ -178,39 +185,27 @@ Value* Functions::expm1(Value* x) {
   return b_.CreateSelect(less(absolute(x), 0.6), series, exact);
 }
 
-Value* Functions::log(Value* x) {
+Functions::Logarithm Functions::take_apart(Value* x) {
   const int mantissa = is_double(x) ? 52 : 23;
-  const double smallest = is_double(x) ? 0x1p-1022 : 0x1p-126, lift = is_double(x) ? 0x1p54 : 0x1p25;
-  const double infinity = std::numeric_limits<double>::infinity();
-  Value* tiny = less(x, smallest);
-  Value* y = b_.CreateSelect(tiny, mul(x, lift), x);
-  // The exponent that leaves a mantissa in [sqrt(1/2), sqrt(2)).
   Value* root = bits(number(x, std::numbers::sqrt2 / 2));
-  Value* offset = b_.CreateSub(bits(y), root);
-  Value* exponent = b_.CreateAShr(offset, integer(x, mantissa));
-  Value* m = from_bits(b_.CreateSub(bits(y), b_.CreateShl(exponent, integer(x, mantissa))), x);
-  exponent = b_.CreateSub(exponent, b_.CreateSelect(tiny, integer(x, is_double(x) ? 54 : 25), integer(x, 0)));
-  Value* n = b_.CreateSIToFP(exponent, x->getType());
-  Value* result;
-  if (is_double(x)) {
-    // log m = 2 atanh(s), s = (m - 1) / (m + 1), |s| < 0.1716.
-    Value* s = b_.CreateFDiv(add(m, -1), add(m, 1));
-    Value* z = b_.CreateFMul(s, s);
-    Value* tail = polynomial(
-        z, {2.0 / 23, 2.0 / 21, 2.0 / 19, 2.0 / 17, 2.0 / 15, 2.0 / 13, 2.0 / 11, 2.0 / 9, 2.0 / 7, 2.0 / 5, 2.0 / 3});
-    result = fma(b_.CreateFMul(tail, z), s, mul(s, 2));
-    result = b_.CreateFAdd(fma(n, number(x, 1.42860682030941723212e-6), result), mul(n, 6.93145751953125e-1));
-  } else {
-    Value* f = add(m, -1);
-    Value* z = b_.CreateFMul(f, f);
-    Value* tail = polynomial(f, {7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1,
-                                 -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1});
-    tail = b_.CreateFMul(b_.CreateFMul(tail, z), f);
-    tail = fma(n, number(x, -2.12194440e-4), tail);
-    tail = fma(z, number(x, -0.5), tail);
-    result = b_.CreateFAdd(f, tail);
-    result = fma(n, number(x, 0.693359375), result);
-  }
+  Value* exponent = b_.CreateAShr(b_.CreateSub(bits(x), root), integer(x, mantissa));
+  return {exponent, from_bits(b_.CreateSub(bits(x), b_.CreateShl(exponent, integer(x, mantissa))), x)};
+}
+
+// log(2^n * (1 + f)) of f32, where 1 + f is in [sqrt(1/2), sqrt(2)).
+Value* Functions::log_single(Value* n, Value* f) {
+  Value* z = b_.CreateFMul(f, f);
+  Value* tail = polynomial(f, {7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1,
+                               -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1});
+  tail = b_.CreateFMul(b_.CreateFMul(tail, z), f);
+  tail = fma(n, number(f, -2.12194440e-4), tail);
+  tail = fma(z, number(f, -0.5), tail);
+  return fma(n, number(f, 0.693359375), b_.CreateFAdd(f, tail));
+}
+
+// `result` where x is a positive number, else what log(x) is there.
+Value* Functions::log_of_specials(Value* x, Value* result) {
+  const double infinity = std::numeric_limits<double>::infinity();
   result = b_.CreateSelect(b_.CreateFCmpOEQ(x, number(x, infinity)), x, result);
   result = b_.CreateSelect(b_.CreateFCmpOEQ(x, number(x, 0)), number(x, -infinity), result);
   // Negative numbers and NaN.
@@ -218,13 +213,39 @@ Value* Functions::log(Value* x) {
                          number(x, std::numeric_limits<double>::quiet_NaN()));
 }
 
-// In f64. What 1 + x rounds away is put back by the ratio of x to what was left of it (Kahan).
+Value* Functions::log(Value* x) {
+  const double smallest = is_double(x) ? 0x1p-1022 : 0x1p-126, lift = is_double(x) ? 0x1p54 : 0x1p25;
+  Value* tiny = less(x, smallest);
+  auto [exponent, m] = take_apart(b_.CreateSelect(tiny, mul(x, lift), x));
+  exponent = b_.CreateSub(exponent, b_.CreateSelect(tiny, integer(x, is_double(x) ? 54 : 25), integer(x, 0)));
+  Value* n = b_.CreateSIToFP(exponent, x->getType());
+  if (!is_double(x)) return log_of_specials(x, log_single(n, add(m, -1)));
+  // log m = 2 atanh(s), s = (m - 1) / (m + 1), |s| < 0.1716.
+  Value* s = b_.CreateFDiv(add(m, -1), add(m, 1));
+  Value* z = b_.CreateFMul(s, s);
+  Value* tail = polynomial(
+      z, {2.0 / 23, 2.0 / 21, 2.0 / 19, 2.0 / 17, 2.0 / 15, 2.0 / 13, 2.0 / 11, 2.0 / 9, 2.0 / 7, 2.0 / 5, 2.0 / 3});
+  Value* result = fma(b_.CreateFMul(tail, z), s, mul(s, 2));
+  result = b_.CreateFAdd(fma(n, number(x, 1.42860682030941723212e-6), result), mul(n, 6.93145751953125e-1));
+  return log_of_specials(x, result);
+}
+
+// What 1 + x rounds away is put back: in f64 by the ratio of x to what was left of it (Kahan), in f32 to the mantissa.
 Value* Functions::log1p(Value* x) {
   Value* u = add(x, 1);
   Value* left = add(u, -1);
-  Value* y = b_.CreateFMul(log(u), b_.CreateFDiv(x, left));
-  y = b_.CreateSelect(b_.CreateFCmpOEQ(left, number(x, 0)), x, y);
-  return b_.CreateSelect(b_.CreateFCmpOEQ(x, number(x, std::numeric_limits<double>::infinity())), x, y);
+  if (is_double(x)) {
+    Value* y = b_.CreateFMul(log(u), b_.CreateFDiv(x, left));
+    y = b_.CreateSelect(b_.CreateFCmpOEQ(left, number(x, 0)), x, y);
+    return b_.CreateSelect(b_.CreateFCmpOEQ(x, number(x, std::numeric_limits<double>::infinity())), x, y);
+  }
+  auto [exponent, m] = take_apart(u);
+  Value* lost = b_.CreateFAdd(b_.CreateFSub(number(x, 1), b_.CreateFSub(u, left)), b_.CreateFSub(x, left));
+  // 2^-exponent; beyond 2^64 nothing that is lost matters.
+  Value* bounded = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, exponent, integer(x, 64));
+  Value* power = from_bits(b_.CreateSub(bits(number(x, 1)), b_.CreateShl(bounded, integer(x, 23))), x);
+  Value* y = log_single(b_.CreateSIToFP(exponent, x->getType()), fma(lost, power, add(m, -1)));
+  return b_.CreateSelect(b_.CreateFCmpOEQ(left, number(x, 0)), x, log_of_specials(u, y));
 }
 
 Value* Functions::tanh(Value* x) {
@@ -622,7 +643,7 @@ Value* Functions::evaluate(ScalarOp op, std::span<Value* const> operands) {
     case ScalarOp::log10:
       return wide(x, [&](Value* v) { return mul(log(v), std::numbers::log10e); });
     case ScalarOp::log1p:
-      return wide(x, [&](Value* v) { return log1p(v); });
+      return log1p(x);
     case ScalarOp::sinh:
       return wide(x, [&](Value* v) { return sinh(v); });
     case ScalarOp::cosh:
