@@ -263,9 +263,9 @@ bool Arranger::reads_across(int lane) const {
     for (int loop : reduction.loops) own |= bit(loop);
     for (const Expr& expr : loops_.exprs) {
       if (expr.op != ScalarOp::read || !(expr.loops & own)) continue;
+      if (!(expr.loops & bit(lane))) continue;  // one element for all lanes
       for (int loop : reduction.loops)
         if (expr.loops & bit(loop) && stride(expr.index, loop) <= 1) return false;
-      if (!(expr.loops & bit(lane))) continue;
       if (stride(expr.index, lane) != 1 || !coefficient(expr.index, loops_.loops[lane].symbol)) return false;
       is_across = true;
     }
