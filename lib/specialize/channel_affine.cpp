@@ -446,7 +446,8 @@ std::optional<ProductIndices> product_indices(const Scope& scope, const ir::Node
   const IndexExpressions expressions(*meaning, variables);
   const auto collect = [&](const Scalar& read, std::vector<ir::SymInt>& into) {
     for (ScalarId operand : read.operands)
-      if (const std::optional<ir::SymInt> index = expressions.integer(operand)) into.push_back(*index);
+      if (const std::optional<ir::SymInt> index = expressions.integer(operand))
+        into.push_back(found.facts.simplify(*index));
     return into.size() == read.operands.size();
   };
   if (!collect(*of_x, found.x) || !collect(*of_weight, found.weight)) return std::nullopt;

@@ -47,6 +47,8 @@ Result<Changed> shorten_affine_maps(Scope& scope);
 Result<Changed> postpone_concatenations(Scope& scope);
 // Replaces a product of concatenated tensors by the sum of their products where that moves fewer bytes.
 Result<Changed> split_concatenations(Scope& scope);
+// Replaces strided transposed convolutions by ordinary ones whose results are interleaved.
+Result<Changed> untranspose_convolutions(Scope& scope);
 // Lets nodes with the same operator and arguments be one.
 Changed merge_duplicates(Scope& scope);
 // Drops nodes, state inputs and weights that nobody reads.
