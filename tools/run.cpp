@@ -18,8 +18,7 @@ static Result<Status> execute(const std::string& path, run::Options options, cli
 }
 
 int main(int argc, char** argv) {
-  cli::Tool tool("atenon-run", "executes a program: lowered, decomposed or as captured",
-                 "atenon run resnet50.atn --input x=x.npy -o y.npy --threads 2");
+  cli::Tool tool("atenon-run", "executes any program", "atenon run resnet50.atn --input x=x.npy -o y.npy --threads 2");
   run::Options options;
   std::string path = "-";
   tool.positional(path, "FILE", "program to execute; - is standard input", false);
@@ -34,7 +33,8 @@ int main(int argc, char** argv) {
   tool.flag("--reference", options.reference, "compute by the meanings of the operators, without fast kernels");
   tool.option("--benchmark", options.benchmark, "N", "time N runs after the first");
   tool.flag("--profile", options.profile, "time by call, beside this machine's limits and the line of Python");
-  tool.flag("--memory", options.memory, "print what memory is planned, as a formula of the symbols");
+  tool.flag("--memory", options.memory, "print what memory is planned; without inputs, nothing is run");
+  tool.option("--size", options.sizes, "NAME=N", "with --memory: at this size of the inputs; batch=1..64: at each");
   tool.flag("--nan", options.find_nan, "name the first result with a NaN or infinity");
   tool.option("--dump", options.dump, "FILE", "write the results of nodes to an .npz or .safetensors file");
   tool.option("--nodes", options.nodes, "REGEX", "with --dump: only nodes whose name matches");

@@ -6,6 +6,7 @@
 #include <cassert>
 
 #include "support/parallel.h"
+#include "support/shared_object.h"
 
 namespace atenon::kernels {
 
@@ -29,6 +30,8 @@ const Library& library() {
 }  // namespace
 
 const dnnl::engine& onednn_engine() { return library().engine; }
+
+void end_preparing() { unmap_code_of(reinterpret_cast<const void*>(&dnnl_version)); }
 
 // --- Descriptors ----------------------------------------------------------------------------------------------------
 
@@ -228,6 +231,7 @@ Place OnednnCall::operand(const CallSite& site, size_t index, const dnnl::memory
   note = operand.weight->name + " repacked at load";
   Tensor rows = operand.weight->layout ? unpack(*operand.weight) : operand.weight->tensor;
   std::shared_ptr<Storage> packed = Storage::allocate(wanted.get_size());
+  repacked += packed->size();
   dnnl::memory from(plain, onednn_engine(), const_cast<void*>(rows.data()));
   dnnl::memory to(wanted, onednn_engine(), packed->mutable_data());
   dnnl::stream stream = library().stream;

@@ -107,6 +107,7 @@ class ImageByImage : public PreparedCall {
       : image_(std::move(image)), images_(images), steps_(std::move(steps)) {
     flops = image_->flops * static_cast<double>(images);
     bytes = image_->bytes * static_cast<double>(images);
+    repacked = image_->repacked;
     note = image_->note;
     detail = image_->detail;
   }

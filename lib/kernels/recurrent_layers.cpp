@@ -131,6 +131,7 @@ Result<void> RecurrentLayersCall::set_up(const RecurrentNetwork& network, int64_
         packed_[cell]->layout = layout;
         body = ir::Graph();
         inner = input_product(body, rows(), weight, packed_[cell].get(), site.threads);
+        repacked += packed_[cell]->tensor.storage->size();
         note = weight.weight->name + " repacked at load";
       }
     Result<std::unique_ptr<PreparedCall>> product = panels().prepare(inner);

@@ -328,10 +328,11 @@ class InTurnCall : public PreparedCall {
   }
 };
 
-// Prepares a part; its note is the call's.
+// Prepares a part; its note is the call's, and what it keeps.
 Result<Prepared> prepare_part(const Part& part, const CallSite& site, PreparedCall& call) {
   Result<Prepared> prepared = part.kernel->prepare(site);
   if (prepared && !(*prepared)->note.empty()) call.note = (*prepared)->note;
+  if (prepared) call.repacked += (*prepared)->repacked;
   return prepared;
 }
 

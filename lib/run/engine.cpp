@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <cassert>
 #include <cstring>
+#include <set>
 
 #include "kernels/body.h"
 #include "program/program_file.h"
 #include "run/interpreter.h"
 #include "run/kernel_library.h"
+#include "run/leaves.h"
 #include "run/plan.h"
 #include "support/parallel.h"
 #include "text/text.h"
@@ -447,11 +449,41 @@ Result<Memory> Session::memory(const std::vector<std::optional<Datum>>& inputs) 
   Result<std::shared_ptr<Plan>> found = plan(inputs);
   if (!found) return found.error();
   Memory memory = *found ? (*found)->memory() : Memory{};
-  if (*found)
-    for (const ir::Named& annotation : (*found)->variant().annotations)
-      if (annotation.name == "arena") memory.formula = text::print(annotation.argument);
-  for (const State& state : state_) memory.weights += state.tensor.storage->size();
+  std::set<const Storage*> counted;
+  for (const State& state : state_)
+    if (counted.insert(state.tensor.storage.get()).second) memory.weights += state.tensor.storage->size();
   return memory;
+}
+
+Result<Memory> Session::memory(const shape::Bindings& symbols) {
+  std::optional<Diagnostic> first;
+  for (const ir::Variant& variant : entry_->variants) {
+    if (Result<void> holds = check_assumptions(variant.assumptions, symbols); !holds) {
+      if (!first) first = holds.error();
+      continue;
+    }
+    // Inputs without bytes: a plan looks at types and numbers alone.
+    std::vector<std::optional<Datum>> inputs(inputs_.size());
+    for (size_t i = 0; i < sources_.size(); ++i) {
+      if (sources_[i].is_state) continue;
+      const ir::Type& type = variant.graph.inputs()[i]->type;
+      std::optional<Datum>& input = inputs[sources_[i].index];
+      if (const ir::TensorMeta* meta = std::get_if<ir::TensorMeta>(&type)) {
+        const std::optional<std::vector<int64_t>> sizes = kernels::concrete(meta->sizes, symbols);
+        if (!sizes || !is_countable(meta->dtype, *sizes))
+          return violated(604, "input '" + inputs_[sources_[i].index].path + "' has no such sizes");
+        Tensor tensor{.dtype = meta->dtype, .sizes = *sizes, .strides = contiguous_strides(*sizes)};
+        tensor.storage = Storage::absent(tensor.nbytes(), "");
+        input = std::move(tensor);
+      } else {
+        input = int64_t{0};
+        for (const ir::Symbol& symbol : entry_->symbols)
+          if (symbol.source == inputs_[sources_[i].index].path) input = symbols.at(symbol.name);
+      }
+    }
+    return memory(inputs);
+  }
+  return std::move(*first);
 }
 
 std::vector<std::string> Session::notes() const {

@@ -52,11 +52,16 @@ struct Rows {
   void* data = nullptr;
 };
 
+// In bytes. Each run under way has an arena and scratch of its own.
 struct Memory {
-  std::string formula;  // bytes of the arena over the program's symbols; "" where it is not lowered
-  size_t arena = 0;     // bytes at these inputs, scratch included
-  size_t scratch = 0;
+  std::string formula;          // of the arena, over the program's symbols; "" where the program is not lowered
+  size_t arena = 0;             // at these inputs
+  size_t scratch = 0;           // the same for this number of threads
+  std::string scratch_of = {};  // the call that needs most: "%add (strips)"
   size_t weights = 0;
+  size_t repacked = 0;  // weights that calls of these sizes keep in another layout, too
+
+  size_t total() const { return weights + repacked + arena + scratch; }
 };
 
 class Plan;
@@ -91,7 +96,9 @@ class Session {
   Result<bool> run_again(std::span<const Rows> inputs, std::span<const Rows> outputs);
   // Concrete output types for these inputs; nullopt for a size that only the run can tell.
   Result<std::vector<std::optional<ir::Type>>> infer_outputs(const std::vector<std::optional<Datum>>& inputs);
+  // What is planned for such inputs; and for sizes that are only named, a value for each symbol. Nothing is run.
   Result<Memory> memory(const std::vector<std::optional<Datum>>& inputs);
+  Result<Memory> memory(const shape::Bindings& symbols);
   // Buffers that the program writes, by name, as they are between two runs; and sets one (E0625 where it does not fit).
   std::vector<std::pair<std::string, Tensor>> changing_state() const;
   Result<void> restore(const std::string& name, const Tensor& tensor);

@@ -9,7 +9,6 @@
 
 #include "kernels/body.h"
 #include "run/lowered_call.h"
-#include "support/parallel.h"
 #include "text/text.h"
 
 namespace atenon::run {
@@ -57,12 +56,12 @@ Result<std::shared_ptr<Plan>> Plan::make(Session& session, const ir::Variant& va
 }
 
 bool Plan::fits(const std::vector<std::optional<Datum>>& inputs) const {
-  return std::equal(inputs.begin(), inputs.end(), inputs_.begin(), inputs_.end(),
-                    [](const std::optional<Datum>& input, const Given& given) {
-                      const Tensor* tensor = tensor_in(input);
-                      if (!tensor || !given.tensor) return !tensor && !given.tensor && number_in(input) == given.number;
-                      return tensor->dtype == given.tensor->first && tensor->sizes == given.tensor->second;
-                    });
+  auto is_given = [](const std::optional<Datum>& input, const Given& given) {
+    const Tensor* tensor = tensor_in(input);
+    if (!tensor || !given.tensor) return !tensor && !given.tensor && number_in(input) == given.number;
+    return tensor->dtype == given.tensor->first && tensor->sizes == given.tensor->second;
+  };
+  return threads_ == threads() && std::equal(inputs.begin(), inputs.end(), inputs_.begin(), inputs_.end(), is_given);
 }
 
 // Gives every value its place: a root and a distance from it.
@@ -216,6 +215,7 @@ Result<void> Plan::prepare(Session& session) {
   for (int i = 1; i < std::min<int>(threads(), static_cast<int>(steps_.size() / 4)); ++i) helpers.emplace_back(work);
   work();
   for (std::thread& helper : helpers) helper.join();
+  atenon::kernels::end_preparing();
 
   for (size_t i = 0; i < steps_.size(); ++i) {
     if (failures[i]) {
@@ -227,6 +227,21 @@ Result<void> Plan::prepare(Session& session) {
     if (!steps_[i].call->note.empty()) notes_.push_back(steps_[i].call->note);
   }
   return {};
+}
+
+Memory Plan::memory() const {
+  Memory memory{.formula = {}, .arena = arena_bytes_, .scratch = scratch_bytes_};
+  for (const ir::Named& annotation : variant_->annotations)
+    if (annotation.name == "arena") memory.formula = text::print(annotation.argument);
+  size_t most = 0;
+  for (const Step& step : steps_) {
+    if (!step.call) continue;
+    memory.repacked += step.call->repacked;
+    if (step.call->scratch_bytes() <= most) continue;
+    most = step.call->scratch_bytes();
+    memory.scratch_of = "%" + step.node->result()->name + " (" + step.kernel + ")";
+  }
+  return memory;
 }
 
 std::unique_ptr<Context> Plan::make_context(std::shared_ptr<const Plan> plan, const Session& session) {
@@ -319,7 +334,7 @@ bool Plan::fits(std::span<const Rows> inputs, std::span<const Rows> outputs) con
   auto has_sizes = [](const Rows& rows, ScalarType dtype, const std::vector<int64_t>& sizes) {
     return rows.dtype == dtype && std::equal(rows.sizes.begin(), rows.sizes.end(), sizes.begin(), sizes.end());
   };
-  if (inputs.size() != inputs_.size() || outputs.size() != output_places_.size()) return false;
+  if (threads_ != threads() || inputs.size() != inputs_.size() || outputs.size() != output_places_.size()) return false;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const auto& tensor = inputs_[i].tensor;
     if (!tensor || !has_sizes(inputs[i], tensor->first, tensor->second)) return false;

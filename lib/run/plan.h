@@ -2,6 +2,7 @@
 #pragma once
 
 #include "run/engine.h"
+#include "support/parallel.h"
 
 namespace atenon::run {
 
@@ -13,7 +14,8 @@ class Plan {
   static Result<std::shared_ptr<Plan>> make(Session& session, const ir::Variant& variant, shape::Bindings symbols,
                                             const std::vector<std::optional<Datum>>& inputs);
 
-  // Whether the inputs are what this plan was made for: tensors of these types, numbers of these values, and all there.
+  // Whether the inputs are what this plan was made for: tensors of these types, numbers of these values, and all there;
+  // and as many threads, for each of which there is scratch.
   bool fits(const std::vector<std::optional<Datum>>& inputs) const;
   // With the state in its roots.
   static std::unique_ptr<Context> make_context(std::shared_ptr<const Plan> plan, const Session& session);
@@ -25,8 +27,7 @@ class Plan {
   // have to be copied to their places.
   bool fits(std::span<const Rows> inputs, std::span<const Rows> outputs) const;
   Result<void> run(Context& context, std::span<const Rows> inputs, std::span<const Rows> outputs) const;
-  Memory memory() const { return {"", arena_bytes_ + scratch_bytes_, scratch_bytes_, 0}; }
-  const ir::Variant& variant() const { return *variant_; }
+  Memory memory() const;
   const shape::Bindings& symbols() const { return symbols_; }
   const std::vector<std::string>& notes() const { return notes_; }
 
@@ -64,6 +65,7 @@ class Plan {
   std::vector<std::optional<Place>> output_places_;  // one an output of the graph; nullopt for constants
   std::vector<bool> written_in_place_;               // the output's own buffer is its place
   size_t arena_bytes_ = 0, scratch_bytes_ = 0;
+  const int threads_ = threads();
   size_t state_count_ = 0, input_count_ = 0;
   std::vector<std::string> notes_;
 };

@@ -11,6 +11,7 @@
 #include "arrays/arrays.h"
 #include "program/program_file.h"
 #include "run/leaves.h"
+#include "run/memory.h"
 #include "run/profile.h"
 #include "support/parallel.h"
 
@@ -102,15 +103,6 @@ std::string benchmark_report(std::vector<double> seconds, bool json) {
   return line;
 }
 
-Result<std::string> memory_report(Session& session, const Inputs& inputs) {
-  Result<Memory> memory = session.memory(inputs);
-  if (!memory) return memory.error();
-  std::string text = "weights " + std::to_string(memory->weights) + " bytes\n";
-  if (!memory->formula.empty())
-    text += "arena   " + std::to_string(memory->arena - memory->scratch) + " bytes = " + memory->formula + "\n";
-  return text + "scratch " + std::to_string(memory->scratch) + " bytes\n";
-}
-
 }  // namespace
 
 Result<Outcome> execute(ir::ExportedProgram program, const Options& options,
@@ -121,6 +113,13 @@ Result<Outcome> execute(ir::ExportedProgram program, const Options& options,
       Session::load(std::move(program), options.entry, {options.reference, opset});
   if (!loaded) return loaded.error();
   Session& session = **loaded;
+  if (options.memory && options.inputs.empty() && options.input_files.empty()) {
+    Result<std::string> planned = memory_at(session, options.sizes);
+    if (!planned) return planned.error();
+    return Outcome{Status::ok, std::move(*planned)};
+  }
+  if (!options.sizes.empty())
+    return error(Status::usage, 628, "--size is for --memory without inputs, which have sizes of their own");
   Result<Inputs> inputs = read_inputs(session, options.inputs, options.input_files);
   if (!inputs) return inputs.error();
 
@@ -186,9 +185,9 @@ Result<Outcome> execute(ir::ExportedProgram program, const Options& options,
     outcome.report += benchmark_report(std::move(seconds), options.json);
   }
   if (options.memory) {
-    Result<std::string> report = memory_report(session, *inputs);
-    if (!report) return report.error();
-    outcome.report += *report;
+    Result<Memory> memory = session.memory(*inputs);
+    if (!memory) return memory.error();
+    outcome.report += describe(*memory);
   }
   if (!options.dump.empty()) {
     if (Result<void> written = arrays::write(options.dump, dump.arrays); !written) return written.error();

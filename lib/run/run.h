@@ -20,7 +20,8 @@ struct Options {
   bool reference = false;                // by the meanings of the operators alone
   int benchmark = 0;                     // timed runs after a warm-up
   bool profile = false;                  // time by call, with the Python line
-  bool memory = false;                   // formula and bytes of the arena
+  bool memory = false;                   // what is planned, instead of a run where no inputs are given
+  std::vector<std::string> sizes = {};   // "batch=8", "batch=1..64": for which it is printed then
   bool find_nan = false;                 // stop at the first result with a NaN or infinity
   std::string dump;                      // .npz or .safetensors for the results of nodes
   std::string nodes;                     // only nodes whose name matches this regular expression are dumped

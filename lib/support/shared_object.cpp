@@ -2,6 +2,7 @@
 #include "support/shared_object.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -30,5 +31,21 @@ SharedObject::~SharedObject() {
 }
 
 void* SharedObject::find(const std::string& symbol) const { return dlsym(handle_, symbol.c_str()); }
+
+void unmap_code_of(const void* function) {
+  const auto visit = [](dl_phdr_info* object, size_t, void* address) {
+    for (int i = 0; i < object->dlpi_phnum; ++i) {
+      const ElfW(Phdr)& segment = object->dlpi_phdr[i];
+      const uintptr_t begin = object->dlpi_addr + segment.p_vaddr, end = begin + segment.p_filesz;
+      const auto at = reinterpret_cast<uintptr_t>(address);
+      if (segment.p_type != PT_LOAD || (segment.p_flags & PF_W) || at < begin || at >= end) continue;
+      const uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE)), first = begin / page * page;
+      madvise(reinterpret_cast<void*>(first), end - first, MADV_DONTNEED);  // NOLINT(performance-no-int-to-ptr)
+      return 1;
+    }
+    return 0;
+  };
+  dl_iterate_phdr(visit, const_cast<void*>(function));
+}
 
 }  // namespace atenon
