@@ -1,6 +1,10 @@
 // The C functions on a small lowered program, from memory.
 #include <doctest/doctest.h>
 
+#include <dlfcn.h>
+#include <pthread.h>
+
+#include <atomic>
 #include <cstdlib>
 #include <new>
 #include <string>
@@ -11,19 +15,27 @@
 
 namespace {
 
-thread_local bool counts_allocations = false;
-thread_local int allocations = 0;
+// Of all threads, while it counts.
+std::atomic<bool> counts = false;
+std::atomic<int> allocations = 0, locks = 0;
 
 }  // namespace
 
 // All of this test binary's; malloc itself stays as it is, for the sanitizers.
 void* operator new(std::size_t bytes) {
-  if (counts_allocations) ++allocations;
+  if (counts) ++allocations;
   if (void* memory = std::malloc(bytes > 0 ? bytes : 1)) return memory;
   throw std::bad_alloc();
 }
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+
+// std::mutex is locked by this function.
+extern "C" int pthread_mutex_lock(pthread_mutex_t* mutex) {
+  static const auto lock = reinterpret_cast<int (*)(pthread_mutex_t*)>(dlsym(RTLD_NEXT, "pthread_mutex_lock"));
+  if (counts) ++locks;
+  return lock(mutex);
+}
 
 namespace atenon::run {
 
@@ -86,9 +98,10 @@ TEST_CASE("a program runs from C") {
 
   // Sizes that were seen before: nothing is allocated.
   x_data[0] = 2;
-  counts_allocations = true;
+  allocations = 0;
+  counts = true;
   const atenon_status again = atenon_run(session, &x, 1, &y, 1, &message);
-  counts_allocations = false;
+  counts = false;
   CHECK(again == ATENON_OK);
   CHECK(allocations == 0);
   CHECK(std::vector<float>(y_data, y_data + 6) == std::vector<float>{2, 6, 10, 2, 4, 6});
@@ -105,6 +118,49 @@ TEST_CASE("a program runs from C") {
   CHECK(atenon_run(session, &x, 1, &y, 1, &message) == ATENON_VIOLATED);
   CHECK(std::string(message) == "atenon: error[E0603]: output 'y' is f32[2, 3], and there is room for f32[2, 4]\n");
   atenon_free_message(message);
+  atenon_free(session);
+}
+
+TEST_CASE("a call on several threads allocates and locks nothing") {
+  auto program = text::parse(R"text(program 1.0
+opset "aten" 1
+
+entry "forward"
+  input %x: user_input "x"
+  input %w: user_input "w"
+  output user_output "y"
+  input_tree (x: *, w: *)
+  output_tree {y: *}
+  annotate {slots=[], arena=0}
+  graph(%x: f32[64, 128], %w: f32[512, 128])
+    %y: f32[64, 512] = atenon::call(@linear, %x, %w) {kernel="panels", slots=[-1]}
+    return (%y)
+  subgraph @linear(%x: f32[64, 128], %w: f32[512, 128])
+    %linear: f32[64, 512] = aten::linear(%x, %w)
+    return (%linear)
+)text",
+                             "test");
+  REQUIRE(program);
+  auto bytes = program::serialize(*program);
+  REQUIRE(bytes);
+  atenon_session* session = nullptr;
+  REQUIRE(atenon_load_memory(bytes->data(), bytes->size(), nullptr, &session, nullptr) == ATENON_OK);
+  atenon_set_threads(3);
+  const int64_t x_sizes[] = {64, 128}, w_sizes[] = {512, 128}, y_sizes[] = {64, 512};
+  std::vector<float> x(64 * 128, 1), w(512 * 128, 1), y(64 * 512);
+  const atenon_tensor inputs[] = {{ATENON_F32, 2, x_sizes, x.data()}, {ATENON_F32, 2, w_sizes, w.data()}};
+  atenon_tensor output = {ATENON_F32, 2, y_sizes, y.data()};
+  for (const bool is_first : {true, false}) {  // the first run makes a plan
+    allocations = locks = 0;
+    counts = true;
+    const atenon_status status = atenon_run(session, inputs, 2, &output, 1, nullptr);
+    counts = false;
+    CHECK(status == ATENON_OK);
+    CHECK((allocations > 0) == is_first);
+    CHECK((locks > 0) == is_first);
+  }
+  CHECK(y == std::vector<float>(64 * 512, 128));
+  atenon_set_threads(0);
   atenon_free(session);
 }
 

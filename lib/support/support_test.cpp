@@ -6,8 +6,10 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <thread>
 
@@ -144,6 +146,23 @@ TEST_CASE("callers at the same time share the workers: each part is done once, w
   CHECK(sum == 4 * 300 * 45);
   CHECK(parts == members);
   CHECK(members >= 4 * 300);
+  set_threads(0);
+}
+
+TEST_CASE("workers that have nothing to do take no time") {
+  set_threads(4);
+  std::atomic<int> done = 0;
+  for (int i = 0; i < 50; ++i) parallel_for(8, [&](int64_t) { ++done; });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // they spin for a moment first
+  const auto taken = [] {
+    timespec time;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+  };
+  const double before = taken();
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  CHECK(taken() - before < 0.01);
+  CHECK(done == 400);
   set_threads(0);
 }
 
