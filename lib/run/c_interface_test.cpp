@@ -30,12 +30,17 @@ void* operator new(std::size_t bytes) {
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
-// std::mutex is locked by this function.
-extern "C" int pthread_mutex_lock(pthread_mutex_t* mutex) {
+#ifdef __clang__
+constexpr bool sees_locks = false;  // its sanitizers have this function themselves
+#else
+constexpr bool sees_locks = true;
+// std::mutex is locked by it.
+extern "C" int pthread_mutex_lock(pthread_mutex_t* mutex) noexcept {
   static const auto lock = reinterpret_cast<int (*)(pthread_mutex_t*)>(dlsym(RTLD_NEXT, "pthread_mutex_lock"));
   if (counts) ++locks;
   return lock(mutex);
 }
+#endif
 
 namespace atenon::run {
 
@@ -157,7 +162,7 @@ entry "forward"
     counts = false;
     CHECK(status == ATENON_OK);
     CHECK((allocations > 0) == is_first);
-    CHECK((locks > 0) == is_first);
+    CHECK((locks > 0) == (is_first && sees_locks));
   }
   CHECK(y == std::vector<float>(64 * 512, 128));
   atenon_set_threads(0);
