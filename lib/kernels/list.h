@@ -8,6 +8,7 @@ namespace atenon::kernels {
 const Kernel& strips();
 const Kernel& few_channels();
 const Kernel& depthwise();
+const Kernel& disjoint();
 const Kernel& winograd();
 const Kernel& onednn_convolution();
 const Kernel& few_rows();

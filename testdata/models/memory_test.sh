@@ -29,8 +29,8 @@ def dynamic_shapes():
     axes = {0: torch.export.Dim("batch", max=64), 1: torch.export.Dim("length", min=2, max=512)}
     return {"ids": axes, "mask": axes}
 PY
-for model in mlp lstm mobilenet_v2; do cp "$root/testdata/models/$model.py" "$work"; done
-for model in mlp lstm mobilenet_v2 encoder; do
+for model in mlp lstm mobilenet_v2 unet; do cp "$root/testdata/models/$model.py" "$work"; done
+for model in mlp lstm mobilenet_v2 unet encoder; do
   atenon capture "$work/$model.py" | atenon decompose | atenon specialize | atenon lower -o "$work/$model.atn"
 done
 python3 - "$work" "${1:-build}" <<'PY'
@@ -64,6 +64,7 @@ def planned(model, **sizes):
 planned("mlp", batch=(1, 64))
 # Bytes of inputs and outputs beside the shapes: they are the caller's.
 RUNS = {"lstm": (["ids={batch},64"], 64 * 8, [1, 64]), "mobilenet_v2": (["x={batch},3,224,224"], 150528 * 4, [1, 2, 32]),
+        "unet": (["x={batch},3,256,256"], (196608 + 131072) * 4, [1, 4]),
         "encoder": (["ids={batch},512", "mask={batch},512"], 512 * 9, [1, 64])}
 for model, (inputs, bytes_of_one, batches) in RUNS.items():
     if model == "encoder":
