@@ -22,12 +22,12 @@ int main(int argc, char** argv) {
   run::Options options;
   std::string path = "-";
   tool.positional(path, "FILE", "program to execute; - is standard input", false);
-  tool.option("--input", options.inputs, "NAME=FILE",
-              "an input, by path or position: x=x.npy, x=random, x=random[4,64], n=3");
+  tool.option("--input", options.inputs, "NAME=FILE", "an input, by path or position: x=x.npy, x=random[4,64], n=3");
   tool.option("--inputs", options.input_files, "FILE", "inputs by the keys of an .npz or .safetensors file");
   tool.option("-o,--output", options.output, "FILE", "outputs as .npy, .npz or .safetensors, in place of a summary");
   tool.option("--kernels", options.kernels, "FILE", "a shared library for custom operators (atenon_kernel.h)");
   tool.option("--state", options.state, "FILE", "state kept from run to run; timed runs only read it");
+  tool.option("--seed", options.seed, "N", "numbers for random operators, as after torch.manual_seed(N)");
   tool.option("--entry", options.entry, "NAME", "entry point; the first if not given");
   tool.option("--threads", options.threads, "N", "threads; 0: as many as this process may use");
   tool.flag("--reference", options.reference, "compute by the meanings of the operators, without fast kernels");

@@ -1,7 +1,8 @@
 #include "capture/functionalize.h"
 
 #include <algorithm>
-#include <iterator>
+#include <cassert>
+#include <map>
 
 #include "capture/callstack.h"
 #include "capture/operator_call.h"
@@ -19,15 +20,37 @@ bool is_one_of(const std::string& name, std::initializer_list<const char*> names
   return std::any_of(names.begin(), names.end(), [&](const char* other) { return name == other; });
 }
 
+// Dropout gives the tensor itself where it drops nothing.
+bool is_dropout(const std::string& name) {
+  return is_one_of(name,
+                   {"aten::dropout", "aten::feature_dropout", "aten::alpha_dropout", "aten::feature_alpha_dropout"});
+}
+
 // Calls whose result is the tensor itself, seen from another name.
 bool keeps_content(const std::string& name) {
-  return is_one_of(name, {"aten::detach", "aten::alias", "aten::lift_fresh", "aten::dropout"});
+  return is_one_of(name, {"aten::detach", "aten::alias", "aten::lift_fresh"}) || is_dropout(name);
 }
 
 // Calls that only arrange the same elements under other sizes, in row-major order.
 bool keeps_order(const std::string& name) {
   return is_one_of(name, {"aten::view", "aten::reshape", "aten::flatten", "aten::unflatten", "aten::view_as",
                           "aten::reshape_as", "aten::ravel", "aten::squeeze", "aten::unsqueeze"});
+}
+
+bool is_its_own_inverse(const std::string& name) {
+  return is_one_of(name, {"aten::transpose", "aten::conj", "aten::_conj"});
+}
+
+bool has_scatter(Session& session, const std::string& name) {
+  return !session.opset.overloads(name + "_scatter").empty();
+}
+
+// Is it known how a new content of such a view is written back (write_back), or why not? What every other view is made
+// of.
+bool is_elementary(Session& session, const std::string& name) {
+  return keeps_content(name) || keeps_order(name) || is_its_own_inverse(name) || has_scatter(session, name) ||
+         is_one_of(name, {"aten::permute", "aten::expand", "aten::real", "aten::imag", "aten::view_as_real",
+                          "aten::view_as_complex"});
 }
 
 int64_t axis_of(const Argument& argument, size_t rank) {
@@ -53,30 +76,7 @@ ArgumentList as_list(const std::vector<SymInt>& sizes) { return {sizes.begin(), 
 ir::Value* only_result(ir::Node* node) { return node ? node->result() : nullptr; }
 
 ir::Value* repeat(Session& session, const Step& step, ir::Value* viewed) {
-  ir::Node* node = session.record(step.target, with_first(viewed, step.arguments), step.keywords);
-  return node ? node->result(static_cast<size_t>(step.result)) : nullptr;
-}
-
-// One part of several: where it begins, as the slice or select that it is.
-ir::Value* write_part_back(Session& session, const Step& step, ir::Value* viewed, ir::Value* content) {
-  const std::string name = base_name(step.target);
-  const size_t rank = step.viewed_sizes.size();
-  if (name == "aten::unbind") {
-    const Argument* dim = argument_of(step, 0, "dim");
-    const int64_t axis = dim ? axis_of(*dim, rank) : 0;
-    return only_result(session.record("aten::select_scatter", {viewed, content, axis, SymInt(step.result)}));
-  }
-  // split, chunk, tensor_split: all parts before this one are made again to see where it begins.
-  const Argument* dim = argument_of(step, 1, "dim");
-  const int64_t axis = dim ? axis_of(*dim, rank) : 0;
-  ir::Node* parts = session.record(step.target, with_first(viewed, step.arguments), step.keywords);
-  if (!parts) return nullptr;
-  SymInt start = 0;
-  for (int i = 0; i < step.result; ++i)
-    start = start + parts->result(static_cast<size_t>(i))->meta().sizes[static_cast<size_t>(axis)];
-  const SymInt stop = start + content->meta().sizes[static_cast<size_t>(axis)];
-  session.graph.erase(*parts);
-  return only_result(session.record("aten::slice_scatter", {viewed, content, axis, start, stop}));
+  return only_result(session.record(step.target, with_first(viewed, step.arguments), step.keywords));
 }
 
 // The new content of what `step` views, when the view's content is `content`. `viewed` is the content before.
@@ -86,9 +86,16 @@ ir::Value* write_back(Session& session, const Step& step, ir::Value* viewed, ir:
   if (step.target == "aten::view.dtype")  // the same bits under another type
     return only_result(session.record(step.target, {content, viewed->meta().dtype}));
   if (keeps_order(name)) return only_result(session.record("aten::view", {content, as_list(step.viewed_sizes)}));
-  if (is_one_of(name, {"aten::transpose", "aten::swapaxes", "aten::swapdims", "aten::t", "aten::mT", "aten::numpy_T",
-                       "aten::adjoint"}))
+  if (is_its_own_inverse(name))
     return repeat(session, {.target = step.target, .arguments = step.arguments, .keywords = step.keywords}, content);
+  if (name == "aten::view_as_real") return only_result(session.record("aten::view_as_complex", {content}));
+  if (name == "aten::view_as_complex") return only_result(session.record("aten::view_as_real", {content}));
+  if (name == "aten::real" || name == "aten::imag") {
+    const bool is_real = name == "aten::real";
+    ir::Value* kept = only_result(session.record(is_real ? "aten::imag" : "aten::real", {viewed}));
+    return kept ? only_result(session.record("aten::complex", {is_real ? content : kept, is_real ? kept : content}))
+                : nullptr;
+  }
   if (name == "aten::permute") {
     const Argument* dims = argument_of(step, 0, "dims");
     const ArgumentList& order = dims->get<ArgumentList>();
@@ -97,30 +104,58 @@ ir::Value* write_back(Session& session, const Step& step, ir::Value* viewed, ir:
       inverse[static_cast<size_t>(axis_of(order[i], order.size()))] = SymInt(static_cast<int64_t>(i));
     return only_result(session.record("aten::permute", {content, std::move(inverse)}));
   }
-  if (is_one_of(name, {"aten::unbind", "aten::split", "aten::split_with_sizes", "aten::chunk", "aten::tensor_split"}))
-    return write_part_back(session, step, viewed, content);
-  if (is_one_of(name, {"aten::expand", "aten::expand_as", "aten::broadcast_to", "aten::broadcast_tensors"})) {
+  if (name == "aten::expand") {
+    if (content->meta().numel() == shape::product(step.viewed_sizes))
+      return only_result(session.record("aten::view", {content, as_list(step.viewed_sizes)}));
     session.raise(312, "an update through an expanded view would write one element several times",
                   "clone() the view first");
     return nullptr;
   }
-  if (name == "aten::narrow") {
-    SymInt start = step.arguments[1].get<SymInt>();
-    if (start.constant().value_or(0) < 0)  // from the end, where `start + length` may be 0
-      start = start + step.viewed_sizes[static_cast<size_t>(axis_of(step.arguments[0], step.viewed_sizes.size()))];
-    return only_result(session.record(
-        "aten::slice_scatter", {viewed, content, step.arguments[0], start, start + step.arguments[2].get<SymInt>()}));
-  }
-  const std::string scatter = name + "_scatter";
-  if (session.opset.overloads(scatter).empty()) {
-    session.raise(312, "an update through a view by " + name + " is not supported",
-                  "clone() the view first, or write to what it views");
-    return nullptr;
-  }
   std::vector<Argument> arguments{viewed, content};
   arguments.insert(arguments.end(), step.arguments.begin(), step.arguments.end());
-  return only_result(session.record(scatter, std::move(arguments), step.keywords));
+  return only_result(session.record(name + "_scatter", std::move(arguments), step.keywords));
 }
+
+// The elementary views that a result of a view is made of: movedim is a permute, hsplit several slices.
+class Steps {
+ public:
+  explicit Steps(Session& session) : session_(session) {}
+
+  // Appends those that lead from the first argument of `made`'s producer to it. False with a Python exception.
+  bool add(const ir::Value& made) {
+    const ir::Node& node = *made.producer;
+    ir::Value* viewed = node.arguments().front().value();
+    if (is_elementary(session_, base_name(node.target()))) {
+      steps.push_back({.target = node.target(),
+                       .arguments = {node.arguments().begin() + 1, node.arguments().end()},
+                       .keywords = node.keywords(),
+                       .viewed_sizes = viewed->meta().sizes});
+      return true;
+    }
+    const auto [found, is_new] = expanded_.try_emplace(&node);
+    if (is_new) {
+      Result<opset::Call> call = opset::bind(session_.opset, node);
+      Result<opset::Expansion> expansion =
+          call ? opset::expand(session_.opset, *call, session_.facts, session_.graph, nullptr, node.provenance)
+               : call.error();
+      if (!expansion) return session_.raise(expansion.error()) != nullptr;
+      found->second = std::move(expansion->results);
+    }
+    std::vector<const ir::Value*> path;  // the last first
+    for (ir::Value* at = found->second[static_cast<size_t>(made.index)]; at != viewed;
+         at = at->producer->arguments().front().value()) {
+      assert(at && at->producer && !at->producer->arguments().empty());  // views are made of views
+      path.push_back(at);
+    }
+    return std::all_of(path.rbegin(), path.rend(), [&](const ir::Value* value) { return add(*value); });
+  }
+
+  std::vector<Step> steps;
+
+ private:
+  Session& session_;
+  std::map<const ir::Node*, std::vector<ir::Value*>> expanded_;
+};
 
 std::string placeholder_name(const ir::InputSpec& spec) {
   std::string name = spec.kind == ir::InputKind::parameter ? "p_" : spec.kind == ir::InputKind::buffer ? "b_" : "c_";
@@ -132,18 +167,38 @@ bool is_reshape(const std::string& name) {
   return is_one_of(name, {"aten::reshape", "aten::flatten", "aten::ravel", "aten::reshape_as"});
 }
 
-// Does the result, of `sizes`, share memory with the first argument?
-bool views_first_argument(const opset::Call& call, const TensorState& viewed, const std::vector<SymInt>& viewed_sizes,
-                          const std::vector<SymInt>& sizes) {
+// Does the result, of `sizes`, share memory with the first argument? Its strides are absent where row-major.
+bool views_first_argument(const opset::Call& call, const std::vector<SymInt>& viewed_sizes,
+                          const std::optional<std::vector<SymInt>>& strides, const std::vector<SymInt>& sizes) {
   const opset::Schema& schema = call.op->schema();
   const std::string name = base_name(schema.target());
-  if (name == "aten::dropout") return call.arguments.size() > 2 && call.arguments[2] == Argument(SymBool(false));
+  if (is_dropout(name)) return call.arguments.size() > 2 && call.arguments[2] == Argument(SymBool(false));
   if (schema.parameters.empty() || schema.returns.empty()) return false;
   if (schema.parameters[0].type.alias.empty() || schema.returns[0].type.alias.empty()) return false;
   if (name == "aten::contiguous" || name == "aten::to") return false;  // a copy, or it was `unchanged`
   // reshape copies where no strides can say the same.
-  if (viewed.strides && is_reshape(name)) return strides_of_reshape(viewed_sizes, *viewed.strides, sizes).has_value();
+  if (strides && is_reshape(name)) return strides_of_reshape(viewed_sizes, *strides, sizes).has_value();
   return true;
+}
+
+// as_strided walks the memory, of which a program has only what the tensor shows.
+bool may_stride(Session& session, const TensorObject& tensor, const opset::Call& call, bool has_strides) {
+  const TensorState& state = *tensor.state;
+  const bool is_part =
+      state.is_traced() ? !(session.meta(tensor).numel() == state.base->value->meta().numel()) : state.real.offset != 0;
+  if (!has_strides && (!is_part || call.arguments[3].is<ir::None>())) return true;
+  session.raise(312,
+                has_strides ? "as_strided of a tensor that is not contiguous"
+                            : "as_strided with an offset in the memory of a tensor of which this is a part",
+                has_strides ? "call contiguous() first, and give the strides of that"
+                            : "call it on the whole tensor, or leave the storage_offset out");
+  return false;
+}
+
+std::optional<std::vector<SymInt>> strides_unless_row_major(const TensorState& state) {
+  if (state.is_traced()) return state.strides;
+  if (state.real.is_contiguous()) return std::nullopt;
+  return std::vector<SymInt>(state.real.strides.begin(), state.real.strides.end());
 }
 
 }  // namespace
@@ -157,7 +212,7 @@ std::optional<Ref> unchanged(Session& session, const opset::Call& call, PyObject
     TensorState state = *tensor->state;
     return session.wrap(std::move(state));
   }
-  if (name == "aten::contiguous" && !tensor->state->strides) return Ref::borrow(first);
+  if (name == "aten::contiguous" && !strides_unless_row_major(*tensor->state)) return Ref::borrow(first);
   if (name == "aten::to") {
     for (size_t i = 0; i < call.arguments.size(); ++i) {
       const std::string& parameter = call.op->schema().parameters[i].name;
@@ -172,27 +227,45 @@ std::optional<Ref> unchanged(Session& session, const opset::Call& call, PyObject
   return std::nullopt;
 }
 
-TensorState view_of(Session& session, TensorObject& viewed, const opset::Call& call, const ir::Node& node, int index) {
-  ir::Value* value = node.result(static_cast<size_t>(index));
-  const std::vector<SymInt> sizes = session.meta(viewed).sizes;
-  if (!views_first_argument(call, *viewed.state, sizes, value->meta().sizes)) {
-    TensorState copy = session.fresh(value);
-    const std::string name = base_name(call.op->target());
-    if (viewed.state->is_traced() && viewed.state->strides && (is_reshape(name) || name == "aten::contiguous"))
-      for (const SymBool& way : ways_to_reshape(sizes, *viewed.state->strides, value->meta().sizes))
-        for (Base* base : {viewed.state->base.get(), copy.base.get()}) base->views_if.push_back(way);
-    return copy;
+std::optional<std::vector<TensorState>> states_of_results(Session& session, TensorObject* first,
+                                                          const opset::Call& call, const ir::Node& node) {
+  std::vector<TensorState> states;
+  Steps elementary(session);
+  for (const auto& value : node.results()) {
+    states.push_back(value->is_tensor() ? session.fresh(value.get()) : TensorState());
+    if (!value->is_tensor() || !first) continue;
+    TensorState& state = states.back();
+    const std::vector<SymInt> sizes = session.meta(*first).sizes;
+    const std::optional<std::vector<SymInt>> strides = strides_unless_row_major(*first->state);
+    if (!views_first_argument(call, sizes, strides, value->meta().sizes)) {
+      const std::string name = base_name(call.op->target());
+      if (first->state->is_traced() && strides && (is_reshape(name) || name == "aten::contiguous"))
+        for (const SymBool& way : ways_to_reshape(sizes, *strides, value->meta().sizes))
+          for (Base* base : {first->state->base.get(), state.base.get()}) base->views_if.push_back(way);
+      continue;
+    }
+    if (base_name(node.target()) == "aten::as_strided" && !may_stride(session, *first, call, strides.has_value()))
+      return std::nullopt;
+    elementary.steps.clear();
+    if (!elementary.add(*value)) return std::nullopt;
+    state.base = first->state->is_traced() ? first->state->base : session.lift(first->state->real);
+    state.seen = state.base->version;
+    state.chain = first->state->chain;
+    state.strides = strides;
+    for (size_t i = 0; i < elementary.steps.size(); ++i) {
+      Step& step = elementary.steps[i];
+      const std::vector<SymInt>& after =
+          i + 1 < elementary.steps.size() ? elementary.steps[i + 1].viewed_sizes : value->meta().sizes;
+      state.strides = strides_of_view(step, state.strides.value_or(row_major(step.viewed_sizes)), after);
+      state.chain.push_back(std::move(step));
+    }
   }
-  TensorState state;
-  state.base = viewed.state->is_traced() ? viewed.state->base : session.lift(viewed.state->real);
-  state.chain = viewed.state->chain;
-  Step step{.target = node.target(), .keywords = node.keywords(), .viewed_sizes = sizes, .result = index};
-  step.arguments.assign(node.arguments().begin() + 1, node.arguments().end());
-  state.strides = strides_of_view(step, viewed.state->strides.value_or(row_major(sizes)), value->meta().sizes);
-  state.chain.push_back(std::move(step));
-  state.value = value;
-  state.seen = state.base->version;
-  return state;
+  // What composite views were looked up with.
+  for (ir::Node& made : session.graph.backward()) {
+    if (&made == &node) break;
+    session.graph.erase(made);
+  }
+  return states;
 }
 
 TensorState Session::fresh(ir::Value* value) {

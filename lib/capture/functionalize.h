@@ -9,7 +9,9 @@ namespace atenon::capture {
 // type), detach): an alias, without a node. Nullopt for all other calls.
 std::optional<Ref> unchanged(Session& session, const opset::Call& call, PyObject* first);
 
-// The state of result `index` of `node`, a view of `viewed`.
-TensorState view_of(Session& session, TensorObject& viewed, const opset::Call& call, const ir::Node& node, int index);
+// What the results of `node` are, one a result (nothing for a number): `first` or a view of it, where `call` gives
+// that, or tensors of their own. Nullopt with a Python exception.
+std::optional<std::vector<TensorState>> states_of_results(Session& session, TensorObject* first,
+                                                          const opset::Call& call, const ir::Node& node);
 
 }  // namespace atenon::capture

@@ -78,13 +78,6 @@ PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(destroy)},
                        {Py_tp_getset, attributes},
                        {0, nullptr}};
 
-Generator* chosen(Session& session, PyObject* generator) {
-  GeneratorObject* object =
-      as_generator(generator && generator != Py_None ? generator : session.default_generator.get());
-  if (!object) PyErr_SetString(PyExc_TypeError, "generator must be a torch.Generator");
-  return object ? object->generator : nullptr;
-}
-
 // --- Arguments of a call
 // --------------------------------------------------------------------------------------------------
 
@@ -210,6 +203,13 @@ bool add_generator_type(Session& session) {
   return static_cast<bool>(session.default_generator);
 }
 
+Generator* chosen(Session& session, PyObject* generator) {
+  GeneratorObject* object =
+      as_generator(generator && generator != Py_None ? generator : session.default_generator.get());
+  if (!object) PyErr_SetString(PyExc_TypeError, "generator must be a torch.Generator");
+  return object ? object->generator : nullptr;
+}
+
 GeneratorObject* as_generator(PyObject* object) {
   return Py_TYPE(object)->tp_dealloc == destroy ? reinterpret_cast<GeneratorObject*>(object) : nullptr;
 }
@@ -224,32 +224,11 @@ Tensor lazy_tensor(ScalarType dtype, std::vector<int64_t> sizes, double value) {
   return tensor;
 }
 
-std::optional<Tensor> draw(Session& session, const opset::Call& call, const std::vector<ir::Type>& types,
-                           const reference::Environment& environment, PyObject* generator) {
-  Generator* source = chosen(session, generator);
-  if (!source) return std::nullopt;
-  const ir::TensorMeta& meta = std::get<ir::TensorMeta>(types.at(0));
-  const std::optional<std::vector<int64_t>> sizes = constant_sizes(meta);
-  const std::string name = base_name(call);
-  if (sizes && name == "randperm") {
-    Result<Tensor> permutation = random_permutation(*source, sizes->at(0), meta.dtype);
-    if (permutation) return std::move(*permutation);
-    session.raise(permutation.error());
-    return std::nullopt;
-  }
-  if (sizes && name == "bernoulli" && !argument(call, "p")) {
-    Tensor drawn = Tensor::empty(meta.dtype, *sizes);
-    fill_bernoulli(*source, std::get<Tensor>(environment.values.at(call.arguments[0].value())).contiguous(), drawn);
-    return drawn;
-  }
-  const std::optional<Distribution> distribution = distribution_of(call);
-  if (sizes && distribution) {
-    Tensor drawn = lazy_tensor(meta.dtype, *sizes, 0);
-    if (draw_into(*source, *distribution, drawn)) return drawn;
-  }
-  session.raise(314, "random numbers by " + call.op->target() + " are not supported",
-                "torch.rand, randn, randint, randperm and bernoulli are");
-  return std::nullopt;
+bool draws_with_the_run(Session& session, PyObject* generator) {
+  if (!generator || generator == Py_None) return true;
+  session.raise(314, "forward draws from a generator of its own",
+                "leave `generator` out: the program draws from the generator of `atenon run --seed N`");
+  return false;
 }
 
 bool draw_distribution(Session& session, PyObject* target, const std::string& distribution, double a, double b,
@@ -260,10 +239,13 @@ bool draw_distribution(Session& session, PyObject* target, const std::string& di
     if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "random numbers are drawn into a tensor");
     return false;
   }
-  if (session.is_tracing || tensor->state->is_traced()) {
-    session.raise(314, "random numbers inside forward are not supported",
-                  "draw them outside and pass them as an input");
-    return false;
+  if (session.is_tracing) {
+    const Ref first(PyFloat_FromDouble(a)), second(PyFloat_FromDouble(b));
+    const std::string name = "aten::" + distribution + "_";
+    const bool has_two = distribution == "uniform" || distribution == "normal";
+    if (!draws_with_the_run(session, generator)) return false;
+    return static_cast<bool>(Ref(has_two ? session.call(name, {target, first.get(), second.get()})
+                                         : session.call(name, {target, first.get()})));
   }
   const Kind kind = distribution == "uniform"     ? Kind::uniform
                     : distribution == "normal"    ? Kind::normal
@@ -285,12 +267,14 @@ bool draw_over(Session& session, const opset::Call& call, TensorObject& target, 
 bool draw_integers(Session& session, PyObject* target, PyObject* low, PyObject* high, PyObject* generator) {
   TensorObject* tensor = as_tensor(target);
   Generator* source = chosen(session, generator);
-  if (!tensor || !source || session.is_tracing) {
-    if (!PyErr_Occurred())
-      session.raise(314, "random numbers inside forward are not supported",
-                    "draw them outside and pass them as an input");
+  if (!tensor || !source) {
+    if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "random numbers are drawn into a tensor");
     return false;
   }
+  if (session.is_tracing)
+    return draws_with_the_run(session, generator) &&
+           Ref(high && high != Py_None ? session.call("aten::random_", {target, low, high})
+                                       : session.call("aten::random_", {target}));
   Distribution distribution{.kind = Kind::all_integers};
   if (high && high != Py_None) {
     const long long from = low && low != Py_None ? PyLong_AsLongLong(low) : 0, to = PyLong_AsLongLong(high);

@@ -14,9 +14,12 @@ bool add_generator_type(Session& session);  // Generator, and the default one; f
 // A tensor all of whose elements are `value`.
 Tensor lazy_tensor(ScalarType dtype, std::vector<int64_t> sizes, double value);
 
-// The result of a random operator outside a graph (rand, randn, randint, ...); nullopt with a Python exception.
-std::optional<Tensor> draw(Session& session, const opset::Call& call, const std::vector<ir::Type>& types,
-                           const reference::Environment& environment, PyObject* generator);
+// While tracing, random operators are recorded, and the run's generator is the only one. False with E0314 where the
+// call names another.
+bool draws_with_the_run(Session& session, PyObject* generator);
+
+// What a call draws from: `generator`, or the default one where that is None. Null with a Python exception.
+Generator* chosen(Session& session, PyObject* generator);
 // A random operator that draws over a real tensor (uniform_, normal_, ...).
 bool draw_over(Session& session, const opset::Call& call, TensorObject& target, PyObject* generator);
 // uniform_, normal_, bernoulli_, exponential_ with their two numbers, over all of a tensor.

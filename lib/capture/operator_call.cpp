@@ -201,16 +201,12 @@ std::optional<std::vector<Ref>> Dispatch::evaluate(const Call& call) {
   for (const ir::Type& type : inference->types)
     if (const auto* meta = std::get_if<ir::TensorMeta>(&type); meta && !fits_memory(*meta)) return std::nullopt;
   std::vector<Ref> results;
-  if (call.op->has_tag("random")) {
-    std::optional<Tensor> drawn = draw(session_, call, inference->types, arguments_.environment, generator_);
-    if (!drawn) return std::nullopt;
-    results.push_back(session_.wrap(TensorState{.real = std::move(*drawn)}));
-    return results;
-  }
   if (std::optional<Tensor> made = filled(call, inference->types)) {
     results.push_back(session_.wrap(TensorState{.real = std::move(*made)}));
     return results;
   }
+  arguments_.environment.generator = chosen(session_, generator_);
+  if (!arguments_.environment.generator) return std::nullopt;
   Result<std::vector<reference::Datum>> data = reference::apply(session_.opset, call, arguments_.environment);
   if (!data) return session_.raise(data.error()), std::nullopt;
   for (reference::Datum& datum : *data) {
@@ -222,22 +218,20 @@ std::optional<std::vector<Ref>> Dispatch::evaluate(const Call& call) {
 }
 
 std::optional<std::vector<Ref>> Dispatch::trace(const Call& call) {
+  if (!draws_with_the_run(session_, generator_)) return std::nullopt;
   if (std::optional<Ref> same = unchanged(session_, call, first_)) {
     returns_ = {{false, 1}};
     return std::vector<Ref>{*same};
   }
   ir::Node* node = append(session_, call, &returns_);
   if (!node) return std::nullopt;
+  std::optional<std::vector<TensorState>> states =
+      states_of_results(session_, first_ ? as_tensor(first_) : nullptr, call, *node);
+  if (!states) return std::nullopt;
   std::vector<Ref> results;
-  TensorObject* viewed = first_ ? as_tensor(first_) : nullptr;
   for (size_t i = 0; i < node->results().size(); ++i) {
-    ir::Value* value = node->result(i);
-    if (!value->is_tensor()) {  // a number, which Python's code may look at
-      results.push_back(session_.number(value));
-    } else {
-      results.push_back(
-          session_.wrap(viewed ? view_of(session_, *viewed, call, *node, static_cast<int>(i)) : session_.fresh(value)));
-    }
+    ir::Value* value = node->result(i);  // a tensor, or a number, which Python's code may look at
+    results.push_back(value->is_tensor() ? session_.wrap(std::move((*states)[i])) : session_.number(value));
     if (!results.back()) return std::nullopt;
   }
   return results;

@@ -57,13 +57,12 @@ struct Base {
   bool is_written() const { return version > 0; }
 };
 
-// One view call: how a view is made from what it views, and how a new content of it is written back.
+// One elementary view: how it is made from what it views, and so how a new content of it is written back.
 struct Step {
   std::string target;               // "aten::slice.Tensor"
   std::vector<Argument> arguments;  // without the viewed tensor
   std::vector<Named> keywords;
   std::vector<SymInt> viewed_sizes;
-  int result = 0;  // of several results (split, unbind): which
 };
 
 // What a Python tensor stands for. Exactly one of `real.storage` and `base` is set.

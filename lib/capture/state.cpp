@@ -45,9 +45,13 @@ bool is_plain(PyObject* object) {
   return PyLong_Check(object) || PyFloat_Check(object) || PyUnicode_Check(object) || object == Py_None;
 }
 
-}  // namespace
-
-namespace {
+// Does the graph read what the tensor held before forward?
+bool is_read(const TensorObject& tensor) {
+  const std::vector<Lifted>& lifted = tensor.session->lifted;
+  return tensor.state->is_traced() || std::any_of(lifted.begin(), lifted.end(), [&](const Lifted& entry) {
+           return entry.tensor.storage == tensor.state->real.storage && entry.base->input->has_users();
+         });
+}
 
 constexpr const char* registries[] = {"_parameters", "_buffers", "_modules"};
 
@@ -93,6 +97,9 @@ PythonState::Changes PythonState::changes() const {
       const TensorObject* left = as_tensor(after);
       PyObject* before_it = PyDict_GetItemWithError(module.before.get(), key);
       if (!left || !left->state->is_traced() || before_it == after) continue;
+      // What was there is made anew by each call, and read by none: the weight of weight_norm and spectral_norm.
+      const TensorObject* was = before_it ? as_tensor(before_it) : nullptr;
+      if (was && !is_read(*was)) continue;
       std::vector<Diagnostic>& found = before_it || !module.path.empty() ? changes.told : changes.refused;
       found.push_back(error(Status::unsupported, 316,
                             "forward leaves a tensor in `" + (module.path.empty() ? "" : module.path + ".") +

@@ -29,13 +29,12 @@ std::vector<SymInt> without(std::vector<SymInt> strides, size_t at) {
 std::vector<SymInt> follow(const Step& step, const std::vector<SymInt>& viewed, const std::vector<SymInt>& sizes) {
   const std::string name = step.target.substr(0, step.target.find('.'));
   const size_t rank = viewed.size();
+  const auto axis_at = [&](size_t position, const char* keyword, int64_t fallback) {
+    return axis(integer(step, position, keyword, fallback), rank);
+  };
   std::vector<SymInt> strides = viewed;
-  if (rank > 0 && (name == "aten::transpose" || name == "aten::swapaxes" || name == "aten::swapdims")) {
-    std::swap(strides[axis(integer(step, 0, "dim0", 0), rank)], strides[axis(integer(step, 1, "dim1", 0), rank)]);
-    return strides;
-  }
-  if ((name == "aten::t" || name == "aten::mT" || name == "aten::adjoint") && rank >= 2) {
-    std::swap(strides[rank - 1], strides[rank - 2]);
+  if (rank > 0 && name == "aten::transpose") {
+    std::swap(strides[axis_at(0, "dim0", 0)], strides[axis_at(1, "dim1", 0)]);
     return strides;
   }
   if (name == "aten::permute" && !step.arguments.empty() && step.arguments[0].is<ArgumentList>()) {
@@ -43,11 +42,38 @@ std::vector<SymInt> follow(const Step& step, const std::vector<SymInt>& viewed, 
     for (size_t i = 0; i < order.size(); ++i) strides[i] = viewed[axis(order[i].get<SymInt>().constant(), rank)];
     return strides;
   }
-  if (name == "aten::select") return without(strides, axis(integer(step, 0, "dim", 0), rank));
-  if (name == "aten::unbind") return without(strides, axis(integer(step, 0, "dim", 0), rank));
+  if (name == "aten::select") return without(strides, axis_at(0, "dim", 0));
   if (name == "aten::slice") {
-    const size_t at = axis(integer(step, 0, "dim", 0), rank);
+    const size_t at = axis_at(0, "dim", 0);
     strides[at] = strides[at] * SymInt(integer(step, 3, "step", 1).value_or(1));
+    return strides;
+  }
+  if (name == "aten::diagonal") {
+    const size_t down = axis_at(1, "dim1", 0), right = axis_at(2, "dim2", 1);
+    strides = without(without(strides, std::max(down, right)), std::min(down, right));
+    strides.push_back(viewed[down] + viewed[right]);
+    return strides;
+  }
+  if (name == "aten::unfold" && rank > 0) {
+    const size_t at = axis_at(0, "dimension", 0);
+    strides[at] = viewed[at] * SymInt(integer(step, 2, "step", 1).value_or(1));
+    strides.push_back(viewed[at]);
+    return strides;
+  }
+  if (name == "aten::as_strided" && step.arguments.size() > 1) {
+    const ArgumentList& given = step.arguments[1].get<ArgumentList>();
+    strides.clear();
+    for (const Argument& stride : given) strides.push_back(stride.get<SymInt>());
+    return strides;
+  }
+  if (name == "aten::view_as_real" || name == "aten::real" || name == "aten::imag") {  // two numbers an element
+    for (SymInt& stride : strides) stride = 2 * stride;
+    if (name == "aten::view_as_real") strides.push_back(1);
+    return strides;
+  }
+  if (name == "aten::view_as_complex") {
+    strides.pop_back();
+    for (SymInt& stride : strides) stride = shape::floor_div(stride, 2);
     return strides;
   }
   if (name == "aten::unsqueeze") {
@@ -56,16 +82,14 @@ std::vector<SymInt> follow(const Step& step, const std::vector<SymInt>& viewed, 
     strides.insert(strides.begin() + static_cast<ptrdiff_t>(at), stride);
     return strides;
   }
-  if (name == "aten::expand" || name == "aten::expand_as" || name == "aten::broadcast_to") {
+  if (name == "aten::expand") {
     std::vector<SymInt> expanded(sizes.size(), 0);
     const size_t more = sizes.size() - rank;
     for (size_t i = 0; i < rank; ++i)
       if (step.viewed_sizes[i] == sizes[i + more]) expanded[i + more] = viewed[i];
     return expanded;
   }
-  if (sizes.size() == rank && (name == "aten::split" || name == "aten::split_with_sizes" || name == "aten::chunk" ||
-                               name == "aten::narrow" || name == "aten::tensor_split" || name == "aten::dropout"))
-    return strides;
+  if (sizes == step.viewed_sizes) return strides;
   // view and its like; anything else counts as row-major.
   if (const auto reshaped = strides_of_reshape(step.viewed_sizes, viewed, sizes)) return *reshaped;
   return row_major(sizes);

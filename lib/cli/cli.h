@@ -74,6 +74,8 @@ class Tool {
               Effect effect = Effect::result);
   void option(const std::string& names, int& target, const std::string& value_name, const std::string& help,
               Effect effect = Effect::result);
+  void option(const std::string& names, std::optional<uint64_t>& target, const std::string& value_name,
+              const std::string& help, Effect effect = Effect::result);
   // May be repeated.
   void option(const std::string& names, std::vector<std::string>& target, const std::string& value_name,
               const std::string& help, Effect effect = Effect::result);

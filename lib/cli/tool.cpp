@@ -125,6 +125,11 @@ void Tool::option(const std::string& names, int& target, const std::string& valu
   state_->add({names, value_name, help, std::to_string(target), effect}, state_->app.add_option(names, target));
 }
 
+void Tool::option(const std::string& names, std::optional<uint64_t>& target, const std::string& value_name,
+                  const std::string& help, Effect effect) {
+  state_->add({names, value_name, help, "", effect}, state_->app.add_option(names, target));
+}
+
 void Tool::option(const std::string& names, std::vector<std::string>& target, const std::string& value_name,
                   const std::string& help, Effect effect) {
   OptionRow row{names, value_name, help + "; may be repeated", "", effect};

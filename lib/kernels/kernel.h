@@ -57,6 +57,7 @@ struct CallSite {
       nullptr;  // "reference" needs these two: a program that is lowered throughout runs without them
   const std::map<std::string, ir::Graph>* subgraphs = nullptr;
   const reference::DeclaredKernels* declared = nullptr;  // of "reference", for operators that are only declared
+  Generator* generator = nullptr;                        // of "reference", for operators that draw
 };
 
 // A call at concrete sizes, ready to run any number of times, from one thread at a time for one `Buffers`.

@@ -29,7 +29,7 @@ class ReferenceCall : public PreparedCall {
                  Storage::view(buffers[i], static_cast<size_t>(reach) * size_of(operand.dtype), nullptr, false)});
     }
     auto results = reference::run(*site_.opset, *site_.body, *site_.subgraphs, {}, std::move(inputs), site_.symbols,
-                                  nullptr, site_.declared);
+                                  site_.generator, site_.declared);
     if (!results) return results.error();
     for (size_t i = 0; i < site_.results.size(); ++i) {
       const Operand& result = site_.results[i];

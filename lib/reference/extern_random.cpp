@@ -11,7 +11,8 @@ namespace {
 using Results = Result<std::vector<Datum>>;
 
 Diagnostic no_generator() {
-  return error(Status::unsupported, 635, "a random operator is run without the state of a generator");
+  return error(Status::unsupported, 635, "a random operator is run, and the run has no seed")
+      .note("fix: atenon run --seed N; for dropout, model.eval() before the capture");
 }
 
 Results filled(const ExternCall& call, const Distribution& distribution) {
@@ -48,8 +49,9 @@ Results randint(const ExternCall& call) {
 // (self): what the type can hold
 Results random_all(const ExternCall& call) { return filled(call, {.kind = Distribution::Kind::all_integers}); }
 
-// (self): a probability for each element
+// (self): a probability for each element; (p): one for all, by other draws
 Results bernoulli(const ExternCall& call) {
+  if (!call.arguments[0].value()) return filled(call, {.kind = Distribution::Kind::bernoulli, .a = call.number(0)});
   if (!call.generator) return no_generator();
   Tensor result = call.result(0);
   fill_bernoulli(*call.generator, call.tensor(0).contiguous(), result);

@@ -94,6 +94,7 @@ Result<std::unique_ptr<Session>> Session::load(ir::ExportedProgram program, cons
   auto libraries = KernelLibraries::open(session->program_.code);
   if (!libraries) return libraries.error();
   session->declared_ = std::move(*libraries);
+  if (session->options_.seed) session->generator_.emplace(*session->options_.seed);
   session->interpreter_ = std::make_unique<Interpreter>(*session);
   return session;
 }
@@ -191,6 +192,7 @@ Result<kernels::CallSite> Session::call_site(const ir::Variant& variant, const i
   Result<const opset::Opset*> meanings = opset();
   if (!meanings) return meanings.error();
   site.opset = *meanings;
+  site.generator = generator();
   return site;
 }
 
@@ -343,7 +345,7 @@ Result<std::vector<Datum>> Session::run(const std::vector<std::optional<Datum>>&
   Result<std::shared_ptr<Plan>> found = plan(inputs);
   if (!found) return found.error();
   std::unique_lock state_lock(running_, std::defer_lock);
-  if (writes_state_) state_lock.lock();
+  if (writes_state_ || generator_) state_lock.lock();
   const bool direct = *found && keeps_order_;
   std::optional<Result<std::vector<Datum>>> results;
   if (*found) {
@@ -369,7 +371,7 @@ Result<std::vector<Datum>> Session::run(const std::vector<std::optional<Datum>>&
 }
 
 Result<bool> Session::run_again(std::span<const Rows> inputs, std::span<const Rows> outputs) {
-  if (writes_state_ || !keeps_order_) return false;
+  if (writes_state_ || generator_ || !keeps_order_) return false;
   for (const Leaf& leaf : inputs_)  // numbers are part of what a plan is made for
     if (!std::holds_alternative<ir::TensorMeta>(leaf.type)) return false;
   std::unique_ptr<Context> context =

@@ -17,6 +17,7 @@
 #include "kernels/kernel.h"
 #include "reference/reference.h"
 #include "support/idle.h"
+#include "tensor/random.h"
 
 namespace atenon::run {
 
@@ -26,6 +27,7 @@ struct LoadOptions {
   bool reference = false;  // by the meanings alone, no fast kernels
   // Asked once, when a node first needs the meaning of its operators; a program that is lowered throughout never asks.
   std::function<Result<const opset::Opset*>()> opset;
+  std::optional<uint64_t> seed = std::nullopt;  // of random operators, which are E0635 without it
 };
 
 // One leaf of the inputs or outputs, in flattened order.
@@ -118,6 +120,7 @@ class Session {
   Result<void> check_assumptions(const std::vector<ir::Constraint>& assumptions, const shape::Bindings& symbols) const;
   Result<std::shared_ptr<Plan>> plan(const std::vector<std::optional<Datum>>& inputs);
   Result<const opset::Opset*> opset();
+  Generator* generator() { return generator_ ? &*generator_ : nullptr; }
   // Everything of a lowered call's site but its operands and results.
   Result<kernels::CallSite> call_site(const ir::Variant& variant, const ir::Node& node, const ir::Graph& body,
                                       const shape::Bindings& symbols);
@@ -142,11 +145,12 @@ class Session {
   bool keeps_order_ = true;    // the graph's outputs are the caller's, in order
   std::shared_ptr<const kernels::Code> code_;
   std::unique_ptr<const reference::DeclaredKernels> declared_;
+  std::optional<Generator> generator_;  // goes on from run to run
 
   Idle<Context> contexts_;  // a run takes one: where one fits, it looks at nothing else
 
   mutable std::mutex mutex_;  // of what follows
-  std::mutex running_;        // held through a run where the program writes its own state
+  std::mutex running_;        // held through a run where the program writes its own state, or draws
   std::mutex interpreting_;
   std::vector<std::shared_ptr<Plan>> plans_;  // the latest first
   std::unique_ptr<Interpreter> interpreter_;

@@ -90,7 +90,7 @@ struct Interpreter::Scope {
 
   // A subgraph that runs inside: it sees the symbols, and none of the values.
   Scope inside(const ir::Graph& subgraph) const {
-    Scope inner{variant, subgraph, facts, {{}, environment.symbols, nullptr, environment.declared}};
+    Scope inner{variant, subgraph, facts, {{}, environment.symbols, environment.generator, environment.declared}};
     for (const ir::Constraint& assumption : subgraph.assumptions) inner.facts.assume(assumption.truth);
     return inner;
   }
@@ -112,8 +112,10 @@ struct Interpreter::Scope {
 
 Result<std::vector<Datum>> Interpreter::run(const ir::Variant& variant, const std::vector<std::optional<Datum>>& inputs,
                                             const shape::Bindings& symbols, const Observer& observer) {
-  Scope scope{
-      variant, variant.graph, session_.entry_->facts(variant), {{}, symbols, nullptr, session_.declared_.get()}};
+  Scope scope{variant,
+              variant.graph,
+              session_.entry_->facts(variant),
+              {{}, symbols, session_.generator(), session_.declared_.get()}};
   std::vector<Datum> values;
   for (size_t i = 0; i < session_.sources_.size(); ++i) {
     const Session::Source source = session_.sources_[i];

@@ -14,6 +14,7 @@
 #include "run/memory.h"
 #include "run/profile.h"
 #include "support/parallel.h"
+#include "text/text.h"
 
 namespace atenon::run {
 namespace {
@@ -80,10 +81,16 @@ struct Dump {
   }
 };
 
+// An output that is neither a tensor nor a number: None, or a text.
+bool is_word(const Leaf& leaf) {
+  return leaf.constant && (leaf.constant->is<ir::None>() || leaf.constant->is<std::string>());
+}
+
 Result<void> write_outputs(const Session& session, const std::vector<Datum>& outputs, const std::string& path) {
   std::vector<arrays::Array> named;
   std::vector<std::string> names = leaf_names(session.outputs());
-  for (size_t i = 0; i < names.size(); ++i) named.push_back({names[i], tensor_of(outputs[i])});
+  for (size_t i = 0; i < names.size(); ++i)
+    if (!is_word(session.outputs()[i])) named.push_back({names[i], tensor_of(outputs[i])});
   return arrays::write(path, named);
 }
 
@@ -110,7 +117,7 @@ Result<Outcome> execute(ir::ExportedProgram program, const Options& options,
   set_threads(options.threads);
   if (Result<void> added = program::add_kernel_libraries(program, options.kernels); !added) return added.error();
   Result<std::unique_ptr<Session>> loaded =
-      Session::load(std::move(program), options.entry, {options.reference, opset});
+      Session::load(std::move(program), options.entry, {options.reference, opset, options.seed});
   if (!loaded) return loaded.error();
   Session& session = **loaded;
   if (options.memory && options.inputs.empty() && options.input_files.empty()) {
@@ -196,7 +203,11 @@ Result<Outcome> execute(ir::ExportedProgram program, const Options& options,
     if (Result<void> written = write_outputs(session, *outputs, options.output); !written) return written.error();
   } else if (outcome.report.empty()) {
     std::vector<std::string> names = leaf_names(session.outputs());
-    for (size_t i = 0; i < names.size(); ++i) outcome.report += summary(names[i], (*outputs)[i]) + "\n";
+    for (size_t i = 0; i < names.size(); ++i) {
+      const Leaf& leaf = session.outputs()[i];
+      outcome.report +=
+          (is_word(leaf) ? names[i] + ": " + text::print(*leaf.constant) : summary(names[i], (*outputs)[i])) + "\n";
+    }
   }
   // Last, so that a run whose outputs could not be written can be repeated.
   const bool is_measured = options.profile || options.benchmark > 0;

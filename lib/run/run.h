@@ -16,6 +16,7 @@ struct Options {
   std::vector<std::string> kernels;      // shared libraries that compute custom operators (atenon_kernel.h)
   std::string output;                    // .npy, .npz, .safetensors, or "-"; "" prints a summary
   std::string state = {};                // file that keeps the buffers that the program writes, from call to call
+  std::optional<uint64_t> seed = {};     // of random operators, which are an error without it
   int threads = 0;                       // 0: what affinity and cgroup allow
   bool reference = false;                // by the meanings of the operators alone
   int benchmark = 0;                     // timed runs after a warm-up

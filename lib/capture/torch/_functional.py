@@ -13,7 +13,7 @@ from torch._tensor import Tensor
 __all__ = [
     "AcceleratorError", "OutOfMemoryError",
     "as_tensor", "asarray", "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors",
-    "can_cast", "cartesian_prod", "cdist", "chain_matmul", "clear_autocast_cache", "combinations", "compile", "diff", "einsum",
+    "can_cast", "cartesian_prod", "cdist", "chain_matmul", "clear_autocast_cache", "combinations", "compile", "einsum",
     "from_numpy", "full", "get_device_module", "get_rng_state", "gradient", "initial_seed", "is_complex", "is_distributed", "is_floating_point",
     "is_storage", "is_tensor", "is_warn_always_enabled", "istft", "load", "manual_seed", "meshgrid", "nonzero", "norm", "numel",
     "promote_types", "range", "result_type", "save", "seed", "set_rng_state", "set_warn_always", "split", "stft", "sym_float",
@@ -68,7 +68,7 @@ def range(start=0, end=None, step=1, *, dtype=None, **options):
         start, end = 0, start
     if dtype is None:
         dtype = _modes.get_default_dtype()
-    return aten.arange(start, end + step / 2, step, dtype=dtype)
+    return aten.arange(start, end + step / 2, step, dtype=dtype, **options)
 
 
 # --- What a value is
@@ -261,26 +261,35 @@ def _gradient(input, axis, step, edge_order):
     return aten.cat([begin, inner, end], axis)
 
 
-def _at_least(operator, tensors):
+def _at_least(rank, tensors):
     if len(tensors) == 1 and isinstance(tensors[0], Tensor):
-        return operator(tensors[0])
-    return tuple(operator(t) for t in _spread(tensors))
+        return _lifted(tensors[0], rank)
+    return tuple(_lifted(t, rank) for t in _spread(tensors))
+
+
+def _lifted(tensor, rank):
+    """The tensor itself, or a view of it with as many axes."""
+    if tensor.dim() == 0:
+        return tensor.reshape([1] * rank)
+    if tensor.dim() == 1 and rank > 1:
+        tensor = tensor.unsqueeze(0)
+    return tensor.unsqueeze(-1) if tensor.dim() == 2 and rank > 2 else tensor
 
 
 def atleast_1d(*tensors):
-    return _at_least(aten.atleast_1d, tensors)
+    return _at_least(1, tensors)
 
 
 def atleast_2d(*tensors):
-    return _at_least(aten.atleast_2d, tensors)
+    return _at_least(2, tensors)
 
 
 def atleast_3d(*tensors):
-    return _at_least(aten.atleast_3d, tensors)
+    return _at_least(3, tensors)
 
 
 def chain_matmul(*matrices, out=None):
-    return aten.chain_matmul(_spread(matrices))
+    return aten.linalg_multi_dot(_spread(matrices), out=out)
 
 
 def tensordot(a, b, dims=2, out=None):
@@ -289,7 +298,7 @@ def tensordot(a, b, dims=2, out=None):
     elif isinstance(dims, Tensor):
         dims = dims.tolist()
     first, second = ([d] if isinstance(d, int) else list(d) for d in dims)
-    return aten.tensordot(a, b, first, second)
+    return aten.tensordot(a, b, first, second, out=out)
 
 
 def cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"):
@@ -304,14 +313,6 @@ def split(tensor, split_size_or_sections, dim=0):
     return tensor.split(split_size_or_sections, dim)
 
 
-def diff(input, n=1, dim=-1, prepend=None, append=None):
-    if prepend is not None or append is not None:
-        input = aten.cat([part for part in (prepend, input, append) if part is not None], dim)
-    for _ in builtins.range(n):
-        input = aten.diff(input, 1, dim)
-    return input
-
-
 def nonzero(input, *, as_tuple=False):
     return aten.nonzero_numpy(input) if as_tuple else aten.nonzero(input)
 
@@ -319,9 +320,9 @@ def nonzero(input, *, as_tuple=False):
 def norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None):
     dims = [dim] if isinstance(dim, int) else dim
     if p == "nuc":
-        return aten.nuclear_norm(input, keepdim) if dims is None else aten.nuclear_norm(input, dims, keepdim)
+        return aten.nuclear_norm(input, *([] if dims is None else [dims]), keepdim, out=out)
     order = 2.0 if p in ("fro", None) else p
-    return aten.linalg_vector_norm(input, order, dims, keepdim, dtype=dtype)
+    return aten.linalg_vector_norm(input, order, dims, keepdim, dtype=dtype, out=out)
 
 
 def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=None):
@@ -465,6 +466,9 @@ def _assert(condition, message):
 
 
 def manual_seed(seed):
+    if _atenon.is_tracing():
+        _atenon.fail(314, "forward seeds the generator, which a program does not do",
+                     "leave torch.manual_seed out of forward, and run by `atenon run --seed N`")
     return _atenon.default_generator.manual_seed(int(seed))
 
 

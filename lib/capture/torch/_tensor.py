@@ -76,6 +76,8 @@ class Tensor(_atenon.Tensor):
     # --- Types and devices
 
     def to(self, *args, dtype=None, device=None, non_blocking=False, copy=False, memory_format=None, other=None):
+        flags = [argument for argument in args if isinstance(argument, builtins.bool)]
+        copy = copy or flags[1:] == [True]
         for argument in args:
             if isinstance(argument, Tensor):
                 dtype = argument.dtype
@@ -170,6 +172,17 @@ class Tensor(_atenon.Tensor):
     def imag(self):
         return aten.imag(self)
 
+    def fill_diagonal_(self, fill_value, wrap=False):
+        if self.dim() < 2 or (self.dim() > 2 and len(set(self.shape)) > 1):
+            raise RuntimeError("fill_diagonal_ takes a matrix, or a tensor whose sizes are all the same")
+        diagonal = self
+        while diagonal.dim() > 1:
+            diagonal = diagonal.diagonal(0, 0, -1)
+        diagonal.fill_(fill_value)
+        if wrap and self.dim() == 2 and self.shape[0] > self.shape[1] + 1:
+            self[self.shape[1] + 1 :].fill_diagonal_(fill_value, wrap)
+        return self
+
     def split(self, split_size, dim=0):
         if isinstance(split_size, (list, tuple)):
             return aten.split_with_sizes(self, split_size, dim)
@@ -187,11 +200,6 @@ class Tensor(_atenon.Tensor):
         from torch import _functional
 
         return _functional.unique_consecutive(self, return_inverse, return_counts, dim)
-
-    def diff(self, n=1, dim=-1, prepend=None, append=None):
-        from torch import _functional
-
-        return _functional.diff(self, n, dim, prepend, append)
 
     def where(self, condition, other):
         return aten.where(condition, self, other)
@@ -213,6 +221,11 @@ class Tensor(_atenon.Tensor):
 
     def __contains__(self, element):
         return builtins.bool((self == element).any())
+
+    def set_(self, source=None, *geometry):
+        if not isinstance(source, Tensor) or geometry:
+            raise NotImplementedError("torch.Tensor.set_ takes another tensor here, and no storage")
+        return _atenon.become(self, source)
 
     # --- New tensors like this one
 
@@ -238,7 +251,7 @@ class Tensor(_atenon.Tensor):
     def exponential_(self, lambd=1.0, *, generator=None):
         return _atenon.exponential_(self, lambd, generator)
 
-    def random_(self, low=0, high=None, *, generator=None):
+    def random_(self, low=None, high=None, *, generator=None):
         if high is None:
             low, high = 0, low
         return _atenon.random_(self, low, high, generator)

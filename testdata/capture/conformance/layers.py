@@ -126,3 +126,15 @@ class Frozen(nn.Module):
 
     def forward(self, x):
         return self.layer((x - self.mean) / self.std)
+
+
+@case(rand(2, 3, 5, 5))
+class SpectralNorms(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.hook = nn.utils.spectral_norm(nn.Conv2d(3, 4, 3))
+        self.transposed = nn.utils.spectral_norm(nn.ConvTranspose2d(4, 2, 2))
+        self.removed = nn.utils.remove_spectral_norm(nn.utils.spectral_norm(nn.Conv2d(2, 2, 1)))
+
+    def forward(self, x):
+        return self.removed(self.transposed(self.hook(x)))

@@ -193,3 +193,70 @@ def becomes_a_view(self, x):
     y[0, 1] = 5
     y.transpose_(0, 2).squeeze_(2)
     return y, flat
+
+
+@case(rand(3, 3, 4, 4), shapes={"x": {0: batch}}, others=by_size(lambda n: rand(n, 3, 4, 4), 2, 1))
+def through_views_of_views(self, x):
+    y = x.clone()
+    y.movedim(1, -1)[..., 0] += 1
+    y.moveaxis(2, 0).mul_(2)
+    y.hsplit([1])[0].add_(1)
+    y.dsplit(2)[1].zero_()
+    y.swapdims(1, 2).select(1, 0).neg_()
+    y.unflatten(3, (2, 2))[..., 0].add_(7)
+    y.adjoint().sub_(1)
+    y.expand_as(y).mul_(1.5)
+    torch.linalg.diagonal(y).add_(3)
+    y.tensor_split(3, 2)[1].add_(1)
+    y.chunk(2, 3)[1].add_(2)
+    y.unbind(1)[2].add_(3)
+    return y
+
+
+@case(rand(3, 3, 4, 4))
+def copies_by_strides(self, x):
+    y = x.clone()
+    moved = y.movedim(1, -1).reshape(-1)
+    y.diagonal(0, 2, 3).contiguous().add_(1)
+    y.diagonal(0, 2, 3).reshape(-1).add_(5)
+    y.unfold(2, 2, 2).contiguous().add_(3)
+    y.unfold(2, 2, 2).reshape(-1).add_(7)
+    y.add_(10)
+    return y, moved
+
+
+@case(rand(2, 3))
+def complex_parts(self, x):
+    c = torch.complex(x, x * 2)
+    torch.view_as_real(c)[..., 0] += 5
+    c.imag.add_(1)
+    y = torch.stack([x, x + 1], -1)
+    torch.view_as_complex(y).mul_(1j)
+    return torch.view_as_real(c), y
+
+
+@case(rand(2, 3))
+class KeepsItself(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.drop, self.alpha = nn.Dropout2d(), nn.AlphaDropout()
+
+    def forward(self, x):
+        y = x.clone()
+        dropped = self.drop(y)
+        dropped += 1
+        dropped = self.alpha(y)
+        dropped *= 2
+        torch.atleast_1d(y).add_(1)
+        torch.atleast_3d(y).mul_(2)
+        y.to("cpu", torch.float32, False, True).zero_()
+        return y
+
+
+@case(rand(2, 3, 4))
+def into_given(self, x):
+    norms, products, differences = torch.zeros(2, 3), torch.empty(2, 3, 2, 3), torch.empty(2, 3, 3)
+    torch.norm(x, dim=-1, out=norms)
+    torch.tensordot(x, x, dims=([2], [2]), out=products)
+    torch.diff(x, out=differences)
+    return norms, products, differences

@@ -4,6 +4,7 @@ from torch._operators import aten
 from torch.nn import functional as F
 from torch.nn.modules.module import Module
 from torch.nn.utils import parametrize
+from torch.nn.utils.spectral_norm import matrix_of, normalized_dim
 from torch.nn.utils.weight_norm import norm_except_dim
 
 __all__ = ["orthogonal", "spectral_norm", "weight_norm"]
@@ -41,18 +42,13 @@ class _SpectralNorm(Module):
         self.eps = eps
         if weight.dim() > 1:
             self.n_power_iterations = n_power_iterations
-            matrix = self._reshape_weight_to_matrix(weight)
+            matrix = matrix_of(weight, self.dim)
             height, width = matrix.size()
             u = matrix.new_empty(height).normal_(0, 1)
             v = matrix.new_empty(width).normal_(0, 1)
             self.register_buffer("_u", F.normalize(u, dim=0, eps=eps))
             self.register_buffer("_v", F.normalize(v, dim=0, eps=eps))
             self._power_method(matrix, 15)
-
-    def _reshape_weight_to_matrix(self, weight):
-        if self.dim != 0:
-            weight = weight.permute(self.dim, *(d for d in range(weight.dim()) if d != self.dim))
-        return weight.flatten(1)
 
     def _power_method(self, matrix, n_power_iterations):
         with torch.no_grad():
@@ -63,7 +59,7 @@ class _SpectralNorm(Module):
     def forward(self, weight):
         if weight.dim() == 1:
             return F.normalize(weight, dim=0, eps=self.eps)
-        matrix = self._reshape_weight_to_matrix(weight)
+        matrix = matrix_of(weight, self.dim)
         if self.training:
             self._power_method(matrix, self.n_power_iterations)
         return weight / torch.vdot(self._u.clone(), torch.mv(matrix, self._v.clone()))
@@ -74,10 +70,8 @@ class _SpectralNorm(Module):
 
 def spectral_norm(module, name="weight", n_power_iterations=1, eps=1e-12, dim=None):
     weight = getattr(module, name)
-    if dim is None:
-        transposed = ("ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d")
-        dim = 1 if type(module).__name__ in transposed else 0
-    parametrize.register_parametrization(module, name, _SpectralNorm(weight, n_power_iterations, dim, eps))
+    made = _SpectralNorm(weight, n_power_iterations, normalized_dim(module, dim), eps)
+    parametrize.register_parametrization(module, name, made)
     return module
 
 
