@@ -76,22 +76,25 @@ memory::desc describe_packed(const Loops& loops, const ir::BlockedLayout& layout
   return {};
 }
 
-Chosen choose(const CallSite& site, bool pack) {
+Chosen read(const CallSite& site) {
   Chosen chosen;
   [[maybe_unused]] std::string refusal = read_product(*site.body, site.symbols, chosen.product);
   assert(refusal.empty());
   chosen.loops = make_loops(chosen.product, site);
+  return chosen;
+}
+
+void choose(Chosen& chosen, const CallSite& site, bool pack) {
   chosen.b_lies = describe(chosen.loops.b);
   const ir::Weight* weight = site.operands[chosen.product.b.input].weight;
   const bool packed = weight && weight->layout;
   if (chosen.loops.rank() > 2 || !(packed || pack)) {
     make_primitive(chosen, site, chosen.b_lies);
     if (chosen.is_slow()) make_primitive(chosen, site, in_rows(chosen.b_lies), true);
-    return chosen;
+    return;
   }
   memory::desc blocks = packed ? describe_packed(chosen.loops, *weight->layout, chosen.product.b.axes) : memory::desc();
   make_primitive(chosen, site, blocks.is_zero() ? describe_any({chosen.loops.k(), chosen.loops.n()}) : blocks);
-  return chosen;
 }
 
 class OnednnMatmul : public Kernel {
@@ -111,7 +114,8 @@ class OnednnMatmul : public Kernel {
 
   std::optional<ir::BlockedLayout> weight_layout(const CallSite& site, size_t operand) const override {
     try {
-      Chosen chosen = choose(site, true);
+      Chosen chosen = read(site);
+      choose(chosen, site, true);
       if (static_cast<int>(operand) != chosen.product.b.input || chosen.loops.rank() > 2 || chosen.b == chosen.b_lies)
         return std::nullopt;
       return layout_of(chosen.b, chosen.product.b.axes, 2);
@@ -121,12 +125,11 @@ class OnednnMatmul : public Kernel {
   }
 
   Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const override try {
-    Product product_of_site;
-    [[maybe_unused]] std::string refusal = read_product(*site.body, site.symbols, product_of_site);
-    if (make_loops(product_of_site, site).k() == 0) return reference_kernel().prepare(site);  // oneDNN writes nothing
-    Chosen chosen = choose(site, false);
+    Chosen chosen = read(site);
     const Product& product = chosen.product;
     const Loops& loops = chosen.loops;
+    if (loops.k() == 0) return reference_kernel().prepare(site);  // oneDNN writes nothing
+    choose(chosen, site, false);
     auto call = std::make_unique<OnednnCall>();
     const Place result{Place::Kind::buffer, site.operands.size()};
     const bool in_place = chosen.y == chosen.y_lies;
