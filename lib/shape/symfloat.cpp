@@ -13,7 +13,7 @@ bool is_infix(const std::string& op) { return op == "+" || op == "-" || op == "*
 
 std::string operand_text(const SymFloat& x) {
   const bool compound = x.node() != nullptr && is_infix(x.node()->op);
-  const bool negative = x.constant() && std::signbit(*x.constant());
+  const bool negative = x.constant() && std::signbit(*x.constant()) && !std::isnan(*x.constant());
   return compound || negative ? "(" + x.to_string() + ")" : x.to_string();
 }
 

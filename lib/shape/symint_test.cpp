@@ -167,6 +167,7 @@ TEST_CASE("canonical spellings") {
       {"not not s/2 < 1.5", "float(s)/2.0 < 1.5"},
       {"true or a == 1", "true"},
       {"overflow() == overflow()", "overflow() == 0"},
+      {"0 > -nan/r", "nan/float(r) < 0.0"},
   };
   for (const auto& row : rows) {
     CAPTURE(row.text);
