@@ -1,26 +1,18 @@
 // The report of `atenon diff`, as text and as JSON.
-#include <cmath>
-
 #include <nlohmann/json.hpp>
 
 #include "diff/diff.h"
+#include "text/numbers.h"
 
 namespace atenon::diff {
 namespace {
 
-std::string digits(double x, int count) {
-  if (std::isnan(x)) return "nan";  // whatever its sign
-  char text[32];
-  snprintf(text, sizeof text, "%.*g", count, x);
-  return text;
-}
-
-std::string shortest(double x) { return digits(x, 3); }
+std::string shortest(double x) { return text::rounded(x, 3); }
 
 std::string place(const Difference& difference) {
   std::string text = "[";
   for (size_t i = 0; i < difference.at.size(); ++i) text += (i ? ", " : "") + std::to_string(difference.at[i]);
-  return text + "]: " + digits(difference.left, 9) + " | " + digits(difference.right, 9);
+  return text + "]: " + text::rounded(difference.left, 9) + " | " + text::rounded(difference.right, 9);
 }
 
 nlohmann::ordered_json json(const Difference& difference) {

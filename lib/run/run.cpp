@@ -14,6 +14,7 @@
 #include "run/memory.h"
 #include "run/profile.h"
 #include "support/parallel.h"
+#include "text/numbers.h"
 #include "text/text.h"
 
 namespace atenon::run {
@@ -21,12 +22,7 @@ namespace {
 
 using Inputs = std::vector<std::optional<Datum>>;
 
-std::string shortest(double x) {
-  if (std::isnan(x)) return "nan";  // whatever its sign
-  char text[32];
-  snprintf(text, sizeof text, "%.6g", x);
-  return text;
-}
+std::string shortest(double x) { return text::rounded(x, 6); }
 
 // `0: f32[1, 10]  -0.12 .. 0.34  [0.01, -0.12, ...]`, `1: c64[1]  [0.5-2j]`
 std::string summary(const std::string& name, const Datum& value) {

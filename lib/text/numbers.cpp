@@ -128,6 +128,13 @@ size_t utf8_length(std::string_view text, size_t i) {
 }  // namespace
 
 std::string spell(double value) { return spell_float<double, uint64_t>(value); }
+std::string rounded(double value, int digits) {
+  if (std::isnan(value)) return "nan";
+  char text[32];
+  snprintf(text, sizeof text, "%.*g", digits, value);
+  return text;
+}
+
 std::optional<double> read_double(std::string_view text) { return read_float<double, uint64_t>(text); }
 
 std::string quote(std::string_view text, char mark) {

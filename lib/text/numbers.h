@@ -14,6 +14,8 @@ namespace atenon::text {
 // nan:0x7ff8000000000001 for a NaN that is not the usual one.
 std::string spell(double value);
 std::optional<double> read_double(std::string_view text);
+// For people: so many digits, and nan without a sign.
+std::string rounded(double value, int digits);
 
 // "...", with \" \\ \n \t \r and \xNN for other control characters and for bytes that are no UTF-8.
 std::string quote(std::string_view text, char mark = '"');
