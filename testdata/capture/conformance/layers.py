@@ -138,3 +138,9 @@ class SpectralNorms(nn.Module):
 
     def forward(self, x):
         return self.removed(self.transposed(self.hook(x)))
+
+
+@case(rand(1, 2, 9, 11))
+def antialiased(self, x):
+    small = [F.interpolate(x, size=size, mode=mode, antialias=True) for mode in ("bilinear", "bicubic") for size in ((2, 3), (5, 13))]
+    return small + [F.interpolate(x, scale_factor=0.4, mode="bicubic", antialias=True, align_corners=True)]
