@@ -176,7 +176,12 @@ std::set<const Storage*> storages_of_views(const std::vector<StateEntry>& state)
 
 Result<void> load_weights(Session& session, const std::string& file, std::vector<Diagnostic>& warnings) {
   Result<std::vector<arrays::Array>> read = arrays::read(file);
-  if (!read) return read.error();
+  if (!read) {
+    Diagnostic problem = read.error();
+    if (!problem.where.file.empty())
+      problem.message = file + ": " + problem.message;  // Python has no other place for it
+    return problem;
+  }
   std::map<std::string, Tensor> given;
   for (arrays::Array& array : *read) given.emplace(std::move(array.name), std::move(array.tensor));
   std::vector<std::string> names;

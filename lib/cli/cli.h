@@ -72,6 +72,7 @@ class Tool {
   void flag(const std::string& names, bool& target, const std::string& help, Effect effect = Effect::result);
   void option(const std::string& names, std::string& target, const std::string& value_name, const std::string& help,
               Effect effect = Effect::result);
+  // A number from 0 on.
   void option(const std::string& names, int& target, const std::string& value_name, const std::string& help,
               Effect effect = Effect::result);
   void option(const std::string& names, std::optional<uint64_t>& target, const std::string& value_name,

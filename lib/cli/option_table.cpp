@@ -107,6 +107,9 @@ std::string man_page(const ToolText& tool) {
          "not there. 3: the input is damaged or not what was expected. 4: the model does something unsupported, or its "
          "own Python "
          "raised. 5: an input violates the program's assumptions. 70: a bug in the tool.\n"
+      << ".SH ENVIRONMENT\n.TP\n.B NO_COLOR\nMessages have no colours.\n"
+      << ".TP\n.B ONEDNN_MAX_CPU_ISA\nThe widest instructions that kernels use, where that is not all that the CPU "
+         "has: AVX2, AVX512_CORE. It limits oneDNN and Atenon's own loops alike.\n"
       << ".SH EXAMPLE\n.nf\n"
       << roff(tool.example) << "\n.fi\n"
       << ".SH SEE ALSO\n.BR atenon (1),\n.BR atenon\\-program (5),\n.BR atenon\\-opset (5)\n";

@@ -120,14 +120,19 @@ void Tool::option(const std::string& names, std::string& target, const std::stri
   state_->add({names, value_name, help, target, effect}, state_->app.add_option(names, target));
 }
 
+static std::string not_negative(const std::string& text) {
+  return text.empty() || text.starts_with('-') ? "it takes a number from 0 on, not '" + text + "'" : "";
+}
+
 void Tool::option(const std::string& names, int& target, const std::string& value_name, const std::string& help,
                   Effect effect) {
-  state_->add({names, value_name, help, std::to_string(target), effect}, state_->app.add_option(names, target));
+  state_->add({names, value_name, help, std::to_string(target), effect},
+              state_->app.add_option(names, target)->check(not_negative));
 }
 
 void Tool::option(const std::string& names, std::optional<uint64_t>& target, const std::string& value_name,
                   const std::string& help, Effect effect) {
-  state_->add({names, value_name, help, "", effect}, state_->app.add_option(names, target));
+  state_->add({names, value_name, help, "", effect}, state_->app.add_option(names, target)->check(not_negative));
 }
 
 void Tool::option(const std::string& names, std::vector<std::string>& target, const std::string& value_name,
