@@ -42,6 +42,7 @@ struct V {
     int64_t d = 0;
     for (; d + 4 <= depth; d += 4) {  // 4 x 4 blocks in each half
       __m256 part[4];
+#pragma GCC unroll 4
       for (int i = 0; i < 4; ++i) {
         const float* p = from + i * from_row + d;
         part[i] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(p)), _mm_loadu_ps(p + 4 * from_row), 1);

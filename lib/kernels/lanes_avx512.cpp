@@ -37,6 +37,7 @@ struct V {
     int64_t d = 0;
     for (; d + 4 <= depth; d += 4) {  // 4 x 4 blocks in each quarter
       __m512 part[4];
+#pragma GCC unroll 4
       for (int i = 0; i < 4; ++i) {
         const float* p = from + i * from_row + d;
         part[i] = _mm512_castps128_ps512(_mm_loadu_ps(p));
