@@ -47,9 +47,9 @@ class PanelsCall : public PreparedCall {
   size_t scratch_bytes() const override { return worker_bytes() * static_cast<size_t>(workers()); }
 
   Result<void> run(std::span<void* const> buffers, void* scratch) override {
-    const int64_t tiles = panels * row_tiles, team = workers();
+    const int64_t team = workers(), tiles = is_made_once(team) ? panels : panels * row_tiles;
     if (team <= 1) {
-      for (int64_t i = 0; i < tiles; ++i) tile(buffers, i, static_cast<float*>(scratch));
+      for (int64_t i = 0; i < tiles; ++i) run_tile(buffers, i, static_cast<float*>(scratch));
       return {};
     }
     // Runs of neighbouring panels, so that what a thread fetches ahead is mostly its own; shorter ones towards the end,
@@ -60,7 +60,7 @@ class PanelsCall : public PreparedCall {
       for (int64_t first = 0; first < tiles;) {
         const int64_t run = std::max<int64_t>(1, (tiles - first) / (2 * team));
         if (!next.compare_exchange_weak(first, first + run, std::memory_order_relaxed)) continue;
-        for (int64_t i = first; i < first + run; ++i) tile(buffers, i, own);
+        for (int64_t i = first; i < first + run; ++i) run_tile(buffers, i, own);
         first = next.load(std::memory_order_relaxed);
       }
     });
@@ -68,28 +68,41 @@ class PanelsCall : public PreparedCall {
   }
 
  private:
-  void tile(std::span<void* const> buffers, int64_t i, float* scratch) const {
-    const int64_t number = i % panels, row = first_row(i / panels), column = number * panel_columns;
+  // A panel that is made serves all rows, where there are enough of them for all threads.
+  bool is_made_once(int64_t team) const { return !in_panels && panels >= 4 * team; }
+
+  void run_tile(std::span<void* const> buffers, int64_t i, float* scratch) const {
+    float* made = scratch + tile_rows() * panel_columns;
+    const int64_t number = i % panels, column = number * panel_columns;
+    if (!in_panels) {
+      const float* b = static_cast<const float*>(buffers[product.b.input]) + column * loops.b.stride(1);
+      lanes().make_panel(b, loops.b.stride(1), loops.k(), std::min(panel_columns, loops.n() - column), made);
+    }
+    if (is_made_once(workers()))
+      for (int64_t rows = 0; rows < row_tiles; ++rows) run_rows(buffers, number, rows, scratch);
+    else
+      run_rows(buffers, number, i / panels, scratch);
+  }
+
+  void run_rows(std::span<void* const> buffers, int64_t number, int64_t rows, float* scratch) const {
+    const int64_t row = first_row(rows), column = number * panel_columns;
     const auto* b = static_cast<const float*>(buffers[product.b.input]);
     Step steps[most_steps];
     PanelTile tile{};
     tile.a = static_cast<const float*>(buffers[product.a.input]) + row * loops.a.stride(2);
     tile.a_row = loops.a.stride(2);
-    tile.rows = first_row(i / panels + 1) - row;
+    tile.rows = first_row(rows + 1) - row;
     tile.k = loops.k();
     tile.columns = std::min(panel_columns, loops.n() - column);
     if (in_panels) {
       tile.b = b + number * panel_columns * tile.k;
       tile.next = number + 1 < panels ? tile.b + panel_columns * tile.k : row_tiles > 1 ? b : nullptr;
     } else {
-      float* made = scratch + tile_rows() * panel_columns;
-      const float* columns = b + column * loops.b.stride(1);
-      lanes().make_panel(columns, loops.b.stride(1), tile.k, tile.columns, made);
-      tile.b = made;
+      tile.b = scratch + tile_rows() * panel_columns;
       tile.is_made = true;
       // Where columns follow each other, those of the next panel are as many bytes as the panel itself.
       if (loops.b.stride(1) == tile.k && column + 2 * panel_columns <= loops.n())
-        tile.next = columns + panel_columns * tile.k;
+        tile.next = b + (column + panel_columns) * tile.k;
     }
     tile.bias = product.bias < 0 ? nullptr : static_cast<const float*>(buffers[product.bias]) + column;
     tile.steps = steps;
