@@ -75,8 +75,8 @@ struct PanelTile {
   float* scratch;  // rows * panel_columns; may be y, where y_row is panel_columns
 };
 
-// Some outputs, side by side, of up to panel_columns channels of a depthwise convolution. Weights lie tap by tap,
-// panel_columns channels each.
+// Some outputs, side by side in some lines, of up to panel_columns channels of a depthwise convolution. Weights lie tap
+// by tap, panel_columns channels each.
 struct DepthwiseTile {
   const float* x;  // where the first output's window begins; taps outside of the image are not read
   const float* w;
@@ -86,7 +86,8 @@ struct DepthwiseTile {
   const int64_t* rows_w;
   int64_t rows;
   int64_t first, stride, dilation, width;  // the first output's window begins at `first` of the image's `width` columns
-  PanelTile out;                           // rows are outputs, columns channels; only what follows a product is used
+  int64_t lines, x_line, y_line;           // more than one only where the epilogue has no operands
+  PanelTile out;  // of the first line: rows are outputs, columns channels; only what follows a product is used
 };
 
 // Some outputs, side by side, of a convolution whose sums have few terms: term i of an output is x[taps[i]] times row i

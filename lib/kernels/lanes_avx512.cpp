@@ -79,8 +79,10 @@ inline V zero_where_below(V value, V x, V limit) {
 
 }  // namespace
 
-#include "kernels/bilinear_loops.h"
 #include "kernels/lanes_loops.h"
+// What builds on them.
+#include "kernels/bilinear_loops.h"
+#include "kernels/depthwise_loops.h"
 #include "kernels/winograd_loops.h"
 
 const Lanes lanes_avx512{"avx512",   attention_scratch, attention, dots,        lstm_cell,    panel, finish,

@@ -72,8 +72,10 @@ inline V zero_where_below(V value, V x, V limit) {
 
 }  // namespace
 
-#include "kernels/bilinear_loops.h"
 #include "kernels/lanes_loops.h"
+// What builds on them.
+#include "kernels/bilinear_loops.h"
+#include "kernels/depthwise_loops.h"
 #include "kernels/winograd_loops.h"
 
 const Lanes lanes_portable{"portable", attention_scratch, attention, dots,        lstm_cell,    panel, finish,

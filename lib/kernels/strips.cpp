@@ -112,6 +112,7 @@ std::string read_parts(const ir::Graph& body, Parts& found) {
       wide.sizes[1] != filter.filter()[0] || depthwise.dilation != std::vector<int64_t>{1, 1} ||
       depthwise.padding != depthwise.padding_end)
     return "the second convolution is not depthwise";
+  if (kernels::depthwise().refusal(filter.body).empty()) found[1].kernel = &kernels::depthwise();
   if (found.size() > 2 && !is_pointwise(found[2])) return "the third convolution is not pointwise";
   int64_t bytes = 4;
   for (size_t axis = 1; axis < 4; ++axis) {
