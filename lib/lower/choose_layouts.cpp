@@ -25,6 +25,7 @@ class LayoutChoice {
   std::optional<Layout> view_layout(const ir::Node& view) const;
   void place_results(Group& group);
   bool ends_in_order_of_its_own(const Value& value) const;
+  bool is_read_in_rows(const Value& value) const;
   std::vector<int> wished_by_reader(const Value& value) const;
   std::vector<int> order_of(const Layout& layout, const std::vector<SymInt>& sizes) const;
   std::vector<int> order_as(const Group& group, const Value& result, const Value& operand) const;
@@ -177,7 +178,23 @@ std::vector<int> LayoutChoice::wished_by_reader(const Value& value) const {
   return order;
 }
 
+// Whether a kernel reads the value, and reads nothing but rows.
+bool LayoutChoice::is_read_in_rows(const Value& value) const {
+  return std::any_of(value.users.begin(), value.users.end(), [&](const ir::Node* user) {
+    const Group& reader = *lowering_.group_of.at(user);
+    if (reader.role != Role::kernel || !reader.kernel) return false;
+    const auto operand = std::find(reader.operands.begin(), reader.operands.end(), &value);
+    return operand != reader.operands.end() &&
+           reader.kernel->reads_rows(make_body(reader.nodes, reader.operands, reader.results),
+                                     static_cast<size_t>(operand - reader.operands.begin()));
+  });
+}
+
 void LayoutChoice::place_results(Group& group) {
+  // What loops write at once lies alike: in rows, where a kernel would copy it otherwise.
+  const bool rows_are_read = group.role == Role::loops &&
+                             std::any_of(group.results.begin(), group.results.end(),
+                                         [&](const Value* result) { return is_read_in_rows(*result); });
   for (Value* result : group.results) {
     const std::vector<SymInt>& sizes = result->meta().sizes;
     std::vector<int> order;
@@ -193,7 +210,7 @@ void LayoutChoice::place_results(Group& group) {
       const bool writes_rows = group.role == Role::kernel && group.kernel->writes_rows();
       if (writes_rows && !order.empty() && order.back() + 1 != static_cast<int>(sizes.size())) continue;
     }
-    if (order.empty() && group.role == Role::loops && sizes.size() >= 3) {
+    if (order.empty() && group.role == Role::loops && sizes.size() >= 3 && !rows_are_read) {
       // As the largest operand lies of those of the same rank, of a higher one, of which axes are reduced, or of as
       // many elements.
       const Value* widest = nullptr;
