@@ -79,6 +79,32 @@ ir::Value* repeat(Session& session, const Step& step, ir::Value* viewed) {
   return only_result(session.record(step.target, with_first(viewed, step.arguments), step.keywords));
 }
 
+// Can two elements of the view be one of what it views? Then writing it back would be a question of order.
+bool may_overlap(const Step& step, const std::string& name) {
+  const auto number = [](const Argument& argument) {
+    return argument.is<SymInt>() ? argument.get<SymInt>().constant() : std::nullopt;
+  };
+  if (name == "aten::unfold") {  // (dimension, size, step)
+    const std::optional<int64_t> size = number(step.arguments[1]), apart = number(step.arguments[2]);
+    return !size || !apart || *size > *apart;
+  }
+  if (name != "aten::as_strided") return false;
+  std::vector<std::pair<int64_t, int64_t>> axes;  // stride and size, the least stride first
+  const ArgumentList &sizes = step.arguments[0].get<ArgumentList>(), &strides = step.arguments[1].get<ArgumentList>();
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    const std::optional<int64_t> size = number(sizes[i]), stride = number(strides[i]);
+    if (!size || !stride) return true;
+    if (*size > 1) axes.emplace_back(*stride, *size);
+  }
+  std::sort(axes.begin(), axes.end());
+  int64_t reach = 0;  // of the axes so far
+  for (const auto& [stride, size] : axes) {
+    if (stride <= reach) return true;
+    reach += (size - 1) * stride;
+  }
+  return false;
+}
+
 // The new content of what `step` views, when the view's content is `content`. `viewed` is the content before.
 ir::Value* write_back(Session& session, const Step& step, ir::Value* viewed, ir::Value* content) {
   const std::string name = base_name(step.target);
@@ -108,6 +134,11 @@ ir::Value* write_back(Session& session, const Step& step, ir::Value* viewed, ir:
     if (content->meta().numel() == shape::product(step.viewed_sizes))
       return only_result(session.record("aten::view", {content, as_list(step.viewed_sizes)}));
     session.raise(312, "an update through an expanded view would write one element several times",
+                  "clone() the view first");
+    return nullptr;
+  }
+  if (may_overlap(step, name)) {
+    session.raise(312, "an update through overlapping windows would write one element several times",
                   "clone() the view first");
     return nullptr;
   }
