@@ -35,6 +35,7 @@ class Arranger {
   bool reads_across(int lane) const;
   void split_lanes(int lane);
   int64_t cut_lanes(int lane);
+  void split_prefix();
   void split_scatter();
   void split_turned();
   void cut(int loop, int64_t size, size_t place);
@@ -303,6 +304,27 @@ void Arranger::split_lanes(int lane) {
   refresh();
 }
 
+// Partial results of neighbours that lie side by side, while those of one lie apart: all lanes take a step together.
+void Arranger::split_prefix() {
+  const int along = loops_.domain.back();
+  const SymInt& address = loops_.stores[0].address;
+  for (const BoundReduction& reduction : loops_.reductions) {
+    if (reduction.element.empty()) continue;  // pruned
+    if (!reduction.is_prefix || reduction.loops[0] != along) return;
+    for (ExprId part : reduction.identity)
+      if (loops_.exprs[part].dtype == ScalarType::boolean) return;
+  }
+  if (stride(address, along) <= 1) return;
+  const auto is_lane = [&](int loop) {
+    const auto varies = [&](const Loop& other) { return loops_of(other.extent) & bit(loop); };
+    return loop != along && stride(address, loop) == 1 && typical(loops_.loops[loop].extent) >= least_lanes / 2 &&
+           coefficient(address, loops_.loops[loop].symbol) &&
+           std::none_of(loops_.loops.begin(), loops_.loops.end(), varies);
+  };
+  const auto lane = std::find_if(loops_.domain.begin(), loops_.domain.end(), is_lane);
+  if (lane != loops_.domain.end()) split_lanes(*lane);
+}
+
 // Rows of a scatter that lie side by side go together, innermost: a place is found once for all of them. They do not
 // meet, so each element still gets its values in order.
 void Arranger::split_scatter() {
@@ -367,6 +389,7 @@ void Arranger::run() {
   merge_all();
   for (size_t i = loops_.domain.size(); i-- > 0 && !is_ordered_ && loops_.lane < 0;)
     if (needed_ & bit(loops_.domain[i]) && reads_across(loops_.domain[i])) split_lanes(loops_.domain[i]);
+  if (is_ordered_ && !loops_.scatter) split_prefix();
   if (!is_ordered_ && !has_reductions_) split_turned();
   if (loops_.scatter && !has_reductions_) split_scatter();
   // A reduction stands inside the rows, so that one that does not depend on a loop would be computed anew in its every

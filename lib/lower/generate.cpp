@@ -363,17 +363,23 @@ void Generator::domain(size_t depth, const std::vector<Store>& stores) {
     const bool is_needed = needed & bit(loop);
     const std::vector<int> prefixes = prefixes_over(loop);
     std::vector<std::vector<Value*>> accumulators;
-    for (int number : prefixes) accumulators.push_back(start_accumulating(number));
+    const bool is_in_lanes = !prefixes.empty() && lanes_are_closed();  // which are the domain's next loop then
+    for (int number : prefixes) accumulators.push_back(is_in_lanes ? start_lanes(number) : start_accumulating(number));
     const bool is_last = depth + 1 == loops_.domain.size();
     if (is_needed && is_last && prefixes.empty() && loops_.reductions.empty()) {
       in_stretches(loop, [&] { domain(depth + 1, deeper); });
     } else {
       if (is_needed) open_loop(loop);
+      if (is_in_lanes) open_loop(loops_.lane);
       for (size_t i = 0; i < prefixes.size(); ++i) {
-        accumulate(prefixes[i], accumulators[i]);
-        read_accumulators(prefixes[i], accumulators[i]);
+        std::vector<Value*> places = accumulators[i];
+        for (size_t c = 0; c < places.size() && is_in_lanes; ++c)
+          places[c] = lane_of(places[c], loops_.exprs[loops_.reductions[prefixes[i]].identity[c]].dtype);
+        accumulate(prefixes[i], places);
+        read_accumulators(prefixes[i], places);
       }
-      domain(depth + 1, deeper);
+      domain(is_in_lanes ? depth + 2 : depth + 1, deeper);
+      if (is_in_lanes) close_loop();
       if (is_needed) close_loop();
     }
   }

@@ -65,7 +65,7 @@ struct BoundReduction {
   std::vector<ExprId> element;
   ExprId guard = no_expr;
   LoopSet outer = 0;       // loops that it depends on, without its own
-  bool is_prefix = false;  // keeps every partial result: its loop is the domain's last
+  bool is_prefix = false;  // keeps every partial result: its loop is the domain's last, but for lanes
 };
 
 struct Store {
