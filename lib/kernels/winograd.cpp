@@ -230,6 +230,10 @@ class Winograd : public ConvolutionKernel {
     return has_points(body) ? "" : "`lower --winograd` did not choose it";
   }
 
+  bool reads(const ir::Graph& body, size_t operand) const override {
+    return !winograd_refusal(body).empty() || operand != winograd_filter(body);
+  }
+
   Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const override {
     auto call = std::make_unique<WinogradCall>();
     Convolution& convolution = call->convolution;
@@ -243,8 +247,13 @@ class Winograd : public ConvolutionKernel {
     const bool has_plain_bias =
         convolution.bias < 0 || site.operands[static_cast<size_t>(convolution.bias)].strides[0] == 1 || y.sizes[1] == 1;
     if (points.sizes != wanted || points.strides != contiguous_strides(wanted) || !lies_channels_last(x) ||
-        !lies_channels_last(y) || !has_plain_bias)
-      return onednn_convolution().prepare(site);
+        !lies_channels_last(y) || !has_plain_bias) {
+      const ir::Weight* direct = site.operands[static_cast<size_t>(convolution.weight)].weight;
+      if (!direct || !direct->tensor.storage->is_absent()) return onednn_convolution().prepare(site);
+      return error(Status::unsupported, 613,
+                   "winograd: its operands lie as no Winograd convolution's, and the bytes of '" + direct->name +
+                       "' are absent");
+    }
     call->x_sizes = x.sizes;
     call->x_strides = x.strides;
     call->y_sizes = y.sizes;

@@ -2,7 +2,7 @@
 //
 // A call has one operand more than its meaning reads: its last, the weight as it was transformed for tiles of
 // `outputs` x `outputs` results (2 or 4). The weight itself stays an operand, so that the meaning is exactly the
-// convolution that was captured; nobody reads its bytes while the call runs.
+// convolution that was captured; nobody reads its bytes while the call runs, and `lower` leaves them out.
 #pragma once
 
 #include <string>

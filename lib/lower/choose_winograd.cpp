@@ -52,6 +52,7 @@ kernels::WinogradError take(Lowering& lowering, ir::Node& call, const kernels::C
   call.set_arguments(std::move(arguments), call.keywords());
   lowering.variant.subgraphs.at(call.arguments()[0].get<ir::SubgraphRef>().name).add_input(input->name, input->type);
   call.annotate("kernel", kernels::winograd().name());
+  call.annotate("unread", ir::ArgumentList{static_cast<int64_t>(filter)});
   call.annotate("error", std::strtod(two_digits(error.winograd).c_str(), nullptr));
   call.annotate("direct_error", std::strtod(two_digits(error.direct).c_str(), nullptr));
   return error;

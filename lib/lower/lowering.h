@@ -102,7 +102,7 @@ void make_calls(Lowering& lowering);
 void choose_winograd(Lowering& lowering);
 // Weights lie as their kernels want them.
 Result<void> prepack_weights(Lowering& lowering);
-// No weight is left that nobody reads.
+// No weight is left that nobody reads, and no bytes of one that only the meanings of calls read.
 void drop_unread_weights(ir::ExportedProgram& program);
 // Calls of generated kernels say where their code is; compile_library has run.
 void annotate_kernels(ir::Graph& graph, const KernelLibrary& library);

@@ -3,6 +3,7 @@
 
 #include "kernels/body.h"
 #include "lower/lowering.h"
+#include "program/program_file.h"
 #include "support/parallel.h"
 #include "text/text.h"
 
@@ -133,6 +134,20 @@ void drop_unread_weights(ir::ExportedProgram& program) {
     read.merge(kept);
   }
   std::erase_if(program.weights, [&](const ir::Weight& weight) { return !read.count(weight.name); });
+
+  // What only a meaning reads keeps its digest.
+  const std::set<std::string> unread = program::unread_weights(program);
+  std::set<const Storage*> needed;
+  for (const ir::Weight& weight : program.weights)
+    if (!unread.contains(weight.name)) needed.insert(weight.tensor.storage.get());
+  std::map<const Storage*, std::shared_ptr<Storage>> absent;  // tied ones stay tied
+  for (ir::Weight& weight : program.weights) {
+    const std::shared_ptr<Storage> storage = weight.tensor.storage;
+    if (needed.contains(storage.get()) || storage->is_absent()) continue;
+    std::shared_ptr<Storage>& left = absent[storage.get()];
+    if (!left) left = Storage::absent(storage->size(), text::digest_of(*storage));
+    weight.tensor.storage = left;
+  }
 }
 
 }  // namespace atenon::lower

@@ -28,8 +28,9 @@ Result<ir::ExportedProgram> run(std::vector<Part> parts, const std::vector<std::
       return error(Status::bad_input, 551, part.source + " names the " + what + " '" + name + "' without its bytes")
           .note("a text program holds large ones by digest only: pack the binary program, or give it by --segments");
     };
+    const std::set<std::string> unread = program::unread_weights(part.program);  // these need none
     for (const ir::Weight& weight : part.program.weights)
-      if (weight.tensor.storage->is_absent()) return without("weight", weight.name);
+      if (weight.tensor.storage->is_absent() && !unread.contains(weight.name)) return without("weight", weight.name);
     for (const ir::ExtraFile& file : part.program.extra_files)
       if (file.bytes->is_absent()) return without("extra file", file.name);
     for (const ir::CodeSegment& code : part.program.code)

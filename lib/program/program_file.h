@@ -9,6 +9,7 @@
 #pragma once
 
 #include <memory>
+#include <set>
 #include <string>
 
 #include "ir/program.h"
@@ -52,7 +53,9 @@ Result<void> verify_digests(const ir::ExportedProgram& program);
 // For a stage that cannot know before which weights it will use: called when it is done with those that it was given.
 // What nobody has read from its pipe is left alone.
 Result<void> verify_read_digests(const std::vector<ir::Weight>& weights);
-// verify_digests where all bytes are needed: E0235 if some are absent.
+// Weights that no run reads, only meanings: calls say so by `unread=[operand, ...]`. Their bytes may be absent.
+std::set<std::string> unread_weights(const ir::ExportedProgram& program);
+// verify_digests where all bytes are needed but those of unread weights: E0235 if some are absent.
 Result<void> require_weights(const ir::ExportedProgram& program);
 
 }  // namespace atenon::program

@@ -306,9 +306,44 @@ Result<void> verify_read_digests(const std::vector<ir::Weight>& weights) {
   return verify(storages);
 }
 
+std::set<std::string> unread_weights(const ir::ExportedProgram& program) {
+  std::set<std::string> unread, read;
+  const auto is_read = [](const ir::Value& input) {
+    if (input.returned > 0) return true;
+    return std::any_of(input.users.begin(), input.users.end(), [&](const ir::Node* call) {
+      const ir::Argument* said = call->annotation("unread");
+      const std::vector<ir::Value*> operands = call->operands();
+      for (size_t i = 0; i < operands.size(); ++i) {
+        if (operands[i] != &input) continue;
+        if (!said || !said->is<ir::ArgumentList>()) return true;
+        const auto is_it = [&](const ir::Argument& each) {
+          return each.is<ir::SymInt>() && each.get<ir::SymInt>() == ir::SymInt(static_cast<int64_t>(i));
+        };
+        if (std::none_of(said->get<ir::ArgumentList>().begin(), said->get<ir::ArgumentList>().end(), is_it))
+          return true;
+      }
+      return false;
+    });
+  };
+  for (const ir::EntryPoint& entry : program.entries) {
+    for (const ir::OutputSpec& output : entry.signature.outputs) read.insert(output.target);
+    for (const ir::InputSpec& input : entry.signature.inputs)
+      for (const ir::Variant& variant : entry.variants) {
+        const ir::Value* value = input.kind == ir::InputKind::user_input ? nullptr : variant.graph.find(input.value);
+        if (value && value->has_users()) (is_read(*value) ? read : unread).insert(input.target);
+      }
+  }
+  std::erase_if(unread, [&](const std::string& name) { return read.contains(name); });
+  return unread;
+}
+
 Result<void> require_weights(const ir::ExportedProgram& program) {
+  const std::set<std::string> unread = unread_weights(program);
+  std::set<const Storage*> needless;
+  for (const ir::Weight& weight : program.weights)
+    if (unread.contains(weight.name)) needless.insert(weight.tensor.storage.get());
   for (const auto& [storage, what] : storages_of(program)) {
-    if (!storage->is_absent()) continue;
+    if (!storage->is_absent() || needless.contains(storage)) continue;
     return error(Status::bad_input, 235, "the bytes of " + what + " are not in the program, only their digest")
         .note("a text program names large tensors by digest; `--segments FILE` names a program that has the bytes");
   }

@@ -106,6 +106,9 @@ Session::~Session() = default;
 Result<void> Session::connect() {
   if (Result<void> whole = program::verify_digests(program_); !whole) return whole;
   const ir::Graph& graph = entry_->variants[0].graph;
+  std::set<std::string> unread;  // their bytes may be absent
+  if (!options_.reference && std::all_of(entry_->variants.begin(), entry_->variants.end(), is_lowered))
+    unread = program::unread_weights(program_);
   for (const ir::InputSpec& spec : entry_->signature.inputs) {
     if (spec.kind == InputKind::user_input) {
       const ir::Value* value = spec.value.empty() ? nullptr : graph.find(spec.value);
@@ -116,10 +119,11 @@ Result<void> Session::connect() {
     if (spec.value.empty()) continue;
     const ir::Weight* weight = program_.weight(spec.target);
     if (!weight) return error(Status::bad_input, 616, "the program has no weight named '" + spec.target + "'");
-    if (!weight->tensor.storage || weight->tensor.storage->is_absent())
+    if (!weight->tensor.storage || (weight->tensor.storage->is_absent() && !unread.contains(spec.target)))
       return error(Status::usage, 610, "the bytes of '" + spec.target + "' are not in this program")
           .note("give the program that has them: --segments FILE");
-    State state{weight, weight->layout ? weight->tensor : weight->tensor.contiguous()};
+    const bool is_left = weight->layout || weight->tensor.storage->is_absent();
+    State state{weight, is_left ? weight->tensor : weight->tensor.contiguous()};
     sources_.push_back({true, state_.size()});
     state_.push_back(std::move(state));
   }
@@ -453,7 +457,8 @@ Result<Memory> Session::memory(const std::vector<std::optional<Datum>>& inputs) 
   Memory memory = *found ? (*found)->memory() : Memory{};
   std::set<const Storage*> counted;
   for (const State& state : state_)
-    if (counted.insert(state.tensor.storage.get()).second) memory.weights += state.tensor.storage->size();
+    if (!state.tensor.storage->is_absent() && counted.insert(state.tensor.storage.get()).second)
+      memory.weights += state.tensor.storage->size();
   return memory;
 }
 

@@ -188,6 +188,10 @@ Result<void> Plan::prepare(Session& session) {
         site.operands.push_back({place.dtype, place.sizes, place.strides, weight});
       }
       if (Result<void> checked = check_call(*kernel, site, node); !checked) return checked.error();
+      for (size_t i = 0; i < site.operands.size(); ++i)
+        if (const ir::Weight* weight = site.operands[i].weight;
+            weight && weight->tensor.storage->is_absent() && kernel->reads(found->second, i))
+          return error(Status::bad_input, 617, "a call reads '" + weight->name + "', which is said to be unread");
       for (const Place& result : step.results) {
         site.results.push_back({result.dtype, result.sizes, result.strides});
         for (size_t i = 0; i < site.operands.size(); ++i)
