@@ -192,9 +192,9 @@ bool LayoutChoice::is_read_in_rows(const Value& value) const {
 
 void LayoutChoice::place_results(Group& group) {
   // What loops write at once lies alike: in rows, where a kernel would copy it otherwise.
-  const bool rows_are_read = group.role == Role::loops &&
-                             std::any_of(group.results.begin(), group.results.end(),
-                                         [&](const Value* result) { return is_read_in_rows(*result); });
+  const bool rows_are_read =
+      group.role == Role::loops && std::any_of(group.results.begin(), group.results.end(),
+                                               [&](const Value* result) { return is_read_in_rows(*result); });
   for (Value* result : group.results) {
     const std::vector<SymInt>& sizes = result->meta().sizes;
     std::vector<int> order;
