@@ -101,6 +101,16 @@ bool ConvolutionKernel::may_overwrite(const ir::Graph& body, size_t operand) con
   return reads == 1 && body.inputs()[operand]->meta().sizes == body.outputs()[0].value()->meta().sizes;
 }
 
+std::vector<int64_t> spread(std::vector<int64_t> values, int64_t absent, size_t axes) {
+  values.insert(values.begin() + 2, axes + 2 - values.size(), absent);
+  return values;
+}
+
+std::vector<int64_t> spatial(std::vector<int64_t> values, int64_t absent, size_t axes) {
+  values.insert(values.begin(), axes - values.size(), absent);
+  return values;
+}
+
 double count(const std::vector<int64_t>& sizes) {
   return std::accumulate(sizes.begin(), sizes.end(), 1.0, std::multiplies<>());
 }

@@ -35,6 +35,11 @@ class ConvolutionKernel : public Kernel {
   bool may_overwrite(const ir::Graph& body, size_t operand) const override;
 };
 
+// Numbers of an image's batch, channels and axes, or of its axes alone, for `axes` of these (depth, height, width from
+// the last one on): `absent` for those that it has not.
+std::vector<int64_t> spread(std::vector<int64_t> values, int64_t absent, size_t axes);
+std::vector<int64_t> spatial(std::vector<int64_t> values, int64_t absent, size_t axes);
+
 // Elements of a tensor of these sizes, for a profile.
 double count(const std::vector<int64_t>& sizes);
 

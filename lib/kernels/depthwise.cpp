@@ -37,19 +37,6 @@ ir::BlockedLayout filter_layout(const std::vector<int64_t>& sizes) {
   return layout;
 }
 
-// Batch, channels, depth, height, width; absent axes have size 1.
-std::vector<int64_t> spread(const std::vector<int64_t>& values, int64_t absent) {
-  std::vector<int64_t> five(values.begin(), values.begin() + 2);
-  five.resize(7 - values.size(), absent);
-  five.insert(five.end(), values.begin() + 2, values.end());
-  return five;
-}
-std::vector<int64_t> spatial(const std::vector<int64_t>& values, int64_t absent) {
-  std::vector<int64_t> three(3 - values.size(), absent);
-  three.insert(three.end(), values.begin(), values.end());
-  return three;
-}
-
 class DepthwiseCall : public PreparedCall {
  public:
   Convolution convolution;
@@ -208,21 +195,21 @@ class Depthwise : public ConvolutionKernel {
     assert(refusal.empty());
     const Operand &x = site.operands[static_cast<size_t>(convolution.x)],
                   &weight = site.operands[static_cast<size_t>(convolution.weight)], &y = site.results[0];
-    call->x_sizes = spread(x.sizes, 1);
-    call->x_strides = spread(x.strides, 0);
-    call->y_sizes = spread(y.sizes, 1);
-    call->y_strides = spread(y.strides, 0);
-    call->filter = spatial({weight.sizes.begin() + 2, weight.sizes.end()}, 1);
-    call->stride = spatial(convolution.stride, 1);
-    call->padding = spatial(convolution.padding, 0);
-    call->dilation = spatial(convolution.dilation, 1);
+    call->x_sizes = spread(x.sizes, 1, 3);
+    call->x_strides = spread(x.strides, 0, 3);
+    call->y_sizes = spread(y.sizes, 1, 3);
+    call->y_strides = spread(y.strides, 0, 3);
+    call->filter = spatial({weight.sizes.begin() + 2, weight.sizes.end()}, 1, 3);
+    call->stride = spatial(convolution.stride, 1, 3);
+    call->padding = spatial(convolution.padding, 0, 3);
+    call->dilation = spatial(convolution.dilation, 1, 3);
     const Order order = order_of(convolution, site);
     const bool is_packed =
         weight.weight && weight.weight->layout && *weight.weight->layout == filter_layout(weight.sizes);
     if (order == Order::other || !is_packed) return onednn_convolution().prepare(site);
     call->is_turned = order == Order::rows;
     for (const std::vector<int64_t>& strides : operand_strides(convolution, site))
-      call->operand_strides.push_back(spread(strides, 0));
+      call->operand_strides.push_back(spread(strides, 0, 3));
     call->result = site.operands.size();
     call->blocks = (call->y_sizes[1] + panel_columns - 1) / panel_columns;
     const int64_t taps = call->filter[0] * call->filter[1] * call->filter[2];

@@ -46,12 +46,6 @@ ir::BlockedLayout place_layout(const std::vector<int64_t>& sizes) {
   return layout;
 }
 
-// Batch, channels, depth, height, width; absent axes have size 1.
-std::vector<int64_t> spread(std::vector<int64_t> values, int64_t absent) {
-  values.insert(values.begin() + 2, 5 - values.size(), absent);
-  return values;
-}
-
 class DisjointCall : public PreparedCall {
  public:
   Convolution convolution;
@@ -161,14 +155,13 @@ class Disjoint : public ConvolutionKernel {
         convolution.bias < 0 || y.sizes[1] == 1 || site.operands[static_cast<size_t>(convolution.bias)].strides[0] == 1;
     if (!is_packed || !has_plain_bias || !lies_channels_last(x) || !lies_channels_last(y))
       return onednn_convolution().prepare(site);
-    call->x_sizes = spread(x.sizes, 1);
-    call->x_strides = spread(x.strides, 0);
-    call->y_sizes = spread(y.sizes, 1);
-    call->y_strides = spread(y.strides, 0);
-    call->block = convolution.stride;
-    call->block.insert(call->block.begin(), 3 - call->block.size(), 1);
+    call->x_sizes = spread(x.sizes, 1, 3);
+    call->x_strides = spread(x.strides, 0, 3);
+    call->y_sizes = spread(y.sizes, 1, 3);
+    call->y_strides = spread(y.strides, 0, 3);
+    call->block = spatial(convolution.stride, 1, 3);
     for (const std::vector<int64_t>& strides : operand_strides(convolution, site))
-      call->operand_strides.push_back(spread(strides, 0));
+      call->operand_strides.push_back(spread(strides, 0, 3));
     call->places = places_a_panel(weight.sizes);
     // Outputs of places side by side must follow each other, in the result and in what is added to it.
     const auto is_even = [&](const std::vector<int64_t>& strides) { return strides[4] == strides[1] * y.sizes[1]; };

@@ -45,16 +45,6 @@ ir::BlockedLayout term_layout(const std::vector<int64_t>& sizes, int64_t groups)
   return layout;
 }
 
-// Batch, channels, height, width; a sequence has height 1.
-std::vector<int64_t> spread(std::vector<int64_t> values, int64_t absent) {
-  if (values.size() == 3) values.insert(values.begin() + 2, absent);
-  return values;
-}
-std::vector<int64_t> spatial(std::vector<int64_t> values, int64_t absent) {
-  if (values.size() == 1) values.insert(values.begin(), absent);
-  return values;
-}
-
 class FewChannelsCall : public LinesCall {
  public:
   Convolution convolution;
@@ -188,14 +178,14 @@ std::unique_ptr<LinesCall> prepare_lines(const CallSite& site, int64_t lines) {
   assert(refusal.empty());
   const Operand &x = site.operands[static_cast<size_t>(convolution.x)],
                 &weight = site.operands[static_cast<size_t>(convolution.weight)], &y = site.results[0];
-  call->x_sizes = spread(x.sizes, 1);
-  call->x_strides = spread(x.strides, 0);
-  call->y_sizes = spread(y.sizes, 1);
-  call->y_strides = spread(y.strides, 0);
-  call->filter = spatial({weight.sizes.begin() + 2, weight.sizes.end()}, 1);
-  call->stride = spatial(convolution.stride, 1);
-  call->padding = spatial(convolution.padding, 0);
-  call->dilation = spatial(convolution.dilation, 1);
+  call->x_sizes = spread(x.sizes, 1, 2);
+  call->x_strides = spread(x.strides, 0, 2);
+  call->y_sizes = spread(y.sizes, 1, 2);
+  call->y_strides = spread(y.strides, 0, 2);
+  call->filter = spatial({weight.sizes.begin() + 2, weight.sizes.end()}, 1, 2);
+  call->stride = spatial(convolution.stride, 1, 2);
+  call->padding = spatial(convolution.padding, 0, 2);
+  call->dilation = spatial(convolution.dilation, 1, 2);
   call->channels = weight.sizes[1];
   call->outputs = weight.sizes[0] / convolution.groups;
   call->in_rows = call->x_strides[3] == 1;
@@ -206,7 +196,7 @@ std::unique_ptr<LinesCall> prepare_lines(const CallSite& site, int64_t lines) {
       convolution.bias < 0 || site.operands[static_cast<size_t>(convolution.bias)].strides[0] == 1;
   if (!fits || !is_packed || !has_plain_bias) return nullptr;
   for (const std::vector<int64_t>& strides : operand_strides(convolution, site))
-    call->operand_strides.push_back(spread(strides, 0));
+    call->operand_strides.push_back(spread(strides, 0, 2));
   call->result = site.operands.size();
   const int64_t all = std::max<int64_t>(1, call->y_sizes[2]);
   const int64_t line_products = call->y_sizes[3] * call->outputs * call->channels * call->filter[0] * call->filter[1];
