@@ -176,7 +176,7 @@ class OnednnConvolution : public ConvolutionKernel {
   }
 
   Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const override {
-    if (std::unique_ptr<PreparedCall> large = prepare_large_images(site)) return large;
+    if (std::unique_ptr<PreparedCall> large = prepare_pointwise(site)) return large;
     std::vector<int64_t> steps;
     Result<std::unique_ptr<PreparedCall>> call = prepare_call(image_of(site, steps));
     if (call && !steps.empty())

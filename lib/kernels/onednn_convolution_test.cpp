@@ -141,10 +141,10 @@ TEST_CASE("convolutions equal plain loops in every layout of their operands") {
   }
 }
 
-TEST_CASE("a pointwise convolution of large images goes by panels where its filter lies in them") {
+TEST_CASE("a pointwise convolution of few pixels or large images goes by panels where its filter lies in them") {
   const std::vector<int> channels_last{0, 2, 3, 1};
   for (const int64_t outputs : {64, 56})
-    for (const int64_t side : {8, 132}) {
+    for (const int64_t side : {8, 40, 132}) {
       const std::vector<int64_t> sizes = {1, outputs, side, side};
       const Tensor x = testing::whole_numbers({1, 128, side, side}, 1),
                    weight = testing::whole_numbers({outputs, 128, 1, 1}, 2),
@@ -161,7 +161,8 @@ TEST_CASE("a pointwise convolution of large images goes by panels where its filt
         results[packed] = testing::laid_out(Tensor::zeros(ScalarType::f32, sizes), channels_last);
         if (packed) REQUIRE(call.pack_weight(panels(), 2, results[packed]));
         REQUIRE(call.run(onednn_convolution(), results[packed]) == "");
-        CHECK((call.detail == lanes().name) == (packed && side == 132));
+        CHECK((call.detail == lanes().name) == (packed && side != 40));
+        CHECK(panels().refusal(call.body).empty() == (side != 40));
       }
       CHECK(testing::difference(results[0], results[1]) == 0);
     }

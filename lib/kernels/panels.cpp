@@ -26,6 +26,7 @@ constexpr int64_t large_filter = 256 * 1024;  // of a pointwise convolution: rea
 // Of what a pointwise convolution takes and gives: where it does not stay in the caches, what is added to the result is
 // fetched in time here, and not by oneDNN.
 constexpr int64_t large_images = 3 * 1024 * 1024;
+constexpr int64_t few_pixels = 800;  // of a pointwise convolution's result: oneDNN cuts them into uneven parts
 constexpr int64_t serial_products = 512 * 1024;  // less than this is done before a second thread has woken up
 
 class PanelsCall : public PreparedCall {
@@ -170,9 +171,11 @@ class Panels : public Kernel {
     if (product.is_convolution()) {
       const ir::TensorMeta &filter = body.inputs()[product.b.input]->meta(),
                            &x = body.inputs()[product.a.input]->meta();
-      const std::optional<int64_t> images = (x.numel() + body.outputs()[0].value()->meta().numel()).constant();
-      if (*filter.numel().constant() < large_filter && images.value_or(0) < large_images)
-        return "oneDNN is as fast for a filter and images so small";
+      const ir::TensorMeta& y = body.outputs()[0].value()->meta();
+      const std::optional<int64_t> images = (x.numel() + y.numel()).constant();
+      const bool has_few_pixels = images && *y.numel().constant() <= few_pixels * *y.sizes[1].constant();
+      if (*filter.numel().constant() < large_filter && images.value_or(0) < large_images && !has_few_pixels)
+        return "oneDNN is as fast for a filter so small and images of this size";
     }
     return lanes_refusal(product.epilogue);
   }
@@ -225,13 +228,14 @@ ir::BlockedLayout panel_layout(const std::vector<int64_t>& sizes, const std::vec
   return layout;
 }
 
-std::unique_ptr<PreparedCall> prepare_large_images(const CallSite& site) {
+std::unique_ptr<PreparedCall> prepare_pointwise(const CallSite& site) {
   Product product;
   if (!read_product(*site.body, site.symbols, product).empty() || !product.is_convolution() ||
       !lanes_refusal(product.epilogue).empty() || !is_panels(site.operands[product.b.input], product.b.axes))
     return nullptr;
   Loops loops = make_loops(product, site);
-  if (!lies_in_rows(product, loops, site) || loops.m() * (loops.n() + loops.k()) < large_images) return nullptr;
+  const bool is_large = loops.m() * (loops.n() + loops.k()) >= large_images;
+  if (!lies_in_rows(product, loops, site) || (!is_large && loops.m() > few_pixels)) return nullptr;
   return make_call(std::move(product), std::move(loops), site);
 }
 

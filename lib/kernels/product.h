@@ -66,8 +66,8 @@ Step step_at(const PostOp& op, const Matrix& operand, std::span<void* const> buf
 // A matrix in panels (lanes.h): axes[0] is k, axes[1] counts the columns.
 ir::BlockedLayout panel_layout(const std::vector<int64_t>& sizes, const std::vector<int>& axes);
 
-// The call of a pointwise convolution by panels where its images turn out to be so large that oneDNN is slower, and its
-// filter lies in panels, as oneDNN mostly wants it, too; else null.
-std::unique_ptr<PreparedCall> prepare_large_images(const CallSite& site);
+// The call of a pointwise convolution by panels where its images turn out to be of a size at which oneDNN is slower,
+// and its filter lies in panels, as oneDNN mostly wants it, too; else null.
+std::unique_ptr<PreparedCall> prepare_pointwise(const CallSite& site);
 
 }  // namespace atenon::kernels
