@@ -116,6 +116,24 @@ struct WinogradOutputs {
   int64_t y_row, y_column;
 };
 
+// Some lines of outputs of windows that slide over planes in rows: some lines of one plane, or all of several.
+struct PoolTile {
+  const float* x;
+  int64_t planes, x_plane, y_plane;  // how many, and how far apart
+  int64_t width, x_row;              // of a plane's rows, and how far apart those of a window are
+  const int32_t *rows, *row_counts;  // of each line: the first row of its windows that lies in the image, and how many
+  int64_t lines;
+  int64_t padding, dilation, window;  // of columns
+  int64_t step, outputs;              // between windows in a line, and how many
+  const int32_t* places;              // i * step; whole vectors are read
+  // For averages, by how many rows and columns of its window an output is divided, as factors: of each line, and of
+  // each output in a line, of which whole vectors are read. Null: the largest is wanted.
+  const float *row_shares, *shares;
+  float* y;
+  float* scratch;  // line_floats for each line: a row of x between what pads it, and two vectors behind them
+  int64_t line_floats;
+};
+
 struct Lanes {
   const char* name;
   // Floats of scratch that attention needs for one tile.
@@ -144,6 +162,7 @@ struct Lanes {
   // y[i] = (1 - weights[i]) * line[places[i]] + weights[i] * line[places[i] + 1]. Places ascend; whole vectors of them,
   // of weights and of the line behind the last place are read.
   void (*blend_places)(const float* line, const int32_t* places, const float* weights, int64_t count, float* y);
+  void (*pool)(const PoolTile& tile);
 };
 
 // Whether panel() does such a step.

@@ -31,6 +31,11 @@ struct V {
     half = _mm_max_ps(half, _mm_movehl_ps(half, half));
     return _mm_cvtss_f32(_mm_max_ss(half, _mm_shuffle_ps(half, half, 1)));
   }
+  // p[2 * i]
+  static V even(const float* p) {
+    const __m256 quarters = _mm256_shuffle_ps(_mm256_loadu_ps(p), _mm256_loadu_ps(p + width), 0x88);
+    return {_mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(quarters), 0xd8))};
+  }
   // line[places[i]], where places ascend.
   static V pick(const float* line, const int32_t* places) {
     const __m256i at = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(places));
@@ -88,10 +93,12 @@ inline V zero_where_below(V value, V x, V limit) {
 // What builds on them.
 #include "kernels/bilinear_loops.h"
 #include "kernels/depthwise_loops.h"
+#include "kernels/pooling_loops.h"
 #include "kernels/winograd_loops.h"
 
-const Lanes lanes_avx2{"avx2",     attention_scratch, attention, dots,        lstm_cell,    panel, finish,
-                       make_panel, depthwise,         taps,      winograd_in, winograd_out, blend, blend_places};
+const Lanes lanes_avx2{"avx2", attention_scratch, attention, dots, lstm_cell,   panel,
+                       finish, make_panel,        depthwise, taps, winograd_in, winograd_out,
+                       blend,  blend_places,      pool};
 
 }  // namespace atenon::kernels
 

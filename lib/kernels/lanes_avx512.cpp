@@ -23,12 +23,20 @@ struct V {
   void store_first(float* p, int n) const { _mm512_mask_storeu_ps(p, first(n), v); }
   float sum() const { return _mm512_reduce_add_ps(v); }
   float largest() const { return _mm512_reduce_max_ps(v); }
+  // p[2 * i]
+  static V even(const float* p) {
+    const __m512i places = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    return {_mm512_permutex2var_ps(_mm512_loadu_ps(p), places, _mm512_loadu_ps(p + width))};
+  }
   // line[places[i]], where places ascend.
   static V pick(const float* line, const int32_t* places) {
     const __m512i at = _mm512_loadu_si512(places);
-    if (places[width - 1] - places[0] >= width) return {_mm512_i32gather_ps(at, line, 4)};
-    return {
-        _mm512_permutexvar_ps(_mm512_sub_epi32(at, _mm512_set1_epi32(places[0])), _mm512_loadu_ps(line + places[0]))};
+    const int32_t reach = places[width - 1] - places[0];
+    if (reach >= 2 * width) return {_mm512_i32gather_ps(at, line, 4)};
+    const __m512i from = _mm512_sub_epi32(at, _mm512_set1_epi32(places[0]));
+    const __m512 first = _mm512_loadu_ps(line + places[0]);
+    if (reach < width) return {_mm512_permutexvar_ps(from, first)};
+    return {_mm512_permutex2var_ps(first, from, _mm512_loadu_ps(line + places[0] + width))};
   }
   // `width` rows of `depth` floats become depth rows of `width`.
   static void transpose(const float* from, int64_t from_row, int64_t depth, float* to, int64_t to_row) {
@@ -83,10 +91,12 @@ inline V zero_where_below(V value, V x, V limit) {
 // What builds on them.
 #include "kernels/bilinear_loops.h"
 #include "kernels/depthwise_loops.h"
+#include "kernels/pooling_loops.h"
 #include "kernels/winograd_loops.h"
 
-const Lanes lanes_avx512{"avx512",   attention_scratch, attention, dots,        lstm_cell,    panel, finish,
-                         make_panel, depthwise,         taps,      winograd_in, winograd_out, blend, blend_places};
+const Lanes lanes_avx512{"avx512", attention_scratch, attention, dots, lstm_cell,   panel,
+                         finish,   make_panel,        depthwise, taps, winograd_in, winograd_out,
+                         blend,    blend_places,      pool};
 
 }  // namespace atenon::kernels
 

@@ -24,6 +24,8 @@ struct V {
     const float a = v[0] > v[2] ? v[0] : v[2], b = v[1] > v[3] ? v[1] : v[3];
     return a > b ? a : b;
   }
+  // p[2 * i]
+  static V even(const float* p) { return {{p[0], p[2], p[4], p[6]}}; }
   // line[places[i]], where places ascend.
   static V pick(const float* line, const int32_t* places) {
     return {{line[places[0]], line[places[1]], line[places[2]], line[places[3]]}};
@@ -76,9 +78,11 @@ inline V zero_where_below(V value, V x, V limit) {
 // What builds on them.
 #include "kernels/bilinear_loops.h"
 #include "kernels/depthwise_loops.h"
+#include "kernels/pooling_loops.h"
 #include "kernels/winograd_loops.h"
 
-const Lanes lanes_portable{"portable", attention_scratch, attention, dots,        lstm_cell,    panel, finish,
-                           make_panel, depthwise,         taps,      winograd_in, winograd_out, blend, blend_places};
+const Lanes lanes_portable{"portable", attention_scratch, attention, dots, lstm_cell,   panel,
+                           finish,     make_panel,        depthwise, taps, winograd_in, winograd_out,
+                           blend,      blend_places,      pool};
 
 }  // namespace atenon::kernels

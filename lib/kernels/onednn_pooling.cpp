@@ -1,7 +1,10 @@
-// Maximum and average pooling, and means over all spatial axes, by oneDNN; in rows, or channels-last as convolutions
-// are.
+// Maximum and average pooling, and means over all spatial axes: channels last, as convolutions are, by oneDNN, and in
+// rows by loops of our own.
+#include "kernels/pooling.h"
+
 #include <numeric>
 
+#include "kernels/convolution.h"
 #include "kernels/list.h"
 #include "kernels/onednn.h"
 
@@ -10,13 +13,6 @@ namespace atenon::kernels {
 namespace {
 
 using dnnl::memory;
-
-struct Pooling {
-  int x = -1;
-  dnnl::algorithm algorithm = dnnl::algorithm::pooling_max;
-  bool global = false;  // one window over all spatial axes
-  std::vector<int64_t> window, stride, padding, dilation;
-};
 
 std::string read_pooling(const ir::Graph& body, const shape::Bindings& symbols, Pooling& found) {
   if (body.size() != 1) return "needs a body of one node";
@@ -49,14 +45,13 @@ std::string read_pooling(const ir::Graph& body, const shape::Bindings& symbols, 
       std::optional<bool> with_padding = arguments.boolean(5, "count_include_pad", true);
       if (*ceil_mode || !with_padding || arguments.find(6, "divisor_override"))
         return "ceil_mode or a divisor of its own";
-      found.algorithm =
-          *with_padding ? dnnl::algorithm::pooling_avg_include_padding : dnnl::algorithm::pooling_avg_exclude_padding;
+      found.kind = *with_padding ? Pooling::Kind::average_with_padding : Pooling::Kind::average;
     }
     return "";
   }
   const bool is_adaptive_max = name.starts_with("aten::adaptive_max_pool");
   if (is_adaptive_max || name.starts_with("aten::adaptive_avg_pool")) {
-    if (!is_adaptive_max) found.algorithm = dnnl::algorithm::pooling_avg_exclude_padding;
+    if (!is_adaptive_max) found.kind = Pooling::Kind::average;
     auto sizes = arguments.integers(1, "output_size", spatial, 1);
     if (!sizes) return "its output is symbolic";
     found.global = !is_adaptive_max && *sizes == std::vector<int64_t>(spatial, 1);
@@ -72,7 +67,7 @@ std::string read_pooling(const ir::Graph& body, const shape::Bindings& symbols, 
     return "";
   }
   found.global = true;
-  found.algorithm = dnnl::algorithm::pooling_avg_exclude_padding;
+  found.kind = Pooling::Kind::average;
   if (name == "aten::mean") {
     const ir::Argument* axes = arguments.find(1, "dim");
     if (!axes || !axes->is<ir::ArgumentList>() || arguments.find(3, "dtype"))
@@ -90,6 +85,18 @@ std::string read_pooling(const ir::Graph& body, const shape::Bindings& symbols, 
   return node.target() + " is no pooling";
 }
 
+dnnl::algorithm algorithm_of(Pooling::Kind kind) {
+  switch (kind) {
+    case Pooling::Kind::max:
+      return dnnl::algorithm::pooling_max;
+    case Pooling::Kind::average:
+      return dnnl::algorithm::pooling_avg_exclude_padding;
+    case Pooling::Kind::average_with_padding:
+      return dnnl::algorithm::pooling_avg_include_padding;
+  }
+  return dnnl::algorithm::undef;
+}
+
 class OnednnPooling : public Kernel {
  public:
   const char* name() const override { return "onednn.pooling"; }
@@ -103,16 +110,17 @@ class OnednnPooling : public Kernel {
     return channels_last_order(body.inputs()[0]->meta().rank());
   }
 
-  // Windows are several times as fast across channels that lie side by side.
+  // Windows over volumes are several times as fast across channels that lie side by side.
   bool keeps_order(const ir::Graph& body) const override {
     Pooling pooling;
-    return read_pooling(body, {}, pooling).empty() && pooling.global;
+    return body.inputs()[0]->meta().rank() < 5 || (read_pooling(body, {}, pooling).empty() && pooling.global);
   }
 
   Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const override try {
     Pooling pooling;
     [[maybe_unused]] std::string refusal = read_pooling(*site.body, site.symbols, pooling);
     assert(refusal.empty());
+    if (std::unique_ptr<PreparedCall> in_rows = prepare_pooling_in_rows(pooling, site)) return in_rows;
     const Operand& x = site.operands[pooling.x];
     const size_t rank = x.sizes.size();
     // A mean without keepdim has lost axes of size 1.
@@ -140,7 +148,7 @@ class OnednnPooling : public Kernel {
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
     dnnl::pooling_forward::primitive_desc primitive(onednn_engine(), dnnl::prop_kind::forward_inference,
-                                                    pooling.algorithm, x_wanted, y_wanted, pooling.stride,
+                                                    algorithm_of(pooling.kind), x_wanted, y_wanted, pooling.stride,
                                                     pooling.window, dilation, pooling.padding, padding_end, attributes);
     auto call = std::make_unique<OnednnCall>();
     const Place from = call->operand(site, pooling.x, x_fits ? x_wanted : describe(x.sizes, x.strides), x_wanted, {});
@@ -148,9 +156,6 @@ class OnednnPooling : public Kernel {
     call->add(dnnl::pooling_forward(primitive), primitive.scratchpad_desc(),
               {{DNNL_ARG_SRC, x_wanted, from}, {DNNL_ARG_DST, y_wanted, computed}});
     if (!y_fits) call->add_reorder(y_wanted, computed, describe(sizes, strides), result);
-    auto count = [](const std::vector<int64_t>& of) {
-      return std::accumulate(of.begin(), of.end(), 1.0, std::multiplies<>());
-    };
     call->bytes = 4 * (count(x.sizes) + count(sizes));
     call->flops = count(sizes) * count(pooling.window);
     call->detail = primitive.impl_info_str();

@@ -18,17 +18,13 @@ TEST_CASE("pooling equals plain loops") {
     bool ceil_mode, includes_padding;
   };
   const Case cases[] = {
-      {"aten::max_pool2d", 8, 2, 2, 0, false, false},
-      {"aten::max_pool2d", 9, 3, 2, 1, false, false},
-      {"aten::max_pool2d", 8, 3, 2, 0, true, false},
-      {"aten::max_pool2d", 7, 2, 2, 0, false, false},
-      {"aten::avg_pool2d", 8, 2, 2, 0, false, true},
-      {"aten::avg_pool2d", 9, 3, 2, 1, false, true},
-      {"aten::avg_pool2d", 9, 3, 2, 1, false, false},
-      {"aten::adaptive_avg_pool2d", 7, 7, 1, 0, false, false},
-      {"aten::adaptive_avg_pool2d", 8, 2, 2, 0, false, false},
-      {"aten::adaptive_max_pool2d", 9, 3, 3, 0, false, false},
-      {"aten::mean.dim", 5, 5, 1, 0, false, false},
+      {"aten::max_pool2d", 8, 2, 2, 0, false, false},          {"aten::max_pool2d", 9, 3, 2, 1, false, false},
+      {"aten::max_pool2d", 8, 3, 2, 0, true, false},           {"aten::max_pool2d", 7, 2, 2, 0, false, false},
+      {"aten::max_pool2d", 70, 3, 1, 1, false, false},         {"aten::max_pool2d", 71, 5, 4, 2, true, false},
+      {"aten::avg_pool2d", 70, 5, 1, 2, false, false},         {"aten::avg_pool2d", 8, 2, 2, 0, false, true},
+      {"aten::avg_pool2d", 9, 3, 2, 1, false, true},           {"aten::avg_pool2d", 9, 3, 2, 1, false, false},
+      {"aten::adaptive_avg_pool2d", 7, 7, 1, 0, false, false}, {"aten::adaptive_avg_pool2d", 8, 2, 2, 0, false, false},
+      {"aten::adaptive_max_pool2d", 9, 3, 3, 0, false, false}, {"aten::mean.dim", 5, 5, 1, 0, false, false},
   };
   for (const Case& c : cases)
     for (const std::vector<int>& order : {std::vector<int>{0, 1, 2, 3}, {0, 2, 3, 1}}) {

@@ -1,0 +1,115 @@
+// The loops of pooling over a vector type V, behind lanes_loops.h.
+
+namespace {
+
+template <bool is_max>
+inline V pooled(V a, V b) {
+  if constexpr (is_max) return max(a, b);
+  return a + b;
+}
+
+template <bool is_max>
+inline V unpooled() {
+  return V::all(is_max ? -infinity : 0);
+}
+
+// block<vectors>(at, last) for runs of up to four vectors of `count` floats; the last vector of a run has `last`.
+template <class Block>
+__attribute__((always_inline)) inline void in_blocks(int64_t count, const Block& block) {
+  int64_t at = 0;
+  for (; count - at > 4 * V::width; at += 4 * V::width) block.template operator()<4>(at, V::width);
+  const int rest = static_cast<int>(count - at), last = (rest - 1) % V::width + 1;
+  if (rest > 3 * V::width)
+    block.template operator()<4>(at, last);
+  else if (rest > 2 * V::width)
+    block.template operator()<3>(at, last);
+  else if (rest > V::width)
+    block.template operator()<2>(at, last);
+  else
+    block.template operator()<1>(at, last);
+}
+
+template <int vectors>
+inline void store_block(const V* values, float* y, int last) {
+#pragma GCC unroll 4
+  for (int v = 0; v + 1 < vectors; ++v) values[v].store(y + v * V::width);
+  values[vectors - 1].store_first(y + (vectors - 1) * V::width, last);
+}
+
+// The `count` rows of a window from `from` on become one.
+template <bool is_max>
+void pool_rows(const PoolTile& tile, const float* from, int64_t count, float* y) {
+  const int64_t step = tile.x_row;
+  in_blocks(tile.width, [&]<int vectors>(int64_t at, int last) __attribute__((always_inline)) {
+    V all[vectors];
+#pragma GCC unroll 4
+    for (V& sum : all) sum = unpooled<is_max>();
+    const float* row = from + at;
+    for (int64_t i = 0; i < count; ++i, row += step) {
+#pragma GCC unroll 4
+      for (int v = 0; v + 1 < vectors; ++v) all[v] = pooled<is_max>(V::load(row + v * V::width), all[v]);
+      V& end = all[vectors - 1];
+      end = pooled<is_max>(V::load_first(row + (vectors - 1) * V::width, last), end);
+    }
+    store_block<vectors>(all, y + at, last);
+  });
+}
+
+// `step`: the distance between windows where it is 1 or 2; 0: any other.
+template <bool is_max, int step>
+void pool_columns(const PoolTile& tile, float share, const float* line, float* y) {
+  const int64_t window = tile.window, dilation = tile.dilation;
+  in_blocks(tile.outputs, [&]<int vectors>(int64_t at, int last) __attribute__((always_inline)) {
+    V all[vectors];
+#pragma GCC unroll 4
+    for (V& sum : all) sum = unpooled<is_max>();
+    const float* from = line + step * at;
+    for (int64_t k = 0; k < window; ++k, from += dilation)
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; ++v) {
+        const float* place = from + step * v * V::width;
+        if constexpr (step == 0)
+          all[v] = pooled<is_max>(V::pick(place, tile.places + at + v * V::width), all[v]);
+        else
+          all[v] = pooled<is_max>(step == 1 ? V::load(place) : V::even(place), all[v]);
+      }
+    if (!is_max)
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; ++v) all[v] = all[v] * (V::all(share) * V::load(tile.shares + at + v * V::width));
+    store_block<vectors>(all, y + at, last);
+  });
+}
+
+template <bool is_max, int step>
+void pool_planes(const PoolTile& tile) {
+  for (int64_t i = 0; i < tile.lines * tile.line_floats; i += V::width) unpooled<is_max>().store(tile.scratch + i);
+  for (int64_t plane = 0; plane < tile.planes; ++plane) {
+    const float* x = tile.x + plane * tile.x_plane;
+    float *y = tile.y + plane * tile.y_plane, *line = tile.scratch;
+    // First all rows, so that columns are not read while they are being written.
+    for (int64_t i = 0; i < tile.lines; ++i, line += tile.line_floats)
+      pool_rows<is_max>(tile, x + tile.rows[i] * tile.width, tile.row_counts[i], line + tile.padding);
+    line = tile.scratch;
+    for (int64_t i = 0; i < tile.lines; ++i, line += tile.line_floats, y += tile.outputs)
+      pool_columns<is_max, step>(tile, is_max ? 0 : tile.row_shares[i], line, y);
+  }
+}
+
+template <bool is_max>
+void pool_planes(const PoolTile& tile) {
+  if (tile.step == 1)
+    pool_planes<is_max, 1>(tile);
+  else if (tile.step == 2)
+    pool_planes<is_max, 2>(tile);
+  else
+    pool_planes<is_max, 0>(tile);
+}
+
+void pool(const PoolTile& tile) {
+  if (tile.shares)
+    pool_planes<false>(tile);
+  else
+    pool_planes<true>(tile);
+}
+
+}  // namespace
