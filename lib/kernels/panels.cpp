@@ -5,7 +5,6 @@
 // matrix alone: a program with dynamic sizes has one packed weight. Which thread computes a panel changes nothing in
 // it.
 #include <algorithm>
-#include <atomic>
 #include <cassert>
 #include <numeric>
 
@@ -55,15 +54,11 @@ class PanelsCall : public PreparedCall {
     }
     // Runs of neighbouring panels, so that what a thread fetches ahead is mostly its own; shorter ones towards the end,
     // so that all finish together.
-    std::atomic<int64_t> next = 0;
+    Tiles parts(tiles, team);
     parallel_for(team, [&](int64_t worker) {
       auto* own = reinterpret_cast<float*>(static_cast<char*>(scratch) + worker * worker_bytes());
-      for (int64_t first = 0; first < tiles;) {
-        const int64_t run = std::max<int64_t>(1, (tiles - first) / (2 * team));
-        if (!next.compare_exchange_weak(first, first + run, std::memory_order_relaxed)) continue;
-        for (int64_t i = first; i < first + run; ++i) run_tile(buffers, i, own);
-        first = next.load(std::memory_order_relaxed);
-      }
+      for (int64_t first, last; parts.take(worker, 2, first, last);)
+        for (int64_t i = first; i < last; ++i) run_tile(buffers, i, own);
     });
     return {};
   }

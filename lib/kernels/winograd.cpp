@@ -7,7 +7,6 @@
 #include "kernels/winograd.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cassert>
 #include <cstdio>
 
@@ -71,22 +70,23 @@ class WinogradCall : public PreparedCall {
   Result<void> run(std::span<void* const> buffers, void* scratch) override {
     const bool is_shared = shares_tiles();
     auto* points = static_cast<float*>(scratch);
-    std::atomic<int64_t> next_tiles = 0, next_unit = 0;
+    Tiles groups(divide_up(tiles(), shared_tiles), workers());
+    Tiles units(is_shared ? blocks() * panels() : blocks(), workers());
     run_team(static_cast<int>(workers()), [&](Team& team, int member) {
       float* sums = points + point_floats() + member * sum_floats();
       if (is_shared) {
-        for (int64_t i; (i = next_tiles.fetch_add(shared_tiles, std::memory_order_relaxed)) < tiles();)
-          for (int64_t tile = i; tile < std::min(tiles(), i + shared_tiles); ++tile)
-            transform(buffers, tile, points + tile * tile_floats());
+        for (int64_t group; groups.take(member, group);)
+          for (int64_t i = group * shared_tiles; i < std::min(tiles(), (group + 1) * shared_tiles); ++i)
+            transform(buffers, i, points + i * tile_floats());
         team.wait();
-        for (int64_t unit; (unit = next_unit.fetch_add(1, std::memory_order_relaxed)) < blocks() * panels();) {
+        for (int64_t unit; units.take(member, unit);) {
           const int64_t first = unit % blocks() * block_tiles();
           multiply(buffers, first, unit / blocks(), points + first * tile_floats(), sums);
         }
         return;
       }
       float* own = points + member * block_tiles() * tile_floats();
-      for (int64_t block; (block = next_unit.fetch_add(1, std::memory_order_relaxed)) < blocks();) {
+      for (int64_t block; units.take(member, block);) {
         const int64_t first = block * block_tiles(), last = std::min(tiles(), first + block_tiles());
         for (int64_t tile = first; tile < last; ++tile) transform(buffers, tile, own + (tile - first) * tile_floats());
         for (int64_t panel = 0; panel < panels(); ++panel) multiply(buffers, first, panel, own, sums);

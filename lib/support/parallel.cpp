@@ -72,21 +72,41 @@ int threads() {
 
 void set_threads(int count) { chosen_threads().store(std::max(count, 0), std::memory_order_relaxed); }
 
-void parallel_for(int64_t tiles, FunctionRef<int64_t> tile) {
-  std::atomic<int64_t> next = 0;
-  const auto take = [&](int) {
-    for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < tiles;) tile(i);
-  };
-  const Region region(static_cast<int>(std::min<int64_t>(threads(), tiles)), take);
-  const InRegion part;
-  take(0);
+Tiles::Tiles(int64_t count, int64_t members) : parts_(std::clamp<int64_t>(members, 1, most_parts)) {
+  for (int64_t i = 0; i < parts_; ++i) {
+    part_[i].next.store(count * i / parts_, std::memory_order_relaxed);
+    part_[i].end = count * (i + 1) / parts_;
+  }
 }
 
-void parallel_for(int64_t tiles, int64_t members, void* memory, size_t bytes, FunctionRef<int64_t, void*> tile) {
-  std::atomic<int64_t> next = 0;
+bool Tiles::take(int64_t member, int64_t shares, int64_t& first, int64_t& last) {
+  for (int64_t i = 0; i < parts_; ++i) {
+    Part& part = part_[(member + i) % parts_];
+    first = part.next.load(std::memory_order_relaxed);
+    while (first < part.end) {
+      last = first + std::max<int64_t>(1, (part.end - first) / shares);
+      if (part.next.compare_exchange_weak(first, last, std::memory_order_relaxed)) return true;
+    }
+  }
+  return false;
+}
+
+void parallel_for(int64_t count, FunctionRef<int64_t> tile) {
+  const int members = static_cast<int>(std::min<int64_t>(threads(), count));
+  Tiles tiles(count, members);
+  const auto work = [&](int member) {
+    for (int64_t i; tiles.take(member, i);) tile(i);
+  };
+  const Region region(members, work);
+  const InRegion part;
+  work(0);
+}
+
+void parallel_for(int64_t count, int64_t members, void* memory, size_t bytes, FunctionRef<int64_t, void*> tile) {
+  Tiles tiles(count, members);
   parallel_for(members, [&](int64_t member) {
     void* own = static_cast<char*>(memory) + static_cast<size_t>(member) * bytes;
-    for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < tiles;) tile(i, own);
+    for (int64_t i; tiles.take(member, i);) tile(i, own);
   });
 }
 

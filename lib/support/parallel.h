@@ -43,6 +43,30 @@ void parallel_for(int64_t tiles, FunctionRef<int64_t> tile);
 // of `memory`, which has members * bytes.
 void parallel_for(int64_t tiles, int64_t members, void* memory, size_t bytes, FunctionRef<int64_t, void*> tile);
 
+// Hands out tiles [0, count) to threads that work on them together. Each takes from a part of its own first, front to
+// back, which is the same part whenever as many threads do as many tiles: what it wrote in the call before lies in its
+// core's cache. Then it takes from the others' parts.
+class Tiles {
+ public:
+  Tiles(int64_t count, int64_t members);
+  // Some neighbouring tiles, [first, last): one, or of those left in the part a share of 1 / `shares`, at least one.
+  // False: none are left.
+  bool take(int64_t member, int64_t& tile) {
+    int64_t last;
+    return take(member, INT64_MAX, tile, last);
+  }
+  bool take(int64_t member, int64_t shares, int64_t& first, int64_t& last);
+
+ private:
+  struct alignas(64) Part {
+    std::atomic<int64_t> next = 0;
+    int64_t end = 0;
+  };
+  static constexpr int64_t most_parts = 16;
+  const int64_t parts_;
+  Part part_[most_parts];
+};
+
 // Threads that run one body at the same time, for phases too short to be handed out anew. A member takes its part by
 // its number; the part of a phase stays with the same core, and so does the data in its cache.
 class Team {

@@ -127,6 +127,28 @@ TEST_CASE("parallel_for runs every tile once, for any number of threads") {
   CHECK(threads() >= 1);
 }
 
+TEST_CASE("tiles are taken from a part of one's own first, then from the others'") {
+  const auto taken_by = [](Tiles& tiles, int64_t member, int64_t shares) {
+    std::vector<std::pair<int64_t, int64_t>> runs;
+    for (int64_t first, last; tiles.take(member, shares, first, last);) runs.emplace_back(first, last);
+    return runs;
+  };
+  Tiles tiles(10, 2);
+  int64_t tile = -1;
+  REQUIRE(tiles.take(1, tile));
+  CHECK(tile == 5);
+  CHECK(taken_by(tiles, 1, 2) ==
+        std::vector<std::pair<int64_t, int64_t>>{{6, 8}, {8, 9}, {9, 10}, {0, 2}, {2, 3}, {3, 4}, {4, 5}});
+  CHECK(!tiles.take(0, tile));
+  for (const int64_t members : {1, 3, 40}) {
+    std::vector<int> seen(100);
+    Tiles some(100, members);
+    for (const auto& [first, last] : taken_by(some, members - 1, 3))
+      for (int64_t i = first; i < last; ++i) ++seen[static_cast<size_t>(i)];
+    CHECK(seen == std::vector<int>(100, 1));
+  }
+}
+
 TEST_CASE("callers at the same time share the workers: each part is done once, whoever has them") {
   set_threads(3);
   std::atomic<int64_t> sum = 0, parts = 0, members = 0;
