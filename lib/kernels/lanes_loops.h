@@ -346,15 +346,18 @@ struct End {
   }
 };
 
+// Rows of a block of at most two vectors: as many sums as in the widest blocks of row_block rows.
+constexpr int64_t tall_block = row_block * (V::accumulators < 4 ? 1 : V::accumulators / 2);
+
 // end[0..rows)[0..vectors * width) = start + a * b over `depth`. Every 4 steps, `lines` cache lines of `ahead` are
 // fetched.
 template <int rows, int vectors>
 inline void panel_block(int64_t depth, const float* a, int64_t a_row, const float* b, Start start, const End& end,
                         const float* ahead, int64_t lines) {
   // An addition waits for the one before it: where there are few sums, even and odd steps have one each.
-  constexpr int chains = rows * vectors <= 6 ? 2 : 1;
+  constexpr int chains = vectors == 1 || rows * vectors <= 6 ? 2 : 1;
   V sum[chains][rows][vectors];
-#pragma GCC unroll 6
+#pragma GCC unroll 12
   for (int i = 0; i < rows; ++i)
 #pragma GCC unroll 4
     for (int j = 0; j < vectors; ++j) {
@@ -365,7 +368,7 @@ inline void panel_block(int64_t depth, const float* a, int64_t a_row, const floa
     V right[vectors];
 #pragma GCC unroll 4
     for (int j = 0; j < vectors; ++j) right[j] = V::load(b + k * panel_columns + j * V::width);
-#pragma GCC unroll 6
+#pragma GCC unroll 12
     for (int i = 0; i < rows; ++i) {
       const V left = V::all(a[i * a_row + k]);
 #pragma GCC unroll 4
@@ -382,7 +385,7 @@ inline void panel_block(int64_t depth, const float* a, int64_t a_row, const floa
     step(k, 0), step(k + 1, chains - 1), step(k + 2, 0), step(k + 3, chains - 1);
   }
   for (; k < depth; ++k) step(k, 0);
-#pragma GCC unroll 6
+#pragma GCC unroll 12
   for (int i = 0; i < rows; ++i)
 #pragma GCC unroll 4
     for (int j = 0; j < vectors; ++j)
@@ -391,10 +394,19 @@ inline void panel_block(int64_t depth, const float* a, int64_t a_row, const floa
 
 using PanelBlock = void (*)(int64_t, const float*, int64_t, const float*, Start, const End&, const float*, int64_t);
 
+template <int vectors, int rows>
+constexpr PanelBlock block_of_at_most() {
+  constexpr int64_t most = vectors <= 2 ? tall_block : row_block;
+  return panel_block < rows <= most ? rows : 1, vectors > ;
+}
+
 template <int vectors>
 PanelBlock panel_block_of(int64_t rows) {
-  constexpr PanelBlock blocks[] = {panel_block<1, vectors>, panel_block<2, vectors>, panel_block<3, vectors>,
-                                   panel_block<4, vectors>, panel_block<5, vectors>, panel_block<6, vectors>};
+  constexpr PanelBlock blocks[] = {
+      block_of_at_most<vectors, 1>(),  block_of_at_most<vectors, 2>(),  block_of_at_most<vectors, 3>(),
+      block_of_at_most<vectors, 4>(),  block_of_at_most<vectors, 5>(),  block_of_at_most<vectors, 6>(),
+      block_of_at_most<vectors, 7>(),  block_of_at_most<vectors, 8>(),  block_of_at_most<vectors, 9>(),
+      block_of_at_most<vectors, 10>(), block_of_at_most<vectors, 11>(), block_of_at_most<vectors, 12>()};
   return blocks[rows - 1];
 }
 
@@ -541,10 +553,12 @@ void finish(const PanelTile& tile) {
 }
 
 void panel(const PanelTile& tile) {
-  constexpr int64_t wide = V::accumulators * V::width;
+  // Few columns, and rows that would not fit one block of all columns by a little, go in tall blocks.
+  const bool is_tall = tile.columns <= 2 * V::width || (tile.rows > row_block && tile.rows <= tall_block);
+  const int64_t wide = (is_tall ? 2 : V::accumulators) * V::width, most_rows = is_tall ? tall_block : row_block;
   const int64_t depths = tile.k > depth_block ? (tile.k + depth_block - 1) / depth_block : 1;
   const int64_t depth = ((tile.k + depths - 1) / depths + 3) / 4 * 4;
-  const int64_t groups = (tile.rows + row_block - 1) / row_block;
+  const int64_t groups = (tile.rows + most_rows - 1) / most_rows;
   // While a block is used, the next one is fetched, spread over the groups of rows; with few rows, reading the panel is
   // all that takes time, and what is fetched lies a little ahead in it.
   const bool is_stream = groups <= 2;
@@ -564,7 +578,8 @@ void panel(const PanelTile& tile) {
       int64_t fetches = fetched && group * lines < 16 ? lines : 0;
       if (is_stream) fetched = block + 32 * panel_columns, fetches = group == 0 && tile.next ? lines : 0;
       for (int64_t j = 0; j < tile.columns; j += wide, fetches = 0) {
-        const int64_t vectors = (tile.columns - j + V::width - 1) / V::width;
+        const int64_t left = tile.columns - j < wide ? tile.columns - j : wide,
+                      vectors = (left + V::width - 1) / V::width;
         float* sums = tile.scratch + row * panel_columns + j;
         const Start start = k > 0 ? Start{sums, panel_columns} : Start{tile.bias ? bias + j : nullptr, 0};
         End end{sums, panel_columns};
@@ -572,7 +587,7 @@ void panel(const PanelTile& tile) {
           end = result;
           end.first += row * tile.y_row + j;
           if (end.added) end.added += row * end.added_row + j;
-          end.last = static_cast<int>(tile.columns - j < wide ? tile.columns % V::width : 0);
+          end.last = static_cast<int>(left % V::width);
         }
         panel_block_of(rows, vectors)(count, tile.a + row * tile.a_row + k, tile.a_row, block + j, start, end, fetched,
                                       fetches);
