@@ -100,7 +100,7 @@ TEST_CASE("linear equals plain loops: flattened, packed, with every epilogue") {
 }
 
 TEST_CASE("products with panels equal plain loops: rows, columns and depths of every remainder, every epilogue") {
-  for (int64_t rows : {1, 5, 6, 13, 64, 250})
+  for (int64_t rows : {1, 5, 6, 8, 12, 13, 64, 250})
     for (auto [inner, outer] : {std::pair<int64_t, int64_t>{8, 5}, {67, 64}, {1100, 150}, {40, 600}})
       for (int epilogue : {0, 1, 2, 3, 4, 5}) {
         CAPTURE(rows);
