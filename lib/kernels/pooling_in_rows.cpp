@@ -13,7 +13,7 @@ namespace atenon::kernels {
 
 namespace {
 
-constexpr int64_t tile_terms = 64 * 1024;  // of windows
+constexpr int64_t tile_terms = 32 * 1024;  // of windows
 constexpr int64_t most_held = 4 * 1024;    // floats of lines that are held at once: they stay in the first-level cache
 constexpr int64_t widest_vector = 16;
 
