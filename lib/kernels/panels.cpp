@@ -57,7 +57,7 @@ class PanelsCall : public PreparedCall {
     Tiles parts(tiles, team);
     parallel_for(team, [&](int64_t worker) {
       auto* own = reinterpret_cast<float*>(static_cast<char*>(scratch) + worker * worker_bytes());
-      for (int64_t first, last; parts.take(worker, 2, first, last);)
+      for (int64_t first, last; parts.take_run(worker, 2, first, last);)
         for (int64_t i = first; i < last; ++i) run_tile(buffers, i, own);
     });
     return {};

@@ -79,7 +79,7 @@ Tiles::Tiles(int64_t count, int64_t members) : parts_(std::clamp<int64_t>(member
   }
 }
 
-bool Tiles::take(int64_t member, int64_t shares, int64_t& first, int64_t& last) {
+bool Tiles::take_run(int64_t member, int64_t shares, int64_t& first, int64_t& last) {
   for (int64_t i = 0; i < parts_; ++i) {
     Part& part = part_[(member + i) % parts_];
     first = part.next.load(std::memory_order_relaxed);

@@ -35,8 +35,8 @@ int threads();
 void set_threads(int count);
 
 // Calls `tile(i)` for i in [0, tiles), in any order, on several threads, and returns when all are done. Tiles are
-// handed out one by one, so they need not cost the same, but each should be worth some microseconds. Inside a tile,
-// another parallel_for, or oneDNN, has one thread. `tile` must not throw.
+// handed out one by one (Tiles, below), so they need not cost the same, but each should be worth some microseconds.
+// Inside a tile, another parallel_for, or oneDNN, has one thread. `tile` must not throw.
 void parallel_for(int64_t tiles, FunctionRef<int64_t> tile);
 
 // The same for tiles that need memory: on at most `members` threads, each of which gives `tile(i, own)` its own `bytes`
@@ -45,17 +45,18 @@ void parallel_for(int64_t tiles, int64_t members, void* memory, size_t bytes, Fu
 
 // Hands out tiles [0, count) to threads that work on them together. Each takes from a part of its own first, front to
 // back, which is the same part whenever as many threads do as many tiles: what it wrote in the call before lies in its
-// core's cache. Then it takes from the others' parts.
+// core's cache. Then it takes from the others' parts. For parallel_for, and for loops that keep something from tile to
+// tile.
 class Tiles {
  public:
   Tiles(int64_t count, int64_t members);
-  // Some neighbouring tiles, [first, last): one, or of those left in the part a share of 1 / `shares`, at least one.
-  // False: none are left.
+  // The next tile; false: none is left.
   bool take(int64_t member, int64_t& tile) {
     int64_t last;
-    return take(member, INT64_MAX, tile, last);
+    return take_run(member, INT64_MAX, tile, last);
   }
-  bool take(int64_t member, int64_t shares, int64_t& first, int64_t& last);
+  // Neighbouring tiles [first, last): a share of 1 / `shares` of those left in the part, at least one.
+  bool take_run(int64_t member, int64_t shares, int64_t& first, int64_t& last);
 
  private:
   struct alignas(64) Part {

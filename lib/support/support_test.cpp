@@ -130,7 +130,7 @@ TEST_CASE("parallel_for runs every tile once, for any number of threads") {
 TEST_CASE("tiles are taken from a part of one's own first, then from the others'") {
   const auto taken_by = [](Tiles& tiles, int64_t member, int64_t shares) {
     std::vector<std::pair<int64_t, int64_t>> runs;
-    for (int64_t first, last; tiles.take(member, shares, first, last);) runs.emplace_back(first, last);
+    for (int64_t first, last; tiles.take_run(member, shares, first, last);) runs.emplace_back(first, last);
     return runs;
   };
   Tiles tiles(10, 2);
