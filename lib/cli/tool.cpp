@@ -15,6 +15,7 @@
 #include "cli/option_table.h"
 #include "cli/progress.h"
 #include "program/program_file.h"
+#include "support/exceptions.h"
 #include "support/streams.h"
 #include "verify/verify.h"
 
@@ -285,11 +286,8 @@ int Tool::run(int argc, char** argv, const std::function<Result<Status>(Context&
     Result<Status> status = body(state.context);
     if (!status) return state.finish(status.error());
     return state.finish_output(*status);
-  } catch (const std::bad_alloc&) {
-    return state.finish(error(Status::unsupported, 10, "there is not enough memory"));
   } catch (const std::exception& problem) {  // of a library: whatever a user can cause is a Result
-    return state.finish(
-        error(Status::bug, 0, std::string("internal error: ") + problem.what()).note("this is a bug of ours"));
+    return state.finish(explain(problem));
   }
 }
 

@@ -1,7 +1,6 @@
 // `decompose --explain`: why each node was kept or rewritten, as text and as JSON.
-#include <nlohmann/json.hpp>
-
 #include "decompose/decompose.h"
+#include "support/json.h"
 
 namespace atenon::decompose {
 
@@ -25,7 +24,7 @@ std::string to_json(const Report& report) {
                      {"reason", decision.reason},
                      {"line", decision.line}});
   }
-  return nlohmann::ordered_json{{"schema", 1}, {"nodes", nodes}}.dump(1) + "\n";
+  return json_text({{"schema", 1}, {"nodes", nodes}}, 1) + "\n";
 }
 
 }  // namespace atenon::decompose

@@ -1,7 +1,6 @@
 // The report of `atenon diff`, as text and as JSON.
-#include <nlohmann/json.hpp>
-
 #include "diff/diff.h"
+#include "support/json.h"
 #include "text/numbers.h"
 
 namespace atenon::diff {
@@ -67,7 +66,7 @@ std::string to_json(const Report& report) {
                        {"line", report.first->line},
                        {"difference", json(report.first->difference)}};
   }
-  return root.dump(1) + "\n";
+  return json_text(root, 1) + "\n";
 }
 
 }  // namespace atenon::diff

@@ -1,10 +1,9 @@
 // The stage: a list of passes over each variant, and one compilation for all.
 #include "lower/lower.h"
 
-#include <nlohmann/json.hpp>
-
 #include "lower/lowering.h"
 #include "program/program_file.h"
+#include "support/json.h"
 #include "text/text.h"
 
 namespace atenon::lower {
@@ -108,7 +107,7 @@ std::string to_json(const Report& report) {
                      {"refusals", refusals},
                      {"line", decision.line}});
   }
-  return nlohmann::ordered_json{{"schema", 1}, {"calls", calls}}.dump(1) + "\n";
+  return json_text({{"schema", 1}, {"calls", calls}}, 1) + "\n";
 }
 
 }  // namespace atenon::lower

@@ -4,6 +4,7 @@
 #include "pt2/archive.h"
 #include "pt2/graph_writer.h"
 #include "pt2/pt2.h"
+#include "support/json.h"
 
 namespace atenon::pt2 {
 namespace {
@@ -27,10 +28,10 @@ OutputJson tree_json(const ir::TreeSpec& tree) {
   if (tree.kind == Kind::list) return {{"type", "builtins.list"}, {"context", "null"}, {"children_spec", children}};
   const bool is_dict = tree.kind == Kind::dict || (tree.kind == Kind::custom && !tree.keys.empty());
   if (!is_dict) return {{"type", "builtins.tuple"}, {"context", "null"}, {"children_spec", children}};
-  return {{"type", "builtins.dict"}, {"context", OutputJson(tree.keys).dump()}, {"children_spec", children}};
+  return {{"type", "builtins.dict"}, {"context", json_text(tree.keys)}, {"children_spec", children}};
 }
 
-std::string tree_text(const OutputJson& tree) { return OutputJson::array({tree_version, tree}).dump(); }
+std::string tree_text(const OutputJson& tree) { return json_text(OutputJson::array({tree_version, tree})); }
 
 OutputJson call_signature(const ir::GraphSignature& signature) {
   ir::TreeSpec positional = signature.input_tree;
@@ -90,7 +91,7 @@ class ArchiveWriter {
                             {"tensor_meta", weight_meta(weight->tensor, is_parameter)}};
     }
     return add(folder + (weights ? "model_weights_config.json" : "model_constants_config.json"),
-               OutputJson{{"config", table}}.dump());
+               json_text({{"config", table}}));
   }
 
   Result<void> add_extra_files(const ir::ExportedProgram& program) {
@@ -139,7 +140,7 @@ Result<void> write(const ir::ExportedProgram& program, const opset::Opset& opset
   if (done) done = archive.add("archive_version", "0");
   if (done) done = archive.add("byteorder", "little");
   if (done) done = archive.add(".data/version", "6\n");
-  if (done) done = archive.add("models/model.json", json.dump(-1, ' ', false, OutputJson::error_handler_t::replace));
+  if (done) done = archive.add("models/model.json", json_text(json));
   if (done) done = archive.add_tensors(program, entry.signature, true);
   if (done) done = archive.add_tensors(program, entry.signature, false);
   if (done) done = archive.add("data/sample_inputs/model.pt", "");

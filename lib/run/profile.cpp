@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include <nlohmann/json.hpp>
+#include "support/json.h"
 
 namespace atenon::run {
 
@@ -74,11 +74,10 @@ std::string Profile::to_json(const kernels::Limits& limits) const {
                      {"of_limit", row.of_limit(limits)},
                      {"line", row.line}});
   }
-  return nlohmann::ordered_json{
-             {"schema", 1},
-             {"limits", {{"threads", limits.threads}, {"flops", limits.flops}, {"bytes", limits.bytes}}},
-             {"calls", calls}}
-             .dump(1) +
+  return json_text({{"schema", 1},
+                    {"limits", {{"threads", limits.threads}, {"flops", limits.flops}, {"bytes", limits.bytes}}},
+                    {"calls", calls}},
+                   1) +
          "\n";
 }
 

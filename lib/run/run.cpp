@@ -6,13 +6,12 @@
 #include <filesystem>
 #include <regex>
 
-#include <nlohmann/json.hpp>
-
 #include "arrays/arrays.h"
 #include "program/program_file.h"
 #include "run/leaves.h"
 #include "run/memory.h"
 #include "run/profile.h"
+#include "support/json.h"
 #include "support/parallel.h"
 #include "text/numbers.h"
 #include "text/text.h"
@@ -33,9 +32,10 @@ std::string summary(const std::string& name, const Datum& value) {
   const int64_t count = tensor.numel();
   if (count > 1 && !is_complex(tensor.dtype)) {
     double lowest = INFINITY, highest = -INFINITY;
-    for (int64_t i = 0; i < count; ++i) {
-      lowest = std::min(lowest, reals.float_at(i));
-      highest = std::max(highest, reals.float_at(i));
+    for (int64_t i = 0; i < count && !std::isnan(lowest); ++i) {
+      const double element = reals.float_at(i);
+      lowest = std::isnan(element) ? element : std::min(lowest, element);
+      highest = std::isnan(element) ? element : std::max(highest, element);
     }
     line += "  " + shortest(lowest) + " .. " + shortest(highest);
   }
@@ -95,9 +95,8 @@ std::string benchmark_report(std::vector<double> seconds, bool json) {
   double least = seconds.front() * 1e3, median = seconds[seconds.size() / 2] * 1e3,
          slow = seconds[seconds.size() * 9 / 10] * 1e3;
   if (json) {
-    return nlohmann::ordered_json{
-               {"schema", 1}, {"runs", seconds.size()}, {"min_ms", least}, {"median_ms", median}, {"p90_ms", slow}}
-               .dump() +
+    return json_text(
+               {{"schema", 1}, {"runs", seconds.size()}, {"min_ms", least}, {"median_ms", median}, {"p90_ms", slow}}) +
            "\n";
   }
   char line[128];
@@ -176,9 +175,10 @@ Result<Outcome> execute(ir::ExportedProgram program, const Options& options,
   if (options.benchmark > 0 && !options.profile) {
     std::vector<double> seconds;
     std::vector<Tensor> room;  // as a caller has who runs a program again and again
-    for (const Datum& output : *outputs)
-      if (const Tensor* tensor = std::get_if<Tensor>(&output)) room.push_back(*tensor);
-    if (room.size() != outputs->size()) room.clear();
+    for (const Datum& output : *outputs) {
+      const Tensor tensor = tensor_of(output);
+      room.push_back(Tensor::empty(tensor.dtype, tensor.sizes));
+    }
     for (int run = 0; run < options.benchmark; ++run) {
       auto start = std::chrono::steady_clock::now();
       outputs = session.run(*inputs, {}, room);

@@ -1,9 +1,9 @@
 // The program as JSON, schema 1. Numbers, texts, None and lists are JSON's own; every other argument is an object with
 // one key: value, expression, float (inf, -inf, nan), complex, dtype, word, subgraph.
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "show/forms.h"
+#include "support/json.h"
 #include "text/numbers.h"
 #include "text/text.h"
 #include "text/words.h"
@@ -203,8 +203,7 @@ std::string to_json(const ir::ExportedProgram& program, const Options& options) 
                     {"code", code},
                     {"extra_files", extra_files},
                     {"history", history}};
-  // Bytes that are no UTF-8 (a Python line may hold any) become U+FFFD instead of an exception.
-  return out.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json_text(out, 1) + "\n";
 }
 
 }  // namespace atenon::show

@@ -173,6 +173,9 @@ void Storage::change(std::function<void(void*)> change) {
 }
 
 Tensor Tensor::empty(ScalarType dtype, std::vector<int64_t> sizes) {
+  auto bytes = static_cast<int64_t>(size_of(dtype));
+  for (const int64_t size : sizes)  // an empty tensor has strides, too
+    if (__builtin_mul_overflow(bytes, std::max<int64_t>(size, 1), &bytes)) throw std::bad_alloc();
   Tensor tensor{.dtype = dtype, .sizes = std::move(sizes)};
   tensor.strides = contiguous_strides(tensor.sizes);
   tensor.storage = Storage::allocate(tensor.nbytes());
