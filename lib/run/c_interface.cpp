@@ -10,6 +10,7 @@
 #include "run/atenon.h"
 #include "run/engine.h"
 #include "run/leaves.h"
+#include "support/exceptions.h"
 #include "support/parallel.h"
 
 struct atenon_session {
@@ -21,9 +22,20 @@ namespace {
 
 using namespace atenon;
 
-atenon_status fail(Diagnostic diagnostic, char** message) {
+atenon_status fail(const Diagnostic& diagnostic, char** message) {
   if (message) *message = strdup(diagnostic.render("atenon").c_str());
   return static_cast<atenon_status>(diagnostic.status);
+}
+
+// What `call` fails with, or an exception from below, as a status.
+template <class Call>
+atenon_status answer(char** message, const Call& call) {
+  try {
+    const Result<void> done = call();
+    return done ? ATENON_OK : fail(done.failure(), message);
+  } catch (const std::exception& problem) {
+    return fail(explain(problem), message);
+  }
 }
 
 Tensor tensor_of(const atenon_tensor& given) {
@@ -46,12 +58,9 @@ Result<std::vector<std::optional<run::Datum>>> inputs_of(const run::Session& ses
     if (!has_valid_type(inputs[i]))
       return error(Status::usage, 603, "input " + std::to_string(i) + " has no valid type");
     Tensor tensor = tensor_of(inputs[i]);
-    const bool is_number =
-        i < session.inputs().size() && !std::holds_alternative<ir::TensorMeta>(session.inputs()[i].type);
-    if (is_number && tensor.numel() == 1)
-      values.push_back(run::number_of(tensor, std::get<ir::ScalarKind>(session.inputs()[i].type)));
-    else
-      values.push_back(std::move(tensor));
+    const auto* kind = i < session.inputs().size() ? std::get_if<ir::ScalarKind>(&session.inputs()[i].type) : nullptr;
+    std::optional<run::Datum> number = kind ? run::number_of(tensor, *kind) : std::nullopt;
+    values.push_back(number ? std::move(*number) : run::Datum(std::move(tensor)));
   }
   values.resize(std::max(values.size(), session.inputs().size()));
   return values;
@@ -95,9 +104,8 @@ std::string installed_opsets() {
   return !failure && std::filesystem::is_directory(folder, failure) ? folder.string() : "";
 }
 
-atenon_status load(Result<ir::ExportedProgram> program, const atenon_options* options, atenon_session** session,
-                   char** message) {
-  if (!program) return fail(program.error(), message);
+Result<void> load(Result<ir::ExportedProgram> program, const atenon_options* options, atenon_session** session) {
+  if (!program) return program.error();
   auto made = std::make_unique<atenon_session>();
   run::LoadOptions load_options;
   const std::string opsets = options && options->opsets ? options->opsets : installed_opsets();
@@ -112,10 +120,44 @@ atenon_status load(Result<ir::ExportedProgram> program, const atenon_options* op
     };
   auto loaded =
       run::Session::load(std::move(*program), options && options->entry ? options->entry : "", std::move(load_options));
-  if (!loaded) return fail(loaded.error(), message);
+  if (!loaded) return loaded.error();
   made->session = std::move(*loaded);
   *session = made.release();
-  return ATENON_OK;
+  return {};
+}
+
+Result<void> output_sizes(run::Session& session, const atenon_tensor* inputs, size_t input_count, size_t index,
+                          int64_t* sizes, int capacity, int* rank) {
+  auto values = inputs_of(session, inputs, input_count);
+  if (!values) return values.error();
+  auto types = session.infer_outputs(*values);
+  if (!types) return types.error();
+  if (index >= types->size()) return error(Status::usage, 601, "there is no output " + std::to_string(index));
+  if (!(*types)[index])
+    return error(Status::unsupported, 609, "the size of output " + std::to_string(index) + " depends on data");
+  const ir::TensorMeta* meta = std::get_if<ir::TensorMeta>(&*(*types)[index]);
+  *rank = meta ? meta->rank() : 0;
+  for (int i = 0; i < *rank && i < capacity; ++i) sizes[i] = *meta->sizes[i].constant();
+  return {};
+}
+
+Result<void> run_once(run::Session& session, const atenon_tensor* inputs, size_t input_count, atenon_tensor* outputs,
+                      size_t output_count) {
+  if (output_count != session.outputs().size())
+    return error(Status::usage, 601, "the program has " + std::to_string(session.outputs().size()) + " outputs");
+  Result<bool> again = run_again(session, inputs, input_count, outputs, output_count);
+  if (!again) return again.error();
+  if (*again) return {};
+  auto values = inputs_of(session, inputs, input_count);
+  if (!values) return values.error();
+  std::vector<Tensor> into;
+  for (size_t i = 0; i < output_count; ++i) {
+    if (!has_valid_type(outputs[i]))
+      return error(Status::usage, 603, "output " + std::to_string(i) + " has no valid type");
+    into.push_back(tensor_of(outputs[i]));
+  }
+  auto results = session.run(*values, {}, into);
+  return results ? Result<void>() : results.error();
 }
 
 }  // namespace
@@ -128,13 +170,15 @@ void atenon_set_threads(int threads) { set_threads(threads); }
 
 atenon_status atenon_load_file(const char* path, const atenon_options* options, atenon_session** session,
                                char** message) {
-  return load(program::read(path), options, session, message);
+  return answer(message, [&] { return load(program::read(path), options, session); });
 }
 
 atenon_status atenon_load_memory(const void* bytes, size_t size, const atenon_options* options,
                                  atenon_session** session, char** message) {
-  auto storage = Storage::view(const_cast<void*>(bytes), size, nullptr, false);
-  return load(program::parse(std::move(storage), "<memory>"), options, session, message);
+  return answer(message, [&] {
+    auto storage = Storage::view(const_cast<void*>(bytes), size, nullptr, false);
+    return load(program::parse(std::move(storage), "<memory>"), options, session);
+  });
 }
 
 void atenon_free(atenon_session* session) { delete session; }
@@ -170,43 +214,13 @@ int atenon_output_type(const atenon_session* session, size_t index, atenon_dtype
 
 atenon_status atenon_output_sizes(atenon_session* session, const atenon_tensor* inputs, size_t input_count,
                                   size_t index, int64_t* sizes, int capacity, int* rank, char** message) {
-  auto values = inputs_of(*session->session, inputs, input_count);
-  if (!values) return fail(values.error(), message);
-  auto types = session->session->infer_outputs(*values);
-  if (!types) return fail(types.error(), message);
-  if (index >= types->size())
-    return fail(error(Status::usage, 601, "there is no output " + std::to_string(index)), message);
-  if (!(*types)[index])
-    return fail(error(Status::unsupported, 609, "the size of output " + std::to_string(index) + " depends on data"),
-                message);
-  const ir::TensorMeta* meta = std::get_if<ir::TensorMeta>(&*(*types)[index]);
-  *rank = meta ? meta->rank() : 0;
-  for (int i = 0; i < *rank && i < capacity; ++i) sizes[i] = *meta->sizes[i].constant();
-  return ATENON_OK;
+  return answer(message,
+                [&] { return output_sizes(*session->session, inputs, input_count, index, sizes, capacity, rank); });
 }
 
 atenon_status atenon_run(atenon_session* session, const atenon_tensor* inputs, size_t input_count,
                          atenon_tensor* outputs, size_t output_count, char** message) {
-  run::Session& engine = *session->session;
-  if (output_count != engine.outputs().size())
-    return fail(error(Status::usage, 601, "the program has " + std::to_string(engine.outputs().size()) + " outputs"),
-                message);
-  Result<bool> again = run_again(engine, inputs, input_count, outputs, output_count);
-  if (!again) return fail(again.error(), message);
-  if (*again) return ATENON_OK;
-  auto values = inputs_of(engine, inputs, input_count);
-  if (!values) return fail(values.error(), message);
-  std::vector<Tensor> into;
-  for (size_t i = 0; i < output_count; ++i) {
-    if (!has_valid_type(outputs[i]))
-      return fail(error(Status::usage, 603, "output " + std::to_string(i) + " has no valid type"), message);
-    into.push_back(tensor_of(outputs[i]));
-  }
-  auto results = engine.run(*values, {}, into);
-  if (!results) return fail(results.error(), message);
-  for (size_t i = 0; i < output_count; ++i)  // numbers come back as tensors of rank 0
-    if (!std::holds_alternative<Tensor>((*results)[i])) run::store_number((*results)[i], into[i]);
-  return ATENON_OK;
+  return answer(message, [&] { return run_once(*session->session, inputs, input_count, outputs, output_count); });
 }
 
 }  // extern "C"

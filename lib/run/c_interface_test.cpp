@@ -169,6 +169,81 @@ entry "forward"
   atenon_free(session);
 }
 
+TEST_CASE("numbers pass from and to C as tensors of rank 0 of their types") {
+  auto program = text::parse(R"text(program 1.0
+
+entry "forward"
+  input user_input "scale" = 2.5
+  input %n: user_input "n"
+  output user_output "scale"
+  output user_output "n"
+  input_tree (scale: *, n: *)
+  output_tree (*, *)
+  graph(%n: int)
+    return (2.5, %n)
+)text",
+                             "test");
+  REQUIRE(program);
+  auto bytes = program::serialize(*program);
+  REQUIRE(bytes);
+  atenon_session* session = nullptr;
+  REQUIRE(atenon_load_memory(bytes->data(), bytes->size(), nullptr, &session, nullptr) == ATENON_OK);
+  atenon_dtype dtype = ATENON_BOOL;
+  CHECK(atenon_input_type(session, 0, &dtype, nullptr, 0) == 0);
+  CHECK(dtype == ATENON_F64);
+  CHECK(atenon_output_type(session, 0, &dtype, nullptr, 0) == 0);
+  CHECK(dtype == ATENON_F64);
+
+  double scale_in = 2.5, scale = 0;
+  int64_t n_in = 3, n = 0;
+  float half = 0.5;
+  const atenon_tensor inputs[] = {{ATENON_F64, 0, nullptr, &scale_in}, {ATENON_I64, 0, nullptr, &n_in}};
+  atenon_tensor outputs[] = {{ATENON_F64, 0, nullptr, &scale}, {ATENON_I64, 0, nullptr, &n}};
+  int rank = -1;
+  CHECK(atenon_output_sizes(session, inputs, 2, 0, nullptr, 0, &rank, nullptr) == ATENON_OK);
+  CHECK(rank == 0);
+  CHECK(atenon_run(session, inputs, 2, outputs, 2, nullptr) == ATENON_OK);
+  CHECK(scale == 2.5);
+  CHECK(n == 3);
+
+  const int64_t none[] = {0};
+  const atenon_tensor fraction[] = {inputs[0], {ATENON_F32, 0, nullptr, &half}};
+  CHECK(atenon_run(session, fraction, 2, outputs, 2, nullptr) == ATENON_VIOLATED);
+  outputs[1] = {ATENON_I64, 1, none, nullptr};
+  CHECK(atenon_run(session, inputs, 2, outputs, 2, nullptr) == ATENON_VIOLATED);
+  atenon_free(session);
+}
+
+TEST_CASE("sizes that no memory has are an error, and nothing is thrown at C") {
+  for (const char* size :
+       {"4611686018427387904", "1152921504606846976"}) {  // of f32: 2^64 bytes, which wraps, and 2^62
+    std::string text = R"text(program 1.0
+
+entry "forward"
+  output user_output "y"
+  input_tree ()
+  output_tree *
+  graph()
+    %y: f32[SIZE] = aten::ones([SIZE])
+    return (%y)
+)text";
+    for (size_t at = 0; (at = text.find("SIZE")) != std::string::npos;) text.replace(at, 4, size);
+    auto program = text::parse(text, "test");
+    REQUIRE(program);
+    auto bytes = program::serialize(*program);
+    REQUIRE(bytes);
+    atenon_session* session = nullptr;
+    const atenon_options options = {nullptr, "opsets"};
+    const atenon_status loaded = atenon_load_memory(bytes->data(), bytes->size(), &options, &session, nullptr);
+    if (loaded != ATENON_OK) continue;  // a file of such a size is not read either
+    float room = 0;
+    const int64_t sizes[] = {1};
+    atenon_tensor y = {ATENON_F32, 1, sizes, &room};
+    CHECK(atenon_run(session, nullptr, 0, &y, 1, nullptr) == ATENON_UNSUPPORTED);
+    atenon_free(session);
+  }
+}
+
 TEST_CASE("what is no program is refused from C") {
   atenon_session* session = nullptr;
   char* message = nullptr;

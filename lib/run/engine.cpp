@@ -24,21 +24,20 @@ using ir::OutputKind;
 
 Diagnostic violated(int code, std::string message) { return error(Status::violated, code, std::move(message)); }
 
-// Alike where both are numbers of one value; a tensor is never a constant.
+// Alike where both are numbers of one value, of whatever kinds; a tensor is never a constant.
 bool equals_constant(const Datum& value, const ir::Argument& constant) {
-  double number = 0;
-  if (const int64_t* integer = std::get_if<int64_t>(&value))
-    number = static_cast<double>(*integer);
-  else if (const double* real = std::get_if<double>(&value))
-    number = *real;
-  else if (const bool* truth = std::get_if<bool>(&value))
-    number = *truth;
-  else
-    return false;
-  if (constant.is<ir::SymInt>()) return constant.get<ir::SymInt>() == ir::SymInt(static_cast<int64_t>(number));
-  if (constant.is<ir::SymFloat>()) return constant.get<ir::SymFloat>().constant() == number;
-  if (constant.is<ir::SymBool>()) return constant.get<ir::SymBool>().constant() == (number != 0);
-  return false;
+  const std::optional<Datum> number = number_of(constant, {});
+  if (!number || std::holds_alternative<Tensor>(value)) return false;
+  const int64_t *a = std::get_if<int64_t>(&value), *b = std::get_if<int64_t>(&*number);
+  if (a && b) return *a == *b;
+  return tensor_of(value).float_at(0) == tensor_of(*number).float_at(0);
+}
+
+Tensor copy_of(const Tensor& tensor) {
+  const Tensor rows = tensor.contiguous();
+  Tensor copy = Tensor::empty(rows.dtype, rows.sizes);
+  std::memcpy(copy.mutable_data(), rows.data(), rows.nbytes());
+  return copy;
 }
 
 const char* kind_of(const Datum& value) {
@@ -113,7 +112,8 @@ Result<void> Session::connect() {
     if (spec.kind == InputKind::user_input) {
       const ir::Value* value = spec.value.empty() ? nullptr : graph.find(spec.value);
       if (value) sources_.push_back({false, inputs_.size()});
-      inputs_.push_back({spec.target, value ? value->type : ir::Type(ir::ScalarKind::integer), spec.constant});
+      inputs_.push_back(
+          {spec.target, value ? value->type : kind_of_constant(spec.constant.value_or(ir::None{})), spec.constant});
       continue;
     }
     if (spec.value.empty()) continue;
@@ -143,15 +143,13 @@ Result<void> Session::connect() {
                 value->meta().sizes != sizes)
               return error(Status::bad_input, 616,
                            "what is written to the state '" + specs[i].target + "' has another type");
-            Tensor copy = Tensor::empty(state.tensor.dtype, state.tensor.sizes);
-            std::memcpy(copy.mutable_data(), state.tensor.data(), state.tensor.nbytes());
-            state.tensor = copy;
+            state.tensor = copy_of(state.tensor);
           }
         continue;
       }
       if ((specs[i].kind == OutputKind::user_input_mutation) != mutated) continue;
       const ir::Argument& output = graph.outputs()[i];
-      Leaf leaf{specs[i].target, ir::ScalarKind::integer, std::nullopt};
+      Leaf leaf{specs[i].target, kind_of_constant(output), std::nullopt};
       if (const ir::Value* value = output.value())
         leaf.type = value->type;
       else
@@ -363,14 +361,14 @@ Result<std::vector<Datum>> Session::run(const std::vector<std::optional<Datum>>&
     if (!variant) return variant.error();
     results = interpret(**variant, inputs, symbols, observer);
   }
-  if (!*results || direct) return std::move(*results);
-  std::vector<Datum> ordered = finish(std::move(**results));
-  for (size_t i = 0; i < into.size() && i < ordered.size(); ++i)
-    if (const Tensor* tensor = std::get_if<Tensor>(&ordered[i])) {
-      if (Result<void> fitting = check_room(i, into[i], tensor->dtype, tensor->sizes); !fitting) return fitting.error();
-      const Tensor rows = tensor->contiguous();
-      std::memcpy(into[i].mutable_data(), rows.data(), rows.nbytes());
-    }
+  if (!*results) return std::move(*results);
+  std::vector<Datum> ordered = direct ? std::move(**results) : finish(std::move(**results));
+  for (size_t i = 0; i < into.size() && i < ordered.size(); ++i) {
+    if (direct && std::holds_alternative<Tensor>(ordered[i])) continue;  // it is there
+    const Tensor rows = tensor_of(ordered[i]).contiguous();
+    if (Result<void> fitting = check_room(i, into[i], rows.dtype, rows.sizes); !fitting) return fitting.error();
+    std::memcpy(into[i].mutable_data(), rows.data(), rows.nbytes());
+  }
   return ordered;
 }
 
@@ -404,9 +402,22 @@ Result<std::vector<Datum>> Session::interpret(const ir::Variant& variant,
   return interpreter_->run(variant, inputs, symbols, observer);
 }
 
+size_t Session::input_of(const ir::Variant& variant, const ir::Value& input) const {
+  const auto& inputs = variant.graph.inputs();
+  const auto found =
+      std::find_if(inputs.begin(), inputs.end(), [&](const auto& other) { return other.get() == &input; });
+  assert(found != inputs.end());
+  return sources_[static_cast<size_t>(found - inputs.begin())].index;
+}
+
 // Puts what the graph returned into the caller's order, and mutated state back where it belongs.
 std::vector<Datum> Session::finish(std::vector<Datum> results) {
   const auto& specs = entry_->signature.outputs;
+  // A result may be what a state was before this run.
+  for (Datum& result : results)
+    if (Tensor* tensor = std::get_if<Tensor>(&result))
+      for (const auto& [name, state] : changing_state())
+        if (tensor->storage == state.storage) *tensor = copy_of(*tensor);
   std::vector<Datum> ordered;
   for (bool mutated : {false, true})
     for (size_t i = 0; i < results.size() && i < specs.size(); ++i) {
@@ -434,9 +445,10 @@ Result<std::vector<std::optional<ir::Type>>> Session::infer_outputs(const std::v
     for (size_t i = 0; i < (*variant)->graph.outputs().size(); ++i) {
       const OutputKind kind = entry_->signature.outputs[i].kind;
       if (ir::updates_state(kind) || (kind == OutputKind::user_input_mutation) != mutated) continue;
-      const ir::Value* value = (*variant)->graph.outputs()[i].value();
+      const ir::Argument& output = (*variant)->graph.outputs()[i];
+      const ir::Value* value = output.value();
       if (!value || !value->is_tensor()) {
-        types.push_back(value ? std::optional(value->type) : std::nullopt);
+        types.push_back(value ? value->type : kind_of_constant(output));
         continue;
       }
       ir::TensorMeta meta = value->meta();

@@ -89,8 +89,8 @@ class Session {
   const std::vector<Leaf>& outputs() const { return outputs_; }
 
   // One value for each leaf of the inputs; a leaf with a constant may be left out (nullopt). Outputs in flattened
-  // order, then inputs that the program writes to. Where `into` is not empty, output i is written to into[i], which has
-  // its sizes.
+  // order, then inputs that the program writes to. Where `into` is not empty, output i is written to into[i], in rows:
+  // E0603 unless it has the output's type, or a number's (rank 0 of i64, f64 or bool).
   Result<std::vector<Datum>> run(const std::vector<std::optional<Datum>>& inputs, const Observer& observer = {},
                                  std::span<Tensor> into = {});
   // Runs again with sizes of an earlier run, allocating nothing; no where nothing is known of these sizes, or where
@@ -127,6 +127,8 @@ class Session {
   Result<std::vector<Datum>> interpret(const ir::Variant& variant, const std::vector<std::optional<Datum>>& inputs,
                                        const shape::Bindings& symbols, const Observer& observer);
   std::vector<Datum> finish(std::vector<Datum> results);
+  // The leaf that an input of the graph is, which is no state.
+  size_t input_of(const ir::Variant& variant, const ir::Value& input) const;
   Result<void> check_room(size_t output, const Tensor& room, ScalarType dtype, const std::vector<int64_t>& sizes) const;
 
   // Where input i of the graph comes from.

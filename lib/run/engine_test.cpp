@@ -164,6 +164,7 @@ TEST_CASE("inputs that violate the program are named with the constraint, also w
   const Tensor here = tensor({2, 2}, 1);
   for (int repetition = 0; repetition < 2; ++repetition) {
     CHECK(fixed->run({here, 2.0, true}));
+    CHECK(fixed->run({here, int64_t{2}, int64_t{1}}));
     CHECK(fixed->run({here, std::nullopt, std::nullopt}));
     CHECK(fixed->run({here, 3.0, true}).failure().code == 606);
     CHECK(fixed->run({here, 2.0, false}).failure().code == 606);
@@ -185,6 +186,30 @@ TEST_CASE("inputs that violate the program are named with the constraint, also w
   CHECK(message({int64_t{3}}) == "5 input 'x' is an int, and the program takes f32[b, 2]");
   CHECK(message({std::nullopt}) == "2 input 'x' is missing: f32[b, 2]");
   CHECK(message({}) == "2 the program takes 1 inputs, not 0");
+}
+
+TEST_CASE("states that change places are written from what they were before the run") {
+  auto session = session_of(R"text(program 1.0
+
+entry "forward"
+  input %a: buffer "a"
+  input %b: buffer "b"
+  output buffer_mutation "a"
+  output buffer_mutation "b"
+  output user_output "old"
+  input_tree ()
+  output_tree {old: *}
+  graph(%a: f32[2], %b: f32[2])
+    return (%b, %a, %a)
+
+weight "a": f32[2] = [1.0, 2.0]
+weight "b": f32[2] = [3.0, 4.0]
+)text");
+  for (const float first : {1.f, 3.f, 1.f}) {
+    auto results = session->run({});
+    REQUIRE(results);
+    CHECK(values((*results)[0]) == std::vector<float>{first, first + 1});
+  }
 }
 
 TEST_CASE("an observer sees every node with its results") {
@@ -211,6 +236,10 @@ TEST_CASE("damaged plans are refused, not run") {
   };
   CHECK(refused("slots=[12*b, 12*b]", "slots=[4*b, 12*b]") == "");  // rounded up to 64 bytes: it fits
   CHECK(refused("slots=[0]}", "slots=[5]}") == "a result does not fit into its arena slot");
+  const std::string most = "9223372036854775807";
+  CHECK(refused("slots=[12*b, 12*b]", "slots=[" + most + ", " + most + "]") ==
+        "the size of an arena slot does not follow from the inputs");
+  CHECK(refused("offset=[0]", "offset=[" + most + "]") == "an alias reaches beyond its operand");
   CHECK(refused("offset=[0]", "offset=[4]") == "an alias reaches beyond its operand");
   CHECK(refused("strides=[[1, 3]]", "strides=[[1]]") ==
         "a size or slot of a lowered call does not follow from the inputs");

@@ -11,6 +11,7 @@
 #include "ir/control_flow.h"
 #include "kernels/body.h"
 #include "reference/run_control_flow.h"
+#include "run/leaves.h"
 #include "run/lowered_call.h"
 #include "support/parallel.h"
 #include "text/text.h"
@@ -168,15 +169,9 @@ Result<std::vector<Datum>> Interpreter::run_graph(Scope& scope, const ir::Graph&
 
   std::vector<Datum> results;
   for (const ir::Argument& output : graph.outputs()) {
-    if (const ir::Value* value = output.value()) {
-      results.push_back(values.at(value));
-    } else if (output.is<ir::SymInt>()) {
-      results.push_back(shape::evaluate(output.get<ir::SymInt>(), scope.environment.symbols).value_or(0));
-    } else if (output.is<ir::SymBool>()) {
-      results.push_back(shape::evaluate(output.get<ir::SymBool>(), scope.environment.symbols).value_or(false));
-    } else {
-      results.push_back(kernels::number_of(output, scope.environment.symbols).value_or(0.0));
-    }
+    const ir::Value* value = output.value();
+    results.push_back(value ? values.at(value)
+                            : number_of(output, scope.environment.symbols).value_or(Datum(int64_t{0})));
   }
   return results;
 }
@@ -242,13 +237,7 @@ Result<void> Interpreter::run_control_flow(Scope& scope, const ir::Node& node) {
   reference::ControlFlowRunner runner;
   runner.value = [&](const ir::Argument& argument) -> Result<Datum> {
     if (const ir::Value* value = argument.value()) return scope.environment.values.at(value);
-    if (argument.is<ir::SymInt>()) {
-      if (const auto number = shape::evaluate(argument.get<ir::SymInt>(), symbols)) return Datum(*number);
-    } else if (argument.is<ir::SymBool>()) {
-      if (const auto truth = shape::evaluate(argument.get<ir::SymBool>(), symbols)) return Datum(*truth);
-    } else if (const auto number = kernels::number_of(argument, symbols)) {
-      return Datum(*number);
-    }
+    if (std::optional<Datum> number = number_of(argument, symbols)) return std::move(*number);
     return error(Status::violated, 632, "the number " + text::print(argument) + " has no value");
   };
   runner.run = [&](const std::string& name, std::vector<Datum> inputs) -> Result<std::vector<Datum>> {
@@ -300,14 +289,8 @@ Result<void> Interpreter::run_alias(Scope& scope, const ir::Node& node) {
                                    ? geometry_of(node, 0, scope.environment.symbols)
                                    : std::nullopt;
   if (!view) return misfit(node, "an alias does not say what it views");
-  const ir::Argument* offset = item(node, "offset", 0);
-  const std::optional<int64_t> elements = offset ? integer(*offset, scope.environment.symbols) : 0;
-  const std::optional<int64_t> bytes = extent(view->sizes, view->strides, view->dtype),
-                               room = extent(whole->sizes, whole->strides, whole->dtype);
-  const auto width = static_cast<int64_t>(size_of(view->dtype));
-  if (!elements || !bytes || !room || view->dtype != whole->dtype || *elements < 0 ||
-      (*bytes > 0 && (*elements > *room / width || *elements * width + *bytes > *room)))
-    return misfit(node, "an alias reaches beyond its operand");
+  const std::optional<int64_t> elements = offset_of_alias(node, *whole, *view, scope.environment.symbols);
+  if (!elements) return misfit(node, "an alias reaches beyond its operand");
   view->offset = whole->offset + *elements;
   view->storage = whole->storage;
   scope.environment.values[node.result()] = std::move(*view);

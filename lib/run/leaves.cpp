@@ -29,9 +29,28 @@ bool is_countable(ScalarType dtype, std::span<const int64_t> sizes) {
   return true;
 }
 
-Datum number_of(const Tensor& tensor, ir::ScalarKind kind) {
+ir::ScalarKind kind_of_constant(const ir::Argument& constant) {
+  return constant.is<ir::SymFloat>()  ? ir::ScalarKind::floating
+         : constant.is<ir::SymBool>() ? ir::ScalarKind::boolean
+                                      : ir::ScalarKind::integer;
+}
+
+std::optional<Datum> number_of(const ir::Argument& argument, const shape::Bindings& symbols) {
+  const auto evaluated = [&](const auto& expression) -> std::optional<Datum> {
+    const auto number = shape::evaluate(expression, symbols);
+    return number ? std::optional<Datum>(*number) : std::nullopt;
+  };
+  if (argument.is<ir::SymInt>()) return evaluated(argument.get<ir::SymInt>());
+  if (argument.is<ir::SymFloat>()) return evaluated(argument.get<ir::SymFloat>());
+  if (argument.is<ir::SymBool>()) return evaluated(argument.get<ir::SymBool>());
+  return std::nullopt;
+}
+
+std::optional<Datum> number_of(const Tensor& tensor, ir::ScalarKind kind) {
+  if (tensor.numel() != 1 || is_complex(tensor.dtype)) return std::nullopt;
   if (kind == ir::ScalarKind::floating) return tensor.float_at(0);
-  if (kind == ir::ScalarKind::boolean) return tensor.float_at(0) != 0;
+  if (is_floating(tensor.dtype)) return std::nullopt;
+  if (kind == ir::ScalarKind::boolean) return tensor.int_at(0) != 0;
   return tensor.int_at(0);
 }
 

@@ -13,7 +13,12 @@ std::vector<std::string> leaf_names(const std::vector<Leaf>& leaves);
 // Whether an int64 can count the bytes of such a tensor, and no size is negative.
 bool is_countable(ScalarType dtype, std::span<const int64_t> sizes);
 
-Datum number_of(const Tensor& tensor, ir::ScalarKind kind);
+// What kind of number a constant is; None and texts, which are none, count as integers.
+ir::ScalarKind kind_of_constant(const ir::Argument& constant);
+// The number that an argument is at these sizes; nullopt where that is not known, or it is none.
+std::optional<Datum> number_of(const ir::Argument& argument, const shape::Bindings& symbols);
+// The number that a tensor holds; nullopt unless it is one element, of a type that says this kind exactly.
+std::optional<Datum> number_of(const Tensor& tensor, ir::ScalarKind kind);
 void store_number(const Datum& number, Tensor& into);
 Tensor tensor_of(const Datum& value);  // a number becomes i64, f64 or bool
 // In rows, a complex number as two along a last axis more.

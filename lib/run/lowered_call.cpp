@@ -47,6 +47,19 @@ std::optional<Tensor> geometry_of(const ir::Node& node, size_t i, const shape::B
   return tensor;
 }
 
+std::optional<int64_t> offset_of_alias(const ir::Node& node, const Tensor& whole, const Tensor& view,
+                                       const shape::Bindings& symbols) {
+  const ir::Argument* offset = item(node, "offset", 0);
+  const std::optional<int64_t> elements = offset ? integer(*offset, symbols) : 0;
+  const std::optional<int64_t> bytes = extent(view.sizes, view.strides, view.dtype),
+                               room = extent(whole.sizes, whole.strides, whole.dtype);
+  if (!elements || !bytes || !room || view.dtype != whole.dtype || *elements < 0) return std::nullopt;
+  if (*bytes == 0) return 0;
+  const auto width = static_cast<int64_t>(size_of(view.dtype));
+  if (*elements > *room / width || *bytes > *room - *elements * width) return std::nullopt;
+  return elements;
+}
+
 Result<void> check_call(const kernels::Kernel& kernel, const kernels::CallSite& site, const ir::Node& node) {
   const ir::Graph& body = *site.body;
   if (body.inputs().size() != site.operands.size() || body.outputs().size() != node.results().size())

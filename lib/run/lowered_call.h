@@ -18,6 +18,11 @@ std::optional<int64_t> extent(const std::vector<int64_t>& sizes, const std::vect
 // follow from `symbols`.
 std::optional<Tensor> geometry_of(const ir::Node& node, size_t i, const shape::Bindings& symbols);
 
+// How many elements into `whole` an alias of it begins; nullopt where it reaches beyond. Of both only the geometry
+// counts.
+std::optional<int64_t> offset_of_alias(const ir::Node& node, const Tensor& whole, const Tensor& view,
+                                       const shape::Bindings& symbols);
+
 // The file may say anything: kernels rely on a body that they take, with operands of the types that it names. E0617,
 // E0619.
 Result<void> check_call(const kernels::Kernel& kernel, const kernels::CallSite& site, const ir::Node& node);

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "kernels/body.h"
+#include "run/leaves.h"
 #include "run/lowered_call.h"
 #include "text/text.h"
 
@@ -17,6 +18,7 @@ namespace {
 
 constexpr uint32_t arena_root = 0;
 constexpr size_t alignment = 64;
+constexpr int64_t most_bytes = int64_t{1} << 46;  // of an arena: sums cannot overflow
 
 size_t align(size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
 
@@ -64,6 +66,12 @@ bool Plan::fits(const std::vector<std::optional<Datum>>& inputs) const {
   return threads_ == threads() && std::equal(inputs.begin(), inputs.end(), inputs_.begin(), inputs_.end(), is_given);
 }
 
+bool Plan::enlarge_arena(int64_t bytes) {
+  if (bytes < 0 || bytes > most_bytes - static_cast<int64_t>(arena_bytes_)) return false;
+  arena_bytes_ += align(static_cast<size_t>(bytes));
+  return true;
+}
+
 // Gives every value its place: a root and a distance from it.
 Result<void> Plan::place(Session& session) {
   const ir::Graph& graph = variant_->graph;
@@ -71,11 +79,9 @@ Result<void> Plan::place(Session& session) {
   for (const ir::Named& annotation : variant_->annotations) {
     if (annotation.name != "slots" || !annotation.argument.is<ir::ArgumentList>()) continue;
     for (const ir::Argument& bytes : annotation.argument.get<ir::ArgumentList>()) {
-      std::optional<int64_t> size = integer(bytes, symbols_);
-      if (!size || *size < 0)
-        return error(Status::bad_input, 618, "the size of an arena slot does not follow from the inputs");
       slots.push_back(static_cast<int64_t>(arena_bytes_));
-      arena_bytes_ += align(static_cast<size_t>(*size));
+      if (std::optional<int64_t> size = integer(bytes, symbols_); !size || !enlarge_arena(*size))
+        return error(Status::bad_input, 618, "the size of an arena slot does not follow from the inputs");
     }
   }
   slots.push_back(static_cast<int64_t>(arena_bytes_));  // the end of the last
@@ -112,27 +118,26 @@ Result<void> Plan::place(Session& session) {
       if (!reach) return unknown_size(node);
       const int64_t bytes = *reach;
       Place place{arena_root, 0, geometry->dtype, geometry->sizes, geometry->strides};
-      const ir::Argument *offset = item(node, "offset", i), *slot = item(node, "slots", i);
+      const ir::Argument* slot = item(node, "slots", i);
       if (alias) {
         if (operands.empty()) return unknown_size(node);
         const Place& base = places_.at(operands[0]);
-        std::optional<int64_t> elements = offset ? integer(*offset, symbols_) : 0;
-        if (!elements || *elements < 0) return unknown_size(node);
+        const Tensor whole{.dtype = base.dtype, .sizes = base.sizes, .strides = base.strides};
+        const std::optional<int64_t> elements = offset_of_alias(node, whole, *geometry, symbols_);
+        if (!elements)
+          return error(Status::bad_input, 618, "an alias reaches beyond its operand: " + text::print(node));
         place.root = base.root;
         place.offset = base.offset + *elements * static_cast<int64_t>(size_of(place.dtype));
-        const std::optional<int64_t> room = extent(base.sizes, base.strides, base.dtype);
-        if (!room || (place.offset + bytes > base.offset + *room && bytes > 0))
-          return error(Status::bad_input, 618, "an alias reaches beyond its operand: " + text::print(node));
       } else if (std::optional<int64_t> number = slot ? integer(*slot, symbols_) : -1; number && *number >= 0) {
         const size_t index = static_cast<size_t>(*number);
-        if (index + 1 >= slots.size() || slots[index] + bytes > slots[index + 1])
+        if (index + 1 >= slots.size() || bytes > slots[index + 1] - slots[index])
           return error(Status::bad_input, 618, "a result does not fit into its arena slot: " + text::print(node));
         place.offset = slots[index];
       } else if (std::optional<uint32_t> root = root_of_output(value)) {
         place.root = *root;
       } else {  // nobody reads it: room of its own
         place.offset = static_cast<int64_t>(arena_bytes_);
-        arena_bytes_ += align(static_cast<size_t>(bytes));
+        if (!enlarge_arena(bytes)) return unknown_size(node);
       }
       step.results.push_back(place);
       places_[value] = std::move(place);
@@ -325,10 +330,10 @@ Result<std::vector<Datum>> Plan::run(Context& context, const Session& session,
     if (output_places_[i]) {
       const Tensor rows = view(context, *output_places_[i]).contiguous();
       std::memcpy(std::get<Tensor>(results[i]).mutable_data(), rows.data(), rows.nbytes());
-    } else if (const ir::Argument& constant = variant_->graph.outputs()[i]; constant.is<ir::SymInt>()) {
-      results[i] = integer(constant, symbols_).value_or(0);
+    } else if (const ir::Value* number = variant_->graph.outputs()[i].value()) {
+      results[i] = *inputs[session.input_of(*variant_, *number)];  // no call gives a number
     } else {
-      results[i] = kernels::number_of(constant, symbols_).value_or(0.0);
+      results[i] = number_of(variant_->graph.outputs()[i], symbols_).value_or(int64_t{0});
     }
   }
   return results;

@@ -53,6 +53,7 @@ class Plan {
   };
 
   Result<void> place(Session& session);
+  bool enlarge_arena(int64_t bytes);  // no if that is more than an arena can have
   Result<void> prepare(Session& session);
   Tensor view(const Context& context, const Place& place) const;
   Result<void> run_steps(Context& context, const Observer& observer) const;

@@ -62,14 +62,16 @@ Result<std::optional<Datum>> make(const Session& session, const Leaf& leaf, cons
     sizes.clear();
     const char* at = value.data() + word.size() + 1;
     const char* end = value.data() + value.size();
-    while (at < end && *at != ']') {
+    bool is_read = value.ends_with(']');
+    while (is_read && *at != ']') {
       int64_t size = 0;
-      auto [rest, problem] = std::from_chars(at, end, size);
-      if (problem != std::errc() || size < 0)
-        return error(Status::usage, 621, "cannot read the sizes in '" + value + "'").note("write random[4,64]");
+      const auto [rest, problem] = std::from_chars(at, end, size);
+      is_read = problem == std::errc() && size >= 0 && (*rest == ',' || *rest == ']');
       sizes.push_back(size);
-      at = rest < end && *rest == ',' ? rest + 1 : rest;
+      at = is_read && *rest == ',' ? rest + 1 : rest;
     }
+    if (!is_read || at + 1 != end)
+      return error(Status::usage, 621, "cannot read the sizes in '" + value + "'").note("write random[4,64]");
   }
   if (!is_countable(meta.dtype, sizes)) return error(Status::usage, 621, "there are no such sizes: '" + value + "'");
   return std::optional<Datum>(made(meta.dtype, sizes, word == "random"));
@@ -94,14 +96,16 @@ std::optional<Datum> number(const Leaf& leaf, const std::string& text) {
 // float64 becomes float32 where that is asked for, as NumPy's defaults are wide.
 Result<Datum> fitted(const Leaf& leaf, Tensor tensor, const std::string& name) {
   if (const auto* kind = std::get_if<ir::ScalarKind>(&leaf.type)) {
-    if (tensor.numel() != 1) return error(Status::usage, 622, "the input '" + name + "' is one number, not an array");
-    return number_of(tensor, *kind);
+    if (std::optional<Datum> number = number_of(tensor, *kind)) return std::move(*number);
+    return error(Status::usage, 622,
+                 "the input '" + name + "' is one number, " + type_of(leaf) + ", and the file holds " +
+                     ir::to_string(ir::TensorMeta{tensor.dtype, {tensor.sizes.begin(), tensor.sizes.end()}}));
   }
   ScalarType wanted = std::get<ir::TensorMeta>(leaf.type).dtype;
   if (tensor.dtype == wanted) return Datum(std::move(tensor));
-  bool widened = (tensor.dtype == ScalarType::f64 && wanted == ScalarType::f32) ||
-                 (is_integral(tensor.dtype) && wanted == ScalarType::i64);
-  if (widened) return Datum(cast(tensor, wanted));
+  const bool is_converted = (tensor.dtype == ScalarType::f64 && wanted == ScalarType::f32) ||
+                            (is_integral(tensor.dtype) && wanted == ScalarType::i64);
+  if (is_converted) return Datum(cast(tensor, wanted));
   return error(Status::usage, 622,
                "the input '" + name + "' is " + type_of(leaf) + ", but the file holds " + name_of(tensor.dtype))
       .note("convert it: numpy.save(file, x.astype('" + std::string(torch_name_of(wanted)) + "'))");
