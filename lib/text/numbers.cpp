@@ -80,13 +80,14 @@ std::string spell_half(uint16_t bits, uint16_t usual_nan, float value) {
   return "nan:0x" + std::string(text, std::to_chars(text, text + sizeof text, bits, 16).ptr);
 }
 
-bool read_half(std::string_view text, uint16_t usual_nan, uint16_t (*narrow)(float), void* bytes) {
+bool read_half(std::string_view text, uint16_t usual_nan, float (*widen)(uint16_t), uint16_t (*narrow)(float),
+               void* bytes) {
   if (text == "nan") return store<uint16_t>(bytes, usual_nan);
   if (text.starts_with("nan:0x")) {
     uint16_t bits = 0;
     const char* end = text.data() + text.size();
     const auto read = std::from_chars(text.data() + 6, end, bits, 16);
-    return read.ec == std::errc() && read.ptr == end && store<uint16_t>(bytes, bits);
+    return read.ec == std::errc() && read.ptr == end && std::isnan(widen(bits)) && store<uint16_t>(bytes, bits);
   }
   const std::optional<float> value = read_float<float, uint32_t>(text);
   return value && store<uint16_t>(bytes, narrow(*value));
@@ -232,9 +233,9 @@ std::string spell_element(ScalarType dtype, const void* bytes) {
 bool read_element(ScalarType dtype, std::string_view text, void* bytes) {
   switch (dtype) {
     case ScalarType::f16:
-      return read_half(text, 0x7e00, &float_to_half, bytes);
+      return read_half(text, 0x7e00, &half_to_float, &float_to_half, bytes);
     case ScalarType::bf16:
-      return read_half(text, 0x7fc0, &float_to_bfloat16, bytes);
+      return read_half(text, 0x7fc0, &bfloat16_to_float, &float_to_bfloat16, bytes);
     case ScalarType::f32:
       return store(bytes, read_float<float, uint32_t>(text));
     case ScalarType::f64:

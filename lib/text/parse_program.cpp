@@ -1,5 +1,7 @@
 // Everything of the text form around graphs: header, entry points, signatures, call stacks, code and history.
+#include <charconv>
 #include <cstring>
+#include <limits>
 
 #include "text/limits.h"
 #include "text/numbers.h"
@@ -15,13 +17,6 @@ const std::vector<std::string> section_words = {
     "opset",       "operators", "entry",  "symbol",    "input",    "output",     "input_tree",
     "output_tree", "variant",   "assume", "guarantee", "annotate", "graph",      "subgraph",
     "weight",      "storage",   "stack",  "code",      "kernels",  "extra_file", "ran"};
-
-template <class Kind>
-std::vector<std::string> names_of_kinds(int count) {
-  std::vector<std::string> names;
-  for (int i = 0; i < count; ++i) names.emplace_back(name_of(static_cast<Kind>(i)));
-  return names;
-}
 
 std::vector<Note> suggestion(const std::string& name, const std::vector<std::string>& candidates) {
   const std::string near = nearest(name, candidates);
@@ -78,8 +73,10 @@ void Parser::parse_header() {
   const Token version = lexer_.token();
   const std::string text(lexer_.expect(TokenKind::number, "the version of the text form"));
   if (lexer_.failed()) return;
-  const int major = std::atoi(text.c_str());  // digits, by the lexer
-  if (text.find('.') == text.npos || major < 1) return lexer_.fail(210, "expected a version such as 1.0", version);
+  int major = 0;
+  const auto [rest, problem] = std::from_chars(text.data(), text.data() + text.size(), major);
+  if (problem == std::errc::result_out_of_range) major = std::numeric_limits<int>::max();
+  if (*rest != '.' || major < 1) return lexer_.fail(210, "expected a version such as 1.0", version);
   if (major > format_major) {
     lexer_.fail(216,
                 "this program is of version " + text + ", and this tool reads up to " + std::to_string(format_major) +
@@ -186,9 +183,7 @@ void Parser::parse_input_spec(ir::GraphSignature& signature) {
   const Token token = lexer_.token();
   const std::string name(lexer_.expect(TokenKind::word, "a kind of input such as user_input"));
   const std::optional<ir::InputKind> kind = input_kind_named(name);
-  if (!kind)
-    lexer_.fail(210, "there is no kind of input '" + name + "'", token,
-                suggestion(name, names_of_kinds<ir::InputKind>(6)));
+  if (!kind) lexer_.fail(210, "there is no kind of input '" + name + "'", token, suggestion(name, input_kind_names()));
   spec.kind = kind.value_or(ir::InputKind::user_input);
   spec.target = lexer_.expect_string("what the input stands for");
   spec.persistent = !lexer_.take("transient");
@@ -202,8 +197,7 @@ void Parser::parse_output_spec(ir::GraphSignature& signature) {
   const std::string name(lexer_.expect(TokenKind::word, "a kind of output such as user_output"));
   const std::optional<ir::OutputKind> kind = output_kind_named(name);
   if (!kind)
-    lexer_.fail(210, "there is no kind of output '" + name + "'", token,
-                suggestion(name, names_of_kinds<ir::OutputKind>(7)));
+    lexer_.fail(210, "there is no kind of output '" + name + "'", token, suggestion(name, output_kind_names()));
   signature.outputs.push_back({kind.value_or(ir::OutputKind::user_output), lexer_.expect_string("what the output is")});
 }
 

@@ -60,6 +60,10 @@ TEST_CASE("errors point at the place and suggest what was meant") {
   CHECK(outcome("") == "1:1: E0210: expected a program, which starts with `program 1.0`, the text ends");
   CHECK(outcome("program 2.0") ==
         "1:9: E0216: this program is of version 2.0, and this tool reads up to 1.x: a newer atenon wrote it");
+  CHECK(outcome("program 4294967297.0").starts_with("1:9: E0216: "));  // 1, in 32 bits
+  CHECK(outcome("program 1").starts_with("1:9: E0210: expected a version"));
+  CHECK(outcome("program 1.0\nentry \"f\"\noutput parameter_mutatio \"a\"")
+            .ends_with("did you mean 'parameter_mutation'?"));
   CHECK(outcome("program 1.7\nwieght \"a\"") ==
         "2:1: E0210: 'wieght' starts no part of a program; did you mean 'weight'?");
   CHECK(in_graph("%y: f32[b] = aten::relu(%z)") == "4:25: E0211: %z is not defined before this line");
@@ -91,6 +95,9 @@ TEST_CASE("numbers read back as the same bits") {
       REQUIRE(before == after);
     }
   }
+  uint16_t no_nan = 0;
+  CHECK(!text::read_element(ScalarType::f16, "nan:0x7c00", &no_nan));  // infinity
+  CHECK(!text::read_element(ScalarType::bf16, "nan:0x1", &no_nan));
   CHECK(text::unquote(text::quote("a\"\\\n\x01\xff\xc3\xbc ü")) == "a\"\\\n\x01\xff\xc3\xbc ü");
   CHECK(text::spell(1) == "1.0");
   CHECK(text::spell(-0.0) == "-0.0");

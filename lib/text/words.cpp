@@ -40,6 +40,8 @@ std::optional<ir::InputKind> input_kind_named(std::string_view name) {
 std::optional<ir::OutputKind> output_kind_named(std::string_view name) {
   return position<ir::OutputKind>(output_kinds, name);
 }
+std::vector<std::string> input_kind_names() { return {input_kinds.begin(), input_kinds.end()}; }
+std::vector<std::string> output_kind_names() { return {output_kinds.begin(), output_kinds.end()}; }
 const TreeWords& words_of(ir::TreeSpec::Kind kind) { return tree_kinds[static_cast<size_t>(kind)]; }
 
 }  // namespace atenon::text

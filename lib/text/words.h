@@ -18,6 +18,8 @@ std::string_view name_of(ir::InputKind kind);
 std::string_view name_of(ir::OutputKind kind);
 std::optional<ir::InputKind> input_kind_named(std::string_view name);
 std::optional<ir::OutputKind> output_kind_named(std::string_view name);
+std::vector<std::string> input_kind_names();
+std::vector<std::string> output_kind_names();
 
 // How a container is written: (a, b), [a, b], {key: a}, namedtuple "module.Class" (x: a), custom "module.Class" (a).
 struct TreeWords {
