@@ -125,11 +125,12 @@ bool takes_the_rest(const Schema& schema, size_t parameter, const std::vector<Ar
 bool bind_out(const Operator& op, const Argument& tuple, Call& call, std::vector<bool>& given) {
   if (op.derivation() != Derivation::out || !tuple.is<ir::ArgumentList>()) return false;
   const ir::ArgumentList& items = tuple.get<ir::ArgumentList>();
+  const std::vector<Parameter>& parameters = op.schema().parameters;
   const size_t count = op.schema().returns.size();
   if (items.size() != count) return false;
   for (size_t i = 0; i < count; ++i) {
-    const size_t parameter = op.schema().parameters.size() - count + i;
-    call.arguments[parameter] = items[i];
+    const size_t parameter = parameters.size() - count + i;
+    if (!convert(parameters[parameter].type, items[i], Numbers::strict, call.arguments[parameter])) return false;
     given[parameter] = true;
   }
   return true;
@@ -139,13 +140,17 @@ Misfit fit(const Operator& op, const std::vector<Argument>& arguments, const std
            Numbers numbers, Call& call) {
   const std::vector<Parameter>& parameters = op.schema().parameters;
   if (numbers == Numbers::as_python && op.has_tag("numbers")) numbers = Numbers::as_tensors;
+  // A number stands for no tensor that is written to, or that is written into another: these are windows on memory.
+  const auto numbers_for = [&](const ParameterType& type) {
+    return type.mutated || op.derivation() == Derivation::scatter ? Numbers::strict : numbers;
+  };
   call.op = &op;
   call.arguments.assign(parameters.size(), {});
   std::vector<bool> given(parameters.size());
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (i >= parameters.size() || parameters[i].keyword_only) return {Misfit::Kind::too_many};
     given[i] = true;
-    if (convert(parameters[i].type, arguments[i], numbers, call.arguments[i]) &&
+    if (convert(parameters[i].type, arguments[i], numbers_for(parameters[i].type), call.arguments[i]) &&
         !(i + 1 < arguments.size() && arguments[i].is<ir::SymInt>() && takes_the_rest(op.schema(), i, arguments)))
       continue;
     if (!takes_the_rest(op.schema(), i, arguments)) return {Misfit::Kind::wrong_kind, i, &arguments[i]};
@@ -162,7 +167,7 @@ Misfit fit(const Operator& op, const std::vector<Argument>& arguments, const std
     const size_t i = static_cast<size_t>(found - parameters.begin());
     if (given[i]) return {Misfit::Kind::twice, i};
     given[i] = true;
-    if (!convert(found->type, keyword.argument, numbers, call.arguments[i]))
+    if (!convert(found->type, keyword.argument, numbers_for(found->type), call.arguments[i]))
       return {Misfit::Kind::wrong_kind, i, &keyword.argument, &keyword.name};
   }
   for (size_t i = 0; i < parameters.size(); ++i) {

@@ -50,6 +50,10 @@ TEST_CASE("overloads resolve as in PyTorch") {
   CHECK(resolved("aten::gelu", {in.x}, {{"aproximate", "tanh"}}) == "E0107");
   CHECK(resolved("aten::gelu", {in.x, in.x}) == "E0106");
   CHECK(resolved("aten::gelu", {2}) != "E0108");  // a number stands for a tensor where nothing else fits
+  for (const char* written : {"aten::relu_", "aten::add_.Tensor", "aten::relu.out"})  // but for none that is written to
+    CHECK(resolved(written, {2, in.x}).starts_with("E01"));
+  CHECK(resolved("aten::relu", {in.x}, {{"out", 2}}) == "E0104");
+  CHECK(resolved("aten::slice_scatter", {in.x, 2, 0}) == "E0108");
   CHECK(resolved("aten::permute", {in.x, 1.5}) == "E0108");
   CHECK(resolved("aten::gelo", {in.x}) == "E0101");
 }

@@ -99,6 +99,11 @@ Result<Expansion> expand(const Opset& opset, const Call& call, const shape::Fact
       if (tensor.is<ir::Value*>()) expansion.results.push_back(tensor.get<ir::Value*>());
     }
   };
+  if (call.op->derivation() == Derivation::inplace && result.tensor() && !evaluator.failed()) {
+    const ScalarType written = call.arguments[0].value()->meta().dtype;
+    if (result.tensor()->meta().dtype != written)
+      result = evaluator.apply_operator("_to_copy", {result, written}, {"", "dtype"}, step->value);
+  }
   collect(collect, result);
   if (evaluator.failed()) {
     for (auto node = made.rbegin(); node != made.rend(); ++node) graph.erase(**node);

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <mutex>
 #include <set>
 #include <sstream>
@@ -11,16 +10,15 @@
 
 #include "opset/example.h"
 #include "opset/library.h"
+#include "support/streams.h"
 
 namespace atenon::opset {
 namespace {
 
 Result<std::string> read_file(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file) return error(Status::usage, 102, "cannot read " + path.string());
-  return std::move(text).str();
+  const Result<Contents> contents = read_contents(path.string());
+  if (!contents) return error(Status::usage, 102, "cannot read " + path.string());
+  return std::string(contents->text());
 }
 
 // "aten.add.Tensor" -> "aten::add.Tensor"; drops ".default".

@@ -38,7 +38,9 @@ Datum range(Evaluator& evaluator, const Expr& call, const Data& arguments) {
   const std::optional<int64_t> first = arguments.size() == 2 ? evaluator.as_static(arguments[0], &call) : 0;
   const std::optional<int64_t> end = evaluator.as_static(arguments.back(), &call);
   if (!first || !end) return {};
-  if (*end - *first > 100000) return evaluator.mistake(&call, "this range is too long");
+  int64_t count = 0;
+  if (__builtin_sub_overflow(*end, *first, &count) || count > 100000)
+    return evaluator.mistake(&call, "this range is too long");
   Data items;
   for (int64_t i = *first; i < *end; ++i) items.emplace_back(i);
   return list(std::move(items));

@@ -21,6 +21,8 @@ constexpr std::array kind_names = {
     KindName{"ScalarType", Kind::dtype},  KindName{"Layout", Kind::word},        KindName{"Device", Kind::word},
     KindName{"MemoryFormat", Kind::word}, KindName{"Generator", Kind::generator}};
 
+constexpr int most_items = 64;  // of int[2]: as many as a tensor has dimensions at most
+
 class Reader {
  public:
   explicit Reader(const std::string& text) : text_(text) {}
@@ -113,6 +115,8 @@ class Reader {
         type.optional_items = std::exchange(type.optional, false);
         type.list = true;
         const auto [end, problem] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), type.list_size);
+        if (problem == std::errc() && (type.list_size < 1 || type.list_size > most_items))
+          fail("a list has from 1 to " + std::to_string(most_items) + " items");
         if (problem == std::errc()) at_ = static_cast<size_t>(end - text_.data());
         expect("]");
       } else {
@@ -151,6 +155,7 @@ class Reader {
     if (take("[")) {
       ir::ArgumentList items;
       while (!failure_ && !take("]")) {
+        if (peek("[")) fail("a default has no lists within lists");
         items.push_back(fallback(type));
         if (!take(",") && !peek("]")) fail("expected ',' or ']'");
       }

@@ -39,11 +39,11 @@ TEST_CASE("spellings that mean the same") {
 }
 
 TEST_CASE("what is malformed is pointed at") {
-  const std::pair<const char*, int> cases[] = {{"aten::f(Tensor self", 20},
-                                               {"aten::f(Tensor self) Tensor", 22},
-                                               {"aten::f(Tensor) -> Tensor", 15},
-                                               {"", 1},
-                                               {"aten::f(str s=\"x) -> Tensor", 15}};
+  const std::pair<const char*, int> cases[] = {
+      {"aten::f(Tensor self", 20},          {"aten::f(Tensor self) Tensor", 22},
+      {"aten::f(Tensor) -> Tensor", 15},    {"", 1},
+      {"aten::f(str s=\"x) -> Tensor", 15}, {"aten::f(int[] k=[[1]]) -> Tensor", 18},
+      {"aten::f(int[-2] k) -> Tensor", 13}, {"aten::f(int[1000000000] k) -> Tensor", 13}};
   for (const auto& [text, column] : cases) {
     Result<Schema> schema = parse_schema(text);
     REQUIRE(!schema);
