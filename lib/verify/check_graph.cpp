@@ -218,6 +218,8 @@ class GraphCheck {
     Result<opset::Call> call = opset::bind(findings_.opset, node);
     if (!call) return findings_.add(call.error(), node);
     if (call->op->is_declared()) return check_declared(node, *call);
+    if (call->op->derivation() == opset::Derivation::out)
+      return findings_.add(129, node.target() + " writes its results over others, and values never change here", node);
     Result<opset::Inference> inference = opset::infer(findings_.opset, *call, facts_, first_fresh);
     if (!inference) return findings_.add(inference.error(), node);
     if (inference->types.size() != node.results().size()) {
@@ -236,9 +238,6 @@ class GraphCheck {
       const auto* declared = std::get_if<ir::TensorMeta>(&node.result(i)->type);
       if (!inferred || !declared || inferred->rank() != declared->rank()) continue;
       for (int j = 0; j < inferred->rank(); ++j) match_unbacked(inferred->sizes[j], declared->sizes[j], fresh, names);
-    }
-    for (const auto& [name, size] : names) {
-      for (const std::string& symbol : size.symbols()) symbols_.insert(symbol);
     }
     for (size_t i = 0; i < inference->types.size(); ++i) {
       check_symbols(symbols_of(node.result(i)->type), "%" + node.result(i)->name);
