@@ -49,23 +49,15 @@ class Mish(_Inplace):
         return F.mish(input, inplace=self.inplace)
 
 
-class Hardswish(Module):
-    __constants__ = ["inplace"]
-
-    def __init__(self, inplace=False):
-        super().__init__()
-        self.inplace = inplace
+class Hardswish(_Inplace):
+    extra_repr = Module.extra_repr
 
     def forward(self, input):
         return F.hardswish(input, self.inplace)
 
 
-class Hardsigmoid(Module):
-    __constants__ = ["inplace"]
-
-    def __init__(self, inplace=False):
-        super().__init__()
-        self.inplace = inplace
+class Hardsigmoid(_Inplace):
+    extra_repr = Module.extra_repr
 
     def forward(self, input):
         return F.hardsigmoid(input, self.inplace)

@@ -188,7 +188,7 @@ class ModuleDict(Module):
         return self._modules.values()
 
     def update(self, modules):
-        for key, module in modules.items() if isinstance(modules, collections.abc.Mapping) else modules:
+        for key, module in modules.items() if isinstance(modules, (ModuleDict, collections.abc.Mapping)) else modules:
             self[key] = module
 
 
@@ -303,8 +303,29 @@ class ParameterDict(Module):
         del self[key]
         return value
 
+    def popitem(self):
+        key = next(reversed(self))
+        return key, self.pop(key)
+
     def get(self, key, default=None):
         return self[key] if key in self else default
+
+    def fromkeys(self, keys, default=None):
+        return ParameterDict((key, default) for key in keys)
+
+    def __or__(self, other):
+        joined = self.copy()
+        joined.update(other)
+        return joined
+
+    def __ror__(self, other):
+        joined = other.copy()
+        joined.update(self)
+        return joined
+
+    def __ior__(self, other):
+        self.update(other)
+        return self
 
     def keys(self):
         return self._keys.keys()

@@ -37,7 +37,7 @@ class LazyModuleMixin:
                                "example before it is captured")
         args, kwargs = self.__dict__.pop("_given")
         made = self.cls_to_become(input.shape[self.axis], *args, **kwargs)
-        mine = {name: value for name, value in self.__dict__.items() if name.endswith("_hooks") or name == "training"}
+        mine = {name: value for name, value in self.__dict__.items() if "_hooks" in name or name == "training"}
         self.__dict__.update({**made.__dict__, **mine})
         self.__class__ = self.cls_to_become
 
