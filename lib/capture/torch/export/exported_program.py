@@ -9,6 +9,7 @@ import textwrap
 import _atenon
 
 from torch import _placeholder
+from torch._tensor import Tensor
 from torch.export._verifier import TrainingIRVerifier, Verifier
 from torch.export.decomp_utils import CustomDecompTable
 from torch.export.graph_signature import (
@@ -380,8 +381,13 @@ class ExportedModule(Module):
         state = self._state_now()
         values = exported._program.call(leaves, state)
         inputs = dict(zip([target for kind, _, target, *_ in exported._program.inputs() if kind == "user_input"], leaves))
+        kinds = exported._program.outputs()
+        if any(kind != "user_output" for kind, _ in kinds):  # what is returned as it came may be what is written to now
+            returned = exported.graph.output_node().args[0]
+            values = [value.clone() if isinstance(node, Node) and node.op == "placeholder" and isinstance(value, Tensor) else value
+                      for node, value in zip(returned, values)]
         outputs = []
-        for (kind, target), value in zip(exported._program.outputs(), values):
+        for (kind, target), value in zip(kinds, values):
             if kind == "user_output":
                 outputs.append(value)
             else:
