@@ -4,6 +4,7 @@
 #include <array>
 
 #include "pt2/archive.h"
+#include "text/limits.h"
 
 namespace atenon::pt2 {
 namespace {
@@ -104,9 +105,10 @@ std::vector<Item> flattened(const Item& outputs) {
 
 // The name of an output: of {as_tensor: {name}}, {name}, or {as_sym_int: {as_name}}.
 std::string name_of(const Item& output) {
-  if (!output.find("name").is_null()) return output.at("name").text();
-  const Item value = output.alternative().second;
-  return value.find("as_name").is_null() ? value.at("name").text() : value.at("as_name").text();
+  const Item whole = output.find("name").is_null() ? output.alternative().second : output;
+  const Item name = whole.at(whole.find("as_name").is_null() ? "name" : "as_name");
+  if (!text::is_name(name.text())) name.fail("is no name of a value");
+  return name.text();
 }
 
 std::string target_of(const std::string& text) {

@@ -3,6 +3,7 @@
 
 #include "pt2/archive.h"
 #include "pt2/graph_reader.h"
+#include "text/limits.h"
 
 namespace atenon::pt2 {
 
@@ -24,7 +25,9 @@ shape::Range range_of(const Item& ranges, const std::string& symbol) {
   if (given.is_null()) return range;
   if (const Item lower = given.find("min_val"); !lower.is_null()) range.lower = lower.integer();
   if (const Item upper = given.find("max_val"); !upper.is_null()) range.upper = upper.integer();
-  return range;
+  if (range.lower <= range.upper) return range;
+  given.fail("is an empty range");
+  return {0, shape::Range::highest};
 }
 
 }  // namespace
@@ -63,6 +66,7 @@ Result<void> GraphReader::add_inputs(const Item& ranges) {
   }
   for (const ir::InputSpec& spec : entry_.signature.inputs) {
     if (spec.value.empty()) continue;
+    if (!text::is_name(spec.value)) return damaged(file_name_, "an input is called '" + spec.value + "'");
     if (variant_.graph.find(spec.value)) return damaged(file_name_, "two inputs are called '" + spec.value + "'");
     if (Result<void> added = add_tensor_input(spec, ranges); !added) return added;
   }
@@ -139,6 +143,13 @@ Result<void> GraphReader::add_tensor_input(const ir::InputSpec& spec, const Item
           .at({.file = file_name_})
           .note("fix: give each dynamic dimension a torch.export.Dim of its own");
     type.sizes.push_back(std::get<SymInt>(*value));
+  }
+  if (const ir::Weight* weight = program_.weight(spec.target); weight && spec.kind != ir::InputKind::user_input) {
+    const std::vector<SymInt> sizes(weight->tensor.sizes.begin(), weight->tensor.sizes.end());
+    if (weight->tensor.dtype != type.dtype || sizes != type.sizes)
+      return damaged(file_name_, "the graph takes '" + spec.target + "' as " + ir::to_string(ir::Type(type)) +
+                                     ", and the tensor is " +
+                                     ir::to_string(ir::Type(ir::TensorMeta{weight->tensor.dtype, sizes})));
   }
   scope_.tensors[spec.value] = View::fresh(variant_.graph.add_input(spec.value, std::move(type)));
   return {};
