@@ -16,6 +16,10 @@ using ir::Node;
 using ir::Value;
 using Role = Group::Role;
 
+// Of a group of loops. Composing is a recursion over what reads what, and compiling takes longer than in proportion: a
+// loop of the model's that was written out thousands of times is several kernels.
+constexpr size_t most_nodes = 128;
+
 // How a node runs over its axes. `full` are the sizes other than 1 of what it iterates over; `reduced` which of them it
 // joins.
 struct Shape {
@@ -365,6 +369,7 @@ void Grouper::form_loops() {
       auto found = operand->producer ? lowering_.group_of.find(operand->producer) : lowering_.group_of.end();
       if (found == lowering_.group_of.end() || found->second == own) continue;
       Group& producer = *found->second;
+      if (own->nodes.size() + producer.nodes.size() > most_nodes) continue;
       // The group so far must also agree as a whole.
       const bool agrees = own->nodes.size() == 1 ||
                           (group_shapes_.count(&producer) && group_shapes_[&producer].full == group_shapes_[own].full &&
