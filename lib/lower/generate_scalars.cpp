@@ -265,19 +265,20 @@ Value* Generator::factor(const shape::Atom& atom) {
 Value* Generator::size_float(const SymFloat& x) {
   if (x.constant()) return llvm::ConstantFP::get(b_.getDoubleTy(), *x.constant());
   const shape::FloatNode& node = *x.node();
+  const size_t scope = scope_of({});  // where index() puts what no loop changes
   if (node.op == "from") {
     Value* whole = index(node.integer);
-    enter(0);
+    enter(scope);
     return b_.CreateSIToFP(whole, b_.getDoubleTy());
   }
   if (node.op == "number") {
     Value* bits = index(node.integer);
-    enter(0);
+    enter(scope);
     return b_.CreateBitCast(bits, b_.getDoubleTy());
   }
   std::vector<Value*> operands;
   for (const SymFloat& operand : node.operands) operands.push_back(size_float(operand));
-  enter(0);
+  enter(scope);
   if (node.op == "+") return b_.CreateFAdd(operands[0], operands[1]);
   if (node.op == "-") return b_.CreateFSub(operands[0], operands[1]);
   if (node.op == "*") return b_.CreateFMul(operands[0], operands[1]);
