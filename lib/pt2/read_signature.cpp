@@ -130,7 +130,7 @@ Result<ir::GraphSignature> read_signature(const Item& graph_module, const std::s
 
   const std::vector<std::string> input_paths = signature.input_tree.leaf_paths();
   size_t next_input = 0;
-  const auto next_path = [&] { return next_input < input_paths.size() ? input_paths[next_input++] : ""; };
+  const auto next_path = [&] { return next_input++ < input_paths.size() ? input_paths[next_input - 1] : ""; };
   for (const Item& spec : graph_module.at("signature").at("input_specs").items()) {
     const auto [kind, body] = spec.alternative();
     ir::InputSpec input;
@@ -163,6 +163,8 @@ Result<ir::GraphSignature> read_signature(const Item& graph_module, const std::s
     signature.inputs.push_back(std::move(input));
   }
 
+  if (next_input != input_paths.size()) return damaged(file_name, "the signature has other inputs than its pytree");
+
   const std::vector<std::string> output_paths = signature.output_tree.leaf_paths();
   size_t next_output = 0;
   for (const Item& spec : graph_module.at("signature").at("output_specs").items()) {
@@ -185,6 +187,7 @@ Result<ir::GraphSignature> read_signature(const Item& graph_module, const std::s
     }
     signature.outputs.push_back(std::move(output));
   }
+  if (next_output != output_paths.size()) return damaged(file_name, "the signature has other outputs than its pytree");
   return signature;
 }
 
