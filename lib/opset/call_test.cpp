@@ -158,6 +158,15 @@ TEST_CASE("what is left of a block are loops") {
         "result 0: f32[b, 8] for i0, i1 = %6\n");
 }
 
+TEST_CASE("sizes beyond 64 bits are no sizes") {
+  Inputs in;
+  Result<Call> call = resolve(aten(), "aten::diag", {in.i, std::numeric_limits<int64_t>::min()}, {});
+  REQUIRE(call);
+  const Result<Inference> inference = infer(aten(), *call, {});
+  CHECK(!inference);
+  if (!inference) CHECK(inference.failure().code == 110);
+}
+
 TEST_CASE("a view is an index map, and written to, a scatter through it") {
   Inputs in;
   const std::string view = loops_of("aten::slice", {in.x, 1, 2, 6});

@@ -1,4 +1,5 @@
 // The types of a call's results, and what must hold for it.
+#include <algorithm>
 #include <deque>
 
 #include "opset/evaluator.h"
@@ -131,6 +132,10 @@ Result<Inference> infer_nested(const Opset& opset, const Call& call, const shape
       inference.types.push_back(type.value_or(ir::TensorMeta()));
     }
   }
+  for (const ir::Type& type : inference.types)
+    if (const auto* meta = std::get_if<ir::TensorMeta>(&type))
+      if (std::any_of(meta->sizes.begin(), meta->sizes.end(), shape::is_overflow))
+        evaluator.fail(nullptr, 110, "", "a size of the result is larger than 64 bits can say");
   if (!evaluator.failed() && call.op->origin()) derive_types(evaluator, call, inference.types);
   if (evaluator.failed()) {
     if (label) *label = evaluator.label();
