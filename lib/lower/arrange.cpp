@@ -9,7 +9,6 @@ namespace atenon::lower {
 
 namespace {
 
-constexpr int64_t unknown_size = 64;      // of a symbol without a hint
 constexpr int64_t elements_a_row = 1024;  // that a row should have, so that its start costs nothing
 constexpr int64_t least_lanes = 16, most_lanes = 64;
 constexpr int64_t enough_rows = 8;    // to occupy some threads
@@ -23,7 +22,7 @@ class Arranger {
   void run();
 
  private:
-  int64_t typical(const SymInt& x) const;
+  int64_t typical(const SymInt& x) const { return lower::typical(x, hints_); }
   int64_t stride(const SymInt& address, int loop) const;
   void prune();
   void find_needed();
@@ -51,16 +50,6 @@ class Arranger {
   bool has_reductions_ = false;
   bool is_ordered_ = false;  // a scatter, or a reduction that keeps its partial results
 };
-
-int64_t Arranger::typical(const SymInt& x) const {
-  if (x.is_constant()) return *x.constant();
-  shape::Bindings bindings;
-  for (const std::string& symbol : x.symbols()) {
-    auto hint = hints_.find(symbol);
-    bindings[symbol] = hint == hints_.end() ? unknown_size : hint->second;
-  }
-  return shape::evaluate(x, bindings).value_or(unknown_size);
-}
 
 int64_t Arranger::stride(const SymInt& address, int loop) const {
   std::optional<SymInt> factor = coefficient(address, loops_.loops[loop].symbol);
@@ -417,6 +406,6 @@ void Arranger::run() {
 
 }  // namespace
 
-void arrange(Loops& loops, const shape::Facts&, const shape::Bindings& hints) { Arranger(loops, hints).run(); }
+void arrange(Loops& loops, const shape::Bindings& hints) { Arranger(loops, hints).run(); }
 
 }  // namespace atenon::lower

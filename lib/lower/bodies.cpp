@@ -13,13 +13,6 @@ Layout Lowering::layout(const Value& value) const {
   return found == layouts.end() ? row_major(value.meta().sizes) : found->second;
 }
 
-int64_t Lowering::typical(const SymInt& x) const {
-  if (x.is_constant()) return *x.constant();
-  shape::Bindings bindings = hints;
-  for (const std::string& symbol : x.symbols()) bindings.emplace(symbol, 64);
-  return shape::evaluate(x, bindings).value_or(64);
-}
-
 void find_boundary(const std::vector<ir::Node*>& nodes, std::vector<Value*>& operands, std::vector<Value*>& results) {
   const std::set<const ir::Node*> inside(nodes.begin(), nodes.end());
   operands.clear();

@@ -10,6 +10,14 @@ void each_operand(const Loops& loops, ExprId id, const std::function<void(ExprId
       if (symbol.front() == '%') visit(std::stoi(symbol.substr(1)));
 }
 
+int64_t typical(const SymInt& x, const shape::Bindings& hints) {
+  constexpr int64_t unknown_size = 64;
+  if (x.is_constant()) return *x.constant();
+  shape::Bindings bindings = hints;
+  for (const std::string& symbol : x.symbols()) bindings.emplace(symbol, unknown_size);
+  return shape::evaluate(x, bindings).value_or(unknown_size);
+}
+
 Layout row_major(const std::vector<SymInt>& sizes) {
   Layout layout{std::vector<SymInt>(sizes.size(), 1), 0};
   for (size_t axis = sizes.size(); axis-- > 1;) layout.strides[axis - 1] = layout.strides[axis] * sizes[axis];

@@ -105,6 +105,9 @@ struct Loops {
 // What an expression is computed from, the values in its index included.
 void each_operand(const Loops& loops, ExprId id, const std::function<void(ExprId)>& visit);
 
+// A size at the hints; 64 for a symbol without one.
+int64_t typical(const SymInt& x, const shape::Bindings& hints);
+
 // Where the elements of an operand or a result lie.
 struct Layout {
   std::vector<SymInt> strides;
@@ -148,6 +151,6 @@ Result<Loops> compose(const ir::Graph& body, const MeaningOf& meaning_of, const 
 
 // Orders the domain for memory, merges loops that are contiguous everywhere, and chooses the rows. Sizes that are
 // symbols are judged by their hints.
-void arrange(Loops& loops, const shape::Facts& facts, const shape::Bindings& hints);
+void arrange(Loops& loops, const shape::Bindings& hints);
 
 }  // namespace atenon::lower

@@ -61,7 +61,7 @@ struct Lowering {
 
   ir::Graph& graph() { return variant.graph; }
   Layout layout(const ir::Value& value) const;
-  int64_t typical(const SymInt& x) const;  // at the hints; 64 for a symbol without one
+  int64_t typical(const SymInt& x) const { return lower::typical(x, hints); }
 };
 
 // A graph that computes `nodes`: its inputs are `operands`, its outputs `results`, values named as in the program.

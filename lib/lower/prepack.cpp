@@ -13,7 +13,7 @@ namespace {
 
 using ir::Value;
 
-std::optional<std::vector<int64_t>> typical_all(const Lowering& lowering, const std::vector<SymInt>& sizes) {
+std::vector<int64_t> typical_all(const Lowering& lowering, const std::vector<SymInt>& sizes) {
   std::vector<int64_t> values;
   for (const SymInt& size : sizes) values.push_back(lowering.typical(size));
   return values;
@@ -21,7 +21,7 @@ std::optional<std::vector<int64_t>> typical_all(const Lowering& lowering, const 
 
 kernels::Operand operand_of(const Lowering& lowering, const Value& value) {
   Layout layout = value.producer ? layout_of_result(*value.producer, value.index) : row_major(value.meta().sizes);
-  return {value.meta().dtype, *typical_all(lowering, value.meta().sizes), *typical_all(lowering, layout.strides)};
+  return {value.meta().dtype, typical_all(lowering, value.meta().sizes), typical_all(lowering, layout.strides)};
 }
 
 const ir::InputSpec* spec_of(const Lowering& lowering, const Value& value) {
