@@ -285,6 +285,9 @@ Value* Generator::size_float(const SymFloat& x) {
   if (node.op == "/") return b_.CreateFDiv(operands[0], operands[1]);
   if (node.op == "sqrt") return emit_function(b_, ScalarOp::sqrt, operands);
   if (node.op == "abs") return emit_function(b_, ScalarOp::abs, operands);
+  if (node.op == "exp") return emit_function(b_, ScalarOp::exp, operands);
+  if (node.op == "log") return emit_function(b_, ScalarOp::log, operands);
+  if (node.op == "pow") return emit_function(b_, ScalarOp::pow, operands);
   if (node.op == "min") return b_.CreateSelect(b_.CreateFCmpOLT(operands[1], operands[0]), operands[1], operands[0]);
   if (node.op == "max") return b_.CreateSelect(b_.CreateFCmpOGT(operands[1], operands[0]), operands[1], operands[0]);
   fail("a number computed from sizes has no code: " + node.op);
