@@ -8,9 +8,11 @@
 #include <cstdlib>
 #include <new>
 #include <string>
+#include <vector>
 
 #include "program/program_file.h"
 #include "run/atenon.h"
+#include "run/wide_linear.h"
 #include "text/text.h"
 
 namespace {
@@ -67,16 +69,21 @@ entry "forward"
 weight "w": f32[3, 2] = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]
 )text";
 
-}  // namespace
-
-TEST_CASE("a program runs from C") {
-  auto program = text::parse(lowered, "test");
+atenon_status load(const std::string& text, atenon_session** session) {
+  auto program = text::parse(text, "test");
   REQUIRE(program);
   auto bytes = program::serialize(*program);
   REQUIRE(bytes);
+  const atenon_options options = {nullptr, "opsets"};
+  return atenon_load_memory(bytes->data(), bytes->size(), &options, session, nullptr);
+}
+
+}  // namespace
+
+TEST_CASE("a program runs from C") {
   atenon_session* session = nullptr;
   char* message = nullptr;
-  REQUIRE(atenon_load_memory(bytes->data(), bytes->size(), nullptr, &session, &message) == ATENON_OK);
+  REQUIRE(load(lowered, &session) == ATENON_OK);
   CHECK(atenon_input_count(session) == 1);
   CHECK(std::string(atenon_input_name(session, 0)) == "x");
   CHECK(atenon_find_input(session, "x") == 0);
@@ -127,29 +134,8 @@ TEST_CASE("a program runs from C") {
 }
 
 TEST_CASE("a call on several threads allocates and locks nothing") {
-  auto program = text::parse(R"text(program 1.0
-opset "aten" 1
-
-entry "forward"
-  input %x: user_input "x"
-  input %w: user_input "w"
-  output user_output "y"
-  input_tree (x: *, w: *)
-  output_tree {y: *}
-  annotate {slots=[], arena=0}
-  graph(%x: f32[64, 128], %w: f32[512, 128])
-    %y: f32[64, 512] = atenon::call(@linear, %x, %w) {kernel="panels", slots=[-1]}
-    return (%y)
-  subgraph @linear(%x: f32[64, 128], %w: f32[512, 128])
-    %linear: f32[64, 512] = aten::linear(%x, %w)
-    return (%linear)
-)text",
-                             "test");
-  REQUIRE(program);
-  auto bytes = program::serialize(*program);
-  REQUIRE(bytes);
   atenon_session* session = nullptr;
-  REQUIRE(atenon_load_memory(bytes->data(), bytes->size(), nullptr, &session, nullptr) == ATENON_OK);
+  REQUIRE(load(wide_linear, &session) == ATENON_OK);
   atenon_set_threads(3);
   const int64_t x_sizes[] = {64, 128}, w_sizes[] = {512, 128}, y_sizes[] = {64, 512};
   std::vector<float> x(64 * 128, 1), w(512 * 128, 1), y(64 * 512);
@@ -170,7 +156,8 @@ entry "forward"
 }
 
 TEST_CASE("numbers pass from and to C as tensors of rank 0 of their types") {
-  auto program = text::parse(R"text(program 1.0
+  atenon_session* session = nullptr;
+  REQUIRE(load(R"text(program 1.0
 
 entry "forward"
   input user_input "scale" = 2.5
@@ -182,12 +169,7 @@ entry "forward"
   graph(%n: int)
     return (2.5, %n)
 )text",
-                             "test");
-  REQUIRE(program);
-  auto bytes = program::serialize(*program);
-  REQUIRE(bytes);
-  atenon_session* session = nullptr;
-  REQUIRE(atenon_load_memory(bytes->data(), bytes->size(), nullptr, &session, nullptr) == ATENON_OK);
+               &session) == ATENON_OK);
   atenon_dtype dtype = ATENON_BOOL;
   CHECK(atenon_input_type(session, 0, &dtype, nullptr, 0) == 0);
   CHECK(dtype == ATENON_F64);
@@ -228,14 +210,8 @@ entry "forward"
     return (%y)
 )text";
     for (size_t at = 0; (at = text.find("SIZE")) != std::string::npos;) text.replace(at, 4, size);
-    auto program = text::parse(text, "test");
-    REQUIRE(program);
-    auto bytes = program::serialize(*program);
-    REQUIRE(bytes);
     atenon_session* session = nullptr;
-    const atenon_options options = {nullptr, "opsets"};
-    const atenon_status loaded = atenon_load_memory(bytes->data(), bytes->size(), &options, &session, nullptr);
-    if (loaded != ATENON_OK) continue;  // a file of such a size is not read either
+    if (load(text, &session) != ATENON_OK) continue;  // a file of such a size is not read either
     float room = 0;
     const int64_t sizes[] = {1};
     atenon_tensor y = {ATENON_F32, 1, sizes, &room};

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "run/engine.h"
+#include "run/wide_linear.h"
 #include "support/parallel.h"
 #include "text/text.h"
 
@@ -107,23 +108,7 @@ TEST_CASE("outputs are written where the caller says") {
 }
 
 TEST_CASE("a plan has scratch for as many threads as there are") {
-  auto session = session_of(R"text(program 1.0
-opset "aten" 1
-
-entry "forward"
-  input %x: user_input "x"
-  input %w: user_input "w"
-  output user_output "y"
-  input_tree (x: *, w: *)
-  output_tree {y: *}
-  annotate {slots=[], arena=0}
-  graph(%x: f32[64, 128], %w: f32[512, 128])
-    %y: f32[64, 512] = atenon::call(@linear, %x, %w) {kernel="panels", slots=[-1]}
-    return (%y)
-  subgraph @linear(%x: f32[64, 128], %w: f32[512, 128])
-    %linear: f32[64, 512] = aten::linear(%x, %w)
-    return (%linear)
-)text");
+  auto session = session_of(wide_linear);
   const std::vector<std::optional<Datum>> inputs = {tensor({64, 128}, 0), tensor({512, 128}, 0)};
   size_t before = 0;
   for (const int count : {1, 2, 4}) {  // of a second plan, not of the first one with more workers than it has room for
