@@ -148,7 +148,7 @@ class AttentionCall : public PreparedCall {
   int64_t blocks() const { return (queries + tile_queries - 1) / tile_queries; }
   int64_t workers() const { return std::min<int64_t>(outer() * blocks(), threads()); }
   size_t worker_bytes() const {
-    return static_cast<size_t>((lanes().attention_scratch(keys, depth, value_depth) * 4 + 63) / 64 * 64);
+    return in_lines(static_cast<size_t>(lanes().attention_scratch(keys, depth, value_depth)) * 4);
   }
   size_t scratch_bytes() const override { return worker_bytes() * static_cast<size_t>(workers()); }
 

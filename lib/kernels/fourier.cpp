@@ -69,7 +69,7 @@ class FourierCall : public PreparedCall {
 
   int64_t tiles() const { return (lines + side - 1) / side; }
   int64_t workers() const { return std::min<int64_t>(tiles(), threads()); }
-  size_t worker_bytes() const { return (static_cast<size_t>(4 * transform.n * side) * sizeof(T) + 63) / 64 * 64; }
+  size_t worker_bytes() const { return in_lines(static_cast<size_t>(4 * transform.n * side) * sizeof(T)); }
   size_t scratch_bytes() const override { return worker_bytes() * static_cast<size_t>(workers()); }
 
   Result<void> run(std::span<void* const> buffers, void* scratch) override {

@@ -90,7 +90,7 @@ class Generated : public Kernel {
       return damaged("has no rows, grain or scratch");
     call->rows = *rows;
     call->grain = *grain;
-    call->scratch = (static_cast<size_t>(*scratch) + 63) / 64 * 64;
+    call->scratch = in_lines(static_cast<size_t>(*scratch));
     if (const ir::Argument* sizes = annotation(site, "sizes"); sizes && sizes->is<ir::ArgumentList>())
       for (const ir::Argument& size : sizes->get<ir::ArgumentList>()) {
         std::optional<int64_t> value =

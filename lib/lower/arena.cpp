@@ -119,9 +119,7 @@ void Planner::run() {
   ir::ArgumentList sizes;
   for (const SymInt& bytes : slots_) {
     sizes.push_back(bytes);
-    const SymInt aligned =
-        bytes.constant() ? SymInt((*bytes.constant() + 63) / 64 * 64) : shape::floor_div(bytes + 63, 64) * 64;
-    total = total + aligned;
+    total = total + shape::floor_div(bytes + 63, 64) * 64;
   }
   auto annotate = [&](const std::string& name, ir::Argument value) {
     std::erase_if(lowering_.variant.annotations, [&](const ir::Named& named) { return named.name == name; });

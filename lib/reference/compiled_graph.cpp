@@ -6,6 +6,7 @@
 #include "opset/call.h"
 #include "reference/complex_parts.h"
 #include "reference/inline_producers.h"
+#include "support/parallel.h"
 
 namespace atenon::reference {
 
@@ -221,7 +222,7 @@ Result<std::unique_ptr<CompiledGraph>> CompiledGraph::compile(const opset::Opset
         where[i] = Lying{sizes, contiguous_strides(sizes)};
         places[value] = {true, made->scratch_bytes_};
         const size_t bytes = static_cast<size_t>(count(sizes)) * size_of(value->meta().dtype);
-        made->scratch_bytes_ += (bytes + 63) / 64 * 64;
+        made->scratch_bytes_ += in_lines(bytes);
       }
       lying[value] = Tensor{value->meta().dtype, where[i]->sizes, where[i]->strides, 0, nullptr};
     }

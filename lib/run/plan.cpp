@@ -10,6 +10,7 @@
 #include "kernels/body.h"
 #include "run/leaves.h"
 #include "run/lowered_call.h"
+#include "support/parallel.h"
 #include "text/text.h"
 
 namespace atenon::run {
@@ -19,8 +20,6 @@ namespace {
 constexpr uint32_t arena_root = 0;
 constexpr size_t alignment = 64;
 constexpr int64_t most_bytes = int64_t{1} << 46;  // of an arena: sums cannot overflow
-
-size_t align(size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
 
 const Tensor* tensor_in(const std::optional<Datum>& input) { return input ? std::get_if<Tensor>(&*input) : nullptr; }
 
@@ -68,7 +67,7 @@ bool Plan::fits(const std::vector<std::optional<Datum>>& inputs) const {
 
 bool Plan::enlarge_arena(int64_t bytes) {
   if (bytes < 0 || bytes > most_bytes - static_cast<int64_t>(arena_bytes_)) return false;
-  arena_bytes_ += align(static_cast<size_t>(bytes));
+  arena_bytes_ += in_lines(static_cast<size_t>(bytes));
   return true;
 }
 
@@ -232,7 +231,7 @@ Result<void> Plan::prepare(Session& session) {
       return std::move(*failures[i]);
     }
     if (!steps_[i].call) continue;
-    scratch_bytes_ = std::max(scratch_bytes_, align(steps_[i].call->scratch_bytes()));
+    scratch_bytes_ = std::max(scratch_bytes_, in_lines(steps_[i].call->scratch_bytes()));
     if (!steps_[i].call->note.empty()) notes_.push_back(steps_[i].call->note);
   }
   return {};

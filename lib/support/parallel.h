@@ -43,6 +43,9 @@ void parallel_for(int64_t tiles, FunctionRef<int64_t> tile);
 // of `memory`, which has members * bytes.
 void parallel_for(int64_t tiles, int64_t members, void* memory, size_t bytes, FunctionRef<int64_t, void*> tile);
 
+// In whole cache lines: memory of two threads shares none.
+constexpr size_t in_lines(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
 // Hands out tiles [0, count) to threads that work on them together. Each takes from a part of its own first, front to
 // back, which is the same part whenever as many threads do as many tiles: what it wrote in the call before lies in its
 // core's cache. Then it takes from the others' parts. For parallel_for, and for loops that keep something from tile to
