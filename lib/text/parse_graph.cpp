@@ -53,7 +53,6 @@ std::vector<ir::Graph::Result> Parser::parse_typed_values(const ir::Graph& graph
     const Token token = lexer_.token();
     std::string name(lexer_.expect(TokenKind::value, "a value such as %x"));
     if (lexer_.failed()) break;
-    if (!is_name(name)) lexer_.fail(213, "this name is too long", token);
     check_unique(!graph.find(name) && names.insert(name).second, "value %" + name, token);
     lexer_.expect(":", "and a type after the name of a value");
     values.push_back({std::move(name), parse_type()});

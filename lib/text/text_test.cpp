@@ -70,6 +70,9 @@ TEST_CASE("errors point at the place and suggest what was meant") {
   CHECK(in_graph("%x: f32[b] = aten::relu(%x)") == "4:1: E0212: value %x is defined twice");
   CHECK(in_graph("%y: f32[b] = relu(%x)") ==
         "4:14: E0213: 'relu' is no operator: they are spelled namespace::name.overload");
+  CHECK(in_graph("%" + std::string(5000, 'a') + ": f32[b] = aten::relu(%x)") == "4:1: E0213: this name is too long");
+  CHECK(outcome("program 1.0\nentry \"f\"\nsubgraph @" + std::string(5000, 'a')) ==
+        "3:10: E0213: this name is too long");  // as files say
   CHECK(in_graph("%y: f23[b] = aten::relu(%x)") == "4:5: E0210: there is no element type 'f23'; did you mean 'f32'?");
   CHECK(in_graph("%y: f32[b = aten::relu(%x)").starts_with("4:11: E0210: "));
   CHECK(in_graph("%y: f32[2.5] = aten::relu(%x)") == "4:9: E0210: a size must be an integer");

@@ -85,7 +85,9 @@ void Lexer::advance() {
   const bool name_follows = i + 1 < source_.size() && ir::is_name_character(source_[i + 1]);
   if (is_digit(c)) return set(TokenKind::number, skip_number(source_, i));
   if ((c == '%' || c == '@') && name_follows) {
-    return set(c == '%' ? TokenKind::value : TokenKind::reference, skip_names(source_, i + 1), 1);
+    set(c == '%' ? TokenKind::value : TokenKind::reference, skip_names(source_, i + 1), 1);
+    if (token_.text.size() > max_name) fail(213, "this name is too long", token_);
+    return;
   }
   if (c == '"' || c == '\'') {
     const size_t stop = skip_string(source_, i);
