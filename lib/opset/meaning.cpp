@@ -306,6 +306,13 @@ class LoopMaker {
 Meaning extern_meaning(Evaluator& evaluator, const Call& call, const Step& step) {
   Meaning meaning;
   meaning.extern_kernel = step.label;
+  const std::vector<Parameter>& parameters = call.op->schema().parameters;
+  for (size_t i = 0; i < call.arguments.size(); ++i) {
+    const Argument& argument = call.arguments[i];
+    if (parameters[i].type.kind == Kind::tensor && !parameters[i].type.list && !argument.value() &&
+        !argument.is<ir::None>())
+      evaluator.fail(nullptr, 108, parameters[i].name, "no number stands for its tensor '" + parameters[i].name + "'");
+  }
   if (!step.has_arguments) meaning.extern_arguments = call.arguments;
   for (const Expr* expr : step.arguments) {
     std::optional<Argument> argument = to_argument(evaluator.evaluate(expr));
