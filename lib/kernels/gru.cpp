@@ -155,6 +155,8 @@ class Recurrent : public Kernel {
  public:
   const char* name() const override { return "recurrent"; }
 
+  bool needs_rows() const override { return true; }
+
   std::string refusal(const ir::Graph& body) const override {
     Network ignored;
     return read_network(body, {}, ignored);

@@ -97,6 +97,8 @@ class Kernel {
   // Whether the last axis of an operand, or of the result, must lie element by element.
   virtual bool reads_rows(const ir::Graph& /*body*/, size_t /*operand*/) const { return false; }
   virtual bool writes_rows() const { return false; }
+  // Whether operands and results must lie in rows altogether.
+  virtual bool needs_rows() const { return false; }
   // Whether a run reads this operand; if not, it is there for the meaning alone, and the call says `unread=[operand]`.
   virtual bool reads(const ir::Graph& /*body*/, size_t /*operand*/) const { return true; }
   // Whether the result may take over the buffer of this operand: a residual that is added in place.

@@ -179,6 +179,8 @@ class LstmKernel : public Kernel {
  public:
   const char* name() const override { return "lstm"; }
 
+  bool needs_rows() const override { return true; }
+
   std::string refusal(const ir::Graph& body) const override {
     RecurrentNetwork ignored;
     return read_lstm(body, {}, ignored);

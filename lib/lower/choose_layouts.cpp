@@ -191,6 +191,7 @@ bool LayoutChoice::is_read_in_rows(const Value& value) const {
 }
 
 void LayoutChoice::place_results(Group& group) {
+  if (group.role == Role::kernel && group.kernel && group.kernel->needs_rows()) return;
   // What loops write at once lies alike: in rows, where a kernel would copy it otherwise.
   const bool rows_are_read =
       group.role == Role::loops && std::any_of(group.results.begin(), group.results.end(),
@@ -247,6 +248,7 @@ bool LayoutChoice::is_readable(const Group& group, size_t operand) const {
   auto found = lowering_.layouts.find(&value);
   if (found == lowering_.layouts.end() || std::string(kernel.name()) == "reference") return true;
   const std::vector<SymInt>& sizes = value.meta().sizes;
+  if (kernel.needs_rows()) return found->second.strides == row_major(sizes).strides;
   if (is_overlapping(found->second, sizes)) return false;
   bool is_dense = sizes.empty();
   for (size_t axis = 0; axis < sizes.size(); ++axis) {
