@@ -32,8 +32,8 @@ Diagnostic diagnostic_of_exception(Session& session) {
       Diagnostic diagnostic = error(static_cast<Status>(PyLong_AsLong(status.get())),
                                     static_cast<int>(PyLong_AsLong(code.get())), str_of(exception.get()));
       if (diagnostic.status != Status::usage) diagnostic.where = session.call_stacks->user_line(frames.get());
-      if (diagnostic.status == Status::bad_input)
-        diagnostic.status = Status::unsupported;  // the model's doing, not a file's
+      if (diagnostic.status == Status::bad_input && !diagnostic.where.file.empty())
+        diagnostic.status = Status::unsupported;  // the model's doing, not that of a file which the user named
       for (Py_ssize_t i = 0; i < PyList_GET_SIZE(notes.get()); ++i)
         diagnostic.notes.push_back({text_of(PyList_GET_ITEM(notes.get(), i))});
       return diagnostic;

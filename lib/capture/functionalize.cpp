@@ -152,10 +152,11 @@ class Steps {
  public:
   explicit Steps(Session& session) : session_(session) {}
 
-  // Appends those that lead from the first argument of `made`'s producer to it. False with a Python exception.
-  bool add(const ir::Value& made) {
+  // Appends those that lead from `viewed`, or the first argument of `made`'s producer, to it. False with a Python
+  // exception.
+  bool add(const ir::Value& made, ir::Value* viewed = nullptr) {
     const ir::Node& node = *made.producer;
-    ir::Value* viewed = node.arguments().front().value();
+    if (!viewed) viewed = node.arguments().front().value();
     if (is_elementary(session_, base_name(node.target()))) {
       steps.push_back({.target = node.target(),
                        .arguments = {node.arguments().begin() + 1, node.arguments().end()},
@@ -198,11 +199,15 @@ bool is_reshape(const std::string& name) {
   return is_one_of(name, {"aten::reshape", "aten::flatten", "aten::ravel", "aten::reshape_as"});
 }
 
+// Functions that give a view of each tensor of a list.
+bool views_a_list(const std::string& name) { return is_one_of(name, {"aten::meshgrid", "aten::broadcast_tensors"}); }
+
 // Does the result, of `sizes`, share memory with the first argument? Its strides are absent where row-major.
 bool views_first_argument(const opset::Call& call, const std::vector<SymInt>& viewed_sizes,
                           const std::optional<std::vector<SymInt>>& strides, const std::vector<SymInt>& sizes) {
   const opset::Schema& schema = call.op->schema();
   const std::string name = base_name(schema.target());
+  if (views_a_list(name)) return true;
   if (is_dropout(name)) return call.arguments.size() > 2 && call.arguments[2] == Argument(SymBool(false));
   if (schema.parameters.empty() || schema.returns.empty()) return false;
   if (schema.parameters[0].type.alias.empty() || schema.returns[0].type.alias.empty()) return false;
@@ -243,6 +248,8 @@ std::optional<Ref> unchanged(Session& session, const opset::Call& call, PyObject
     TensorState state = *tensor->state;
     return session.wrap(std::move(state));
   }
+  if (name == "aten::sum_to_size" && call.arguments[1] == Argument(as_list(session.meta(*tensor).sizes)))
+    return Ref::borrow(first);
   if (name == "aten::contiguous" && !strides_unless_row_major(*tensor->state)) return Ref::borrow(first);
   if (name == "aten::to") {
     for (size_t i = 0; i < call.arguments.size(); ++i) {
@@ -258,12 +265,15 @@ std::optional<Ref> unchanged(Session& session, const opset::Call& call, PyObject
   return std::nullopt;
 }
 
-std::optional<std::vector<TensorState>> states_of_results(Session& session, TensorObject* first,
-                                                          const opset::Call& call, const ir::Node& node) {
+std::optional<std::vector<TensorState>> states_of_results(Session& session, PyObject* argument, const opset::Call& call,
+                                                          const ir::Node& node) {
   std::vector<TensorState> states;
   Steps elementary(session);
+  const bool has_list = views_a_list(base_name(call.op->target()));
   for (const auto& value : node.results()) {
     states.push_back(value->is_tensor() ? session.fresh(value.get()) : TensorState());
+    const Ref item(has_list ? PySequence_GetItem(argument, value->index) : Py_XNewRef(argument));
+    TensorObject* first = item ? as_tensor(item.get()) : nullptr;
     if (!value->is_tensor() || !first) continue;
     TensorState& state = states.back();
     const std::vector<SymInt> sizes = session.meta(*first).sizes;
@@ -278,16 +288,22 @@ std::optional<std::vector<TensorState>> states_of_results(Session& session, Tens
     if (base_name(node.target()) == "aten::as_strided" && !may_stride(session, *first, call, strides.has_value()))
       return std::nullopt;
     elementary.steps.clear();
-    if (!elementary.add(*value)) return std::nullopt;
+    const Argument& viewed = node.arguments().front();
+    if (!elementary.add(
+            *value, has_list ? viewed.get<ArgumentList>()[static_cast<size_t>(value->index)].value() : viewed.value()))
+      return std::nullopt;
     state.base = first->state->is_traced() ? first->state->base : session.lift(first->state->real);
     state.seen = state.base->version;
     state.chain = first->state->chain;
     state.strides = strides;
+    state.offset = first->state->is_traced() ? first->state->offset : SymInt(first->state->real.offset);
     for (size_t i = 0; i < elementary.steps.size(); ++i) {
       Step& step = elementary.steps[i];
       const std::vector<SymInt>& after =
           i + 1 < elementary.steps.size() ? elementary.steps[i + 1].viewed_sizes : value->meta().sizes;
-      state.strides = strides_of_view(step, state.strides.value_or(row_major(step.viewed_sizes)), after);
+      const std::vector<SymInt> before = state.strides.value_or(row_major(step.viewed_sizes));
+      state.offset = offset_of_view(step, state.offset, before);
+      state.strides = strides_of_view(step, before, after);
       state.chain.push_back(std::move(step));
     }
   }

@@ -9,9 +9,9 @@ namespace atenon::capture {
 // type), detach): an alias, without a node. Nullopt for all other calls.
 std::optional<Ref> unchanged(Session& session, const opset::Call& call, PyObject* first);
 
-// What the results of `node` are, one a result (nothing for a number): `first` or a view of it, where `call` gives
-// that, or tensors of their own. Nullopt with a Python exception.
-std::optional<std::vector<TensorState>> states_of_results(Session& session, TensorObject* first,
-                                                          const opset::Call& call, const ir::Node& node);
+// What the results of `node` are, one a result (nothing for a number): the call's first argument or a view of it (of an
+// item each, where that is a list), where `call` gives that, or tensors of their own. Nullopt with a Python exception.
+std::optional<std::vector<TensorState>> states_of_results(Session& session, PyObject* argument, const opset::Call& call,
+                                                          const ir::Node& node);
 
 }  // namespace atenon::capture

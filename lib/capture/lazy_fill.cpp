@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 
 #include "capture/symbols.h"
 #include "capture/tensor_data.h"
@@ -139,6 +140,20 @@ Tensor scalar_of(const Argument& value, ScalarType dtype) {
   return Tensor::scalar(number(&value).value_or(0), dtype);
 }
 
+// The axes sorted by their strides: PyTorch draws elements in the order in which they lie.
+Tensor in_order_of_memory(const Tensor& tensor) {
+  std::vector<size_t> axes(tensor.sizes.size());
+  std::iota(axes.begin(), axes.end(), size_t{0});
+  std::stable_sort(axes.begin(), axes.end(), [&](size_t a, size_t b) { return tensor.strides[a] > tensor.strides[b]; });
+  Tensor sorted = tensor;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    sorted.sizes[i] = tensor.sizes[axes[i]];
+    sorted.strides[i] = tensor.strides[axes[i]];
+  }
+  return sorted;
+}
+
+// Normal numbers come one by one, not in blocks, where they do not lie in rows.
 bool draw_into(Generator& generator, const Distribution& distribution, Tensor& target) {
   const int64_t count = target.numel();
   if (is_whole(target)) {
@@ -150,9 +165,13 @@ bool draw_into(Generator& generator, const Distribution& distribution, Tensor& t
     skip(generator, distribution, dtype, count);
     return true;
   }
-  Tensor values = Tensor::empty(target.dtype, target.sizes);
-  fill(generator, distribution, target.dtype, count, values.mutable_data());
-  assign(target, values);
+  const bool one_by_one = distribution.kind == Kind::normal && !target.is_contiguous();
+  Tensor lying = in_order_of_memory(target), values = Tensor::empty(target.dtype, lying.sizes);
+  auto* data = static_cast<std::byte*>(values.mutable_data());
+  if (!one_by_one) fill(generator, distribution, target.dtype, count, data);
+  for (int64_t i = 0; one_by_one && i < count; ++i)
+    fill(generator, distribution, target.dtype, 1, data + static_cast<size_t>(i) * size_of(target.dtype));
+  assign(lying, values);
   return true;
 }
 

@@ -225,8 +225,7 @@ std::optional<std::vector<Ref>> Dispatch::trace(const Call& call) {
   }
   ir::Node* node = append(session_, call, &returns_);
   if (!node) return std::nullopt;
-  std::optional<std::vector<TensorState>> states =
-      states_of_results(session_, first_ ? as_tensor(first_) : nullptr, call, *node);
+  std::optional<std::vector<TensorState>> states = states_of_results(session_, first_, call, *node);
   if (!states) return std::nullopt;
   std::vector<Ref> results;
   for (size_t i = 0; i < node->results().size(); ++i) {

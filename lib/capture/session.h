@@ -73,6 +73,7 @@ struct TensorState {
   ir::Value* value = nullptr;  // of this view, when the base was at version `seen`
   uint64_t seen = 0;
   std::optional<std::vector<SymInt>> strides = std::nullopt;  // traced; absent where row-major
+  SymInt offset = 0;                                          // traced; in the memory of the Base
 
   bool is_traced() const { return base != nullptr; }
 };

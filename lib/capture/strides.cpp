@@ -7,12 +7,15 @@
 namespace atenon::capture {
 namespace {
 
-std::optional<int64_t> integer(const Step& step, size_t position, const char* name, int64_t fallback) {
+SymInt number(const Step& step, size_t position, const char* name, int64_t fallback) {
   const Argument* argument = position < step.arguments.size() ? &step.arguments[position] : nullptr;
   for (const Named& keyword : step.keywords)
     if (keyword.name == name) argument = &keyword.argument;
-  if (!argument) return fallback;
-  return argument->is<SymInt>() ? argument->get<SymInt>().constant() : std::nullopt;
+  return argument && argument->is<SymInt>() ? argument->get<SymInt>() : SymInt(fallback);
+}
+
+std::optional<int64_t> integer(const Step& step, size_t position, const char* name, int64_t fallback) {
+  return number(step, position, name, fallback).constant();
 }
 
 // An axis as an index, for something of `rank` axes.
@@ -95,7 +98,35 @@ std::vector<SymInt> follow(const Step& step, const std::vector<SymInt>& viewed, 
   return row_major(sizes);
 }
 
+// A place on an axis of `size` elements, which may be counted from its end.
+SymInt from_begin(const SymInt& place, const SymInt& size) {
+  return place.constant().value_or(0) < 0 ? size + place : place;
+}
+
 }  // namespace
+
+SymInt offset_of_view(const Step& step, const SymInt& offset, const std::vector<SymInt>& viewed) {
+  const std::string name = step.target.substr(0, step.target.find('.'));
+  const size_t rank = viewed.size();
+  if (name == "aten::select" || name == "aten::slice") {
+    const size_t at = axis(integer(step, 0, "dim", 0), rank);
+    const SymInt &size = step.viewed_sizes[at], begin = from_begin(number(step, 1, "start", 0), size);
+    const bool is_whole = begin == SymInt(0);  // a slice may begin outside
+    return is_whole ? offset
+                    : offset + viewed[at] * (name == "aten::select" ? begin : shape::max(0, shape::min(begin, size)));
+  }
+  if (name == "aten::diagonal") {
+    const SymInt above = number(step, 0, "offset", 0);
+    const bool is_below = above.constant().value_or(0) < 0;
+    const size_t along = is_below ? axis(integer(step, 1, "dim1", 0), rank) : axis(integer(step, 2, "dim2", 1), rank);
+    return offset + viewed[along] * (is_below ? -above : above);
+  }
+  if (name == "aten::as_strided") return number(step, 2, "storage_offset", offset.constant().value_or(0));
+  if (name == "aten::view_as_real" || name == "aten::real") return 2 * offset;
+  if (name == "aten::imag") return 2 * offset + 1;
+  if (name == "aten::view_as_complex") return shape::floor_div(offset, 2);
+  return offset;
+}
 
 std::optional<std::vector<SymInt>> strides_of_view(const Step& step, const std::vector<SymInt>& viewed,
                                                    const std::vector<SymInt>& sizes) {

@@ -12,6 +12,9 @@ namespace atenon::capture {
 std::optional<std::vector<SymInt>> strides_of_view(const Step& step, const std::vector<SymInt>& viewed,
                                                    const std::vector<SymInt>& sizes);
 
+// The offset after `step` on something with this offset and the strides `viewed`.
+SymInt offset_of_view(const Step& step, const SymInt& offset, const std::vector<SymInt>& viewed);
+
 // Strides that show the same elements under other sizes; nullopt where only a copy can (PyTorch's reshape then copies).
 std::optional<std::vector<SymInt>> strides_of_reshape(const std::vector<SymInt>& sizes,
                                                       const std::vector<SymInt>& strides,

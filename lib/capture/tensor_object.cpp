@@ -86,7 +86,8 @@ PyObject* numel(PyObject* self, PyObject*) {
   return self_of(self).session->wrap(shape::product(sizes_of(self_of(self)))).release();
 }
 PyObject* storage_offset(PyObject* self, PyObject*) {
-  return PyLong_FromLongLong(self_of(self).state->is_traced() ? 0 : self_of(self).state->real.offset);
+  const TensorState& state = *self_of(self).state;
+  return self_of(self).session->wrap(state.is_traced() ? state.offset : SymInt(state.real.offset)).release();
 }
 PyObject* is_contiguous(PyObject* self, PyObject*, PyObject*) {
   TensorState& state = *self_of(self).state;

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -121,6 +122,9 @@ Result<Contents> InputStream::rest(size_t limit) {
     Contents mapped = map(descriptor_, static_cast<size_t>(status.st_size));
     if (mapped.mapped) return mapped;
   }
+  const bool is_endless = S_ISCHR(status.st_mode) && status.st_rdev != makedev(1, 3) && isatty(descriptor_) == 0;
+  if (is_endless && limit == SIZE_MAX)  // all devices but /dev/null and terminals
+    return error(Status::usage, 2, "cannot read '" + path_ + "': it is a device, which has no end");
   return read_pages(*this, path_, limit);
 }
 

@@ -235,6 +235,8 @@ TEST_CASE("failures name the file") {
   CHECK(read_contents(folder.path).failure().code == 2);
   CHECK(OutputFile::create(absent + "/x").failure().code == 1);
   CHECK(OutputFile::create(folder.path).failure().code == 1);
+  CHECK(read_contents("/dev/zero").failure().code == 2);  // which has no end
+  CHECK(read_contents("/dev/null")->size == 0);
   if (fs::exists("/dev/full")) CHECK(write_contents("/dev/full", "x").failure().code == 3);
 }
 
