@@ -246,11 +246,22 @@ double Generator::normal() {
 // Fills
 // -----------------------------------------------------------------------------------------------------------------
 
+// Uniform or normal complex numbers are twice as many reals, normal ones with half of the variance each.
+static std::optional<std::pair<Distribution, ScalarType>> in_reals(Distribution distribution, ScalarType dtype) {
+  const bool is_normal = distribution.kind == Kind::normal;
+  if (!is_complex(dtype) || (!is_normal && distribution.kind != Kind::uniform)) return std::nullopt;
+  if (is_normal) distribution.b /= std::numbers::sqrt2;
+  return std::pair(distribution, dtype == ScalarType::c64 ? ScalarType::f32 : ScalarType::f64);
+}
+
 void fill(Generator& generator, const Distribution& distribution, ScalarType dtype, int64_t count, void* data) {
+  if (const auto reals = in_reals(distribution, dtype))
+    return fill(generator, reals->first, reals->second, 2 * count, data);
   visit_element_type(dtype, [&]<class T>(T) { fill_as(generator, distribution, dtype, count, static_cast<T*>(data)); });
 }
 
 void skip(Generator& generator, const Distribution& distribution, ScalarType dtype, int64_t count) {
+  if (const auto reals = in_reals(distribution, dtype)) return skip(generator, reals->first, reals->second, 2 * count);
   const int64_t width = dtype == ScalarType::f64 ? 2 : 1;
   switch (distribution.kind) {
     case Kind::uniform:

@@ -26,6 +26,10 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
 
 def instance_norm(input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True, momentum=0.1,
                   eps=1e-05):
+    if use_input_stats and running_mean is not None and running_var is not None:
+        inner = list(range(2, input.dim()))
+        running_mean.mul_(1 - momentum).add_(input.mean(inner).mean(0), alpha=momentum)
+        running_var.mul_(1 - momentum).add_(input.var(inner).mean(0), alpha=momentum)
     return aten.instance_norm(input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, True)
 
 
