@@ -652,7 +652,34 @@ Datum Evaluator::compare(Operation operation, const Datum& a, const Datum& b, co
   }
 }
 
+// Of which one at least is complex.
+Datum Evaluator::compute_complex(Operation operation, const Datum& a, const Datum& b, const Expr* at) {
+  std::complex<double> x[2];
+  for (int i = 0; i < 2; ++i) {
+    const Datum& operand = i == 0 ? a : b;
+    if (operand.is<std::complex<double>>()) {
+      x[i] = operand.get<std::complex<double>>();
+      continue;
+    }
+    const std::optional<ir::SymFloat> real = as_float(operand, at);
+    if (!real) return {};
+    if (!real->constant()) return mistake(at, "complex numbers are computed from constants only");
+    x[i] = *real->constant();
+  }
+  switch (operation) {
+    case Operation::add:
+      return x[0] + x[1];
+    case Operation::sub:
+      return x[0] - x[1];
+    case Operation::mul:
+      return x[0] * x[1];
+    default:
+      return mistake(at, "complex numbers have no such operator");
+  }
+}
+
 Datum Evaluator::compute(Operation operation, const Datum& a, const Datum& b, const Expr* at) {
+  if (a.is<std::complex<double>>() || b.is<std::complex<double>>()) return compute_complex(operation, a, b, at);
   if (a.is<ir::SymFloat>() || b.is<ir::SymFloat>() || operation == Operation::div) {
     const std::optional<ir::SymFloat> x = as_float(a, at), y = as_float(b, at);
     if (!x || !y) return {};

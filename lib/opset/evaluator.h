@@ -115,6 +115,7 @@ class Evaluator {
   std::optional<Datum> either_size(const ir::SymBool& order, const Expr& expr);
   Datum binary_expression(const Expr& expr);
   Datum compare(Operation operation, const Datum& a, const Datum& b, const Expr* at);
+  Datum compute_complex(Operation operation, const Datum& a, const Datum& b, const Expr* at);
   Datum compute(Operation operation, const Datum& a, const Datum& b, const Expr* at);
   bool has_tensor(const Datum& datum) const { return datum.is<ir::Value*>(); }
   Datum widened(const Datum& datum, const Expr* at);

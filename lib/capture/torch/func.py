@@ -12,6 +12,8 @@ def functional_call(module, parameter_and_buffer_dicts, args=None, kwargs=None, 
     if tie_weights:
         named = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
         values = {id(tensor): given[name] for name, tensor in named if name in given}
+        if several := [name for name, tensor in named if name in given and values[id(tensor)] is not given[name]]:
+            raise ValueError(f"functional_call got several values for what `{several[0]}` is tied to: give one, or tie_weights=False")
         given = {**{name: values[id(tensor)] for name, tensor in named if id(tensor) in values}, **given}
     replaced = []
     try:
