@@ -81,15 +81,16 @@ void Generator::visit_phase(ExprId id, Phase& phase, size_t number, std::vector<
 std::vector<Generator::Phase> Generator::plan(const std::vector<ExprId>& roots, const std::vector<int>& inner) {
   // What depends on the lanes is computed for all of them before their loop is opened for good.
   const bool has_lanes = lanes_are_closed();
-  const LoopSet lane = has_lanes ? bit(loops_.lane) : 0, open = open_loops() | lane;
+  const LoopSet lane = has_lanes ? lane_loop() : 0, open = open_loops() | lane;
   std::vector<int> found, here;
   std::set<ExprId> seen;
   for (ExprId root : roots) find_reductions(root, seen, found);
   for (int number : found) {
     const BoundReduction& reduction = loops_.reductions[number];
-    const bool is_done = std::any_of(scopes_.begin(), scopes_.end(), [&](const Scope& scope) {
-      return scope.reduced.count(number) || scope.in_lanes.count(number);
-    });
+    const size_t first = valid_from(reduction.outer), first_in_lanes = valid_from(reduction.outer & ~lane_loop());
+    bool is_done = false;
+    for (size_t i = first_in_lanes; i < scopes_.size(); ++i)
+      is_done |= scopes_[i].in_lanes.count(number) || (i >= first && scopes_[i].reduced.count(number));
     if (!is_done && !reduction.is_prefix && !(reduction.outer & ~open)) here.push_back(number);
   }
   std::map<int, int> groups;
@@ -270,7 +271,7 @@ std::vector<ExprId> Generator::run_phases(const std::vector<ExprId>& roots, cons
       const ScalarType dtype = loops_.exprs[id].dtype;
       SymInt bytes = static_cast<int64_t>(dtype == ScalarType::f16 || dtype == ScalarType::bf16 ? 4 : size_of(dtype));
       for (int loop : phases[i].loops) bytes = bytes * room(loop);
-      kept_[id] = {scratch_bytes_, phases[i].loops};
+      kept_[id] = {scratch_bytes_, phases[i].loops, scopes_.size()};
       scratch_bytes_ = scratch_bytes_ + shape::floor_div(bytes + 63, 64) * 64;
       keeps.push_back(id);
     }

@@ -103,6 +103,14 @@ size_t Generator::scope_of(const Placement& wanted) const {
   return scopes_.size() > 1 ? 1 : 0;
 }
 
+// The scope from which on a value of these loops holds: a loop may run inside of itself, as in a reduction over k of
+// what is a reduction over j at k, and what was computed further out is of another turn of it.
+size_t Generator::valid_from(LoopSet loops) const {
+  size_t scope = scopes_.size() - 1;
+  while (scope > 0 && !(scopes_[scope].loops & loops)) --scope;
+  return scope;
+}
+
 void Generator::enter(size_t scope) {
   BasicBlock* block = scopes_[scope].block;
   if (llvm::Instruction* terminator = block->getTerminator()) {
@@ -318,8 +326,9 @@ Value* Generator::value(ExprId id) {
   if (expr.op == ScalarOp::size) return index(expr.index);
   std::vector<Value*>* arrays = nullptr;
   if (expr.op == ScalarOp::reduce) {
-    for (size_t i = scopes_.size(); i-- > 0 && !arrays;) {
-      if (auto found = scopes_[i].reduced.find(expr.reduction); found != scopes_[i].reduced.end())
+    const size_t first = valid_from(expr.loops), first_in_lanes = valid_from(expr.loops & ~lane_loop());
+    for (size_t i = scopes_.size(); i-- > first_in_lanes && !arrays;) {
+      if (auto found = scopes_[i].reduced.find(expr.reduction); i >= first && found != scopes_[i].reduced.end())
         return found->second[expr.component];
       if (auto found = scopes_[i].in_lanes.find(expr.reduction); found != scopes_[i].in_lanes.end())
         arrays = &found->second;
@@ -335,7 +344,8 @@ Value* Generator::value(ExprId id) {
     Value* pointer = lane_of((*arrays)[expr.component], expr.dtype);
     enter(scope);
     result = b_.CreateLoad(register_type(expr.dtype), pointer);
-  } else if (auto kept = kept_.find(id); kept != kept_.end() && kept->second.is_readable) {
+  } else if (auto kept = kept_.find(id); kept != kept_.end() && kept->second.is_readable &&
+                                         valid_from(expr.loops & ~set_of(kept->second.loops)) < kept->second.scopes) {
     Value* pointer = kept_address(kept->second, expr.dtype, scope);
     result = load(pointer, expr.dtype);
   } else {

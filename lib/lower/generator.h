@@ -54,6 +54,7 @@ class Generator {
   struct Kept {
     SymInt offset;             // bytes
     std::vector<int> loops;    // position = row-major over these
+    size_t scopes = 0;         // that were open around them
     bool is_readable = false;  // the loop that fills it has run
   };
   // Reductions of one level that share their loops; the last phase of a level is what comes after all reductions.
@@ -93,6 +94,7 @@ class Generator {
   static Placement placement(const Expr& expr) { return {expr.loops, expr.is_partial, expr.is_branching}; }
   Placement placement(const SymInt& x) const;
   size_t scope_of(const Placement& wanted) const;
+  size_t valid_from(LoopSet loops) const;
   void enter(size_t scope);
   LoopSet open_loops() const;
   void open_loop(int loop);
@@ -128,6 +130,7 @@ class Generator {
   std::vector<ExprId> run_phases(const std::vector<ExprId>& roots, const std::vector<int>& inner);
   bool has_fixed_size(const std::vector<int>& loops) const;
   SymInt room(int loop) const;
+  LoopSet lane_loop() const { return loops_.lane >= 0 ? bit(loops_.lane) : 0; }
   bool lanes_are_closed() const { return loops_.lane >= 0 && !(open_loops() & bit(loops_.lane)); }
   std::vector<Value*> start_accumulating(int reduction);
   void accumulate(int reduction, std::span<Value* const> accumulators);
