@@ -265,6 +265,24 @@ std::optional<Ref> unchanged(Session& session, const opset::Call& call, PyObject
   return std::nullopt;
 }
 
+std::optional<Tensor> seen_in_memory(const opset::Call& call, const reference::Environment& environment) {
+  const std::string name = base_name(call.op->target());
+  if (name != "aten::contiguous" && name != "aten::as_strided") return std::nullopt;
+  Tensor tensor = std::get<Tensor>(environment.values.at(call.arguments[0].value()));
+  if (name == "aten::contiguous") return tensor.contiguous();
+  const auto number = [](const Argument& argument) { return argument.get<SymInt>().constant().value_or(0); };
+  const ArgumentList &sizes = call.arguments[1].get<ArgumentList>(), &strides = call.arguments[2].get<ArgumentList>();
+  tensor.sizes.clear();
+  tensor.strides.clear();
+  std::transform(sizes.begin(), sizes.end(), std::back_inserter(tensor.sizes), number);
+  std::transform(strides.begin(), strides.end(), std::back_inserter(tensor.strides), number);
+  if (call.arguments[3].is<SymInt>()) tensor.offset = number(call.arguments[3]);
+  int64_t end = tensor.offset + 1;
+  for (size_t axis = 0; axis < sizes.size(); ++axis) end += (tensor.sizes[axis] - 1) * tensor.strides[axis];
+  const bool is_inside = static_cast<size_t>(end) * size_of(tensor.dtype) <= tensor.storage->size();
+  return tensor.numel() == 0 || is_inside ? std::optional(std::move(tensor)) : std::nullopt;
+}
+
 std::optional<std::vector<TensorState>> states_of_results(Session& session, PyObject* argument, const opset::Call& call,
                                                           const ir::Node& node) {
   std::vector<TensorState> states;

@@ -16,7 +16,7 @@ __all__ = [
     "can_cast", "cartesian_prod", "cdist", "chain_matmul", "clear_autocast_cache", "combinations", "compile", "einsum",
     "from_numpy", "full", "get_device_module", "get_rng_state", "gradient", "initial_seed", "is_complex", "is_distributed", "is_floating_point",
     "is_storage", "is_tensor", "is_warn_always_enabled", "istft", "load", "manual_seed", "meshgrid", "nonzero", "norm", "numel",
-    "promote_types", "range", "result_type", "save", "seed", "set_rng_state", "set_warn_always", "split", "stft", "sym_float",
+    "promote_types", "range", "ravel", "result_type", "save", "seed", "set_rng_state", "set_warn_always", "split", "stft", "sym_float",
     "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum", "tensor", "tensordot", "typename",
     "unique", "unique_consecutive", "unravel_index", "vander", "_assert", "_assert_async", "_check", "_check_is_size", "_check_index",
     "_check_not_implemented", "_check_tensor_all", "_check_type", "_check_value", "_check_with", "_shape_as_tensor",
@@ -341,6 +341,10 @@ def unique_consecutive(input, return_inverse=False, return_counts=False, dim=Non
 def _chosen(results, return_inverse, return_counts):
     chosen = [results[0]] + [results[1]] * return_inverse + [results[2]] * return_counts
     return chosen[0] if len(chosen) == 1 else tuple(chosen)
+
+
+def ravel(input):
+    return input.ravel()
 
 
 def unravel_index(indices, shape):

@@ -188,6 +188,9 @@ class Tensor(_atenon.Tensor):
             return aten.split_with_sizes(self, split_size, dim)
         return aten.split(self, split_size, dim)
 
+    def ravel(self):
+        return self.contiguous().view(-1)
+
     def unflatten(self, dim, sizes):
         return aten.unflatten(self, dim, tuple(sizes))
 
@@ -293,6 +296,11 @@ class Tensor(_atenon.Tensor):
 
     def is_neg(self):
         return False
+
+    def __copy__(self):
+        copied = _atenon.make_subclass(builtins.type(self), self.detach(), self.requires_grad)
+        copied.__dict__.update(self.__dict__)
+        return copied
 
     def __deepcopy__(self, memo):
         if id(self) in memo:
