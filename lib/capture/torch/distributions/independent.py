@@ -1,0 +1,34 @@
+import torch
+from torch.distributions.distribution import Distribution
+
+
+class Independent(Distribution):
+    """Counts the last axes of a distribution's batch as part of the event: their logarithms are summed."""
+
+    def __init__(self, base_distribution, reinterpreted_batch_ndims, validate_args=None):
+        shape, count = base_distribution.batch_shape, reinterpreted_batch_ndims
+        if count > len(shape):
+            raise ValueError(f"Expected reinterpreted_batch_ndims <= len(base_distribution.batch_shape), actual {count} vs {len(shape)}")
+        self.base_dist, self.reinterpreted_batch_ndims = base_distribution, count
+        edge = len(shape) - count
+        super().__init__(shape[:edge], [*shape[edge:], *base_distribution.event_shape], validate_args=validate_args)
+
+    has_rsample = property(lambda self: self.base_dist.has_rsample)
+    mean = property(lambda self: self.base_dist.mean)
+    mode = property(lambda self: self.base_dist.mode)
+    variance = property(lambda self: self.base_dist.variance)
+
+    def _summed(self, value):
+        return value.sum(list(range(-self.reinterpreted_batch_ndims, 0))) if self.reinterpreted_batch_ndims else value
+
+    def sample(self, sample_shape=()):
+        return self.base_dist.sample(sample_shape)
+
+    def rsample(self, sample_shape=()):
+        return self.base_dist.rsample(sample_shape)
+
+    def log_prob(self, value):
+        return self._summed(self.base_dist.log_prob(value))
+
+    def entropy(self):
+        return self._summed(self.base_dist.entropy())
