@@ -75,9 +75,16 @@ def _row(padding_idx, weight):
     return padding_idx % rows
 
 
+def _shortened(weight, input, max_norm, norm_type):
+    """Rows that are looked up and are longer than `max_norm` become that long, in place."""
+    norms = aten.linalg_vector_norm(weight, norm_type, [1], True)
+    is_read = aten.zeros([weight.size(0), 1]).index_fill(0, input.reshape(-1).long(), 1.0) > 0
+    return weight.copy_(aten.where(is_read & (norms > max_norm), weight * (max_norm / (norms + 1e-7)), weight))
+
+
 def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):
     if max_norm is not None:
-        weight = aten.embedding_renorm_(weight.detach(), input, max_norm, norm_type)
+        weight = _shortened(weight.detach(), input, max_norm, norm_type)
     return aten.embedding(weight, input, _row(padding_idx, weight), scale_grad_by_freq, sparse)
 
 
@@ -93,7 +100,7 @@ def embedding_bag(input, weight, offsets=None, max_norm=None, norm_type=2, scale
     elif input.dim() != 1 or offsets is None:
         raise ValueError("input has to be 2D, or 1D with offsets")
     if max_norm is not None:
-        weight = aten.embedding_renorm_(weight.detach(), input, max_norm, norm_type)
+        weight = _shortened(weight.detach(), input, max_norm, norm_type)
     modes = {"sum": 0, "mean": 1, "max": 2}
     return aten.embedding_bag(weight, input, offsets, scale_grad_by_freq, modes[mode], sparse, per_sample_weights,
                               include_last_offset, None if padding_idx is None else _row(padding_idx, weight))[0]

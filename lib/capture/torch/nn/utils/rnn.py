@@ -1,7 +1,8 @@
-# Sequences of different lengths: padded, packed, and back.
+# Sequences of different lengths: padded, and back. Packed ones have sizes that data decide.
 from collections import namedtuple
 
 import torch
+from torch import _placeholder
 from torch._operators import aten
 
 __all__ = ["PackedSequence", "invert_permutation", "pack_padded_sequence", "pack_sequence", "pad_packed_sequence", "pad_sequence",
@@ -27,22 +28,14 @@ def invert_permutation(permutation):
 
 
 def pack_padded_sequence(input, lengths, batch_first=False, enforce_sorted=True):
-    lengths = torch.as_tensor(lengths, dtype=torch.int64)
-    sorted_indices = None
-    if not enforce_sorted:
-        lengths, sorted_indices = torch.sort(lengths, descending=True)
-        input = input.index_select(0 if batch_first else 1, sorted_indices)
-    data, batch_sizes = aten._pack_padded_sequence(input, lengths, batch_first)
-    return PackedSequence(data, batch_sizes, sorted_indices, None)
+    raise _placeholder.Unsupported(
+        "torch.nn.utils.rnn.pack_padded_sequence is not supported, since data decide the sizes of what it gives: run the layer on the padded "
+        "batch and mask what it gives, y * (torch.arange(y.size(1)) < lengths[:, None]).unsqueeze(-1); the last output of each sequence is "
+        "y[torch.arange(y.size(0)), lengths - 1]")
 
 
 def pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_length=None):
-    longest = sequence.batch_sizes.size(0)
-    padded, lengths = aten._pad_packed_sequence(sequence.data, sequence.batch_sizes, batch_first, padding_value,
-                                                longest if total_length is None else total_length)
-    if sequence.unsorted_indices is not None:
-        return (padded.index_select(0 if batch_first else 1, sequence.unsorted_indices), lengths[sequence.unsorted_indices])
-    return padded, lengths
+    raise _placeholder.Unsupported("torch.nn.utils.rnn.pad_packed_sequence is not supported, since nothing can be packed")
 
 
 def pad_sequence(sequences, batch_first=False, padding_value=0.0, padding_side="right"):
