@@ -110,6 +110,11 @@ ATENON_EXPORT atenon_status atenon_output_sizes(atenon_session* session, const a
 ATENON_EXPORT atenon_status atenon_run(atenon_session* session, const atenon_tensor* inputs, size_t input_count,
                                        atenon_tensor* outputs, size_t output_count, char** message);
 
+/* Random operators draw from now on what PyTorch draws after torch.manual_seed(seed), going on from run to run; without
+ * a seed they are ATENON_UNSUPPORTED. Not while a run of this session is under way; runs that draw wait for each other.
+ */
+ATENON_EXPORT void atenon_seed(atenon_session* session, uint64_t seed);
+
 #ifdef __cplusplus
 }
 #endif

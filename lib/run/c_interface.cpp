@@ -218,6 +218,8 @@ atenon_status atenon_output_sizes(atenon_session* session, const atenon_tensor* 
                 [&] { return output_sizes(*session->session, inputs, input_count, index, sizes, capacity, rank); });
 }
 
+void atenon_seed(atenon_session* session, uint64_t seed) { session->session->seed(seed); }
+
 atenon_status atenon_run(atenon_session* session, const atenon_tensor* inputs, size_t input_count,
                          atenon_tensor* outputs, size_t output_count, char** message) {
   return answer(message, [&] { return run_once(*session->session, inputs, input_count, outputs, output_count); });

@@ -220,6 +220,38 @@ entry "forward"
   }
 }
 
+TEST_CASE("random numbers from C are those of the seed") {
+  atenon_session* session = nullptr;
+  REQUIRE(load(R"text(program 1.0
+opset "aten" 1
+
+entry "forward"
+  output user_output "y"
+  input_tree ()
+  output_tree *
+  graph()
+    %y: f32[3] = aten::rand([3])
+    return (%y)
+)text",
+               &session) == ATENON_OK);
+  const int64_t sizes[] = {3};
+  std::vector<float> first(3), second(3), again(3);
+  const auto run = [&](std::vector<float>& numbers) {
+    atenon_tensor y = {ATENON_F32, 1, sizes, numbers.data()};
+    return atenon_run(session, nullptr, 0, &y, 1, nullptr);
+  };
+  CHECK(run(first) == ATENON_UNSUPPORTED);
+  atenon_seed(session, 5);
+  CHECK(run(first) == ATENON_OK);
+  CHECK(run(second) == ATENON_OK);
+  CHECK(first[0] == doctest::Approx(0.8302519).epsilon(1e-6));  // PyTorch's
+  CHECK(first != second);
+  atenon_seed(session, 5);
+  CHECK(run(again) == ATENON_OK);
+  CHECK(first == again);
+  atenon_free(session);
+}
+
 TEST_CASE("what is no program is refused from C") {
   atenon_session* session = nullptr;
   char* message = nullptr;

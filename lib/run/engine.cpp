@@ -93,7 +93,7 @@ Result<std::unique_ptr<Session>> Session::load(ir::ExportedProgram program, cons
   auto libraries = KernelLibraries::open(session->program_.code);
   if (!libraries) return libraries.error();
   session->declared_ = std::move(*libraries);
-  if (session->options_.seed) session->generator_.emplace(*session->options_.seed);
+  if (session->options_.seed) session->seed(*session->options_.seed);
   session->interpreter_ = std::make_unique<Interpreter>(*session);
   return session;
 }
@@ -340,6 +340,12 @@ Result<std::shared_ptr<Plan>> Session::plan(const std::vector<std::optional<Datu
     plans_.pop_back();
   }
   return made;
+}
+
+void Session::seed(uint64_t seed) {
+  const std::lock_guard lock(mutex_);
+  generator_.emplace(seed);
+  plans_.clear();  // what they prepared without a generator has none
 }
 
 Result<std::vector<Datum>> Session::run(const std::vector<std::optional<Datum>>& inputs, const Observer& observer,

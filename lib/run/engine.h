@@ -104,6 +104,8 @@ class Session {
   // Buffers that the program writes, by name, as they are between two runs; and sets one (E0625 where it does not fit).
   std::vector<std::pair<std::string, Tensor>> changing_state() const;
   Result<void> restore(const std::string& name, const Tensor& tensor);
+  // What random operators draw from. Not while a run is under way.
+  void seed(uint64_t seed);
   // What was noted while plans were made: weights that were repacked. Sorted.
   std::vector<std::string> notes() const;
 
