@@ -2,6 +2,7 @@
 
 NAME is one of testdata/models, a file.py written like those, or LIBRARY:MODEL of scripts/bench.json (real sizes) or, where that has none,
 of scripts/zoo-pt2.json (small ones). `layers` are written out in bench.json, as Python over torch.nn, with the sizes of their input.
+`zoo:MODEL` is the model file that scripts/zoo takes through capture.
 """
 import functools
 import importlib.machinery
@@ -19,11 +20,12 @@ def listed(file):
 
 
 def names(library=None):
-    """All LIBRARY:MODEL of the two lists; real sizes are marked by a `+`."""
+    """All LIBRARY:MODEL of the lists; real sizes are marked by a `+`."""
     found = []
     for file, mark in (("bench.json", "+"), ("zoo-pt2.json", "")):
         for group, models in listed(file).items():
             found += [f"{group}{mark}:{model}" for model in models]
+    found += [f"zoo:{entry[0]}" for group in ("timm", "transformers") for entry in listed("zoo.json")[group]]
     return [name for name in found if library is None or name.split(":")[0] == library]
 
 
@@ -54,6 +56,8 @@ def from_library(name, batch):
     import torch
 
     library, model = name.split(":")
+    if library == "zoo":
+        return from_zoo(model, batch)
     real = library.endswith("+")
     library = library.rstrip("+")
     options = listed("bench.json" if real else "zoo-pt2.json")[library][model]
@@ -65,15 +69,31 @@ def from_library(name, batch):
         if not isinstance(net, torch.nn.Module):
             net = type(model, (torch.nn.Module,), {"forward": lambda self, *x, f=net: f(*x)})()
         return net, tuple(torch.randn(batch, *size) for size in sizes)
-    return zoo().build(library, model, options, batch, 128 if real else 12)
+    return zoo_pt2().build(library, model, options, batch, 128 if real else 12)
+
+
+def from_zoo(name, batch):
+    import torch
+
+    zoo_pt2()  # declares what timm imports
+    zoo = script("zoo")
+    text = next(zoo.text_of(library, entry) for library in ("timm", "transformers") for entry in zoo.ZOO[library] if entry[0] == name)
+    scope = {}
+    exec(text, scope)
+    return scope["model"](), tuple(torch.cat([x] * batch) for x in scope["inputs"]())
 
 
 @functools.cache
-def zoo():
-    loader = importlib.machinery.SourceFileLoader("zoo", os.path.join(SCRIPTS, "zoo-pt2"))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("zoo", loader))
-    loader.exec_module(module)
+def zoo_pt2():
+    module = script("zoo-pt2")
     module.declare_torchvision()
+    return module
+
+
+def script(name):
+    loader = importlib.machinery.SourceFileLoader(name.replace("-", "_"), os.path.join(SCRIPTS, name))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+    loader.exec_module(module)
     return module
 
 
