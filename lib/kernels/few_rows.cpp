@@ -65,18 +65,12 @@ class FewRows : public Kernel {
   std::string refusal(const ir::Graph& body) const override {
     Product product;
     if (std::string refusal = read_product(body, {}, product); !refusal.empty()) return refusal;
-    auto known = [](const View& view, const ir::Graph& graph) {
-      std::vector<ir::SymInt> sizes;
-      for (int axis : view.axes) sizes.push_back(graph.inputs()[view.input]->meta().sizes[axis]);
-      return sizes;
-    };
-    const std::vector<ir::SymInt> a = known(product.a, body), b = known(product.b, body);
-    for (size_t axis = 0; axis + 2 < b.size(); ++axis)
-      if (b[axis] != ir::SymInt(1)) return "the matrix has batch axes";
+    if (product.b.axes.size() != 2) return "the matrix has batch axes";
+    std::vector<ir::SymInt> a;
+    for (int axis : product.a.axes) a.push_back(body.inputs()[product.a.input]->meta().sizes[axis]);
     const std::optional<int64_t> rows = shape::product({a.begin(), a.end() - 1}).constant();
     if (!rows || *rows > 1) return "more than one row, or nobody knows how many";
-    if (product.b.axes.back() + 2 != static_cast<int>(product.b.axes.size()))
-      return "the matrix does not lie output by output";
+    if (product.b.axes[0] < product.b.axes[1]) return "the matrix does not lie output by output";
     if (body.inputs()[product.a.input]->meta().strides || body.inputs()[product.b.input]->meta().strides)
       return "an operand is strided";
     return lanes_refusal(product.epilogue);

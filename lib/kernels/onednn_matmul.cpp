@@ -66,15 +66,13 @@ void make_primitive(Chosen& chosen, const CallSite& site, const memory::desc& b,
   chosen.b = chosen.primitive.weights_desc();
 }
 
-// Which axes of the operand are k and n. Where the loops are two, those before have size 1.
-std::vector<int> matrix_axes(const Product& product) { return {product.b.axes.end() - 2, product.b.axes.end()}; }
-
-// The descriptor of a layout that oneDNN's products know, or an empty one.
-memory::desc describe_packed(const Loops& loops, const Operand& operand, const std::vector<int>& axes) {
+// The descriptor of a layout that oneDNN's products know, or an empty one. The weight has `rank` axes.
+memory::desc describe_packed(const Loops& loops, const ir::BlockedLayout& layout, const std::vector<int>& axes,
+                             size_t rank) {
   using tag = memory::format_tag;
   for (tag candidate : {tag::BA16a16b, tag::BA16a32b, tag::BA16a48b, tag::BA16a64b}) {
     memory::desc desc({loops.k(), loops.n()}, memory::data_type::f32, candidate);
-    if (layout_of(desc, axes, operand.sizes.size()) == operand.weight->layout) return desc;
+    if (layout_of(desc, axes, rank) == layout) return desc;
   }
   return {};
 }
@@ -89,14 +87,16 @@ Chosen read(const CallSite& site) {
 
 void choose(Chosen& chosen, const CallSite& site, bool pack) {
   chosen.b_lies = describe(chosen.loops.b);
-  const Operand& matrix = site.operands[chosen.product.b.input];
-  const bool packed = matrix.weight && matrix.weight->layout;
+  const ir::Weight* weight = site.operands[chosen.product.b.input].weight;
+  const bool packed = weight && weight->layout;
   if (chosen.loops.rank() > 2 || !(packed || pack)) {
     make_primitive(chosen, site, chosen.b_lies);
     if (chosen.is_slow()) make_primitive(chosen, site, in_rows(chosen.b_lies), true);
     return;
   }
-  memory::desc blocks = packed ? describe_packed(chosen.loops, matrix, matrix_axes(chosen.product)) : memory::desc();
+  const std::vector<int>& axes = chosen.product.b.axes;
+  memory::desc blocks =
+      packed ? describe_packed(chosen.loops, *weight->layout, axes, weight->tensor.sizes.size()) : memory::desc();
   make_primitive(chosen, site, blocks.is_zero() ? describe_any({chosen.loops.k(), chosen.loops.n()}) : blocks);
 }
 
@@ -121,7 +121,7 @@ class OnednnMatmul : public Kernel {
       choose(chosen, site, true);
       if (static_cast<int>(operand) != chosen.product.b.input || chosen.loops.rank() > 2 || chosen.b == chosen.b_lies)
         return std::nullopt;
-      return layout_of(chosen.b, matrix_axes(chosen.product), site.operands[operand].sizes.size());
+      return layout_of(chosen.b, chosen.product.b.axes, site.operands[operand].sizes.size());
     } catch (const dnnl::error&) {
       return std::nullopt;  // prepare() says it
     }
@@ -139,8 +139,7 @@ class OnednnMatmul : public Kernel {
     const Place computed = in_place ? result : call->reserve(chosen.y);
     std::vector<OnednnCall::Binding> bindings{
         {DNNL_ARG_SRC, chosen.a, call->operand(site, product.a.input, chosen.a_lies, chosen.a, product.a.axes)},
-        {DNNL_ARG_WEIGHTS, chosen.b,
-         call->operand(site, product.b.input, chosen.b_lies, chosen.b, matrix_axes(product))},
+        {DNNL_ARG_WEIGHTS, chosen.b, call->operand(site, product.b.input, chosen.b_lies, chosen.b, product.b.axes)},
         {DNNL_ARG_DST, chosen.y, computed}};
     if (product.bias >= 0)
       bindings.push_back({DNNL_ARG_BIAS, chosen.bias, {Place::Kind::buffer, static_cast<size_t>(product.bias)}});

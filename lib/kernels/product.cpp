@@ -103,6 +103,8 @@ std::string read_product(const ir::Graph& body, const shape::Bindings& symbols, 
   found.b = view_of(b);
   if (found.a.input < 0 || found.b.input < 0) return "an operand is computed in the body";
   if (found.a.axes.size() < 2 || found.b.axes.size() < 2) return "a product with a vector";
+  const std::vector<ir::SymInt>& matrix = body.inputs()[found.b.input]->meta().sizes;
+  while (found.b.axes.size() > 2 && matrix[found.b.axes[0]] == ir::SymInt(1)) found.b.axes.erase(found.b.axes.begin());
   if (a->meta().sizes.back() == ir::SymInt(0)) return "it sums nothing";
   if (name == "aten::linear") std::swap(found.b.axes[0], found.b.axes[1]);
   if (added) {

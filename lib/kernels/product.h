@@ -13,7 +13,7 @@ namespace atenon::kernels {
 
 // What the body says, before sizes are known.
 struct Product {
-  View a, b;
+  View a, b;      // b is a matrix where its batch axes are of size 1: they are left out
   int bias = -1;  // input of the body with n elements; -1: none
   std::vector<PostOp> epilogue;
   // The axes of the result, and of what the epilogue reads, from batch to n; empty: as they are numbered.

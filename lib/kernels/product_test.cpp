@@ -242,6 +242,37 @@ TEST_CASE("batched products take transposed and broadcast operands as they lie")
   }
 }
 
+TEST_CASE("a weight whose batch axes are of size 1 is a matrix, packed or not") {
+  for (std::vector<int64_t> leading : {std::vector<int64_t>{1}, {1, 1}})
+    for (const Kernel* kernel : {&onednn_matmul(), &panels(), &few_rows()})
+      for (int64_t rows : {1, 50})
+        for (bool packed : {false, true}) {
+          CAPTURE(leading.size());
+          CAPTURE(kernel->name());
+          CAPTURE(rows);
+          CAPTURE(packed);
+          std::vector<int64_t> a = leading, b = leading, sizes = leading;
+          a.insert(a.end(), {rows, 54});
+          b.insert(b.end(), {70, 54});
+          sizes.insert(sizes.end(), {rows, 70});
+          const size_t last = b.size() - 1;
+          Call call;
+          Tensor x = testing::whole_numbers(a, 1), w = testing::whole_numbers(b, 2);
+          const Tensor columns = transposed(w, last - 1, last);
+          ir::Value *px = call.input(x), *pw = call.weight(w);
+          ir::Value* view = call.apply("aten::mT", {pw}, columns.sizes);
+          call.body.set_outputs({call.apply("aten::matmul", {px, view}, sizes)});
+          Tensor result = Tensor::zeros(ScalarType::f32, sizes);
+          if (rows == 50) CHECK(kernel->refusal(call.body).empty() == (kernel != &few_rows()));
+          if (!kernel->refusal(call.body).empty()) continue;
+          if (packed && call.pack_weight(*kernel, 1, result))
+            CHECK(call.site.operands[1].weight->layout->strides.size() == b.size());
+          REQUIRE(call.run(*kernel, result) == "");
+          CHECK(call.note == "");
+          CHECK(testing::difference(result, plain_loops(x, columns, sizes)) == 0);
+        }
+}
+
 TEST_CASE("addmm with a view of its weight") {
   Call call;
   Tensor x = testing::whole_numbers({6, 16}, 1), w = testing::whole_numbers({20, 16}, 2),
