@@ -186,6 +186,16 @@ std::unique_ptr<LinesCall> prepare_lines(const CallSite& site, int64_t lines) {
   call->stride = spatial(convolution.stride, 1, 2);
   call->padding = spatial(convolution.padding, 0, 2);
   call->dilation = spatial(convolution.dilation, 1, 2);
+  for (const std::vector<int64_t>& strides : operand_strides(convolution, site))
+    call->operand_strides.push_back(spread(strides, 0, 2));
+  // A column, such as a sequence with an axis more, is a line.
+  if (lines == 0 && call->x_sizes[3] == 1 && call->y_sizes[3] == 1) {
+    for (std::vector<int64_t>* of_image : {&call->x_sizes, &call->x_strides, &call->y_sizes, &call->y_strides})
+      std::swap((*of_image)[2], (*of_image)[3]);
+    for (std::vector<int64_t>& strides : call->operand_strides) std::swap(strides[2], strides[3]);
+    for (std::vector<int64_t>* along : {&call->filter, &call->stride, &call->padding, &call->dilation})
+      std::swap((*along)[0], (*along)[1]);
+  }
   call->channels = weight.sizes[1];
   call->outputs = weight.sizes[0] / convolution.groups;
   call->in_rows = call->x_strides[3] == 1;
@@ -195,8 +205,6 @@ std::unique_ptr<LinesCall> prepare_lines(const CallSite& site, int64_t lines) {
   const bool has_plain_bias =
       convolution.bias < 0 || site.operands[static_cast<size_t>(convolution.bias)].strides[0] == 1;
   if (!fits || !is_packed || !has_plain_bias) return nullptr;
-  for (const std::vector<int64_t>& strides : operand_strides(convolution, site))
-    call->operand_strides.push_back(spread(strides, 0, 2));
   call->result = site.operands.size();
   const int64_t all = std::max<int64_t>(1, call->y_sizes[2]);
   const int64_t line_products = call->y_sizes[3] * call->outputs * call->channels * call->filter[0] * call->filter[1];
@@ -235,6 +243,8 @@ class FewChannels : public ConvolutionKernel {
       return "it has not few channels";
     if (convolution.groups == 1 && outputs <= 16 && terms > 64)
       return "oneDNN has faster ones for many terms and few outputs";
+    const std::vector<ir::SymInt>& image = body.inputs()[static_cast<size_t>(convolution.x)]->meta().sizes;
+    if (image.back() != 1 && body.outputs()[0].value()->meta().sizes.back() == 1) return "its lines have one output";
     if (outputs < 8 || (convolution.groups > 1 && outputs > panel_columns && outputs % panel_columns != 0))
       return "its outputs do not fill vectors";
     return lanes_refusal(convolution.epilogue);

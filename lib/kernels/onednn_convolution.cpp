@@ -3,6 +3,7 @@
 // Activations are channels-last: oneDNN is as fast there as in its blocked layouts, and layer after layer needs no
 // reorders. Operands that lie otherwise are reordered on the way in and out. Source of the formulas: oneDNN's developer
 // guide, "Convolution"; its dilation counts from 0 where PyTorch's counts from 1.
+#include <algorithm>
 #include <array>
 #include <numeric>
 #include <string_view>
@@ -22,6 +23,45 @@ using dnnl::memory;
 // the bits of its result. So it always plans for these.
 constexpr int transposed_threads = 16;
 
+// Which axis of an image, a filter and a result oneDNN's axis i is: its loops run along the last one, over lines of
+// outputs with all their channels.
+struct Axes {
+  std::vector<int> x, filter, y;
+};
+
+Axes choose_axes(const Convolution& convolution, const Operand& x, const Operand& filter, const Operand& y) {
+  Axes axes;
+  for (size_t axis = 0; axis < y.sizes.size(); ++axis) axes.y.push_back(static_cast<int>(axis));
+  axes.x = axes.filter = axes.y;
+  const size_t last = y.sizes.size() - 1;
+  // A column, such as a sequence with an axis more, is a line.
+  if (last > 2 && x.sizes[last] == 1 && y.sizes[last] == 1)
+    for (std::vector<int>* order : {&axes.x, &axes.filter, &axes.y})
+      std::rotate(order->begin() + 2, order->end() - 1, order->end());
+  // Where the filter of one channel is as wide as the image, such as a text of embedded words, columns are channels.
+  const auto is_as_wide = [&](size_t axis) {
+    return x.sizes[axis] > 1 && filter.sizes[axis] == x.sizes[axis] && y.sizes[axis] == 1 &&
+           convolution.padding[axis - 2] == 0;
+  };
+  for (size_t i = 2; i <= last && !convolution.transposed && x.sizes[1] == 1; ++i)
+    if (is_as_wide(static_cast<size_t>(axes.y[i]))) {
+      const auto first = [i](std::vector<int>& order, int64_t to) {
+        std::rotate(order.begin() + to, order.begin() + static_cast<int64_t>(i),
+                    order.begin() + static_cast<int64_t>(i) + 1);
+      };
+      first(axes.x, 1), first(axes.filter, 1), first(axes.y, 2);
+      break;
+    }
+  return axes;
+}
+
+template <class T>
+std::vector<T> taken(const std::vector<T>& values, const std::vector<int>& axes) {
+  std::vector<T> found;
+  for (int axis : axes) found.push_back(values[static_cast<size_t>(axis)]);
+  return found;
+}
+
 // The primitive for a call, and how its operands lie.
 struct Chosen {
   Convolution convolution;
@@ -38,20 +78,23 @@ Chosen choose(const CallSite& site) {
   const Convolution& convolution = chosen.convolution;
   const Operand &x = site.operands[convolution.x], &weight = site.operands[convolution.weight], &y = site.results[0];
   const std::vector<int> order = channels_last_order(x.sizes.size());
+  const Axes axes = choose_axes(convolution, x, weight, y);
 
-  auto activation = [&](const Operand& operand, memory::desc& lies, memory::desc& wanted) {
-    wanted = describe_dense(operand.sizes, order);
-    lies = is_dense_in_order(operand.sizes, operand.strides, order) ? wanted : describe(operand.sizes, operand.strides);
+  auto activation = [&](const Operand& operand, const std::vector<int>& seen, memory::desc& lies,
+                        memory::desc& wanted) {
+    const std::vector<int64_t> sizes = taken(operand.sizes, seen), strides = taken(operand.strides, seen);
+    wanted = describe_dense(sizes, order);
+    lies = is_dense_in_order(sizes, strides, order) ? wanted : describe(sizes, strides);
   };
-  activation(x, chosen.x_lies, chosen.x);
-  activation(y, chosen.y_lies, chosen.y);
+  activation(x, axes.x, chosen.x_lies, chosen.x);
+  activation(y, axes.y, chosen.y_lies, chosen.y);
 
   // oneDNN's weights are [groups,] outputs, inputs, ...; PyTorch's transposed ones have inputs first.
   const std::vector<int64_t>& sizes = weight.sizes;
   std::vector<int64_t> plain = weight.weight && weight.weight->layout ? contiguous_strides(sizes) : weight.strides;
   std::vector<int64_t> filter, strides;
   const int64_t groups = convolution.groups;
-  const int outputs = convolution.transposed ? 1 : 0, inputs = 1 - outputs;
+  const int outputs = convolution.transposed ? 1 : 0, inputs = convolution.transposed ? 0 : axes.filter[1];
   if (groups > 1) {
     filter = {groups, convolution.transposed ? sizes[1] : sizes[0] / groups,
               convolution.transposed ? sizes[0] / groups : sizes[1]};
@@ -62,17 +105,27 @@ Chosen choose(const CallSite& site) {
     strides = {plain[outputs], plain[inputs]};
     chosen.weight_axes = {outputs, inputs};
   }
-  for (size_t axis = 2; axis < sizes.size(); ++axis) {
+  for (size_t i = 2; i < sizes.size(); ++i) {
+    const int axis = axes.filter[i];
     filter.push_back(sizes[axis]);
     strides.push_back(plain[axis]);
-    chosen.weight_axes.push_back(static_cast<int>(axis));
+    chosen.weight_axes.push_back(axis);
   }
   chosen.weight_lies = describe(filter, strides);
 
   std::vector<memory::desc> described;
-  for (const Operand& operand : site.operands)
-    described.push_back(operand.sizes.size() <= y.sizes.size() ? describe_broadcast(operand, y.sizes.size())
-                                                               : memory::desc());
+  for (Operand operand : site.operands) {
+    if (operand.sizes.size() > y.sizes.size()) {
+      described.emplace_back();
+      continue;
+    }
+    const size_t missing = y.sizes.size() - operand.sizes.size();
+    operand.sizes.insert(operand.sizes.begin(), missing, 1);
+    operand.strides.insert(operand.strides.begin(), missing, 0);
+    operand.sizes = taken(operand.sizes, axes.y);
+    operand.strides = taken(operand.strides, axes.y);
+    described.push_back(describe_broadcast(operand, y.sizes.size()));
+  }
   const bool in_place = chosen.y == chosen.y_lies;
   chosen.post_ops = make_post_ops(convolution.epilogue, chosen.y, in_place ? y.overwrites : -1, described);
   dnnl::primitive_attr attributes;
@@ -80,18 +133,25 @@ Chosen choose(const CallSite& site) {
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
 
   if (convolution.bias >= 0) chosen.bias = describe_dense(site.operands[convolution.bias].sizes, {0});
-  std::vector<int64_t> dilation = convolution.dilation;
+  const auto along = [&axes](const std::vector<int64_t>& values) {
+    std::vector<int64_t> found;
+    for (size_t i = 2; i < axes.y.size(); ++i) found.push_back(values[static_cast<size_t>(axes.y[i]) - 2]);
+    return found;
+  };
+  const std::vector<int64_t> stride = along(convolution.stride), padding = along(convolution.padding),
+                             padding_end = along(convolution.padding_end);
+  std::vector<int64_t> dilation = along(convolution.dilation);
   for (int64_t& value : dilation) --value;
   const auto inference = dnnl::prop_kind::forward_inference;
   const PlannedThreads same_bits(convolution.transposed ? transposed_threads : 0);
   if (convolution.transposed)
     chosen.primitive = dnnl::deconvolution_forward::primitive_desc(
         onednn_engine(), inference, dnnl::algorithm::deconvolution_direct, chosen.x, describe_any(filter), chosen.bias,
-        chosen.y, convolution.stride, dilation, convolution.padding, convolution.padding_end, attributes);
+        chosen.y, stride, dilation, padding, padding_end, attributes);
   else
     chosen.primitive = dnnl::convolution_forward::primitive_desc(
         onednn_engine(), inference, dnnl::algorithm::convolution_direct, chosen.x, describe_any(filter), chosen.bias,
-        chosen.y, convolution.stride, dilation, convolution.padding, convolution.padding_end, attributes);
+        chosen.y, stride, dilation, padding, padding_end, attributes);
   // "conv:any" adds the bias in a pass of its own.
   while (convolution.is_deep && convolution.bias >= 0 &&
          !std::string_view(chosen.primitive.impl_info_str()).starts_with("conv:any") && chosen.primitive.next_impl()) {}

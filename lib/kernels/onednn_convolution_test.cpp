@@ -77,6 +77,70 @@ Tensor plain_loops(const Case& c, const Tensor& x, const Tensor& weight, const T
 
 }  // namespace
 
+TEST_CASE("columns, and filters as wide as the image, equal plain loops") {
+  struct Shape {
+    const char* about;
+    int64_t channels, outputs, height, width, kernel_height, kernel_width, stride, padding;
+  };
+  const Shape shapes[] = {
+      {"a column", 24, 20, 30, 1, 3, 1, 1, 0},
+      {"a column, strided and padded", 24, 16, 31, 1, 5, 1, 2, 2},
+      {"a column of one channel", 1, 16, 31, 1, 5, 1, 2, 2},
+      {"a text", 1, 12, 20, 50, 3, 50, 1, 0},
+      {"a padded text", 1, 12, 20, 50, 4, 50, 1, 2},
+      {"all frequencies", 1, 10, 40, 25, 40, 3, 1, 0},
+      {"the whole image", 1, 10, 9, 8, 9, 8, 1, 0},
+      {"a strip", 1, 10, 9, 3, 3, 3, 3, 1},
+  };
+  for (const Shape& s : shapes)
+    for (const Kernel* kernel : {&onednn_convolution(), &few_channels()})
+      for (bool channels_last : {false, true})
+        for (bool has_residual : {false, true}) {
+          CAPTURE(std::string(s.about));
+          CAPTURE(kernel->name());
+          CAPTURE(channels_last);
+          CAPTURE(has_residual);
+          const std::vector<int> order = channels_last ? std::vector<int>{0, 2, 3, 1} : std::vector<int>{0, 1, 2, 3};
+          // Padding is of the height, but for the strip's, which is of both.
+          const int64_t padding_width = s.width == 3 ? s.padding : 0;
+          const int64_t height = (s.height + 2 * s.padding - s.kernel_height) / s.stride + 1,
+                        width = (s.width + 2 * padding_width - s.kernel_width) / s.stride + 1;
+          Tensor x = testing::whole_numbers({2, s.channels, s.height, s.width}, 1),
+                 weight = testing::whole_numbers({s.outputs, s.channels, s.kernel_height, s.kernel_width}, 2),
+                 residual = testing::whole_numbers({2, s.outputs, height, width}, 3);
+          Tensor expected = Tensor::zeros(ScalarType::f32, residual.sizes);
+          float* sum = expected.mutable_as<float>();
+          for (int64_t n = 0; n < 2; ++n)
+            for (int64_t o = 0; o < s.outputs; ++o)
+              for (int64_t h = 0; h < height; ++h)
+                for (int64_t w = 0; w < width; ++w, ++sum) {
+                  for (int64_t c = 0; c < s.channels; ++c)
+                    for (int64_t i = 0; i < s.kernel_height; ++i)
+                      for (int64_t j = 0; j < s.kernel_width; ++j) {
+                        const int64_t y = h * s.stride - s.padding + i, z = w * s.stride - padding_width + j;
+                        if (y >= 0 && y < s.height && z >= 0 && z < s.width)
+                          *sum += x.as<float>()[((n * s.channels + c) * s.height + y) * s.width + z] *
+                                  weight.as<float>()[((o * s.channels + c) * s.kernel_height + i) * s.kernel_width + j];
+                      }
+                  if (has_residual) *sum += residual.as<float>()[sum - expected.as<float>()];
+                }
+          Call call;
+          ir::Value *px = call.input(testing::laid_out(x, order)), *pr = call.input(testing::laid_out(residual, order)),
+                    *pw = call.weight(weight);
+          ir::Value* y = call.apply("aten::conv2d",
+                                    {px, pw, ir::None(), list({s.stride, s.stride}), list({s.padding, padding_width})},
+                                    residual.sizes);
+          if (has_residual) y = call.apply("aten::add.Tensor", {y, pr}, residual.sizes);
+          call.body.set_outputs({y});
+          if (!kernel->refusal(call.body).empty()) continue;
+          Tensor result = testing::laid_out(Tensor::zeros(ScalarType::f32, residual.sizes), order);
+          call.pack_weight(*kernel, 2, result);
+          REQUIRE(call.run(*kernel, result) == "");
+          if (channels_last || kernel == &onednn_convolution()) CHECK(call.note == "");
+          CHECK(testing::difference(result, expected) == 0);
+        }
+}
+
 TEST_CASE("convolutions equal plain loops in every layout of their operands") {
   const std::vector<int> rows{0, 1, 2, 3}, channels_last{0, 2, 3, 1};
   for (const Case& c : cases) {
