@@ -22,6 +22,7 @@ struct Attention {
   std::optional<double> scale;  // nullopt: 1 / sqrt(depth)
   bool causal = false;
   bool empty_is_zero = true;
+  const ir::Value* result = nullptr;
 };
 
 std::string read_operator(const ir::Node& node, const shape::Bindings& symbols, Attention& found) {
@@ -30,6 +31,7 @@ std::string read_operator(const ir::Node& node, const shape::Bindings& symbols, 
   found.k = view_of(arguments.tensor(1, "key"));
   found.v = view_of(arguments.tensor(2, "value"));
   if (found.q.input < 0 || found.k.input < 0 || found.v.input < 0) return "an operand is computed in the body";
+  found.result = node.result();
   if (const ir::Value* mask = arguments.tensor(3, "attn_mask")) {
     if (mask->producer) return "the mask is computed in the body";
     found.mask = mask->index;
@@ -74,6 +76,7 @@ std::string read_written_out(const ir::Node& first, const shape::Bindings& symbo
       if (!last || !is_matmul(*last) || last->arguments()[0].value() != node->result())
         return "no product after softmax";
       found.v = view_of(last->arguments()[1].value());
+      found.result = last->result();
       return found.v.input < 0 ? "an operand is computed in the body" : "";
     }
     const bool multiply = name == "aten::mul", divide = name == "aten::div", add = name == "aten::add";
@@ -113,11 +116,7 @@ std::string read_attention(const ir::Graph& body, const shape::Bindings& symbols
   std::string refusal =
       is_operator ? read_operator(*anchor, symbols, found) : read_written_out(*anchor, symbols, found);
   if (!refusal.empty()) return refusal;
-  const ir::Value* output = body.outputs()[0].value();
-  const bool ends = is_operator
-                        ? output == anchor->result()
-                        : output && output->producer && is_matmul(*output->producer) && output->producer != anchor;
-  if (!ends) return "something follows the attention";
+  if (body.outputs()[0].value() != found.result) return "something follows the attention";
   for (const View* view : {&found.q, &found.k, &found.v}) {
     if (body.inputs()[view->input]->meta().dtype != ScalarType::f32) return "only f32 so far";
     if (view->axes.size() < 2) return "an operand has less than two axes";

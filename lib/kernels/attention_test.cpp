@@ -114,6 +114,22 @@ TEST_CASE("attention equals plain loops") {
   }
 }
 
+TEST_CASE("a product behind a written out attention is no part of it") {
+  for (bool followed : {false, true}) {
+    Call call;
+    const std::vector<int64_t> sizes = {2, 6, 8};
+    Tensor x = testing::numbers(sizes, 1), matrix = testing::numbers({8, 8}, 2);
+    ir::Value *q = call.input(x), *k = call.input(testing::laid_out(x, {0, 1, 2})), *v = call.input(x),
+              *w = call.input(matrix);
+    ir::Value* turned = call.apply("aten::transpose.int", {k, 1, 2}, {2, 8, 6});
+    ir::Value* scores = call.apply("aten::matmul", {q, turned}, {2, 6, 6});
+    ir::Value* y = call.apply("aten::matmul", {call.apply("aten::softmax.int", {scores, -1}, {2, 6, 6}), v}, sizes);
+    if (followed) y = call.apply("aten::matmul", {y, w}, sizes);
+    call.body.set_outputs({y});
+    CHECK(attention().refusal(call.body) == (followed ? "something follows the attention" : ""));
+  }
+}
+
 TEST_CASE("all widths of vectors agree") {
   const int64_t n = 37, k = 50, m = 4;
   Tensor x = testing::whole_numbers({m, k}, 1), w = testing::whole_numbers({n, k}, 2);
