@@ -459,8 +459,10 @@ Result<bool> Interpreter::prepare_fast(Scope& scope, const ir::Node& node, Prepa
   prepared.needs_rows.assign(site.operands.size(), false);
   for (size_t i = 0; prepared.kernel && i < site.operands.size(); ++i) {
     kernels::Operand& operand = site.operands[i];
-    if (operand.sizes.empty() || operand.strides.back() == 1 || operand.weight) continue;
-    if (!prepared.kernel->reads_rows(prepared.body, i)) continue;
+    if (operand.sizes.empty() || operand.weight) continue;
+    const bool is_plain = operand.strides == contiguous_strides(operand.sizes);
+    const bool is_row = operand.strides.back() == 1 || !prepared.kernel->reads_rows(prepared.body, i);
+    if (is_plain || (is_row && !prepared.kernel->needs_rows())) continue;
     prepared.needs_rows[i] = true;
     operand.strides = contiguous_strides(operand.sizes);
   }
