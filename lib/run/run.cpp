@@ -82,6 +82,16 @@ bool is_word(const Leaf& leaf) {
   return leaf.constant && (leaf.constant->is<ir::None>() || leaf.constant->is<std::string>());
 }
 
+// The room that a caller has for outputs who runs a program again and again.
+std::vector<Tensor> room_of(const std::vector<Datum>& outputs) {
+  std::vector<Tensor> room;
+  for (const Datum& output : outputs) {
+    const Tensor tensor = tensor_of(output);
+    room.push_back(Tensor::empty(tensor.dtype, tensor.sizes));
+  }
+  return room;
+}
+
 Result<void> write_outputs(const Session& session, const std::vector<Datum>& outputs, const std::string& path) {
   std::vector<arrays::Array> named;
   std::vector<std::string> names = leaf_names(session.outputs());
@@ -156,13 +166,16 @@ Result<Outcome> execute(ir::ExportedProgram program, const Options& options,
       return {};
     };
   }
+  std::vector<Tensor> room;
   if (options.profile) {  // the first run makes plans and touches weights
-    if (Result<std::vector<Datum>> warm = session.run(*inputs); !warm) return warm.error();
+    Result<std::vector<Datum>> warm = session.run(*inputs);
+    if (!warm) return warm.error();
+    room = room_of(*warm);
   }
   Result<std::vector<Datum>> outputs = session.run(*inputs, observer);
   if (!outputs) return outputs.error();
   for (int run = 1; options.profile && run < std::max(options.benchmark, 5); ++run) {
-    if (Result<std::vector<Datum>> again = session.run(*inputs, observer); !again) return again.error();
+    if (Result<std::vector<Datum>> again = session.run(*inputs, observer, room); !again) return again.error();
   }
   if (options.find_nan) {
     outcome.status = odd.empty() ? Status::ok : Status::no;
@@ -174,11 +187,7 @@ Result<Outcome> execute(ir::ExportedProgram program, const Options& options,
   }
   if (options.benchmark > 0 && !options.profile) {
     std::vector<double> seconds;
-    std::vector<Tensor> room;  // as a caller has who runs a program again and again
-    for (const Datum& output : *outputs) {
-      const Tensor tensor = tensor_of(output);
-      room.push_back(Tensor::empty(tensor.dtype, tensor.sizes));
-    }
+    room = room_of(*outputs);
     for (int run = 0; run < options.benchmark; ++run) {
       auto start = std::chrono::steady_clock::now();
       outputs = session.run(*inputs, {}, room);
