@@ -38,7 +38,7 @@ class LstmCall : public RecurrentLayersCall {
   }
   int64_t made_floats() const { return rows() < enough_rows ? 0 : panel_floats(); }
   size_t scratch_bytes() const override {
-    return (static_cast<size_t>(own_floats()) * 4 + 63) / 64 * 64 + product_bytes();
+    return in_lines(static_cast<size_t>(own_floats()) * sizeof(float)) + product_bytes();
   }
 
   Result<void> run(std::span<void* const> buffers, void* scratch) override {

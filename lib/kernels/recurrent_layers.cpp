@@ -175,7 +175,7 @@ const float* RecurrentLayersCall::make_panels(const float* weight, float* panels
 size_t RecurrentLayersCall::product_bytes() const {
   size_t most = 0;
   for (const auto& product : products_) most = std::max(most, product->scratch_bytes());
-  return (most + 63) / 64 * 64;
+  return in_lines(most);
 }
 
 Result<void> RecurrentLayersCall::multiply_inputs(const RecurrentNetwork& network, int64_t cell,

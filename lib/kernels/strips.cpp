@@ -216,8 +216,6 @@ void leave_out_row_padding(Part& filter) {
   node.set_arguments(std::move(arguments), std::move(keywords));
 }
 
-size_t in_lines(size_t bytes) { return (bytes + 63) / 64 * 64; }
-
 using Buffers = std::array<void*, 8>;  // of inputs and the result
 
 // Those of one part from x to y; images are read `offset` floats behind their begin.

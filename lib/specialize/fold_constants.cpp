@@ -1,7 +1,8 @@
 // Computes nodes whose operands are all constants, with the reference kernels.
 //
 // A result much larger than what it is computed from (an expanded or filled tensor) is left to be computed at run time:
-// bytes in a file cost more than such loops. Random operators stay, for each run draws anew.
+// bytes in a file cost more than such loops. Random operators stay, for each run draws anew. So do views that turn a
+// weight which is read as it lies, too: kernels read it through them, and it is held once.
 #include "reference/reference.h"
 #include "specialize/passes.h"
 
@@ -18,6 +19,20 @@ bool is_static(const ir::Node& node) {
     }
   }
   return ir::symbols_read(node).empty();
+}
+
+// Whether a node's result is its operand in another order of axes, and nodes that stay read what it is a view of.
+bool turns_shared_weight(const ir::Node& node, const reference::Environment& environment,
+                         const std::set<const ir::Node*>& gone) {
+  if (node.results().size() != 1 || node.operands().empty()) return false;
+  const auto tensor = [&](const ir::Value* value) { return std::get<Tensor>(environment.values.at(value)); };
+  const Tensor result = tensor(node.result());
+  const ir::Value* base = node.operands()[0];
+  if (result.is_contiguous() || result.storage != tensor(base).storage || result.numel() != tensor(base).numel())
+    return false;
+  while (base->producer && gone.contains(base->producer)) base = base->producer->operands()[0];
+  return std::any_of(base->users.begin(), base->users.end(),
+                     [&](const ir::Node* user) { return !gone.contains(user); });
 }
 
 }  // namespace
@@ -54,7 +69,7 @@ Result<Changed> fold_constants(Scope& scope) {
     for (const auto& result : node->results()) {
       bool is_read = result->returned > 0;
       for (const ir::Node* user : result->users) is_read = is_read || !gone.contains(user);
-      if (!is_read) continue;
+      if (!is_read || turns_shared_weight(*node, environment, gone)) continue;
       scope.report("folded " + node->target() + " %" + result->name);
       ir::Value* value =
           add_constant(scope, "folded." + result->name, std::get<Tensor>(environment.values.at(result.get())));
