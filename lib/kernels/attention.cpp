@@ -8,7 +8,7 @@
 #include "kernels/body.h"
 #include "kernels/lanes.h"
 #include "kernels/list.h"
-#include "support/parallel.h"
+#include "kernels/tiled_call.h"
 
 namespace atenon::kernels {
 
@@ -135,7 +135,7 @@ struct Strides {
   int64_t column() const { return strides.back(); }
 };
 
-class AttentionCall : public PreparedCall {
+class AttentionCall : public TiledCall {
  public:
   Attention attention;
   size_t operands = 0;
@@ -145,16 +145,9 @@ class AttentionCall : public PreparedCall {
 
   int64_t outer() const { return std::accumulate(y.sizes.begin(), y.sizes.end() - 2, int64_t{1}, std::multiplies<>()); }
   int64_t blocks() const { return (queries + tile_queries - 1) / tile_queries; }
-  int64_t workers() const { return std::min<int64_t>(outer() * blocks(), threads()); }
-  size_t worker_bytes() const {
+  int64_t tiles() const override { return outer() * blocks(); }
+  size_t worker_bytes() const override {
     return in_lines(static_cast<size_t>(lanes().attention_scratch(keys, depth, value_depth)) * 4);
-  }
-  size_t scratch_bytes() const override { return worker_bytes() * static_cast<size_t>(workers()); }
-
-  Result<void> run(std::span<void* const> buffers, void* scratch) override {
-    parallel_for(outer() * blocks(), workers(), scratch, worker_bytes(),
-                 [&](int64_t i, void* own) { run_tile(buffers, i, static_cast<char*>(own)); });
-    return {};
   }
 
  private:
@@ -168,7 +161,7 @@ class AttentionCall : public PreparedCall {
     return place;
   }
 
-  void run_tile(std::span<void* const> buffers, int64_t i, void* scratch) const {
+  void run_tile(std::span<void* const> buffers, int64_t i, void* scratch) const override {
     const int64_t index = i / blocks(), first = i % blocks() * tile_queries;
     auto at = [&](int input, const Strides& of) { return static_cast<const float*>(buffers[input]) + base(of, index); };
     AttentionTile tile{};

@@ -12,7 +12,7 @@
 #include "kernels/convolution.h"
 #include "kernels/lanes.h"
 #include "kernels/list.h"
-#include "support/parallel.h"
+#include "kernels/tiled_call.h"
 
 namespace atenon::kernels {
 
@@ -20,7 +20,6 @@ namespace {
 
 constexpr int64_t tile_elements = 32 * 1024;  // of the result
 constexpr int64_t most_copied = 64 * 1024;    // elements of the image that a tile copies, if it has more than one line
-constexpr int64_t widest_vector = 16;
 constexpr int64_t line_alignment = 16;
 constexpr int64_t most_pixels = 16;  // whose epilogue is done at once
 
@@ -82,7 +81,7 @@ Places make_places(int64_t from, int64_t to, bool corners, double scale) {
   return places;
 }
 
-class BilinearCall : public PreparedCall {
+class BilinearCall : public TiledCall {
  public:
   Resize resize;
   std::vector<int64_t> x_sizes, x_strides, y_sizes, y_strides;
@@ -111,17 +110,9 @@ class BilinearCall : public PreparedCall {
     return in_rows ? padded(x_width() + 1 + widest_vector) : padded((x_width() + 1) * channels());
   }
   int64_t copied_floats() const { return is_copied ? padded(most_lines() * x_width() * channels()) : 0; }
-  int64_t tiles() const { return y_sizes[0] * line_tiles; }
-  int64_t workers() const { return std::min<int64_t>(tiles(), threads()); }
-  size_t worker_bytes() const {
+  int64_t tiles() const override { return y_sizes[0] * line_tiles; }
+  size_t worker_bytes() const override {
     return static_cast<size_t>(copied_floats() + line_floats() + most_pixels * panel_columns) * sizeof(float);
-  }
-  size_t scratch_bytes() const override { return worker_bytes() * static_cast<size_t>(workers()); }
-
-  Result<void> run(std::span<void* const> buffers, void* scratch) override {
-    parallel_for(tiles(), workers(), scratch, worker_bytes(),
-                 [&](int64_t i, void* own) { run_tile(buffers, i, static_cast<float*>(own)); });
-    return {};
   }
 
  private:
@@ -131,7 +122,8 @@ class BilinearCall : public PreparedCall {
     int64_t channel, line;
   };
 
-  void run_tile(std::span<void* const> buffers, int64_t i, float* scratch) const {
+  void run_tile(std::span<void* const> buffers, int64_t i, void* own) const override {
+    auto* scratch = static_cast<float*>(own);
     const int64_t image = i / line_tiles, top = i % line_tiles * lines_a_tile;
     const int64_t bottom = std::min(y_sizes[2], top + lines_a_tile), first = first_line(top);
     const float* x =

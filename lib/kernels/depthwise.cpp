@@ -12,7 +12,7 @@
 #include "kernels/convolution.h"
 #include "kernels/lanes.h"
 #include "kernels/list.h"
-#include "support/parallel.h"
+#include "kernels/tiled_call.h"
 
 namespace atenon::kernels {
 
@@ -37,7 +37,7 @@ ir::BlockedLayout filter_layout(const std::vector<int64_t>& sizes) {
   return layout;
 }
 
-class DepthwiseCall : public PreparedCall {
+class DepthwiseCall : public TiledCall {
  public:
   Convolution convolution;
   std::vector<int64_t> x_sizes, x_strides, y_sizes, y_strides, filter, stride, padding, dilation;
@@ -47,28 +47,20 @@ class DepthwiseCall : public PreparedCall {
   bool is_turned = false;  // the image lies in rows
 
   int64_t lines() const { return y_sizes[2] * y_sizes[3]; }
-  int64_t tiles() const { return y_sizes[0] * block_tiles * line_tiles; }
+  int64_t tiles() const override { return y_sizes[0] * block_tiles * line_tiles; }
   int64_t image() const { return x_sizes[2] * x_sizes[3] * x_sizes[4]; }
-  int64_t workers() const { return std::min<int64_t>(tiles(), threads()); }
-  size_t worker_bytes() const {
+  size_t worker_bytes() const override {
     return static_cast<size_t>((most_outputs + (is_turned ? image() : 0)) * panel_columns) * sizeof(float);
   }
-  size_t scratch_bytes() const override { return worker_bytes() * static_cast<size_t>(workers()); }
 
-  Result<void> run(std::span<void* const> buffers, void* scratch) override {
-    parallel_for(tiles(), workers(), scratch, worker_bytes(),
-                 [&](int64_t i, void* own) { run_tile(buffers, i, static_cast<float*>(own)); });
-    return {};
-  }
-
- private:
-  void run_tile(std::span<void* const> buffers, int64_t i, float* scratch) const {
+  void run_tile(std::span<void* const> buffers, int64_t i, void* own) const override {
     const int64_t line = i % line_tiles, block = i / line_tiles % block_tiles, batch = i / line_tiles / block_tiles;
     for (int64_t b = blocks * block / block_tiles; b < blocks * (block + 1) / block_tiles; ++b)
       run_block(buffers, batch, b * panel_columns, lines() * line / line_tiles, lines() * (line + 1) / line_tiles,
-                scratch);
+                static_cast<float*>(own));
   }
 
+ private:
   // Lines [begin, end) of outputs of one block of channels.
   void run_block(std::span<void* const> buffers, int64_t batch, int64_t channel, int64_t begin, int64_t end,
                  float* scratch) const {

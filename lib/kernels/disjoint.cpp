@@ -10,7 +10,7 @@
 #include "kernels/convolution.h"
 #include "kernels/lanes.h"
 #include "kernels/list.h"
-#include "support/parallel.h"
+#include "kernels/tiled_call.h"
 
 namespace atenon::kernels {
 
@@ -46,7 +46,7 @@ ir::BlockedLayout place_layout(const std::vector<int64_t>& sizes) {
   return layout;
 }
 
-class DisjointCall : public PreparedCall {
+class DisjointCall : public TiledCall {
  public:
   Convolution convolution;
   std::vector<int64_t> x_sizes, x_strides, y_sizes, y_strides;
@@ -58,18 +58,13 @@ class DisjointCall : public PreparedCall {
   int64_t panels() const { return divide_up(y_sizes[1], panel_columns); }
   // Of pixels side by side, each for one row of the blocks.
   int64_t lines() const { return x_sizes[0] * y_sizes[2] * y_sizes[3]; }
-  int64_t tiles() const { return divide_up(lines(), lines_a_tile); }
-  int64_t workers() const { return std::min<int64_t>(tiles(), threads()); }
-  static constexpr size_t worker_bytes = most_pixels * panel_columns * sizeof(float);
-  size_t scratch_bytes() const override { return worker_bytes * static_cast<size_t>(workers()); }
+  int64_t tiles() const override { return divide_up(lines(), lines_a_tile); }
+  size_t worker_bytes() const override { return most_pixels * panel_columns * sizeof(float); }
 
-  Result<void> run(std::span<void* const> buffers, void* scratch) override {
-    parallel_for(tiles(), workers(), scratch, worker_bytes, [&](int64_t tile, void* own) {
-      for (int64_t i = tile * lines_a_tile; i < std::min(lines(), (tile + 1) * lines_a_tile); ++i)
-        run_line(buffers, {i / (y_sizes[2] * y_sizes[3]), i / y_sizes[3] % y_sizes[2], i % y_sizes[3]},
-                 static_cast<float*>(own));
-    });
-    return {};
+  void run_tile(std::span<void* const> buffers, int64_t tile, void* own) const override {
+    for (int64_t i = tile * lines_a_tile; i < std::min(lines(), (tile + 1) * lines_a_tile); ++i)
+      run_line(buffers, {i / (y_sizes[2] * y_sizes[3]), i / y_sizes[3] % y_sizes[2], i % y_sizes[3]},
+               static_cast<float*>(own));
   }
 
  private:

@@ -13,7 +13,6 @@
 #include "kernels/convolution.h"
 #include "kernels/lanes.h"
 #include "kernels/list.h"
-#include "support/parallel.h"
 
 namespace atenon::kernels {
 
@@ -65,12 +64,11 @@ class FewChannelsCall : public LinesCall {
   int64_t channel_step() const { return in_rows ? strip_lines(lines_a_tile) * line_step() : 1; }
   int64_t strip_size() const { return strip_lines(lines_a_tile) * strip_width() * channels; }
 
-  int64_t tiles() const { return y_sizes[0] * convolution.groups * line_tiles; }
-  int64_t workers() const { return flops < 2 * serial_products ? 1 : std::min<int64_t>(tiles(), threads()); }
-  size_t worker_bytes() const {
+  int64_t tiles() const override { return y_sizes[0] * convolution.groups * line_tiles; }
+  int64_t workers() const override { return flops < 2 * serial_products ? 1 : std::min<int64_t>(tiles(), threads()); }
+  size_t worker_bytes() const override {
     return static_cast<size_t>(((strip_size() + 15) / 16 * 16 + most_outputs * panel_columns)) * sizeof(float);
   }
-  size_t scratch_bytes() const override { return worker_bytes() * static_cast<size_t>(workers()); }
 
   void place_taps() {
     for (int64_t c = 0; c < channels; ++c)
@@ -79,29 +77,20 @@ class FewChannelsCall : public LinesCall {
           taps.push_back(c * channel_step() + h * dilation[0] * line_step() + w * dilation[1] * column_step());
   }
 
-  Result<void> run(std::span<void* const> buffers, void* scratch) override {
-    parallel_for(tiles(), workers(), scratch, worker_bytes(),
-                 [&](int64_t i, void* own) { run_tile(buffers, i, static_cast<float*>(own)); });
-    return {};
-  }
-
-  size_t line_bytes() const override { return worker_bytes(); }
-
   void run_lines(std::span<void* const> buffers, int64_t image, int64_t top, int64_t bottom, float* y,
                  void* scratch) const override {
     run_group(buffers, image, 0, top, bottom, y, static_cast<float*>(scratch));
   }
-
- private:
   // Some lines of outputs of one group.
-  void run_tile(std::span<void* const> buffers, int64_t i, float* scratch) const {
+  void run_tile(std::span<void* const> buffers, int64_t i, void* own) const override {
     const int64_t top = i % line_tiles * lines_a_tile, bottom = std::min(y_sizes[2], top + lines_a_tile);
     const int64_t group = i / line_tiles % convolution.groups, image = i / line_tiles / convolution.groups;
     float* y = static_cast<float*>(buffers[result]) + image * y_strides[0] + group * outputs * y_strides[1] +
                top * y_strides[2];
-    run_group(buffers, image, group, top, bottom, y, scratch);
+    run_group(buffers, image, group, top, bottom, y, static_cast<float*>(own));
   }
 
+ private:
   // To `y`, where the first line lies.
   void run_group(std::span<void* const> buffers, int64_t image, int64_t group, int64_t top, int64_t bottom, float* y,
                  float* scratch) const {

@@ -11,7 +11,7 @@
 
 #include "kernels/body.h"
 #include "kernels/list.h"
-#include "support/parallel.h"
+#include "kernels/tiled_call.h"
 
 namespace atenon::kernels {
 
@@ -59,7 +59,7 @@ struct Lines {  // of complex numbers: element k of line l is (re, im)[k * side 
 };
 
 template <class T>
-class FourierCall : public PreparedCall {
+class FourierCall : public TiledCall {
  public:
   Transform transform;
   Operand x, y;
@@ -67,16 +67,8 @@ class FourierCall : public PreparedCall {
   std::vector<int64_t> factors;
   std::vector<T> cosines, sines;  // of turn * 2 pi k / n
 
-  int64_t tiles() const { return (lines + side - 1) / side; }
-  int64_t workers() const { return std::min<int64_t>(tiles(), threads()); }
-  size_t worker_bytes() const { return in_lines(static_cast<size_t>(4 * transform.n * side) * sizeof(T)); }
-  size_t scratch_bytes() const override { return worker_bytes() * static_cast<size_t>(workers()); }
-
-  Result<void> run(std::span<void* const> buffers, void* scratch) override {
-    parallel_for(tiles(), workers(), scratch, worker_bytes(),
-                 [&](int64_t tile, void* own) { run_tile(buffers, tile, static_cast<T*>(own)); });
-    return {};
-  }
+  int64_t tiles() const override { return (lines + side - 1) / side; }
+  size_t worker_bytes() const override { return in_lines(static_cast<size_t>(4 * transform.n * side) * sizeof(T)); }
 
  private:
   // Where a line begins.
@@ -90,7 +82,8 @@ class FourierCall : public PreparedCall {
     return first;
   }
 
-  void run_tile(std::span<void* const> buffers, int64_t tile, T* own) const {
+  void run_tile(std::span<void* const> buffers, int64_t tile, void* memory) const override {
+    T* own = static_cast<T*>(memory);
     const int64_t n = transform.n, first = tile * side, count = std::min(side, lines - first);
     Lines<T> from{own, own + n * side}, to{own + 2 * n * side, own + 3 * n * side};
     std::fill(from.re, from.re + 2 * n * side, T(0));

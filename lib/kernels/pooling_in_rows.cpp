@@ -7,7 +7,7 @@
 #include "kernels/convolution.h"
 #include "kernels/lanes.h"
 #include "kernels/pooling.h"
-#include "support/parallel.h"
+#include "kernels/tiled_call.h"
 
 namespace atenon::kernels {
 
@@ -15,9 +15,8 @@ namespace {
 
 constexpr int64_t tile_terms = 32 * 1024;  // of windows
 constexpr int64_t most_held = 4 * 1024;    // floats of lines that are held at once: they stay in the first-level cache
-constexpr int64_t widest_vector = 16;
 
-class PoolingInRowsCall : public PreparedCall {
+class PoolingInRowsCall : public TiledCall {
  public:
   PoolTile shape{};  // of all tiles; they differ in where they lie
   std::vector<int32_t> rows, row_counts, places;
@@ -26,19 +25,10 @@ class PoolingInRowsCall : public PreparedCall {
   size_t x = 0, result = 0;
 
   int64_t line_tiles() const { return (lines + lines_a_tile - 1) / lines_a_tile; }
-  int64_t tiles() const { return (planes + planes_a_tile - 1) / planes_a_tile * line_tiles(); }
-  int64_t workers() const { return std::min<int64_t>(tiles(), threads()); }
-  size_t worker_bytes() const { return static_cast<size_t>(lines_a_tile * shape.line_floats) * sizeof(float); }
-  size_t scratch_bytes() const override { return worker_bytes() * static_cast<size_t>(workers()); }
+  int64_t tiles() const override { return (planes + planes_a_tile - 1) / planes_a_tile * line_tiles(); }
+  size_t worker_bytes() const override { return static_cast<size_t>(lines_a_tile * shape.line_floats) * sizeof(float); }
 
-  Result<void> run(std::span<void* const> buffers, void* scratch) override {
-    parallel_for(tiles(), workers(), scratch, worker_bytes(),
-                 [&](int64_t i, void* own) { run_tile(buffers, i, static_cast<float*>(own)); });
-    return {};
-  }
-
- private:
-  void run_tile(std::span<void* const> buffers, int64_t i, float* own) const {
+  void run_tile(std::span<void* const> buffers, int64_t i, void* own) const override {
     const int64_t plane = i / line_tiles() * planes_a_tile, line = i % line_tiles() * lines_a_tile;
     PoolTile tile = shape;
     tile.planes = std::min(planes_a_tile, planes - plane);
@@ -49,7 +39,7 @@ class PoolingInRowsCall : public PreparedCall {
     tile.row_counts = row_counts.data() + line;
     tile.places = places.data();
     if (!shares.empty()) tile.row_shares = row_shares.data() + line, tile.shares = shares.data();
-    tile.scratch = own;
+    tile.scratch = static_cast<float*>(own);
     lanes().pool(tile);
   }
 };

@@ -11,7 +11,7 @@
 
 #include "kernels/body.h"
 #include "kernels/list.h"
-#include "support/parallel.h"
+#include "kernels/tiled_call.h"
 
 namespace atenon::kernels {
 
@@ -100,7 +100,7 @@ WideWord* sort_words(WideWord* words, WideWord*, int64_t n) {
   return words;
 }
 
-class SortingCall : public PreparedCall {
+class SortingCall : public TiledCall {
  public:
   Sorting sorting;
   Operand x;
@@ -108,20 +108,17 @@ class SortingCall : public PreparedCall {
   int64_t n = 1, k = 1, lines = 1, grain = 1;
 
   bool is_wide() const { return size_of(x.dtype) == 8; }
-  int64_t tiles() const { return (lines + grain - 1) / grain; }
-  int64_t workers() const { return std::min<int64_t>(tiles(), threads()); }
-  size_t worker_bytes() const { return static_cast<size_t>(n) * 2 * (is_wide() ? sizeof(WideWord) : sizeof(Word)); }
-  size_t scratch_bytes() const override { return worker_bytes() * static_cast<size_t>(workers()); }
+  int64_t tiles() const override { return (lines + grain - 1) / grain; }
+  size_t worker_bytes() const override {
+    return static_cast<size_t>(n) * 2 * (is_wide() ? sizeof(WideWord) : sizeof(Word));
+  }
 
-  Result<void> run(std::span<void* const> buffers, void* scratch) override {
-    parallel_for(tiles(), workers(), scratch, worker_bytes(), [&](int64_t tile, void* own) {
-      for (int64_t line = tile * grain; line < std::min(lines, (tile + 1) * grain); ++line)
-        x.dtype == ScalarType::f32   ? sort_line<float, Word>(buffers, line, own)
-        : x.dtype == ScalarType::f64 ? sort_line<double, WideWord>(buffers, line, own)
-        : x.dtype == ScalarType::i32 ? sort_line<int32_t, Word>(buffers, line, own)
-                                     : sort_line<int64_t, WideWord>(buffers, line, own);
-    });
-    return {};
+  void run_tile(std::span<void* const> buffers, int64_t tile, void* own) const override {
+    for (int64_t line = tile * grain; line < std::min(lines, (tile + 1) * grain); ++line)
+      x.dtype == ScalarType::f32   ? sort_line<float, Word>(buffers, line, own)
+      : x.dtype == ScalarType::f64 ? sort_line<double, WideWord>(buffers, line, own)
+      : x.dtype == ScalarType::i32 ? sort_line<int32_t, Word>(buffers, line, own)
+                                   : sort_line<int64_t, WideWord>(buffers, line, own);
   }
 
  private:

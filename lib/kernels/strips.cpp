@@ -12,7 +12,7 @@
 #include "kernels/few_channels.h"
 #include "kernels/list.h"
 #include "kernels/onednn.h"
-#include "support/parallel.h"
+#include "kernels/tiled_call.h"
 
 namespace atenon::kernels {
 
@@ -240,7 +240,7 @@ Result<void> run_part(const Part& part, PreparedCall& call, std::span<void* cons
 
 using Prepared = std::unique_ptr<PreparedCall>;
 
-class StripsCall : public PreparedCall {
+class StripsCall : public TiledCall {
  public:
   StripsCall(Parts parts, const CallSite& site)
       : parts(std::move(parts)), plan(this->parts, site), result(site.operands.size()) {}
@@ -250,8 +250,7 @@ class StripsCall : public PreparedCall {
   std::array<std::map<int64_t, Prepared>, 3> calls;  // of each part, by rows of its result
   std::unique_ptr<LinesCall> first;                  // instead of the first part's, where it is a network's first
 
-  int64_t tiles() const { return plan.batch * plan.strips; }
-  int64_t workers() const { return std::max<int64_t>(1, std::min<int64_t>(tiles(), threads())); }
+  int64_t tiles() const override { return plan.batch * plan.strips; }
   size_t wide_bytes() const {
     return in_lines(static_cast<size_t>(plan.window_rows(plan.strip) * plan.columns * plan.channels) * sizeof(float));
   }
@@ -259,22 +258,15 @@ class StripsCall : public PreparedCall {
     if (parts.size() == 2) return wide_bytes();
     return wide_bytes() + in_lines(static_cast<size_t>(plan.strip * plan.y_columns * plan.channels) * sizeof(float));
   }
-  size_t worker_bytes() const {
-    size_t most = first ? first->line_bytes() : 0;
+  size_t worker_bytes() const override {
+    size_t most = first ? first->worker_bytes() : 0;
     for (const auto& of_part : calls)
       for (const auto& [rows, call] : of_part) most = std::max(most, call->scratch_bytes());
     return between_bytes() + in_lines(most);
   }
-  size_t scratch_bytes() const override { return worker_bytes() * static_cast<size_t>(workers()); }
 
-  Result<void> run(std::span<void* const> buffers, void* scratch) override {
-    parallel_for(tiles(), workers(), scratch, worker_bytes(),
-                 [&](int64_t i, void* own) { run_strip(buffers, i, static_cast<char*>(own)); });
-    return {};
-  }
-
- private:
-  void run_strip(std::span<void* const> buffers, int64_t tile, char* scratch) const {
+  void run_tile(std::span<void* const> buffers, int64_t tile, void* memory) const override {
+    auto* scratch = static_cast<char*>(memory);
     const int64_t i = tile % plan.strips, number = tile / plan.strips;
     const int64_t above = plan.first(i) - plan.begin(i), rows = plan.last(i) - plan.first(i);
     const int64_t below = plan.end(i) - plan.begin(i) - above - rows, row = plan.columns * plan.channels;
