@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <list>
 #include <new>
 #include <string>
 #include <vector>
@@ -70,12 +71,14 @@ weight "w": f32[3, 2] = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]
 )text";
 
 atenon_status load(const std::string& text, atenon_session** session) {
+  static std::list<std::string> programs;  // sessions read them in place
   auto program = text::parse(text, "test");
   REQUIRE(program);
   auto bytes = program::serialize(*program);
   REQUIRE(bytes);
+  const std::string& kept = programs.emplace_back(std::move(*bytes));
   const atenon_options options = {nullptr, "opsets"};
-  return atenon_load_memory(bytes->data(), bytes->size(), &options, session, nullptr);
+  return atenon_load_memory(kept.data(), kept.size(), &options, session, nullptr);
 }
 
 }  // namespace
