@@ -129,6 +129,24 @@ std::vector<std::vector<int64_t>> operand_strides(const std::vector<PostOp>& epi
   return all;
 }
 
+void ConvolutionCall::read(const CallSite& site, size_t axes) {
+  [[maybe_unused]] const std::string refusal = read_convolution(*site.body, site.symbols, convolution);
+  assert(refusal.empty());
+  const Operand &x = site.operands[static_cast<size_t>(convolution.x)],
+                &weight = site.operands[static_cast<size_t>(convolution.weight)], &y = site.results[0];
+  x_sizes = spread(x.sizes, 1, axes);
+  x_strides = spread(x.strides, 0, axes);
+  y_sizes = spread(y.sizes, 1, axes);
+  y_strides = spread(y.strides, 0, axes);
+  filter = spatial({weight.sizes.begin() + 2, weight.sizes.end()}, 1, axes);
+  stride = spatial(convolution.stride, 1, axes);
+  padding = spatial(convolution.padding, 0, axes);
+  dilation = spatial(convolution.dilation, 1, axes);
+  for (std::vector<int64_t>& strides : kernels::operand_strides(convolution, site))
+    operand_strides.push_back(spread(std::move(strides), 0, axes));
+  result = site.operands.size();
+}
+
 void make_steps(const Convolution& convolution, const std::vector<std::vector<int64_t>>& strides,
                 std::span<void* const> buffers, std::span<const int64_t> at, Step* steps) {
   for (size_t s = 0; s < convolution.epilogue.size(); ++s) {

@@ -6,6 +6,7 @@
 
 #include "kernels/body.h"
 #include "kernels/kernel.h"
+#include "kernels/tiled_call.h"
 
 namespace atenon::kernels {
 
@@ -49,6 +50,20 @@ std::vector<std::vector<int64_t>> operand_strides(const std::vector<PostOp>& epi
 inline std::vector<std::vector<int64_t>> operand_strides(const Convolution& convolution, const CallSite& site) {
   return operand_strides(convolution.epilogue, site);
 }
+
+// What calls by loops of our own know of a convolution. Axes are counted from the last one on (depth, height, width);
+// those that an image has not have size 1.
+class ConvolutionCall : public TiledCall {
+ public:
+  Convolution convolution;
+  std::vector<int64_t> x_sizes, x_strides, y_sizes, y_strides;  // batch, channels and axes
+  std::vector<int64_t> filter, stride, padding, dilation;       // axes
+  std::vector<std::vector<int64_t>> operand_strides;            // of the epilogue's steps
+  size_t result = 0;                                            // buffer
+
+  // Takes these from a site whose body is a convolution, for `axes` axes.
+  void read(const CallSite& site, size_t axes);
+};
 
 // The steps of a tile of the result from `at` on, whose rows are neighbours on the last axis and whose columns are
 // channels; `strides` are the operands'.

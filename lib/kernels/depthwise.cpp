@@ -37,14 +37,10 @@ ir::BlockedLayout filter_layout(const std::vector<int64_t>& sizes) {
   return layout;
 }
 
-class DepthwiseCall : public TiledCall {
+class DepthwiseCall : public ConvolutionCall {
  public:
-  Convolution convolution;
-  std::vector<int64_t> x_sizes, x_strides, y_sizes, y_strides, filter, stride, padding, dilation;
-  std::vector<std::vector<int64_t>> operand_strides;    // of the epilogue's steps
   int64_t blocks = 0, block_tiles = 0, line_tiles = 1;  // blocks of channels
-  size_t result = 0;
-  bool is_turned = false;  // the image lies in rows
+  bool is_turned = false;                               // the image lies in rows
 
   int64_t lines() const { return y_sizes[2] * y_sizes[3]; }
   int64_t tiles() const override { return y_sizes[0] * block_tiles * line_tiles; }
@@ -182,27 +178,15 @@ class Depthwise : public ConvolutionKernel {
 
   Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const override {
     auto call = std::make_unique<DepthwiseCall>();
-    Convolution& convolution = call->convolution;
-    [[maybe_unused]] std::string refusal = read_convolution(*site.body, site.symbols, convolution);
-    assert(refusal.empty());
+    call->read(site, 3);
+    const Convolution& convolution = call->convolution;
     const Operand &x = site.operands[static_cast<size_t>(convolution.x)],
                   &weight = site.operands[static_cast<size_t>(convolution.weight)], &y = site.results[0];
-    call->x_sizes = spread(x.sizes, 1, 3);
-    call->x_strides = spread(x.strides, 0, 3);
-    call->y_sizes = spread(y.sizes, 1, 3);
-    call->y_strides = spread(y.strides, 0, 3);
-    call->filter = spatial({weight.sizes.begin() + 2, weight.sizes.end()}, 1, 3);
-    call->stride = spatial(convolution.stride, 1, 3);
-    call->padding = spatial(convolution.padding, 0, 3);
-    call->dilation = spatial(convolution.dilation, 1, 3);
     const Order order = order_of(convolution, site);
     const bool is_packed =
         weight.weight && weight.weight->layout && *weight.weight->layout == filter_layout(weight.sizes);
     if (order == Order::other || !is_packed) return onednn_convolution().prepare(site);
     call->is_turned = order == Order::rows;
-    for (const std::vector<int64_t>& strides : operand_strides(convolution, site))
-      call->operand_strides.push_back(spread(strides, 0, 3));
-    call->result = site.operands.size();
     call->blocks = (call->y_sizes[1] + panel_columns - 1) / panel_columns;
     const int64_t taps = call->filter[0] * call->filter[1] * call->filter[2];
     // Tiles are blocks of channels, of all lines where these are little work or turned for all of them at once.

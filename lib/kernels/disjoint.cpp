@@ -46,14 +46,9 @@ ir::BlockedLayout place_layout(const std::vector<int64_t>& sizes) {
   return layout;
 }
 
-class DisjointCall : public TiledCall {
+class DisjointCall : public ConvolutionCall {
  public:
-  Convolution convolution;
-  std::vector<int64_t> x_sizes, x_strides, y_sizes, y_strides;
-  std::vector<int64_t> block;                         // depth, height, width
-  std::vector<std::vector<int64_t>> operand_strides;  // of the epilogue's steps
-  int64_t lines_a_tile = 1, places = 1;               // of a panel
-  size_t result = 0;
+  int64_t lines_a_tile = 1, places = 1;  // of a panel
 
   int64_t panels() const { return divide_up(y_sizes[1], panel_columns); }
   // Of pixels side by side, each for one row of the blocks.
@@ -71,9 +66,9 @@ class DisjointCall : public TiledCall {
   // `line` is the place of a line of the result: image, depth, height.
   void run_line(std::span<void* const> buffers, const std::array<int64_t, 3>& line, float* scratch) const {
     const auto* x = static_cast<const float*>(buffers[static_cast<size_t>(convolution.x)]) + line[0] * x_strides[0] +
-                    line[1] / block[0] * x_strides[2] + line[2] / block[1] * x_strides[3];
+                    line[1] / stride[0] * x_strides[2] + line[2] / stride[1] * x_strides[3];
     const auto* weight = static_cast<const float*>(buffers[static_cast<size_t>(convolution.weight)]);
-    const int64_t row = (line[1] % block[0] * block[1] + line[2] % block[1]) * (block[2] / places);
+    const int64_t row = (line[1] % stride[0] * stride[1] + line[2] % stride[1]) * (stride[2] / places);
     const int64_t panel_floats = x_sizes[1] * panel_columns;
     const float* bias =
         convolution.bias < 0 ? nullptr : static_cast<const float*>(buffers[static_cast<size_t>(convolution.bias)]);
@@ -88,13 +83,13 @@ class DisjointCall : public TiledCall {
     tile.k = x_sizes[1];
     tile.steps = steps;
     tile.step_count = static_cast<int64_t>(convolution.epilogue.size());
-    tile.y_row = block[2] * y_strides[4];
+    tile.y_row = stride[2] * y_strides[4];
     tile.scratch = scratch;
     for (int64_t first = 0; first < x_sizes[4]; first += most_pixels)
-      for (int64_t column = 0; column < block[2]; column += places)
+      for (int64_t column = 0; column < stride[2]; column += places)
         for (int64_t panel = 0; panel < panels(); ++panel) {
           const int64_t channel = panel * panel_columns;
-          const std::array<int64_t, 5> at = {line[0], channel, line[1], line[2], first * block[2] + column};
+          const std::array<int64_t, 5> at = {line[0], channel, line[1], line[2], first * stride[2] + column};
           const auto place = [&](const std::vector<int64_t>& strides) {
             return std::inner_product(at.begin(), at.end(), strides.begin(), int64_t{0});
           };
@@ -105,7 +100,7 @@ class DisjointCall : public TiledCall {
           tile.bias = bias ? bias + channel : nullptr;
           for (size_t s = 0; s < convolution.epilogue.size(); ++s) {
             const std::vector<int64_t>& strides = operand_strides[s];
-            steps[s] = make_step(convolution.epilogue[s], buffers, place(strides), block[2] * strides[4], strides[1]);
+            steps[s] = make_step(convolution.epilogue[s], buffers, place(strides), stride[2] * strides[4], strides[1]);
           }
           tile.y = static_cast<float*>(buffers[result]) + place(y_strides);
           lanes().panel(tile);
@@ -138,9 +133,8 @@ class Disjoint : public ConvolutionKernel {
 
   Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const override {
     auto call = std::make_unique<DisjointCall>();
-    Convolution& convolution = call->convolution;
-    [[maybe_unused]] std::string refusal = read_convolution(*site.body, site.symbols, convolution);
-    assert(refusal.empty());
+    call->read(site, 3);
+    const Convolution& convolution = call->convolution;
     const Operand &x = site.operands[static_cast<size_t>(convolution.x)],
                   &weight = site.operands[static_cast<size_t>(convolution.weight)], &y = site.results[0];
     const auto lies_channels_last = [](const Operand& image) { return image.strides[1] == 1 || image.sizes[1] == 1; };
@@ -150,20 +144,12 @@ class Disjoint : public ConvolutionKernel {
         convolution.bias < 0 || y.sizes[1] == 1 || site.operands[static_cast<size_t>(convolution.bias)].strides[0] == 1;
     if (!is_packed || !has_plain_bias || !lies_channels_last(x) || !lies_channels_last(y))
       return onednn_convolution().prepare(site);
-    call->x_sizes = spread(x.sizes, 1, 3);
-    call->x_strides = spread(x.strides, 0, 3);
-    call->y_sizes = spread(y.sizes, 1, 3);
-    call->y_strides = spread(y.strides, 0, 3);
-    call->block = spatial(convolution.stride, 1, 3);
-    for (const std::vector<int64_t>& strides : operand_strides(convolution, site))
-      call->operand_strides.push_back(spread(strides, 0, 3));
     call->places = places_a_panel(weight.sizes);
     // Outputs of places side by side must follow each other, in the result and in what is added to it.
     const auto is_even = [&](const std::vector<int64_t>& strides) { return strides[4] == strides[1] * y.sizes[1]; };
     if (call->places > 1 &&
         !(is_even(call->y_strides) && std::all_of(call->operand_strides.begin(), call->operand_strides.end(), is_even)))
       return onednn_convolution().prepare(site);
-    call->result = site.operands.size();
     const int64_t products = call->y_sizes[4] * call->x_sizes[1] * call->y_sizes[1];  // of a line
     call->lines_a_tile = std::max<int64_t>(1, tile_products / std::max<int64_t>(1, products));
     call->flops = 2 * count(x.sizes) * count(weight.sizes) / static_cast<double>(weight.sizes[0]);

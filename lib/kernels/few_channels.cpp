@@ -46,12 +46,9 @@ ir::BlockedLayout term_layout(const std::vector<int64_t>& sizes, int64_t groups)
 
 class FewChannelsCall : public LinesCall {
  public:
-  Convolution convolution;
-  std::vector<int64_t> x_sizes, x_strides, y_sizes, y_strides, filter, stride, padding, dilation, taps;
-  std::vector<std::vector<int64_t>> operand_strides;  // of the epilogue's steps
-  int64_t channels = 0, outputs = 0;                  // of a group
+  std::vector<int64_t> taps;
+  int64_t channels = 0, outputs = 0;  // of a group
   int64_t lines_a_tile = 1, line_tiles = 1;
-  size_t result = 0;
   bool in_rows = false;  // the image, and so its strip; else channels lie side by side
 
   int64_t strip_width() const {
@@ -81,6 +78,7 @@ class FewChannelsCall : public LinesCall {
                  void* scratch) const override {
     run_group(buffers, image, 0, top, bottom, y, static_cast<float*>(scratch));
   }
+
   // Some lines of outputs of one group.
   void run_tile(std::span<void* const> buffers, int64_t i, void* own) const override {
     const int64_t top = i % line_tiles * lines_a_tile, bottom = std::min(y_sizes[2], top + lines_a_tile);
@@ -162,21 +160,10 @@ class FewChannelsCall : public LinesCall {
 
 std::unique_ptr<LinesCall> prepare_lines(const CallSite& site, int64_t lines) {
   auto call = std::make_unique<FewChannelsCall>();
-  Convolution& convolution = call->convolution;
-  [[maybe_unused]] std::string refusal = read_convolution(*site.body, site.symbols, convolution);
-  assert(refusal.empty());
+  call->read(site, 2);
+  const Convolution& convolution = call->convolution;
   const Operand &x = site.operands[static_cast<size_t>(convolution.x)],
                 &weight = site.operands[static_cast<size_t>(convolution.weight)], &y = site.results[0];
-  call->x_sizes = spread(x.sizes, 1, 2);
-  call->x_strides = spread(x.strides, 0, 2);
-  call->y_sizes = spread(y.sizes, 1, 2);
-  call->y_strides = spread(y.strides, 0, 2);
-  call->filter = spatial({weight.sizes.begin() + 2, weight.sizes.end()}, 1, 2);
-  call->stride = spatial(convolution.stride, 1, 2);
-  call->padding = spatial(convolution.padding, 0, 2);
-  call->dilation = spatial(convolution.dilation, 1, 2);
-  for (const std::vector<int64_t>& strides : operand_strides(convolution, site))
-    call->operand_strides.push_back(spread(strides, 0, 2));
   // A column, such as a sequence with an axis more, is a line.
   if (lines == 0 && call->x_sizes[3] == 1 && call->y_sizes[3] == 1) {
     for (std::vector<int64_t>* of_image : {&call->x_sizes, &call->x_strides, &call->y_sizes, &call->y_strides})
@@ -194,7 +181,6 @@ std::unique_ptr<LinesCall> prepare_lines(const CallSite& site, int64_t lines) {
   const bool has_plain_bias =
       convolution.bias < 0 || site.operands[static_cast<size_t>(convolution.bias)].strides[0] == 1;
   if (!fits || !is_packed || !has_plain_bias) return nullptr;
-  call->result = site.operands.size();
   const int64_t all = std::max<int64_t>(1, call->y_sizes[2]);
   const int64_t line_products = call->y_sizes[3] * call->outputs * call->channels * call->filter[0] * call->filter[1];
   call->lines_a_tile = std::max<int64_t>(1, lines);

@@ -4,15 +4,15 @@
 #include <memory>
 #include <span>
 
-#include "kernels/tiled_call.h"
+#include "kernels/convolution.h"
 
 namespace atenon::kernels {
 
-class LinesCall : public TiledCall {
+class LinesCall : public ConvolutionCall {
  public:
   // Computes lines [top, bottom) of one image into `y`, where they lie at the strides of the prepared result; at most
-  // as many lines as it was prepared for. Any number of threads may call it at once, each
-  // with worker_bytes() of scratch.
+  // as many lines as it was prepared for. Any number of threads may call it at once, each with
+  // worker_bytes() of scratch.
   virtual void run_lines(std::span<void* const> buffers, int64_t image, int64_t top, int64_t bottom, float* y,
                          void* scratch) const = 0;
 };

@@ -394,10 +394,11 @@ inline void panel_block(int64_t depth, const float* a, int64_t a_row, const floa
 
 using PanelBlock = void (*)(int64_t, const float*, int64_t, const float*, Start, const End&, const float*, int64_t);
 
+// Nobody asks for more rows than fit.
 template <int vectors, int rows>
 constexpr PanelBlock block_of_at_most() {
-  constexpr int64_t most = vectors <= 2 ? tall_block : row_block;
-  return panel_block < rows <= most ? rows : 1, vectors > ;
+  constexpr int fitting = rows <= (vectors <= 2 ? tall_block : row_block) ? rows : 1;
+  return panel_block<fitting, vectors>;
 }
 
 template <int vectors>
