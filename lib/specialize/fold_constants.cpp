@@ -30,7 +30,9 @@ bool turns_shared_weight(const ir::Node& node, const reference::Environment& env
   const ir::Value* base = node.operands()[0];
   if (result.is_contiguous() || result.storage != tensor(base).storage || result.numel() != tensor(base).numel())
     return false;
-  while (base->producer && gone.contains(base->producer)) base = base->producer->operands()[0];
+  while (base->producer && gone.contains(base->producer) && !base->producer->operands().empty() &&
+         tensor(base->producer->operands()[0]).storage == result.storage)
+    base = base->producer->operands()[0];
   return std::any_of(base->users.begin(), base->users.end(),
                      [&](const ir::Node* user) { return !gone.contains(user); });
 }
