@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <fstream>
 #include <string>
@@ -72,7 +73,8 @@ int threads() {
 
 void set_threads(int count) { chosen_threads().store(std::max(count, 0), std::memory_order_relaxed); }
 
-Tiles::Tiles(int64_t count, int64_t members) : parts_(std::clamp<int64_t>(members, 1, most_parts)) {
+Tiles::Tiles(int64_t count, int64_t members)
+    : parts_(std::clamp<int64_t>(members, 1, most_parts)), left_((uint32_t{1} << parts_) - 1) {
   for (int64_t i = 0; i < parts_; ++i) {
     part_[i].next.store(count * i / parts_, std::memory_order_relaxed);
     part_[i].end = count * (i + 1) / parts_;
@@ -80,13 +82,19 @@ Tiles::Tiles(int64_t count, int64_t members) : parts_(std::clamp<int64_t>(member
 }
 
 bool Tiles::take_run(int64_t member, int64_t shares, int64_t& first, int64_t& last) {
-  for (int64_t i = 0; i < parts_; ++i) {
-    Part& part = part_[(member + i) % parts_];
+  const int own = static_cast<int>(member % parts_);
+  uint32_t left = left_.load(std::memory_order_relaxed);
+  while (left != 0) {
+    const int i = (std::countr_zero(std::rotr(left, own)) + own) % 32;
+    Part& part = part_[i];
     first = part.next.load(std::memory_order_relaxed);
     while (first < part.end) {
       last = first + std::max<int64_t>(1, (part.end - first) / shares);
-      if (part.next.compare_exchange_weak(first, last, std::memory_order_relaxed)) return true;
+      if (!part.next.compare_exchange_weak(first, last, std::memory_order_relaxed)) continue;
+      if (last == part.end) left_.fetch_and(~(uint32_t{1} << i), std::memory_order_relaxed);
+      return true;
     }
+    left &= left_.load(std::memory_order_relaxed) & ~(uint32_t{1} << i);
   }
   return false;
 }

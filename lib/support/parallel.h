@@ -68,6 +68,7 @@ class Tiles {
   };
   static constexpr int64_t most_parts = 16;
   const int64_t parts_;
+  std::atomic<uint32_t> left_;  // a bit for each part that has tiles: who finds none reads this alone
   Part part_[most_parts];
 };
 
