@@ -58,6 +58,9 @@ struct Step {
 // A matrix is stored in panels of this many columns: panel p is k rows of columns [64 p, 64 p + 64), the last one
 // padded with zeros.
 constexpr int64_t panel_columns = 64;
+// Rows of such a product are computed in blocks of at most this many. A tile of more has blocks of at least four rows,
+// whose sums are added up alike, however many there are.
+constexpr int64_t tallest_block = 12;
 constexpr int64_t widest_vector = 16;  // floats
 
 // Some rows of a product with one panel: y = epilogue(a * b + bias).

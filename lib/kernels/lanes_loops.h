@@ -348,6 +348,7 @@ struct End {
 
 // Rows of a block of at most two vectors: as many sums as in the widest blocks of row_block rows.
 constexpr int64_t tall_block = row_block * (V::accumulators < 4 ? 1 : V::accumulators / 2);
+static_assert(tall_block <= tallest_block);
 
 // end[0..rows)[0..vectors * width) = start + a * b over `depth`. Every 4 steps, `lines` cache lines of `ahead` are
 // fetched.

@@ -18,9 +18,8 @@ namespace atenon::kernels {
 namespace {
 
 constexpr int64_t most_rows = 240;  // of a tile
-// Of a tile, where a product is cut into more of them for its threads. From here on all blocks of rows have at least
-// four, which are added up alike: how rows are cut changes no bit.
-constexpr int64_t least_rows = 12;
+// Of a tile, where a product is cut into more of them for its threads: how rows are cut then changes no bit.
+constexpr int64_t least_rows = tallest_block + 1;
 constexpr int64_t large_filter = 256 * 1024;  // of a pointwise convolution: reading it takes a good part of the time
 // Of what a pointwise convolution takes and gives: where it does not stay in the caches, what is added to the result is
 // fetched in time here, and not by oneDNN.

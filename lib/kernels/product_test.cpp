@@ -122,6 +122,28 @@ TEST_CASE("products with panels equal plain loops: rows, columns and depths of e
       }
 }
 
+TEST_CASE("how rows of a product with panels are cut for threads changes no bit") {
+  for (int64_t columns : {5, 20, 35, 64, 99})
+    for (int64_t rows : {12, 24, 36, 48, 61, 96, 500}) {
+      CAPTURE(columns);
+      CAPTURE(rows);
+      const Tensor x = testing::numbers({rows, 67}, 1), w = testing::numbers({columns, 67}, 2),
+                   bias = testing::numbers({columns}, 3);
+      auto computed = [&](int threads) {
+        Call call;
+        call.site.threads = threads;
+        ir::Value *px = call.input(x), *pb = call.input(bias), *pw = call.weight(w);
+        call.body.set_outputs({call.apply("aten::linear", {px, pw, pb}, {rows, columns})});
+        Tensor result = Tensor::zeros(ScalarType::f32, {rows, columns});
+        REQUIRE(call.pack_weight(panels(), 2, result));
+        REQUIRE(call.run(panels(), result) == "");
+        return result;
+      };
+      const Tensor alone = computed(1);
+      for (int threads : {2, 3, 8, 40}) CHECK(testing::difference(alone, computed(threads)) == 0);
+    }
+}
+
 TEST_CASE("every step of an epilogue with panels agrees with the C library") {
   struct Case {
     const char* target;
