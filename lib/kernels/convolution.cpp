@@ -66,7 +66,11 @@ std::string read_convolution(const ir::Graph& body, const shape::Bindings& symbo
     if (!padding) return "its padding is symbolic";
     found.padding = found.padding_end = *padding;
     if (found.transposed)
-      for (int i = 0; i < spatial; ++i) found.padding_end[i] -= found.output_padding[i];
+      for (int i = 0; i < spatial; ++i) {
+        found.padding_end[i] -= found.output_padding[i];
+        if (found.padding_end[i] + found.stride[i] <= 0)
+          return "oneDNN has no lines behind the last one that an input reaches, transposed";
+      }
   }
   int64_t terms = (*filter)[0] / *groups;
   for (int i = 0; i < spatial; ++i) terms *= (*filter)[i + 2];

@@ -2,9 +2,11 @@
 // needed.
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <optional>
+#include <thread>
 
 #include "kernels/lanes.h"
 #include "kernels/list.h"
@@ -258,6 +260,21 @@ TEST_CASE("what is no convolution is refused with the reason") {
   ir::Value* x = call.input(Tensor::zeros(ScalarType::f32, {2, 3}));
   call.body.set_outputs({call.apply("aten::relu", {x}, {2, 3})});
   CHECK(onednn_convolution().refusal(call.body) == "aten::relu stands before a convolution");
+}
+
+TEST_CASE("a transposed convolution is refused whose output padding reaches a stride beyond its inputs") {
+  for (int64_t output_padding : {0, 1, 2}) {
+    Call call;
+    const int64_t width = 12 + output_padding;  // of 5 inputs, two apart, by 2 taps, three apart
+    ir::Value *x = call.input(testing::whole_numbers({1, 2, 5}, 1)),
+              *weight = call.weight(testing::whole_numbers({2, 4, 2}, 2));
+    call.body.set_outputs({call.apply(
+        "aten::conv_transpose1d", {x, weight, ir::None(), list({2}), list({0}), list({output_padding}), 1, list({3})},
+        {1, 4, width})});
+    Tensor result = Tensor::zeros(ScalarType::f32, {1, 4, width});
+    CHECK((call.run(onednn_convolution(), result) == "") == (output_padding < 2));
+    CHECK(onednn_convolution().refusal(call.body).empty() == (output_padding < 2));
+  }
 }
 
 }  // namespace atenon::kernels
