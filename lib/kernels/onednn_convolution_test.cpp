@@ -255,6 +255,35 @@ TEST_CASE("a strided transposed convolution has the same bits for any number of 
   set_threads(0);
 }
 
+TEST_CASE("a convolution gives the same while another caller has the workers") {
+  const Tensor x = testing::whole_numbers({1, 512, 7, 5}, 1), weight = testing::whole_numbers({512, 3, 3, 3}, 2);
+  const auto computed = [&] {
+    Call call;
+    ir::Value *px = call.input(x), *pw = call.weight(weight);
+    call.body.set_outputs(
+        {call.apply("aten::conv_transpose2d.input",
+                    {px, pw, ir::None(), list({3, 3}), list({0, 0}), list({0, 0}), 1, list({1, 2})}, {1, 3, 21, 17})});
+    Tensor result = Tensor::zeros(ScalarType::f32, {1, 3, 21, 17});
+    const std::string failure = call.run(onednn_convolution(), result);
+    return std::pair(failure, result);
+  };
+  set_threads(2);
+  const auto [failure, alone] = computed();
+  REQUIRE(failure == "");
+  std::atomic<bool> has_begun = false, is_done = false;
+  std::thread other([&] {
+    parallel_for(2, [&](int64_t) {
+      has_begun = true;
+      while (!is_done) std::this_thread::yield();
+    });
+  });
+  while (!has_begun) std::this_thread::yield();
+  CHECK(testing::difference(computed().second, alone) == 0);
+  is_done = true;
+  other.join();
+  set_threads(0);
+}
+
 TEST_CASE("what is no convolution is refused with the reason") {
   Call call;
   ir::Value* x = call.input(Tensor::zeros(ScalarType::f32, {2, 3}));
