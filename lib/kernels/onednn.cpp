@@ -213,10 +213,10 @@ Place OnednnCall::own(std::shared_ptr<Storage> storage) {
 }
 
 Place OnednnCall::operand(const CallSite& site, size_t index, const dnnl::memory::desc& plain,
-                          const dnnl::memory::desc& wanted, const std::vector<int>& axes) {
-  const Place as_it_is{Place::Kind::buffer, index};
+                          const dnnl::memory::desc& wanted, const std::vector<int>& axes, int64_t step) {
+  const Place as_it_is{Place::Kind::buffer, index, step};
   const Operand& operand = site.operands[index];
-  if (!operand.weight) {
+  if (!operand.weight || step != 0) {
     if (plain == wanted) return as_it_is;
     Place copy = reserve(wanted);
     add_reorder(plain, as_it_is, wanted, copy);
@@ -253,7 +253,18 @@ std::unique_ptr<OnednnCall::Memories> OnednnCall::make_memories() const {
   return memories;
 }
 
+int64_t OnednnCall::workers() const { return tiles_ == 0 ? 1 : std::min<int64_t>(tiles_, threads()); }
+
 Result<void> OnednnCall::run(std::span<void* const> buffers, void* scratch) {
+  if (tiles_ == 0)
+    run_steps(buffers, scratch, 0);
+  else
+    parallel_for(tiles_, workers(), scratch, reserved_ + scratchpad_,
+                 [&](int64_t tile, void* own) { run_steps(buffers, own, tile); });
+  return {};
+}
+
+void OnednnCall::run_steps(std::span<void* const> buffers, void* scratch, int64_t tile) {
   std::unique_ptr<Memories> memories = idle_.take();
   if (!memories) memories = make_memories();
   for (size_t i = 0; i < steps_.size(); ++i) {
@@ -264,7 +275,7 @@ Result<void> OnednnCall::run(std::span<void* const> buffers, void* scratch) {
       void* data = nullptr;
       switch (place.kind) {
         case Place::Kind::buffer:
-          data = buffers[place.index];
+          data = static_cast<char*>(buffers[place.index]) + tile * place.step;
           break;
         case Place::Kind::scratch:
           data = static_cast<char*>(scratch) + (place.index == SIZE_MAX ? reserved_ : place.index);
@@ -280,7 +291,6 @@ Result<void> OnednnCall::run(std::span<void* const> buffers, void* scratch) {
     assert(status == dnnl_success);
   }
   idle_.give(std::move(memories));
-  return {};
 }
 
 Diagnostic onednn_error(const char* kernel, const dnnl::error& cause) {

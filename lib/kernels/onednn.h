@@ -2,8 +2,8 @@
 // primitives.
 //
 // A call is a short list of primitives: perhaps reorders of operands whose layout the main primitive does not take, the
-// main one, perhaps a reorder of its result. All memory comes from the caller (scratchpads too), so calls can run side
-// by side.
+// main one, perhaps a reorder of its result. They run on all threads, or, for a call in tiles, on one thread for each
+// tile. All memory comes from the caller (scratchpads too), so calls can run side by side.
 #pragma once
 
 #include <dnnl.hpp>
@@ -42,6 +42,7 @@ struct Place {
   enum class Kind { buffer, scratch, owned };
   Kind kind = Kind::buffer;
   size_t index = 0;  // buffer: number; scratch: bytes from its start; owned: position in the call's storages
+  int64_t step = 0;  // of a buffer: bytes from one tile to the next
 };
 
 class OnednnCall : public PreparedCall {
@@ -57,12 +58,14 @@ class OnednnCall : public PreparedCall {
   // Room in the scratch buffer that lives for the whole call.
   Place reserve(const dnnl::memory::desc& desc);
   Place own(std::shared_ptr<Storage> storage);
-  // The weight or other operand `index` as `wanted`: its own bytes where they lie so, a copy made now for a weight,
-  // else a reorder before the primitive. `axes` as in layout_of.
+  // The weight or other operand `index` as `wanted`: its own bytes where they lie so, a copy made now for a weight that
+  // all tiles read, else a reorder before the primitive. `axes` as in layout_of, `step` as in Place.
   Place operand(const CallSite& site, size_t index, const dnnl::memory::desc& plain, const dnnl::memory::desc& wanted,
-                const std::vector<int>& axes);
+                const std::vector<int>& axes, int64_t step = 0);
+  // The primitives, planned for one thread, are a tile's.
+  void run_in_tiles(int64_t tiles) { tiles_ = tiles; }
 
-  size_t scratch_bytes() const override { return reserved_ + scratchpad_; }
+  size_t scratch_bytes() const override { return (reserved_ + scratchpad_) * static_cast<size_t>(workers()); }
   Result<void> run(std::span<void* const> buffers, void* scratch) override;
 
  private:
@@ -76,11 +79,14 @@ class OnednnCall : public PreparedCall {
     ~Memories();
   };
   std::unique_ptr<Memories> make_memories() const;
+  int64_t workers() const;
+  void run_steps(std::span<void* const> buffers, void* scratch, int64_t tile);
 
   std::vector<Step> steps_;
   std::vector<std::shared_ptr<Storage>> owned_;
   size_t reserved_ = 0;
   size_t scratchpad_ = 0;  // one region for all steps, behind the reserved ones
+  int64_t tiles_ = 0;      // 0: each step runs on all threads
   Idle<Memories> idle_;
 };
 

@@ -2,6 +2,9 @@
 //
 // A weight on the right is taken in the blocks that it was packed into at `lower`, whatever the sizes of this call
 // would have asked for: a program with dynamic sizes has one packed weight.
+//
+// A product is cut by its sizes into tiles that one thread computes. oneDNN itself cuts sums by the number of threads,
+// and leaves out parts of batched ones: wrong numbers for 8 threads.
 #include <numeric>
 
 #include "kernels/list.h"
@@ -25,9 +28,21 @@ memory::desc describe(const Matrix& matrix) {
   return kernels::describe(matrix.sizes, strides);
 }
 
+constexpr int64_t tile_products = 512 * 1024;  // at least: less is done before a second thread has woken up
+constexpr int64_t tile_lines = 64;             // rows or columns, at least: each tile packs the other matrix anew
+constexpr int64_t most_tiles = 64;
+
+// One axis of the result, cut into equal tiles. Distances are bytes from one tile to the next.
+struct Cut {
+  int64_t tiles = 1;
+  int64_t a_step = 0, b_step = 0, y_step = 0, bias_step = 0;
+  std::vector<int64_t> epilogue_steps;  // one an operand of the call
+};
+
 struct Chosen {
   Product product;
-  Loops loops;
+  Loops loops;  // of a tile
+  Cut cut;
   dnnl::matmul::primitive_desc primitive;
   memory::desc a_lies, a, b_lies, b, bias, y_lies, y;
   PostOps post_ops;
@@ -77,15 +92,49 @@ memory::desc describe_packed(const Loops& loops, const ir::BlockedLayout& layout
   return {};
 }
 
-Chosen read(const CallSite& site) {
+double count(const Matrix& matrix) {
+  return std::accumulate(matrix.sizes.begin(), matrix.sizes.end(), 1.0, std::multiplies<>());
+}
+
+// Makes `loops` those of a tile.
+Cut make_cut(const Product& product, Loops& loops, size_t operands, bool keeps_columns) {
+  Cut cut;
+  cut.epilogue_steps.assign(operands, 0);
+  const double products = count(loops.y) * static_cast<double>(loops.k());
+  const auto most = static_cast<int64_t>(std::min<double>(most_tiles, products / tile_products));
+  const size_t columns = loops.rank() - 1, rows = columns - 1;
+  size_t along = 0;
+  for (size_t axis = 0; axis < loops.rank() - (keeps_columns ? 1 : 0); ++axis) {
+    const int64_t size = loops.y.sizes[axis], lines = axis < rows ? 1 : tile_lines;
+    for (int64_t tiles = std::min(most, size / lines); tiles > cut.tiles; --tiles)
+      if (size % tiles == 0) cut.tiles = tiles, along = axis;
+  }
+  const auto take = [&](Matrix& matrix) {
+    if (matrix.sizes.empty() || matrix.sizes[along] == 1) return int64_t{0};
+    matrix.sizes[along] /= cut.tiles;
+    return matrix.sizes[along] * matrix.strides[along] * static_cast<int64_t>(sizeof(float));
+  };
+  if (along != columns) cut.a_step = take(loops.a);
+  if (along != rows) cut.b_step = take(loops.b);
+  cut.y_step = take(loops.y);
+  if (along == columns) cut.bias_step = loops.n() * static_cast<int64_t>(sizeof(float));
+  for (size_t i = 0; i < loops.epilogue.size(); ++i)
+    if (product.epilogue[i].is_binary()) cut.epilogue_steps[product.epilogue[i].operand] = take(loops.epilogue[i]);
+  return cut;
+}
+
+Chosen read(const CallSite& site, bool pack) {
   Chosen chosen;
   [[maybe_unused]] std::string refusal = read_product(*site.body, site.symbols, chosen.product);
   assert(refusal.empty());
   chosen.loops = make_loops(chosen.product, site);
+  const ir::Weight* weight = site.operands[chosen.product.b.input].weight;
+  chosen.cut = make_cut(chosen.product, chosen.loops, site.operands.size(), pack || (weight && weight->layout));
   return chosen;
 }
 
 void choose(Chosen& chosen, const CallSite& site, bool pack) {
+  const PlannedThreads alone(1);
   chosen.b_lies = describe(chosen.loops.b);
   const ir::Weight* weight = site.operands[chosen.product.b.input].weight;
   const bool packed = weight && weight->layout;
@@ -117,7 +166,7 @@ class OnednnMatmul : public Kernel {
 
   std::optional<ir::BlockedLayout> weight_layout(const CallSite& site, size_t operand) const override {
     try {
-      Chosen chosen = read(site);
+      Chosen chosen = read(site, true);
       choose(chosen, site, true);
       if (static_cast<int>(operand) != chosen.product.b.input || chosen.loops.rank() > 2 || chosen.b == chosen.b_lies)
         return std::nullopt;
@@ -128,32 +177,39 @@ class OnednnMatmul : public Kernel {
   }
 
   Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const override try {
-    Chosen chosen = read(site);
+    Chosen chosen = read(site, false);
     const Product& product = chosen.product;
     const Loops& loops = chosen.loops;
+    const Cut& cut = chosen.cut;
     if (loops.k() == 0) return reference_kernel().prepare(site);  // oneDNN writes nothing
     choose(chosen, site, false);
     auto call = std::make_unique<OnednnCall>();
-    const Place result{Place::Kind::buffer, site.operands.size()};
+    call->run_in_tiles(cut.tiles);
+    const PlannedThreads alone(1);
+    const Place result{Place::Kind::buffer, site.operands.size(), cut.y_step};
     const bool in_place = chosen.y == chosen.y_lies;
     const Place computed = in_place ? result : call->reserve(chosen.y);
+    const auto place = [&](const View& view, const memory::desc& lies, const memory::desc& wanted, int64_t step) {
+      return call->operand(site, view.input, lies, wanted, view.axes, step);
+    };
     std::vector<OnednnCall::Binding> bindings{
-        {DNNL_ARG_SRC, chosen.a, call->operand(site, product.a.input, chosen.a_lies, chosen.a, product.a.axes)},
-        {DNNL_ARG_WEIGHTS, chosen.b, call->operand(site, product.b.input, chosen.b_lies, chosen.b, product.b.axes)},
+        {DNNL_ARG_SRC, chosen.a, place(product.a, chosen.a_lies, chosen.a, cut.a_step)},
+        {DNNL_ARG_WEIGHTS, chosen.b, place(product.b, chosen.b_lies, chosen.b, cut.b_step)},
         {DNNL_ARG_DST, chosen.y, computed}};
     if (product.bias >= 0)
-      bindings.push_back({DNNL_ARG_BIAS, chosen.bias, {Place::Kind::buffer, static_cast<size_t>(product.bias)}});
+      bindings.push_back(
+          {DNNL_ARG_BIAS, chosen.bias, {Place::Kind::buffer, static_cast<size_t>(product.bias), cut.bias_step}});
     for (const PostOps::Read& read : chosen.post_ops.reads)
-      bindings.push_back({DNNL_ARG_ATTR_MULTIPLE_POST_OP(read.position) | DNNL_ARG_SRC_1, read.wanted,
-                          call->operand(site, read.operand, read.lies, read.wanted, {})});
+      bindings.push_back(
+          {DNNL_ARG_ATTR_MULTIPLE_POST_OP(read.position) | DNNL_ARG_SRC_1, read.wanted,
+           call->operand(site, read.operand, read.lies, read.wanted, {}, cut.epilogue_steps[read.operand])});
     call->add(dnnl::matmul(chosen.primitive), chosen.primitive.scratchpad_desc(), std::move(bindings));
     if (!in_place) call->add_reorder(chosen.y, computed, chosen.y_lies, result);
 
-    auto count = [](const Matrix& matrix) {
-      return std::accumulate(matrix.sizes.begin(), matrix.sizes.end(), 1.0, std::multiplies<>());
-    };
-    call->flops = 2 * count(loops.y) * static_cast<double>(loops.k());
-    call->bytes = 4 * (count(loops.a) + count(loops.b) + count(loops.y));
+    const auto tiles = static_cast<double>(cut.tiles);
+    call->flops = 2 * tiles * count(loops.y) * static_cast<double>(loops.k());
+    call->bytes = 4 * (count(loops.a) * (cut.a_step ? tiles : 1) + count(loops.b) * (cut.b_step ? tiles : 1) +
+                       tiles * count(loops.y));
     call->detail = chosen.primitive.impl_info_str();
     return std::unique_ptr<PreparedCall>(std::move(call));
   } catch (const dnnl::error& cause) {

@@ -5,9 +5,11 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "kernels/list.h"
 #include "kernels/testing.h"
+#include "support/parallel.h"
 
 namespace atenon::kernels {
 
@@ -262,6 +264,26 @@ TEST_CASE("batched products take transposed and broadcast operands as they lie")
     }
     CHECK(testing::difference(result, expected) == 0);
   }
+}
+
+TEST_CASE("batched products of many terms have the same bits for any number of threads") {
+  const Tensor a = testing::numbers({3, 2048, 40}, 1), b = testing::numbers({3, 2048, 17}, 2);
+  const Tensor expected = plain_loops(transposed(a, 1, 2), b, {3, 40, 17});
+  std::optional<Tensor> first;
+  for (const int count : {1, 2, 3, 8, 16}) {
+    CAPTURE(count);
+    set_threads(count);
+    Call call;
+    ir::Value *pa = call.input(a), *pb = call.input(b);
+    pa = call.apply("aten::transpose.int", {pa, 1, 2}, {3, 40, 2048});
+    call.body.set_outputs({call.apply("aten::matmul", {pa, pb}, {3, 40, 17})});
+    Tensor result = Tensor::zeros(ScalarType::f32, {3, 40, 17});
+    REQUIRE(call.run(onednn_matmul(), result) == "");
+    if (!first) first = result;
+    CHECK(testing::difference(result, expected) < 1e-3);
+    CHECK(std::memcmp(result.data(), first->data(), result.nbytes()) == 0);
+  }
+  set_threads(0);
 }
 
 TEST_CASE("a weight whose batch axes are of size 1 is a matrix, packed or not") {
