@@ -9,6 +9,7 @@ const Kernel& strips();
 const Kernel& few_channels();
 const Kernel& depthwise();
 const Kernel& disjoint();
+const Kernel& transposed();
 const Kernel& winograd();
 const Kernel& onednn_convolution();
 const Kernel& few_rows();

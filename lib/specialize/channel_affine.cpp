@@ -321,6 +321,17 @@ NodeArguments with_replaced(const opset::Call& call,
   return made;
 }
 
+// The axis of the result along which a product reads its weight or its bias at an index, or -1. A single channel is
+// read at zero, so that every axis of one is right: the second, where images have theirs, before others.
+static int channel_of(const Meaning& meaning, const ir::SymInt& size, ScalarId index) {
+  const int channel = result_axis(meaning, index);
+  if (channel >= 0 || size != ir::SymInt(1) || only_value(meaning, index) != 0) return channel;
+  const std::vector<ir::SymInt>& sizes = meaning.results[0].type.sizes;
+  const auto first = std::find(sizes.begin(), sizes.end(), size);
+  if (sizes.size() > 1 && sizes[1] == size) return 1;
+  return first == sizes.end() ? -1 : static_cast<int>(first - sizes.begin());
+}
+
 std::optional<ChannelProduct> channel_product(const Scope& scope, const ir::Node& node, const shape::Facts& facts) {
   Result<opset::Call> call = opset::bind(scope.opset, node);
   if (!call) return std::nullopt;
@@ -344,7 +355,7 @@ std::optional<ChannelProduct> channel_product(const Scope& scope, const ir::Node
     ir::Value* tensor = meaning->tensors[static_cast<size_t>(read.tensor)];
     if (product.weight || !constant_behind(scope, tensor)) continue;
     for (size_t axis = 0; axis < read.operands.size(); ++axis) {
-      int channel = result_axis(*meaning, read.operands[axis]);
+      const int channel = channel_of(*meaning, tensor->meta().sizes[axis], read.operands[axis]);
       if (channel < 0) continue;
       product.weight = tensor;
       product.weight_axis = static_cast<int>(axis);
@@ -365,7 +376,8 @@ std::optional<ChannelProduct> channel_product(const Scope& scope, const ir::Node
     sum = meaning ? sum_of_products(*meaning) : std::nullopt;
   }
   if (!sum || !sum->bias || sum->bias->operands.size() != 1) return std::nullopt;
-  if (result_axis(*meaning, sum->bias->operands[0]) != product.channel_axis) return std::nullopt;
+  const ir::SymInt& channels = meaning->tensors[static_cast<size_t>(sum->bias->tensor)]->meta().sizes[0];
+  if (channel_of(*meaning, channels, sum->bias->operands[0]) != product.channel_axis) return std::nullopt;
   return product;
 }
 

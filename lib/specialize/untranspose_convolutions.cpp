@@ -4,8 +4,7 @@
 //
 // where o + p = s * q + r makes k = s * m + r and i = q - m: each phase r is an ordinary convolution along q with every
 // s-th tap of w, and what all phases give is one convolution with s times the channels, its result interleaved.
-// Transposed, oneDNN runs at a tenth of an ordinary convolution's speed where channels are many, few or not a multiple
-// of a vector. Nothing here knows the operator: what is written above is compared with the meaning.
+// Few outputs then fill vectors. Nothing here knows the operator: what is written above is compared with the meaning.
 #include "specialize/channel_affine.h"
 
 namespace atenon::specialize {
@@ -48,8 +47,9 @@ std::optional<std::vector<Axis>> read_axes(const ChannelProduct& product, const 
     return indices.facts.decide(shape::equal(index, wanted)) == shape::Truth::proven;
   };
   const SymInt input = weight[0] == SymInt(1) ? SymInt(0) : summed_index(0);
+  const SymInt output = weight[1] == SymInt(1) ? SymInt(0) : result_index(1);
   if (!is(indices.x[0], result_index(0)) || !is(indices.x[1], input) || !is(indices.weight[0], input) ||
-      !is(indices.weight[1], result_index(1)))
+      !is(indices.weight[1], output))
     return std::nullopt;
   std::vector<Axis> axes;
   shape::SymBool guard = true;
@@ -67,21 +67,20 @@ std::optional<std::vector<Axis>> read_axes(const ChannelProduct& product, const 
   return indices.guard == guard ? std::optional(axes) : std::nullopt;
 }
 
-// Where oneDNN's own way is slow, as measured: outputs that fill no vector (2 to 4 times), a result that is no multiple
-// of the stride (3 to 5), sums so long that it makes them in parts, volumes and many taps to a phase where none is
-// wasted (1.2). Elsewhere what interleaving moves, and taps that are none, cost more. Small planes would mostly read
-// padding.
+// Where kernels of transposed convolutions are slower, as measured: outputs that fill no vector, which phases side by
+// side do (1.4 to 3 times), a result that is no multiple of the stride, sums so long that weights are all that is read,
+// volumes and many taps to a phase where none is wasted (1.2). Elsewhere what interleaving moves, and taps that are
+// none, cost more. Small planes would mostly read padding.
 bool pays(const std::vector<Axis>& axes, const ChannelProduct& product, const ProductIndices& indices,
           const std::vector<SymInt>& result) {
   const std::vector<SymInt>& weight = product.weight->meta().sizes;
   const int64_t inputs = *weight[0].constant(), outputs = *weight[1].constant();
   int64_t kernel = 1, phases = 1, taps = 1;
-  bool is_strided = false, has_many_taps = false, is_uneven = false;
+  bool has_many_taps = false, is_uneven = false;
   for (size_t i = 0; i < axes.size(); ++i) {
     kernel *= axes[i].kernel;
     phases *= axes[i].stride;
     taps *= axes[i].taps();
-    is_strided |= axes[i].stride > 1;
     has_many_taps |= axes[i].stride > 1 && axes[i].taps() > 2;
     is_uneven |= result[i + 2].constant().value_or(0) % axes[i].stride != 0;
     const std::optional<int64_t> size = indices.operand->meta().sizes[i + 2].constant();
@@ -92,7 +91,7 @@ bool pays(const std::vector<Axis>& axes, const ChannelProduct& product, const Pr
   const double gain =
       in_vectors(outputs) * static_cast<double>(kernel) / (in_vectors(outputs * phases) * static_cast<double>(taps));
   const bool is_full = kernel == phases * taps;
-  return is_strided &&
+  return phases > 1 &&
          (gain > 1.4 || is_uneven || inputs * kernel > 4096 || (is_full && (has_many_taps || axes.size() > 2)));
 }
 
@@ -151,11 +150,20 @@ Result<ir::Value*> untransposed(Scope& scope, ir::Node& node, const ChannelProdu
     return opset::append(scope.opset, scope.variant.graph, target, std::move(arguments), {}, facts, node.provenance,
                          &node);
   };
+  const std::vector<SymInt>& wanted = node.result()->meta().sizes;
   std::vector<SymInt> ones(plane, 1), zeros(plane, 0), padding;
+  std::vector<int64_t> firsts;  // the q at which the ordinary one's result starts
   int64_t phases = 1;
-  for (const Axis& axis : axes) {
-    if (axis.taps() - 1 < axis.first()) return nullptr;
-    padding.emplace_back(axis.taps() - 1 - axis.first());
+  for (size_t i = 0; i < plane; ++i) {
+    const Axis& axis = axes[i];
+    // Its result ends at q = size - 2 + taps - first; the wanted one, with its own padding at the end, perhaps later.
+    const SymInt last = shape::floor_div(wanted[i + 2] - 1 + axis.padding, axis.stride),
+                 ends = x->meta().sizes[i + 2] + (axis.taps() - 2 - axis.first());
+    const std::optional<int64_t> missing = (last - ends).constant();
+    if (!missing) return nullptr;
+    firsts.push_back(axis.first() - std::max<int64_t>(0, *missing));
+    if (axis.taps() - 1 < firsts.back()) return nullptr;
+    padding.emplace_back(axis.taps() - 1 - firsts.back());
     phases *= axis.stride;
   }
   const std::string name = scope.entry.signature.input(product.weight->name)->target;
@@ -169,7 +177,7 @@ Result<ir::Value*> untransposed(Scope& scope, ir::Node& node, const ChannelProdu
   if (!made) return made.error();
 
   // [n, phases.., c, q..] -> [n, c, (q, phase)..] -> from the first of the result on
-  const std::vector<SymInt> sizes = (*made)->result()->meta().sizes, &wanted = node.result()->meta().sizes;
+  const std::vector<SymInt> sizes = (*made)->result()->meta().sizes;
   std::vector<SymInt> split = {sizes[0]}, order = {0, SymInt(static_cast<int64_t>(plane) + 1)},
                       joined = {sizes[0], wanted[1]};
   for (size_t i = 0; i < plane; ++i) split.emplace_back(axes[i].stride);
@@ -186,7 +194,7 @@ Result<ir::Value*> untransposed(Scope& scope, ir::Node& node, const ChannelProdu
     if (!made) return made.error();
   }
   for (size_t i = 0; i < plane; ++i) {
-    const SymInt start = axes[i].padding - axes[i].first() * axes[i].stride, end = start + wanted[i + 2];
+    const SymInt start = axes[i].padding - firsts[i] * axes[i].stride, end = start + wanted[i + 2];
     if (facts.decide(shape::less_equal(end, joined[i + 2])) != shape::Truth::proven) return nullptr;
     if (start == SymInt(0) && end == joined[i + 2]) continue;
     made = append("aten::slice.Tensor", {(*made)->result(), SymInt(static_cast<int64_t>(i + 2)), start, end});

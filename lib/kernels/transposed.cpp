@@ -1,0 +1,221 @@
+// Strided transposed convolutions whose windows overlap, as in decoders and generators.
+//
+//     y[o] = sum of x[i] * w[k] over i * s + k = o + p
+//
+// where o + p = s * q + r makes k = s * m + r and i = q - m: the outputs of a phase r, which lie s apart, are products
+// of neighbouring pixels with every s-th tap of w. So each phase is a sum of plain products, one a tap, of pixels by
+// channels. A tile is some lines of an image; what it reads is copied once, with zeros for what lies outside, to where
+// it stays in the second-level cache.
+//
+// oneDNN plans such a convolution for many threads and copies the image for each of them.
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <numeric>
+
+#include "kernels/convolution.h"
+#include "kernels/lanes.h"
+#include "kernels/list.h"
+#include "kernels/tiled_call.h"
+
+namespace atenon::kernels {
+
+namespace {
+
+constexpr int64_t fewest_pixels = 8, most_pixels = 64;  // of a run
+constexpr int64_t tile_products = 256 * 1024;           // of a tile, so that copies do not count
+constexpr int64_t strip_floats = 64 * 1024;             // of a tile's part of the image
+
+int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// Panels of 64 outputs, in them tap by tap, there one row an input channel.
+ir::BlockedLayout tap_layout(const std::vector<int64_t>& sizes) {
+  ir::BlockedLayout layout;
+  layout.strides.assign(sizes.size(), 0);
+  layout.strides[0] = panel_columns;
+  layout.inner_blocks = {{1, panel_columns}};
+  int64_t stride = sizes[0] * panel_columns;
+  for (size_t axis = sizes.size(); axis-- > 2;) {
+    layout.strides[axis] = stride;
+    stride *= sizes[axis];
+  }
+  layout.strides[1] = stride;
+  layout.padded_bytes = divide_up(sizes[1], panel_columns) * stride * static_cast<int64_t>(sizeof(float));
+  return layout;
+}
+
+class TransposedCall : public ConvolutionCall {
+ public:
+  int64_t lines_a_tile = 1, line_tiles = 1, columns_a_tile = 1, column_tiles = 1;
+
+  // Along an axis: the taps of a phase, and the q of the first and of the last output.
+  int64_t taps(size_t axis, int64_t phase) const { return divide_up(filter[axis] - phase, stride[axis]); }
+  int64_t lowest(size_t axis) const { return padding[axis] / stride[axis]; }
+  int64_t highest(size_t axis) const { return (y_sizes[axis + 2] - 1 + padding[axis]) / stride[axis]; }
+  // The same of one phase.
+  int64_t first(size_t axis, int64_t phase) const {
+    return divide_up(std::max<int64_t>(0, padding[axis] - phase), stride[axis]);
+  }
+  int64_t last(size_t axis, int64_t phase) const {
+    const int64_t reach = y_sizes[axis + 2] - 1 + padding[axis] - phase;
+    return reach < 0 ? -1 : reach / stride[axis];
+  }
+
+  int64_t places(size_t axis) const { return highest(axis) - lowest(axis) + 1; }
+  int64_t line_floats() const { return (columns_a_tile + taps(1, 0) - 1) * x_sizes[1]; }
+  int64_t strip_size(int64_t of_lines) const { return (of_lines + taps(0, 0) - 1) * line_floats(); }
+
+  int64_t tiles() const override { return y_sizes[0] * line_tiles * column_tiles; }
+  size_t worker_bytes() const override {
+    return static_cast<size_t>((strip_size(lines_a_tile) + 15) / 16 * 16 + 2 * most_pixels * panel_columns) *
+           sizeof(float);
+  }
+
+  void run_tile(std::span<void* const> buffers, int64_t tile, void* own) const override {
+    const int64_t image = tile / (line_tiles * column_tiles);
+    const int64_t top = lowest(0) + tile / column_tiles % line_tiles * lines_a_tile,
+                  left = lowest(1) + tile % column_tiles * columns_a_tile;
+    const int64_t bottom = std::min(highest(0) + 1, top + lines_a_tile), right = left + columns_a_tile;
+    float *sums = static_cast<float*>(own), *scratch = sums + most_pixels * panel_columns,
+          *strip = scratch + most_pixels * panel_columns;
+    copy_strip(buffers, image, {top, left}, bottom, strip);
+    for (int64_t row = 0; row < stride[0]; ++row)
+      for (int64_t column = 0; column < stride[1]; ++column)
+        for (int64_t channel = 0; channel < y_sizes[1]; channel += panel_columns)
+          for (int64_t q = std::max(top, first(0, row)); q < std::min(bottom, last(0, row) + 1); ++q) {
+            const int64_t begin = std::max(left, first(1, column)), end = std::min(right, last(1, column) + 1);
+            for (int64_t pixel = begin; pixel < end; pixel += most_pixels)
+              run_pixels(buffers, strip + (q - top) * line_floats() + (pixel - left) * x_sizes[1], image, {row, column},
+                         channel, {q, pixel}, std::min(most_pixels, end - pixel), sums, scratch);
+          }
+  }
+
+ private:
+  // The lines of the image, and of them the columns, that the outputs of a tile read; it begins at `q`.
+  void copy_strip(std::span<void* const> buffers, int64_t image, std::array<int64_t, 2> q, int64_t bottom,
+                  float* strip) const {
+    const auto* x = static_cast<const float*>(buffers[static_cast<size_t>(convolution.x)]) + image * x_strides[0];
+    const int64_t channels = x_sizes[1], begin = q[1] - taps(1, 0) + 1, end = q[1] + columns_a_tile;
+    const int64_t from = std::clamp<int64_t>(0, begin, end), to = std::clamp(x_sizes[3], from, end);
+    for (int64_t line = q[0] - taps(0, 0) + 1; line < bottom; ++line, strip += line_floats()) {
+      if (line < 0 || line >= x_sizes[2]) {
+        std::fill_n(strip, line_floats(), 0.f);
+        continue;
+      }
+      float* at = std::fill_n(strip, (from - begin) * channels, 0.f);
+      const float* read = x + line * x_strides[2] + from * x_strides[3];
+      if (x_strides[3] == channels) {
+        at = std::copy_n(read, (to - from) * channels, at);
+      } else {
+        for (int64_t i = from; i < to; ++i, read += x_strides[3]) at = std::copy_n(read, channels, at);
+      }
+      std::fill_n(at, (end - to) * channels, 0.f);
+    }
+  }
+
+  // Some outputs side by side of a phase and of a panel's channels, at q; `strip` is where the first of them reads.
+  void run_pixels(std::span<void* const> buffers, const float* strip, int64_t image, std::array<int64_t, 2> phase,
+                  int64_t channel, std::array<int64_t, 2> q, int64_t pixels, float* sums, float* scratch) const {
+    const std::array<int64_t, 4> at = {image, channel, q[0] * stride[0] + phase[0] - padding[0],
+                                       q[1] * stride[1] + phase[1] - padding[1]};
+    const auto place = [&](const std::vector<int64_t>& strides) {
+      return std::inner_product(at.begin(), at.end(), strides.begin(), int64_t{0});
+    };
+    const int64_t channels = x_sizes[1], tap_floats = channels * panel_columns;
+    const auto* weight = static_cast<const float*>(buffers[static_cast<size_t>(convolution.weight)]) +
+                         channel / panel_columns * filter[0] * filter[1] * tap_floats;
+    // What is summed so far is added to the product with the next tap; behind the last comes the epilogue.
+    Step steps[most_steps + 1] = {{StepKind::add, 0, 0, sums, panel_columns, 1}};
+    for (size_t s = 0; s < convolution.epilogue.size(); ++s) {
+      const std::vector<int64_t>& strides = operand_strides[s];
+      steps[s + 1] = make_step(convolution.epilogue[s], buffers, place(strides), stride[1] * strides[3], strides[1]);
+    }
+    PanelTile tile{};
+    tile.a_row = tile.k = channels;
+    tile.rows = pixels;
+    tile.columns = std::min(panel_columns, y_sizes[1] - channel);
+    tile.scratch = scratch;
+    const int64_t taps_down = taps(0, phase[0]), taps_along = taps(1, phase[1]), all = taps_down * taps_along;
+    for (int64_t tap = 0; tap < all; ++tap) {
+      const int64_t down = tap / taps_along, along = tap % taps_along;
+      tile.a = strip + (taps(0, 0) - 1 - down) * line_floats() + (taps(1, 0) - 1 - along) * channels;
+      tile.b = weight + ((down * stride[0] + phase[0]) * filter[1] + along * stride[1] + phase[1]) * tap_floats;
+      tile.bias = tap == 0 && convolution.bias >= 0
+                      ? static_cast<const float*>(buffers[static_cast<size_t>(convolution.bias)]) + channel
+                      : nullptr;
+      const bool is_last = tap + 1 == all;
+      tile.steps = tap == 0 ? steps + 1 : steps;
+      tile.step_count = (tap == 0 ? 0 : 1) + (is_last ? static_cast<int64_t>(convolution.epilogue.size()) : 0);
+      tile.y = is_last ? static_cast<float*>(buffers[result]) + place(y_strides) : sums;
+      tile.y_row = is_last ? stride[1] * y_strides[3] : panel_columns;
+      lanes().panel(tile);
+    }
+  }
+};
+
+class Transposed : public ConvolutionKernel {
+ public:
+  const char* name() const override { return "transposed"; }
+
+  std::string refusal(const ir::Graph& body) const override {
+    Convolution found;
+    if (std::string refusal = read_convolution(body, {}, found); !refusal.empty()) return refusal;
+    if (!found.transposed || found.groups != 1) return "no transposed convolution of all channels";
+    const std::vector<ir::SymInt>& filter = body.inputs()[static_cast<size_t>(found.weight)]->meta().sizes;
+    if (filter.size() > 4) return "not in 1 or 2 dimensions";
+    bool is_strided = false;
+    for (size_t i = 0; i < found.stride.size(); ++i) {
+      if (*filter[i + 2].constant() < found.stride[i] || found.dilation[i] != 1) return "its windows leave gaps";
+      is_strided |= found.stride[i] > 1;
+    }
+    if (!is_strided) return "it has no stride";
+    const ir::SymInt& width = body.inputs()[static_cast<size_t>(found.x)]->meta().sizes.back();
+    if (width.constant().value_or(fewest_pixels) < fewest_pixels)
+      return "its lines are so short that weights are all that is read";
+    return lanes_refusal(found.epilogue);
+  }
+
+  std::optional<ir::BlockedLayout> weight_layout(const CallSite& site, size_t operand) const override {
+    Convolution convolution;
+    if (!read_convolution(*site.body, site.symbols, convolution).empty()) return std::nullopt;
+    if (static_cast<int>(operand) != convolution.weight) return std::nullopt;
+    return tap_layout(site.operands[operand].sizes);
+  }
+
+  Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const override {
+    auto call = std::make_unique<TransposedCall>();
+    call->read(site, 2);
+    const Convolution& convolution = call->convolution;
+    const Operand &x = site.operands[static_cast<size_t>(convolution.x)],
+                  &weight = site.operands[static_cast<size_t>(convolution.weight)], &y = site.results[0];
+    const auto lies_channels_last = [](const Operand& image) { return image.strides[1] == 1 || image.sizes[1] == 1; };
+    const bool is_packed = weight.weight && weight.weight->layout && *weight.weight->layout == tap_layout(weight.sizes);
+    const bool has_plain_bias =
+        convolution.bias < 0 || y.sizes[1] == 1 || site.operands[static_cast<size_t>(convolution.bias)].strides[0] == 1;
+    if (!is_packed || !has_plain_bias || !lies_channels_last(x) || !lies_channels_last(y))
+      return onednn_convolution().prepare(site);
+    const int64_t lines = call->places(0), columns = call->places(1);
+    const int64_t products =
+        call->x_sizes[3] * call->x_sizes[1] * call->y_sizes[1] * call->filter[0] * call->filter[1];  // of a line
+    call->column_tiles = products < 2 * tile_products ? 1 : divide_up(columns, most_pixels);
+    call->columns_a_tile = divide_up(columns, call->column_tiles);
+    while (call->lines_a_tile < lines && call->strip_size(call->lines_a_tile) < strip_floats &&
+           call->lines_a_tile * products < tile_products)
+      ++call->lines_a_tile;
+    call->line_tiles = divide_up(lines, call->lines_a_tile);
+    call->lines_a_tile = divide_up(lines, call->line_tiles);
+    call->flops = 2 * count(x.sizes) * count(weight.sizes) / static_cast<double>(weight.sizes[0]);
+    call->bytes = 4 * (count(x.sizes) + count(weight.sizes) + count(y.sizes));
+    call->detail = lanes().name;
+    return std::unique_ptr<PreparedCall>(std::move(call));
+  }
+};
+
+}  // namespace
+
+const Kernel& transposed() {
+  static const Transposed kernel;
+  return kernel;
+}
+
+}  // namespace atenon::kernels
