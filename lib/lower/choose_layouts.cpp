@@ -71,14 +71,18 @@ std::optional<Layout> LayoutChoice::view_layout(const ir::Node& view) const {
   return layout;
 }
 
-// Axes from the slowest to the fastest.
+// Axes from the slowest to the fastest. Those of size 1 lie anywhere, and stay where they are.
 std::vector<int> LayoutChoice::order_of(const Layout& layout, const std::vector<SymInt>& sizes) const {
-  std::vector<int> order(sizes.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-    if (sizes[a] == SymInt(1) || sizes[b] == SymInt(1)) return false;
+  std::vector<int> long_axes;
+  for (size_t axis = 0; axis < sizes.size(); ++axis)
+    if (sizes[axis] != SymInt(1)) long_axes.push_back(static_cast<int>(axis));
+  std::stable_sort(long_axes.begin(), long_axes.end(), [&](int a, int b) {
     return lowering_.typical(layout.strides[a]) > lowering_.typical(layout.strides[b]);
   });
+  std::vector<int> order;
+  auto next = long_axes.begin();
+  for (size_t axis = 0; axis < sizes.size(); ++axis)
+    order.push_back(sizes[axis] == SymInt(1) ? static_cast<int>(axis) : *next++);
   return order;
 }
 
