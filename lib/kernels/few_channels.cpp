@@ -1,8 +1,9 @@
 // Convolutions whose sums have few terms: the first of a network, over an image or a sequence of up to four channels,
 // and those of sequences in groups.
 //
-// A tile is some lines of outputs of one group. What they read is copied once, with zeros for the padding, to where it
-// stays in the nearest cache; then the terms of an output are at fixed distances from its first, whatever its place.
+// A tile is some lines of outputs of one group, or a part of a long line. What they read is copied once, with zeros for
+// the padding, to where it stays in the nearest cache; then the terms of an output are at fixed distances from its
+// first, whatever its place.
 #include "kernels/few_channels.h"
 
 #include <algorithm>
@@ -22,6 +23,7 @@ constexpr int64_t most_outputs = 60;             // of a run
 constexpr int64_t strip_floats = 12 * 1024;      // of the image, for a tile
 constexpr int64_t serial_products = 128 * 1024;  // less than this is done before a second thread has woken up
 constexpr int64_t tile_products = 64 * 1024;     // worth handing to a thread
+constexpr int64_t enough_tiles = 16;             // of an image and a group: lines are cut where there are less
 constexpr int64_t most_channels = 4, most_terms = 400;
 
 // Columns that lie side by side: a group's, or panels of 64.
@@ -48,11 +50,11 @@ class FewChannelsCall : public LinesCall {
  public:
   std::vector<int64_t> taps;
   int64_t channels = 0, outputs = 0;  // of a group
-  int64_t lines_a_tile = 1, line_tiles = 1;
+  int64_t lines_a_tile = 1, line_tiles = 1, columns_a_tile = 1, column_tiles = 1;
   bool in_rows = false;  // the image, and so its strip; else channels lie side by side
 
   int64_t strip_width() const {
-    return (std::max<int64_t>(y_sizes[3], 1) - 1) * stride[1] + (filter[1] - 1) * dilation[1] + 1;
+    return (std::max<int64_t>(columns_a_tile, 1) - 1) * stride[1] + (filter[1] - 1) * dilation[1] + 1;
   }
   int64_t strip_lines(int64_t lines) const { return (lines - 1) * stride[0] + (filter[0] - 1) * dilation[0] + 1; }
   // Distances in a strip.
@@ -61,7 +63,7 @@ class FewChannelsCall : public LinesCall {
   int64_t channel_step() const { return in_rows ? strip_lines(lines_a_tile) * line_step() : 1; }
   int64_t strip_size() const { return strip_lines(lines_a_tile) * strip_width() * channels; }
 
-  int64_t tiles() const override { return y_sizes[0] * convolution.groups * line_tiles; }
+  int64_t tiles() const override { return y_sizes[0] * convolution.groups * line_tiles * column_tiles; }
   int64_t workers() const override { return flops < 2 * serial_products ? 1 : std::min<int64_t>(tiles(), threads()); }
   size_t worker_bytes() const override {
     return static_cast<size_t>(((strip_size() + 15) / 16 * 16 + most_outputs * panel_columns)) * sizeof(float);
@@ -76,38 +78,43 @@ class FewChannelsCall : public LinesCall {
 
   void run_lines(std::span<void* const> buffers, int64_t image, int64_t top, int64_t bottom, float* y,
                  void* scratch) const override {
-    run_group(buffers, image, 0, top, bottom, y, static_cast<float*>(scratch));
+    run_group(buffers, image, 0, {top, 0}, {bottom, y_sizes[3]}, y, static_cast<float*>(scratch));
   }
 
-  // Some lines of outputs of one group.
+  // Some lines of outputs of one group, or a part of one.
   void run_tile(std::span<void* const> buffers, int64_t i, void* own) const override {
+    const int64_t left = i % column_tiles * columns_a_tile, right = std::min(y_sizes[3], left + columns_a_tile);
+    i /= column_tiles;
     const int64_t top = i % line_tiles * lines_a_tile, bottom = std::min(y_sizes[2], top + lines_a_tile);
     const int64_t group = i / line_tiles % convolution.groups, image = i / line_tiles / convolution.groups;
     float* y = static_cast<float*>(buffers[result]) + image * y_strides[0] + group * outputs * y_strides[1] +
                top * y_strides[2];
-    run_group(buffers, image, group, top, bottom, y, static_cast<float*>(own));
+    run_group(buffers, image, group, {top, left}, {bottom, right}, y, static_cast<float*>(own));
   }
 
  private:
-  // To `y`, where the first line lies.
-  void run_group(std::span<void* const> buffers, int64_t image, int64_t group, int64_t top, int64_t bottom, float* y,
-                 float* scratch) const {
+  // To `y`, where the first line lies. Places are lines and columns.
+  void run_group(std::span<void* const> buffers, int64_t image, int64_t group, std::array<int64_t, 2> begin,
+                 std::array<int64_t, 2> end, float* y, float* scratch) const {
     const auto* x = static_cast<const float*>(buffers[static_cast<size_t>(convolution.x)]) + image * x_strides[0] +
                     group * channels * x_strides[1];
     float* strip = scratch + most_outputs * panel_columns;
-    copy_strip(x, top * stride[0] - padding[0], strip_lines(bottom - top), strip);
-    for (int64_t line = 0; line < bottom - top; ++line)
+    copy_strip(x, begin[0] * stride[0] - padding[0], begin[1] * stride[1] - padding[1], strip_lines(end[0] - begin[0]),
+               strip);
+    for (int64_t line = 0; line < end[0] - begin[0]; ++line)
       for (int64_t column = 0; column < outputs; column += panel_columns)
-        for (int64_t first = 0; first < y_sizes[3]; first += most_outputs)
-          run_outputs(buffers, strip + line * stride[0] * line_step(),
-                      {image, group * outputs + column, top + line, first}, std::min(panel_columns, outputs - column),
+        for (int64_t first = begin[1]; first < end[1]; first += most_outputs)
+          run_outputs(buffers, strip + line * stride[0] * line_step() + (first - begin[1]) * stride[1] * column_step(),
+                      {image, group * outputs + column, begin[0] + line, first}, std::min(most_outputs, end[1] - first),
+                      std::min(panel_columns, outputs - column),
                       y + column * y_strides[1] + line * y_strides[2] + first * y_strides[3], scratch);
   }
 
-  // `lines` lines of the image from `top` on, with what stands left and right of it, as the strip.
-  void copy_strip(const float* x, int64_t top, int64_t lines, float* strip) const {
-    const int64_t width = strip_width(), left = std::min(padding[1], width),
-                  inside = std::clamp<int64_t>(x_sizes[3], 0, width - left), right = width - left - inside;
+  // `lines` lines of the image from `top` and `start` on, with what stands left and right of it, as the strip.
+  void copy_strip(const float* x, int64_t top, int64_t start, int64_t lines, float* strip) const {
+    const int64_t width = strip_width(), from = std::max<int64_t>(start, 0);
+    const int64_t left = std::min(from - start, width),
+                  inside = std::clamp<int64_t>(x_sizes[3] - from, 0, width - left), right = width - left - inside;
     // Runs of memory: a line of a channel, or all channels of a line.
     const int64_t runs = in_rows ? channels : 1, step = column_step();
     for (int64_t c = 0; c < runs; ++c)
@@ -118,32 +125,32 @@ class FewChannelsCall : public LinesCall {
           std::fill_n(to, width * step, 0.f);
           continue;
         }
-        const float* from = x + c * x_strides[1] + line * x_strides[2];
+        const float* read = x + c * x_strides[1] + line * x_strides[2] + from * x_strides[3];
         to = std::fill_n(to, left * step, 0.f);
         if (in_rows || x_strides[3] == channels) {
-          std::memcpy(to, from, static_cast<size_t>(inside * step) * sizeof(float));
+          std::memcpy(to, read, static_cast<size_t>(inside * step) * sizeof(float));
           to += inside * step;
         } else {
           for (int64_t w = 0; w < inside; ++w, to += channels)
-            for (int64_t k = 0; k < channels; ++k) to[k] = from[w * x_strides[3] + k];
+            for (int64_t k = 0; k < channels; ++k) to[k] = read[w * x_strides[3] + k];
         }
         std::fill_n(to, right * step, 0.f);
       }
   }
 
-  // Outputs side by side of up to 64 channels; `at` is the first one's place.
-  void run_outputs(std::span<void* const> buffers, const float* line, const std::array<int64_t, 4>& at, int64_t columns,
-                   float* y, float* scratch) const {
+  // Outputs side by side of up to 64 channels; `at` is the first one's place, `x` where it reads.
+  void run_outputs(std::span<void* const> buffers, const float* x, const std::array<int64_t, 4>& at, int64_t rows,
+                   int64_t columns, float* y, float* scratch) const {
     TapsTile tile{};
     tile.x_step = stride[1] * column_step();
-    tile.x = line + at[3] * tile.x_step;
+    tile.x = x;
     tile.taps = taps.data();
     tile.tap_count = static_cast<int64_t>(taps.size());
     tile.w = static_cast<const float*>(buffers[static_cast<size_t>(convolution.weight)]) + at[1] * tile.tap_count;
     tile.w_row = panel_of(outputs);
     Step steps[most_steps];
     make_steps(convolution, operand_strides, buffers, at, steps);
-    tile.out.rows = std::min(most_outputs, y_sizes[3] - at[3]);
+    tile.out.rows = rows;
     tile.out.columns = columns;
     if (convolution.bias >= 0)
       tile.out.bias = static_cast<const float*>(buffers[static_cast<size_t>(convolution.bias)]) + at[1];
@@ -184,12 +191,16 @@ std::unique_ptr<LinesCall> prepare_lines(const CallSite& site, int64_t lines) {
   const int64_t all = std::max<int64_t>(1, call->y_sizes[2]);
   const int64_t line_products = call->y_sizes[3] * call->outputs * call->channels * call->filter[0] * call->filter[1];
   call->lines_a_tile = std::max<int64_t>(1, lines);
+  call->columns_a_tile = call->y_sizes[3];
   if (lines == 0) {
     while (call->lines_a_tile < all && call->strip_size() < strip_floats &&
            call->lines_a_tile * line_products < tile_products)
       ++call->lines_a_tile;
     call->line_tiles = (all + call->lines_a_tile - 1) / call->lines_a_tile;
     call->lines_a_tile = (all + call->line_tiles - 1) / call->line_tiles;
+    if (call->lines_a_tile == 1)
+      call->column_tiles = std::clamp<int64_t>(enough_tiles / all, 1, 1 + line_products / (2 * tile_products));
+    call->columns_a_tile = (call->y_sizes[3] + call->column_tiles - 1) / call->column_tiles;
   }
   call->place_taps();
   call->flops = 2 * count(y.sizes) * static_cast<double>(call->taps.size());
