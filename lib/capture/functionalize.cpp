@@ -250,7 +250,12 @@ std::optional<Ref> unchanged(Session& session, const opset::Call& call, PyObject
   }
   if (name == "aten::sum_to_size" && call.arguments[1] == Argument(as_list(session.meta(*tensor).sizes)))
     return Ref::borrow(first);
-  if (name == "aten::contiguous" && !strides_unless_row_major(*tensor->state)) return Ref::borrow(first);
+  if (name == "aten::contiguous") {
+    const std::vector<SymInt> sizes = session.meta(*tensor).sizes;
+    const bool is_so =
+        lie_alike(strides_unless_row_major(*tensor->state), strides_of_result(call, {}, sizes, session.facts), sizes);
+    return is_so ? std::optional(Ref::borrow(first)) : std::nullopt;
+  }
   if (name == "aten::to") {
     for (size_t i = 0; i < call.arguments.size(); ++i) {
       const std::string& parameter = call.op->schema().parameters[i].name;

@@ -55,6 +55,33 @@ std::optional<Tensor> from_buffer(PyObject* object) {
   return copy;
 }
 
+// A tensor over the memory of a writable array; nullopt for all others.
+std::optional<Tensor> over_buffer(PyObject* object) {
+  const auto release = [](Py_buffer* view) {
+    PyBuffer_Release(view);
+    delete view;
+  };
+  auto* view = new Py_buffer{};
+  if (PyObject_GetBuffer(object, view, PyBUF_FULL) < 0) {
+    delete view;
+    PyErr_Clear();
+    return std::nullopt;
+  }
+  const std::shared_ptr<Py_buffer> held(view, release);
+  const auto type = type_of_format(view->format, view->itemsize);
+  if (!type || size_of(*type) != static_cast<size_t>(view->itemsize)) return std::nullopt;
+  Tensor tensor{.dtype = *type, .sizes = {view->shape, view->shape + view->ndim}};
+  int64_t end = 1;
+  for (int axis = 0; axis < view->ndim; ++axis) {
+    if (view->strides[axis] < 0 || view->strides[axis] % view->itemsize != 0) return std::nullopt;
+    tensor.strides.push_back(view->strides[axis] / view->itemsize);
+    end += (tensor.sizes[static_cast<size_t>(axis)] - 1) * tensor.strides.back();
+  }
+  if (tensor.numel() == 0) return std::nullopt;
+  tensor.storage = Storage::view(view->buf, static_cast<size_t>(end * view->itemsize), held, true);
+  return tensor;
+}
+
 bool is_array(PyObject* object) { return PyObject_CheckBuffer(object) && attribute(object, "__array_interface__"); }
 
 // The element type of a NumPy scalar, or array of rank 0; nullopt of all else.
@@ -179,6 +206,13 @@ PyObject* give(Session& session, Tensor tensor) {
 }
 
 }  // namespace
+
+PyObject* tensor_over(Session& session, PyObject* data) {
+  if (!session.is_tracing && is_array(data))
+    if (std::optional<Tensor> shared = over_buffer(data))
+      return session.wrap(TensorState{.real = std::move(*shared)}).release();
+  return tensor_from(session, data, std::nullopt);
+}
 
 PyObject* tensor_from(Session& session, PyObject* data, std::optional<ScalarType> dtype) {
   if (TensorObject* tensor = as_tensor(data)) {

@@ -9,4 +9,7 @@ namespace atenon::capture {
 // arrays, which alone keep their element type (other buffers are sequences, as PyTorch has it).
 PyObject* tensor_from(Session& session, PyObject* data, std::optional<ScalarType> dtype);
 
+// torch.from_numpy(): over the memory of an array, as long as nothing is recorded; a tensor of its own otherwise.
+PyObject* tensor_over(Session& session, PyObject* data);
+
 }  // namespace atenon::capture

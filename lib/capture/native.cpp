@@ -210,6 +210,8 @@ PyObject* tensor(PyObject* module, PyObject* args, PyObject* keywords) {
   return made;
 }
 
+PyObject* tensor_over_array(PyObject* module, PyObject* array) { return tensor_over(session_of(module), array); }
+
 PyObject* empty(PyObject* module, PyObject* args, PyObject* keywords) {
   static const char* words[] = {"sizes", "dtype", nullptr};
   PyObject *sizes = nullptr, *dtype = nullptr;
@@ -447,6 +449,7 @@ PyMethodDef functions[] = {
     {"register", as_method(register_classes), METH_VARARGS | METH_KEYWORDS, nullptr},
     {"make_subclass", make_subclass, METH_VARARGS, nullptr},
     {"tensor", as_method(tensor), METH_VARARGS | METH_KEYWORDS, nullptr},
+    {"tensor_over", tensor_over_array, METH_O, nullptr},
     {"empty", as_method(empty), METH_VARARGS | METH_KEYWORDS, nullptr},
     {"uniform_", uniform, METH_VARARGS, nullptr},
     {"normal_", normal, METH_VARARGS, nullptr},

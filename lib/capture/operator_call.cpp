@@ -12,6 +12,7 @@
 #include "capture/custom_operator.h"
 #include "capture/functionalize.h"
 #include "capture/lazy_fill.h"
+#include "capture/strides.h"
 #include "capture/symbols.h"
 #include "capture/tensor_data.h"
 #include "capture/tensor_object.h"
@@ -116,6 +117,10 @@ class Dispatch {
   bool take(PyObject* const* args, size_t count, PyObject* keyword_names);
   std::optional<Call> resolved();
   Argument as_number(const Argument& argument) const;
+  std::vector<Laid> operands(const Call& call) const;
+  std::optional<Tensor> turned(const Call& call, ScalarType dtype, const std::vector<int64_t>& sizes) const;
+  std::optional<Ref> draw_in_order_of_memory(const Call& call, PyObject* const* args, size_t count,
+                                             PyObject* keyword_names);
   std::optional<std::vector<Ref>> evaluate(const Call& call);
   std::optional<std::vector<Ref>> trace(const Call& call);
   PyObject* update(const Call& call);
@@ -194,6 +199,75 @@ Argument Dispatch::as_number(const Argument& argument) const {
   return SymInt(tensor->int_at(0));
 }
 
+// Where the tensors that were passed lie.
+std::vector<Laid> Dispatch::operands(const Call& call) const {
+  std::vector<Laid> laid;
+  const auto add = [&](const Argument& argument) {
+    const auto found = std::find_if(arguments_.tensors.begin(), arguments_.tensors.end(), [&](const auto& passed) {
+      return passed.first && passed.first == argument.value();
+    });
+    if (found == arguments_.tensors.end()) return;
+    TensorObject& tensor = *as_tensor(found->second);
+    laid.push_back({session_.meta(tensor).sizes, strides_of(tensor)});
+  };
+  for (const Argument& argument : call.arguments) {
+    add(argument);
+    if (argument.is<ArgumentList>())
+      for (const Argument& item : argument.get<ArgumentList>()) add(item);
+  }
+  return laid;
+}
+
+// Memory for a result that does not lie in rows in PyTorch.
+std::optional<Tensor> Dispatch::turned(const Call& call, ScalarType dtype, const std::vector<int64_t>& sizes) const {
+  const std::optional<std::vector<SymInt>> strides =
+      strides_of_result(call, operands(call), {sizes.begin(), sizes.end()}, session_.facts);
+  if (!strides) return std::nullopt;
+  Tensor memory = Tensor::empty(dtype, sizes);
+  for (size_t axis = 0; axis < strides->size(); ++axis) memory.strides[axis] = *(*strides)[axis].constant();
+  return memory;
+}
+
+// What is drawn for each element comes in the order of memory: drawn for the tensor with its axes in that order, while
+// forward runs. Nullopt of all other calls, and where that order is the axes' own.
+std::optional<Ref> Dispatch::draw_in_order_of_memory(const Call& call, PyObject* const* args, size_t count,
+                                                     PyObject* keyword_names) {
+  static const std::set<std::string> drawing{
+      "aten::alpha_dropout", "aten::bernoulli_",   "aten::dropout",    "aten::exponential_", "aten::normal_",
+      "aten::rand_like",     "aten::randint_like", "aten::randn_like", "aten::random_",      "aten::uniform_"};
+  const std::string name = call.op->schema().name;
+  TensorObject* tensor = session_.is_tracing && drawing.contains(name) && first_ ? as_tensor(first_) : nullptr;
+  if (!tensor || !tensor->state->is_traced() || !tensor->state->strides) return std::nullopt;
+  const bool is_off = name.ends_with("dropout") && call.arguments[2] == Argument(SymBool(false));
+  const Laid laid{session_.meta(*tensor).sizes, strides_of(*tensor)};
+  if (is_off || (!is_in_place(*call.op) && !strides_of_result(call, {laid}, laid.sizes, session_.facts)))
+    return std::nullopt;
+  if (name == "aten::normal_" || name == "aten::randn_like" || arguments_.tensors.size() > 1) {
+    session_.raise(314, name + " draws for a tensor that does not lie in rows, which PyTorch does number by number",
+                   "draw into a tensor of its own, torch.empty(x.shape), and copy_() that");
+    return Ref();
+  }
+  const std::vector<size_t> order = order_of_memory(laid, session_.facts);
+  if (std::is_sorted(order.begin(), order.end())) return std::nullopt;
+  std::vector<SymInt> there(order.size()), back(order.size());
+  for (size_t axis = 0; axis < order.size(); ++axis) {
+    there[axis] = SymInt(static_cast<int64_t>(order[axis]));
+    back[order[axis]] = SymInt(static_cast<int64_t>(axis));
+  }
+  const auto permuted = [&](PyObject* of, const std::vector<SymInt>& axes) {
+    const Ref list = session_.wrap_sizes(axes);
+    return list ? Ref(session_.call("aten::permute", {of, list.get()})) : Ref();
+  };
+  const Ref sorted = permuted(first_, there);
+  if (!sorted) return Ref();
+  const size_t all = count + static_cast<size_t>(keyword_names ? PyTuple_GET_SIZE(keyword_names) : 0);
+  std::vector<PyObject*> passed(args, args + all);
+  std::replace(passed.begin(), passed.end(), first_, sorted.get());
+  const Ref drawn(session_.call(name_, passed.data(), count, keyword_names));
+  if (!drawn) return Ref();
+  return is_in_place(*call.op) ? Ref::borrow(first_) : permuted(drawn.get(), back);
+}
+
 std::optional<std::vector<Ref>> Dispatch::evaluate(const Call& call) {
   Result<opset::Inference> inference = opset::infer(session_.opset, call, session_.facts);
   if (!inference) return session_.raise(inference.error()), std::nullopt;
@@ -202,8 +276,17 @@ std::optional<std::vector<Ref>> Dispatch::evaluate(const Call& call) {
     if (const auto* meta = std::get_if<ir::TensorMeta>(&type); meta && !fits_memory(*meta)) return std::nullopt;
   std::vector<Ref> results;
   if (std::optional<Tensor> made = filled(call, inference->types)) {
+    if (std::optional<Tensor> memory = turned(call, made->dtype, made->sizes)) made->strides = memory->strides;
     results.push_back(session_.wrap(TensorState{.real = std::move(*made)}));
     return results;
+  }
+  if (call.op->has_tag("random") && call.op->schema().name.ends_with("_like")) {
+    const ir::TensorMeta& meta = std::get<ir::TensorMeta>(inference->types[0]);
+    if (std::optional<Tensor> memory = turned(call, meta.dtype, as_tensor(first_)->state->real.sizes)) {
+      results.push_back(session_.wrap(TensorState{.real = std::move(*memory)}));
+      if (!draw_over(session_, call, *as_tensor(results[0].get()), generator_)) return std::nullopt;
+      return results;
+    }
   }
   if (std::optional<Tensor> seen = seen_in_memory(call, arguments_.environment)) {
     results.push_back(session_.wrap(TensorState{.real = std::move(*seen)}));
@@ -215,6 +298,11 @@ std::optional<std::vector<Ref>> Dispatch::evaluate(const Call& call) {
   if (!data) return session_.raise(data.error()), std::nullopt;
   for (reference::Datum& datum : *data) {
     auto* tensor = std::get_if<Tensor>(&datum);
+    if (tensor && !call.op->is_view())
+      if (std::optional<Tensor> memory = turned(call, tensor->dtype, tensor->sizes)) {
+        assign(*memory, *tensor);
+        *tensor = std::move(*memory);
+      }
     results.push_back(tensor ? session_.wrap(TensorState{.real = std::move(*tensor)}) : number_object(datum));
     if (!results.back()) return std::nullopt;
   }
@@ -232,8 +320,11 @@ std::optional<std::vector<Ref>> Dispatch::trace(const Call& call) {
   std::optional<std::vector<TensorState>> states = states_of_results(session_, first_, call, *node);
   if (!states) return std::nullopt;
   std::vector<Ref> results;
+  const std::vector<Laid> laid = operands(call);
   for (size_t i = 0; i < node->results().size(); ++i) {
     ir::Value* value = node->result(i);  // a tensor, or a number, which Python's code may look at
+    if (value->is_tensor() && (*states)[i].base->value == value)
+      (*states)[i].strides = strides_of_result(call, laid, value->meta().sizes, session_.facts);
     results.push_back(value->is_tensor() ? session_.wrap(std::move((*states)[i])) : session_.number(value));
     if (!results.back()) return std::nullopt;
   }
@@ -396,6 +487,7 @@ PyObject* Dispatch::run(PyObject* const* args, size_t count, PyObject* keyword_n
   const std::optional<Call> call = resolved();
   if (!call) return nullptr;
   if (is_declared_) return call_declared(session_, *call, arguments_, updates);
+  if (std::optional<Ref> drawn = draw_in_order_of_memory(*call, args, count, keyword_names)) return drawn->release();
   if (is_in_place(*call->op)) return update(*call);
   const std::optional<Call> function = functional(*call);
   if (PyErr_Occurred()) return nullptr;

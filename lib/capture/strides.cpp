@@ -1,6 +1,7 @@
 #include "capture/strides.h"
 
 #include <algorithm>
+#include <set>
 
 #include "capture/tensor_data.h"
 
@@ -191,6 +192,144 @@ std::vector<SymBool> ways_to_reshape(const std::vector<SymInt>& given_sizes, con
     break;
   }
   return ways;
+}
+
+namespace {
+
+enum class Lying { in_rows, as_operands, as_image };
+
+// As PyTorch's own operators do, found by running them on permuted operands.
+Lying results_lie(const opset::Operator& op) {
+  static const std::set<std::string> in_rows{
+      "addbmm",         "addmm",    "addmv",  "baddbmm", "index_reduce",   "index_select", "logsumexp", "masked_fill",
+      "masked_scatter", "mvlgamma", "renorm", "repeat",  "scatter_reduce", "tril",         "triu"};
+  static const std::set<std::string> as_operands{"argsort",   "fliplr", "flipud", "index_fill", "msort",
+                                                 "polygamma", "prelu",  "put",    "sort",       "to"};
+  static const std::set<std::string> as_image{"adaptive_avg_pool2d",
+                                              "adaptive_max_pool2d",
+                                              "avg_pool2d",
+                                              "batch_norm",
+                                              "cat",
+                                              "constant_pad_nd",
+                                              "conv2d",
+                                              "conv_transpose2d",
+                                              "convolution",
+                                              "max_pool2d",
+                                              "max_pool2d_with_indices",
+                                              "pad",
+                                              "pixel_shuffle",
+                                              "upsample_bicubic2d",
+                                              "upsample_bilinear2d",
+                                              "upsample_nearest2d"};
+  const std::string target = op.target(), name = target.substr(6, target.find('.') - 6);  // behind aten::
+  if (in_rows.contains(name)) return Lying::in_rows;
+  if (as_image.contains(name)) return Lying::as_image;
+  if (as_operands.contains(name) || name.ends_with("_like") || op.derivation() == opset::Derivation::scatter)
+    return Lying::as_operands;
+  const std::string kind = op.meaning_kind();
+  const bool is_elementwise =
+      kind == "pointwise" || (op.has_tag("inplace") && (kind == "decompose" || kind == "extern"));
+  return is_elementwise ? Lying::as_operands : Lying::in_rows;
+}
+
+// Below, above or (0) either. An empty tensor has no order, so that sizes count as 1 or more.
+int compare(const SymInt& a, const SymInt& b, const shape::Facts& facts) {
+  if (a == b) return 0;
+  shape::Facts nonempty = facts;
+  for (const SymInt& stride : {a, b})
+    for (const std::string& symbol : stride.symbols()) nonempty.assume(shape::less_equal(1, SymInt::symbol(symbol)));
+  if (nonempty.decide(shape::less_equal(a, b)) == shape::Truth::proven) return -1;
+  return nonempty.decide(shape::less_equal(b, a)) == shape::Truth::proven ? 1 : 0;
+}
+
+// The axes of an elementwise result from the innermost out, as at::TensorIterator sorts them: by the strides of the
+// first operand that tells, then by size. Operands have the result's rank; the stride of what is repeated is 0.
+std::vector<size_t> sorted_axes(const std::vector<std::vector<SymInt>>& operands, const std::vector<SymInt>& sizes,
+                                const shape::Facts& facts) {
+  const auto is_out_of_order = [&](size_t inner, size_t outer) {  // 1 if so, -1 if not, 0 if nothing says
+    for (const std::vector<SymInt>& strides : operands) {
+      if (strides[inner] == SymInt(0) || strides[outer] == SymInt(0)) continue;
+      if (const int order = compare(strides[inner], strides[outer], facts)) return order;
+      if (strides[inner] == strides[outer] && compare(sizes[inner], sizes[outer], facts) > 0) return 1;
+    }
+    return 0;
+  };
+  std::vector<size_t> axes(sizes.size());
+  for (size_t i = 0; i < axes.size(); ++i) axes[i] = axes.size() - 1 - i;
+  for (size_t next = 1; next < axes.size(); ++next)
+    for (size_t at = next, before = next; before-- > 0;) {
+      const int order = is_out_of_order(axes[before], axes[at]);
+      if (order < 0) break;
+      if (order > 0) std::swap(axes[before], axes[at]), at = before;
+    }
+  return axes;
+}
+
+std::optional<std::vector<SymInt>> dense_in_order(const std::vector<size_t>& axes, const std::vector<SymInt>& sizes) {
+  std::vector<SymInt> strides(sizes.size());
+  SymInt step = 1;
+  for (const size_t axis : axes) {
+    strides[axis] = step;
+    step = step * sizes[axis];
+  }
+  return strides == row_major(sizes) ? std::nullopt : std::optional(std::move(strides));
+}
+
+}  // namespace
+
+std::optional<std::vector<SymInt>> strides_of_format(const std::string& format, const std::vector<SymInt>& sizes) {
+  if (format == "torch.channels_last" && sizes.size() == 4) return dense_in_order({1, 3, 2, 0}, sizes);
+  if (format == "torch.channels_last_3d" && sizes.size() == 5) return dense_in_order({1, 4, 3, 2, 0}, sizes);
+  return std::nullopt;
+}
+
+bool lie_alike(const std::optional<std::vector<SymInt>>& a, const std::optional<std::vector<SymInt>>& b,
+               const std::vector<SymInt>& sizes) {
+  if (a == b || shape::product(sizes) == SymInt(0)) return true;
+  const std::vector<SymInt> rows = row_major(sizes);
+  for (size_t axis = 0; axis < sizes.size(); ++axis)
+    if (!(sizes[axis] == SymInt(1)) && !(a.value_or(rows)[axis] == b.value_or(rows)[axis])) return false;
+  return true;
+}
+
+std::optional<std::vector<SymInt>> strides_of_result(const opset::Call& call, const std::vector<Laid>& operands,
+                                                     const std::vector<SymInt>& sizes, const shape::Facts& facts) {
+  for (size_t i = 0; i < call.arguments.size(); ++i)
+    if (call.op->schema().parameters[i].name == "memory_format" && call.arguments[i].is<ir::Word>() &&
+        call.arguments[i].get<ir::Word>().text != "torch.preserve_format")
+      return strides_of_format(call.arguments[i].get<ir::Word>().text, sizes);
+  const auto is_in_rows = [](const Laid& tensor) { return tensor.strides == row_major(tensor.sizes); };
+  if (std::all_of(operands.begin(), operands.end(), is_in_rows)) return std::nullopt;
+  const Lying lying = results_lie(*call.op);
+  if (lying == Lying::in_rows) return std::nullopt;
+  if (lying == Lying::as_image) {
+    const auto is_image = [](const Laid& tensor) {
+      return tensor.sizes.size() == 4 && tensor.strides == strides_of_format("torch.channels_last", tensor.sizes);
+    };
+    const bool needs_all = call.op->schema().name == "aten::cat";
+    return std::count_if(operands.begin(), operands.end(), is_image) >= (needs_all ? std::ssize(operands) : 1)
+               ? strides_of_format("torch.channels_last", sizes)
+               : std::nullopt;
+  }
+  std::vector<std::vector<SymInt>> strides;
+  for (const Laid& tensor : operands) {
+    if (tensor.sizes.size() > sizes.size()) return std::nullopt;
+    std::vector<SymInt>& aligned = strides.emplace_back(sizes.size(), SymInt(0));
+    const size_t missing = sizes.size() - tensor.sizes.size();
+    for (size_t axis = 0; axis < tensor.sizes.size(); ++axis) {
+      if (tensor.sizes[axis] == sizes[axis + missing])
+        aligned[axis + missing] = tensor.strides[axis];
+      else if (!(tensor.sizes[axis] == SymInt(1)))
+        return std::nullopt;  // not element by element
+    }
+  }
+  return dense_in_order(sorted_axes(strides, sizes, facts), sizes);
+}
+
+std::vector<size_t> order_of_memory(const Laid& tensor, const shape::Facts& facts) {
+  std::vector<size_t> axes = sorted_axes({tensor.strides}, tensor.sizes, facts);
+  std::reverse(axes.begin(), axes.end());
+  return axes;
 }
 
 }  // namespace atenon::capture

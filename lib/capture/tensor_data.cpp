@@ -113,11 +113,15 @@ PyObject* nested_list(const Tensor& contiguous) {
   return top.release();
 }
 
-int fill_buffer(PyObject* owner, const Tensor& tensor, Py_buffer* view, int flags) {
+int fill_buffer(PyObject* owner, const Tensor& tensor, bool writable, Py_buffer* view, int flags) {
   const char* format = format_of(tensor.dtype);
   view->obj = nullptr;
   if (!format) {
     PyErr_Format(PyExc_TypeError, "Python has no number type for torch.%s", torch_name_of(tensor.dtype));
+    return -1;
+  }
+  if (!writable && (flags & PyBUF_WRITABLE)) {
+    PyErr_SetString(PyExc_BufferError, "a tensor cannot be written through a buffer inside of forward");
     return -1;
   }
   if (!(flags & PyBUF_STRIDES) && !tensor.is_contiguous()) {
@@ -133,7 +137,7 @@ int fill_buffer(PyObject* owner, const Tensor& tensor, Py_buffer* view, int flag
   view->obj = Py_NewRef(owner);
   view->len = static_cast<Py_ssize_t>(tensor.nbytes());
   view->itemsize = width;
-  view->readonly = 1;
+  view->readonly = !writable;
   view->ndim = static_cast<int>(tensor.sizes.size());
   view->format = flags & PyBUF_FORMAT ? const_cast<char*>(format) : nullptr;
   view->shape = flags & PyBUF_ND ? shape->sizes.data() : nullptr;

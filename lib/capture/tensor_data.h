@@ -10,7 +10,7 @@ PyObject* element(const Tensor& tensor, int64_t position);
 PyObject* nested_list(const Tensor& contiguous);
 
 // Python's buffer protocol; the buffer keeps the owner alive, not the tensor.
-int fill_buffer(PyObject* owner, const Tensor& tensor, Py_buffer* view, int flags);
+int fill_buffer(PyObject* owner, const Tensor& tensor, bool writable, Py_buffer* view, int flags);
 void release_buffer(PyObject* owner, Py_buffer* view);
 
 // Writes `source`, broadcast and converted, over the elements of `target`; shapes must fit.

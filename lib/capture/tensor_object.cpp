@@ -4,6 +4,7 @@
 
 #include "capture/callstack.h"
 #include "capture/indexing.h"
+#include "capture/strides.h"
 #include "capture/symbols.h"
 #include "capture/tensor_data.h"
 
@@ -32,12 +33,6 @@ PyObject* new_instance(PyTypeObject* type, PyObject* args, PyObject*) {
 // -------------------------------------------------------------------------------------------------------
 
 std::vector<SymInt> sizes_of(TensorObject& tensor) { return tensor.session->meta(tensor).sizes; }
-
-std::vector<SymInt> strides_of(TensorObject& tensor) {
-  if (!tensor.state->is_traced()) return {tensor.state->real.strides.begin(), tensor.state->real.strides.end()};
-  if (tensor.state->strides) return *tensor.state->strides;
-  return row_major(sizes_of(tensor));
-}
 
 PyObject* shape(PyObject* self, void*) { return self_of(self).session->wrap_sizes(sizes_of(self_of(self))).release(); }
 PyObject* dimensions(PyObject* self, void*) {
@@ -89,9 +84,13 @@ PyObject* storage_offset(PyObject* self, PyObject*) {
   const TensorState& state = *self_of(self).state;
   return self_of(self).session->wrap(state.is_traced() ? state.offset : SymInt(state.real.offset)).release();
 }
-PyObject* is_contiguous(PyObject* self, PyObject*, PyObject*) {
-  TensorState& state = *self_of(self).state;
-  return PyBool_FromLong(state.is_traced() ? !state.strides : state.real.is_contiguous());
+PyObject* is_contiguous(PyObject* self, PyObject* args, PyObject* keywords) {
+  static const char* names[] = {"memory_format", nullptr};
+  PyObject* format = Py_None;
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "|O:is_contiguous", const_cast<char**>(names), &format))
+    return nullptr;
+  const std::vector<SymInt> sizes = sizes_of(self_of(self));
+  return PyBool_FromLong(lie_alike(strides_of(self_of(self)), strides_of_format(str_of(format), sizes), sizes));
 }
 PyObject* element_size(PyObject* self, PyObject*) {
   return PyLong_FromSize_t(size_of(self_of(self).session->meta(self_of(self)).dtype));
@@ -219,13 +218,18 @@ PyObject* as_float(PyObject* self) {
   return number ? PyNumber_Float(number.get()) : nullptr;
 }
 
+// The memory of the tensor itself. While forward runs it can only be read: what Python writes there, no graph would
+// have.
 int get_buffer(PyObject* self, Py_buffer* view, int flags) {
-  const std::optional<Tensor> value = data_of(self_of(self), "a buffer of its data");
-  return value ? fill_buffer(self, *value, view, flags) : -1;
+  std::optional<Tensor> value = data_of(self_of(self), "a buffer of its data");
+  if (!value) return -1;
+  const bool writable = !self_of(self).session->is_tracing;
+  if (writable) value->mutable_data();
+  return fill_buffer(self, *value, writable, view, flags);
 }
 PyObject* numpy(PyObject* self, PyObject*, PyObject*) {
   const Ref module(PyImport_ImportModule("numpy"));
-  const Ref function(module ? PyObject_GetAttrString(module.get(), "array") : nullptr);
+  const Ref function(module ? PyObject_GetAttrString(module.get(), "asarray") : nullptr);
   const Ref memory(function ? PyMemoryView_FromObject(self) : nullptr);
   return memory ? PyObject_CallOneArg(function.get(), memory.get()) : nullptr;
 }
@@ -461,6 +465,12 @@ Ref new_tensor(Session& session, PyTypeObject* type, TensorState state, bool req
   tensor.state = new TensorState(std::move(state));
   tensor.requires_grad = requires_grad;
   return object;
+}
+
+std::vector<SymInt> strides_of(TensorObject& tensor) {
+  if (!tensor.state->is_traced()) return {tensor.state->real.strides.begin(), tensor.state->real.strides.end()};
+  if (tensor.state->strides) return *tensor.state->strides;
+  return row_major(sizes_of(tensor));
 }
 
 Ref Session::wrap(TensorState state) {

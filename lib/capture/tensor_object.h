@@ -10,6 +10,9 @@ bool add_tensor_type(Session& session);  // false with a Python exception
 // A tensor of class `type`, which must be a subclass of _atenon.Tensor.
 Ref new_tensor(Session& session, PyTypeObject* type, TensorState state, bool requires_grad);
 
+// In elements.
+std::vector<SymInt> strides_of(TensorObject& tensor);
+
 // The data of a tensor, wherever it does not depend on the model's inputs. `purpose` goes into the error: "bool()".
 std::optional<Tensor> data_of(TensorObject& tensor, const char* purpose);
 

@@ -56,7 +56,7 @@ def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
 
 
 def from_numpy(array):
-    return _atenon.tensor(array, dtype=None)
+    return _atenon.tensor_over(array)
 
 
 def full(size, fill_value, **options):

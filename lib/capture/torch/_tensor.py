@@ -91,9 +91,13 @@ class Tensor(_atenon.Tensor):
             dtype = other.dtype
         if device is not None:
             _atenon.check_device(device)
-        if dtype is None or dtype == self.dtype:
-            return self.clone() if copy else self
-        return aten.to(self, dtype, non_blocking, copy)
+        if memory_format is None:
+            memory_format = _preserve
+        if dtype is not None and dtype != self.dtype:
+            return aten.to(self, dtype, non_blocking, copy, memory_format)
+        if copy:
+            return self.clone(memory_format=memory_format)
+        return self if memory_format is _preserve else self.contiguous(memory_format=memory_format)
 
     def type(self, dtype=None, non_blocking=False):
         if dtype is None:
