@@ -119,7 +119,7 @@ void Dimensions::solve_derived() {
     session_.hints[name] = example;
     session_.facts.declare(name, symbol.range);
     session_.assume(
-        {.truth = shape::equal(shape::mod(size - offset, factor), 0), .reason = "the derived dimension of " + place});
+        {.truth = shape::equal(shape::mod(size - offset, factor), 0), .reason = place + " is " + derived.to_string()});
     for (const auto& input : session_.graph.inputs())
       if (auto* meta = std::get_if<ir::TensorMeta>(&input->type))
         for (SymInt& axis : meta->sizes)

@@ -141,9 +141,14 @@ Result<void> bind_input(ir::EntryPoint& entry, ir::InputSpec& spec, const Bindin
 Result<void> bind_one(ir::ExportedProgram& program, const Binding& binding) {
   bool found = false;
   std::vector<std::string> known;
+  std::string list;  // of the same, with the dimensions that symbols of another name stand for
+  const auto list_one = [&](const std::string& name, const std::string& of) {
+    known.push_back(name);
+    list += (list.empty() ? "" : ", ") + name + (of.empty() || of == name ? "" : " (" + of + ")");
+  };
   for (ir::EntryPoint& entry : program.entries) {
     for (size_t i = 0; i < entry.symbols.size(); ++i) {
-      known.push_back(entry.symbols[i].name);
+      list_one(entry.symbols[i].name, entry.symbols[i].source);
       if (entry.symbols[i].name != binding.name) continue;
       found = true;
       if (Result<void> done = bind_symbol(entry, i, binding); !done) return done;
@@ -151,7 +156,7 @@ Result<void> bind_one(ir::ExportedProgram& program, const Binding& binding) {
     }
     for (ir::InputSpec& spec : entry.signature.inputs) {
       if (found || spec.kind != ir::InputKind::user_input || spec.value.empty()) continue;
-      known.push_back(spec.target);
+      list_one(spec.target, "");
       if (spec.target != binding.name) continue;
       found = true;
       if (Result<void> done = bind_input(entry, spec, binding); !done) return done;
@@ -161,8 +166,6 @@ Result<void> bind_one(ir::ExportedProgram& program, const Binding& binding) {
   Diagnostic unknown = error(Status::usage, 410, "the program has no symbol or input '" + binding.name + "'");
   std::string near = nearest(binding.name, known);
   if (!near.empty()) unknown.notes.push_back({"did you mean '" + near + "'?"});
-  std::string list;
-  for (const std::string& name : known) list += (list.empty() ? "" : ", ") + name;
   unknown.notes.push_back({list.empty() ? "it has none: all its sizes are fixed" : "it has " + list});
   return unknown;
 }

@@ -1,4 +1,4 @@
-# Python's own max, min, math.sqrt, log and pow, for sizes and numbers that are symbolic and for tensors that are traced.
+# Python's own max, min, math.sqrt, exp, log and pow, for sizes and numbers that are symbolic and for tensors that are traced.
 #
 # CPython's would compare, and so ask for one answer where both are possible, or insist on a number of their own. In the process of
 # a capture they are these instead: the same for all other arguments. What Python would refuse (the root of -1) is required not to be.
@@ -41,9 +41,11 @@ def _function(name, allowed, reason):
     python = getattr(math, name)
 
     @functools.wraps(python)
-    def function(x, *args):
-        if args or not isinstance(x, (_atenon.SymInt, _atenon.SymFloat)):
-            return python(x, *args)
+    def function(x, *base):
+        if not isinstance(x, (_atenon.SymInt, _atenon.SymFloat)):
+            return python(x, *base)
+        if base:  # of a logarithm
+            return function(x) / function(*base)
         if not _atenon.require(allowed(x), reason):
             return python(-1)  # raises what Python would
         return _atenon.sym(name, x)
@@ -64,5 +66,6 @@ def _pow(x, y):
 
 builtins.max, builtins.min = _extreme("max"), _extreme("min")
 math.sqrt = _function("sqrt", lambda x: x >= 0, "math.sqrt takes no negative number")
+math.exp = _function("exp", lambda x: x <= 709, "math.exp takes numbers up to 709")
 math.log = _function("log", lambda x: x > 0, "math.log takes positive numbers")
 math.pow = _pow
