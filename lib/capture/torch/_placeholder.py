@@ -2,8 +2,9 @@
 #
 # A placeholder is a class, since libraries subclass and annotate with these names. Its rules, each met in a real library:
 #   - an attribute of a placeholder is a placeholder; of a user's subclass of one it is an AttributeError;
-#   - called with one function or class it returns it (a decorator); called while a library is being imported it gives
-#     another placeholder (a decorator's factory, a registration); otherwise the call raises, with the name;
+#   - called with one function or class before forward it returns it (a decorator); called while a library is being imported it
+#     gives another placeholder (a decorator's factory, a registration); otherwise the call raises, with the name;
+#   - what makes another function of one (torch.func.grad) is no decorator: `refused` stands for it;
 #   - a truth test raises: a feature test must not silently come out true.
 # Modules of PyTorch without a file of ours are made by the finder below from names.txt and _constants.py.
 import abc
@@ -11,6 +12,8 @@ import importlib.machinery
 import importlib.util
 import sys
 import types
+
+import _atenon
 
 from torch import _names
 
@@ -35,7 +38,8 @@ class _PlaceholderMeta(abc.ABCMeta):
     def __call__(cls, *args, **kwargs):
         if not cls._is_placeholder():
             return super().__call__(*args, **kwargs)
-        if len(args) == 1 and not kwargs and isinstance(args[0], (types.FunctionType, type)):
+        is_decorator = len(args) == 1 and not kwargs and isinstance(args[0], (types.FunctionType, type))
+        if is_decorator and not _atenon.is_tracing():
             return args[0]
         if _is_importing_library():
             return make(cls._placeholder_name + "()")
@@ -65,6 +69,16 @@ def make(name):
     """A new placeholder for a qualified name."""
     module, _, short = name.rpartition(".")
     return _PlaceholderMeta(short, (), {"__module__": module, "_placeholder_name": name})
+
+
+def refused(name, reason):
+    """A function that is there, and raises when it is called."""
+
+    def function(*args, **kwargs):
+        raise Unsupported(f"{name} is not supported: {reason}")
+
+    function.__name__ = name.rpartition(".")[2]
+    return function
 
 
 def _has_file(module, qualified):
