@@ -73,8 +73,9 @@ Result<Changed> fold_constants(Scope& scope) {
       for (const ir::Node* user : result->users) is_read = is_read || !gone.contains(user);
       if (!is_read || turns_shared_weight(*node, environment, gone)) continue;
       scope.report("folded " + node->target() + " %" + result->name);
-      ir::Value* value =
-          add_constant(scope, "folded." + result->name, std::get<Tensor>(environment.values.at(result.get())));
+      const Tensor tensor = std::get<Tensor>(environment.values.at(result.get()));
+      ir::Value* value = add_constant(scope, "folded." + result->name, tensor);
+      environment.values.emplace(value, tensor);  // nodes behind read it from now on
       scope.variant.graph.replace_uses(result.get(), value);
       changed = Changed::yes;
     }
