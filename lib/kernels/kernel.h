@@ -52,6 +52,7 @@ struct CallSite {
   std::vector<Operand> results;
   shape::Bindings symbols = {};
   int threads = 1;
+  bool in_tile = false;        // it is run inside of another call's tile, by one thread
   const Code* code = nullptr;  // "llvm" needs it
   const opset::Opset* opset =
       nullptr;  // "reference" needs these two: a program that is lowered throughout runs without them

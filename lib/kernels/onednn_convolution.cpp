@@ -12,6 +12,7 @@
 #include "kernels/list.h"
 #include "kernels/onednn.h"
 #include "kernels/product.h"
+#include "support/parallel.h"
 
 namespace atenon::kernels {
 
@@ -19,9 +20,16 @@ namespace {
 
 using dnnl::memory;
 
-// oneDNN cuts the sums of a strided transposed convolution by the number of threads that it plans for, and with them
-// the bits of its result. So it always plans for these.
-constexpr int transposed_threads = 16;
+// oneDNN cuts sums by the number of threads that it plans for, and with them the bits of its result. So it plans for as
+// many as most machines have at most. Sums over channels alone are not cut, and then it plans better as it is.
+constexpr int least_threads = 16;
+
+int planned_threads(const CallSite& site, const Convolution& convolution) {
+  const std::vector<int64_t>& filter = site.operands[static_cast<size_t>(convolution.weight)].sizes;
+  const bool has_one_tap = std::all_of(filter.begin() + 2, filter.end(), [](int64_t taps) { return taps == 1; });
+  if (site.in_tile) return 1;
+  return has_one_tap && !convolution.transposed ? threads() : std::max(least_threads, threads());
+}
 
 // Which axis of an image, a filter and a result oneDNN's axis i is: its loops run along the last one, over lines of
 // outputs with all their channels.
@@ -143,7 +151,7 @@ Chosen choose(const CallSite& site) {
   std::vector<int64_t> dilation = along(convolution.dilation);
   for (int64_t& value : dilation) --value;
   const auto inference = dnnl::prop_kind::forward_inference;
-  const PlannedThreads same_bits(convolution.transposed ? transposed_threads : 0);
+  const PlannedThreads same_bits(planned_threads(site, convolution));
   if (convolution.transposed)
     chosen.primitive = dnnl::deconvolution_forward::primitive_desc(
         onednn_engine(), inference, dnnl::algorithm::deconvolution_direct, chosen.x, describe_any(filter), chosen.bias,
@@ -267,7 +275,7 @@ class OnednnConvolution : public ConvolutionKernel {
     const bool in_place = chosen.y == chosen.y_lies;
     const Place computed = in_place ? result : call->reserve(chosen.y);
     bindings.push_back({DNNL_ARG_DST, chosen.y, computed});
-    const PlannedThreads same_bits(convolution.transposed ? transposed_threads : 0);
+    const PlannedThreads same_bits(planned_threads(site, convolution));
     call->add(dnnl::primitive(chosen.primitive), chosen.primitive.scratchpad_desc(), std::move(bindings));
     if (!in_place) call->add_reorder(chosen.y, computed, chosen.y_lies, result);
 

@@ -234,23 +234,34 @@ TEST_CASE("a pointwise convolution of few pixels or large images goes by panels 
     }
 }
 
-TEST_CASE("a strided transposed convolution has the same bits for any number of threads") {
-  Tensor x = Tensor::empty(ScalarType::f32, {2, 40, 7, 9}), weight = Tensor::empty(ScalarType::f32, {40, 48, 3, 3});
-  for (Tensor* tensor : {&x, &weight})
-    for (int64_t i = 0; i < tensor->numel(); ++i) tensor->set(i, std::sin(static_cast<double>(i)));
-  std::optional<Tensor> first;
-  for (const int count : {1, 2, 3, 4, 8}) {
-    CAPTURE(count);
-    set_threads(count);
-    Call call;
-    ir::Value *px = call.input(x), *pw = call.weight(weight);
-    call.body.set_outputs(
-        {call.apply("aten::conv_transpose2d.input", {px, pw, ir::Argument(), list({2, 2}), list({1, 1}), list({1, 1})},
-                    {2, 48, 14, 18})});
-    Tensor result = Tensor::zeros(ScalarType::f32, {2, 48, 14, 18});
-    REQUIRE(call.run(onednn_convolution(), result) == "");
-    if (!first) first = result;
-    CHECK(std::memcmp(result.data(), first->data(), result.nbytes()) == 0);
+TEST_CASE("a convolution has the same bits for any number of threads") {
+  struct Shape {
+    const char* target;
+    std::vector<int64_t> x, weight, stride, padding, y;
+  };
+  const Shape shapes[] = {
+      {"aten::conv2d", {1, 100, 1, 7}, {2, 100, 7, 7}, {2, 1}, {4, 2}, {1, 2, 2, 5}},
+      {"aten::conv2d", {2, 32, 1, 56}, {64, 32, 1, 5}, {1, 1}, {0, 0}, {2, 64, 1, 52}},
+      {"aten::conv_transpose2d.input", {2, 40, 7, 9}, {40, 48, 3, 3}, {2, 2}, {1, 1}, {2, 48, 13, 17}},
+  };
+  for (const Shape& shape : shapes) {
+    const Tensor x = testing::numbers(shape.x, 1), weight = testing::numbers(shape.weight, 2);
+    std::optional<Tensor> first;
+    for (const int count : {1, 2, 3, 4, 8}) {
+      CAPTURE(std::string(shape.target));
+      CAPTURE(count);
+      set_threads(count);
+      Call call;
+      ir::Value *px = call.input(x), *pw = call.weight(weight);
+      call.body.set_outputs({call.apply(shape.target,
+                                        {px, pw, ir::None(), ir::ArgumentList(shape.stride.begin(), shape.stride.end()),
+                                         ir::ArgumentList(shape.padding.begin(), shape.padding.end())},
+                                        shape.y)});
+      Tensor result = Tensor::zeros(ScalarType::f32, shape.y);
+      REQUIRE(call.run(onednn_convolution(), result) == "");
+      if (!first) first = result;
+      CHECK(std::memcmp(result.data(), first->data(), result.nbytes()) == 0);
+    }
   }
   set_threads(0);
 }

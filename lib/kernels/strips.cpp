@@ -183,6 +183,7 @@ CallSite site_of(const Part& part, const CallSite& whole, const Operand& x, cons
   site.annotations = whole.annotations;
   site.symbols = whole.symbols;
   site.threads = 1;
+  site.in_tile = true;
   for (size_t i = 0; i < part.inputs.size(); ++i) {
     const bool is_strip = part.is_image(i);
     site.operands.push_back(is_strip             ? y
@@ -417,6 +418,7 @@ class Strips : public Kernel {
                                 : plan.y_of_part(i, call->parts.size(), plan.batch, i == 0 ? plan.rows : plan.y_rows);
       CallSite whole = site_of(part, site, x, y);
       whole.threads = site.threads;
+      whole.in_tile = false;
       for (size_t input = 0; input < part.inputs.size(); ++input)
         if (part.is_image(input)) whole.operands[input] = site.operands[static_cast<size_t>(part.inputs[input])];
       Result<Prepared> prepared = prepare_part(part, whole, *call);
