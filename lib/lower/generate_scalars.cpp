@@ -199,6 +199,7 @@ Value* Generator::index(const SymInt& x) {
         symbols = SymInt::symbol(factor.atom->spelling);
         depth = std::max(depth, scope_of(placement(symbols)));
       } else {
+        if (!factor.atom->floats.empty()) depth = std::max(depth, scope_of({}));  // of sizes alone
         for (const SymInt& operand : factor.atom->operands) depth = std::max(depth, scope_of(placement(operand)));
       }
     }
@@ -236,8 +237,17 @@ Value* Generator::factor(const shape::Atom& atom) {
     }
     return symbols_.at(atom.spelling);
   }
-  if (atom.operands.size() < 2) {
-    fail("a size is the integer part of a float");
+  if (!atom.floats.empty()) {
+    const ScalarOp op = atom.kind == AtomKind::floor   ? ScalarOp::floor
+                        : atom.kind == AtomKind::ceil  ? ScalarOp::ceil
+                        : atom.kind == AtomKind::trunc ? ScalarOp::trunc
+                                                       : ScalarOp::round;
+    const std::vector<Value*> x = {size_float(atom.floats[0])};
+    enter(scope_of({}));
+    return cast(emit_function(b_, op, x), ScalarType::f64, ScalarType::i64);
+  }
+  if (atom.operands.empty()) {
+    fail("a size is too large for 64 bits");
     return constant(0);
   }
   Placement wanted;
