@@ -25,11 +25,70 @@ struct Attention {
   const ir::Value* result = nullptr;
 };
 
+// What `value` repeats along an axis of heads, each as often as it has to be seen by several queries' heads in a row;
+// null where it repeats nothing: repeat_interleave, or a new axis that is expanded and joined.
+const ir::Value* repeated_by(const ir::Value* value, size_t& axis) {
+  const auto from = [](const ir::Value* of, std::initializer_list<const char*> names) -> const ir::Value* {
+    if (!of || !of->producer) return nullptr;
+    const std::string name = name_without_overload(of->producer->target());
+    const bool is_named = std::any_of(names.begin(), names.end(), [&](const char* wanted) { return name == wanted; });
+    return is_named ? of->producer->arguments()[0].value() : nullptr;
+  };
+  const ir::Value* single = from(value, {"aten::repeat_interleave"});
+  if (!single) {
+    const ir::Value* expanded = from(value, {"aten::view", "aten::reshape", "aten::_unsafe_view"});
+    if (const ir::Value* copied = from(expanded, {"aten::clone", "aten::contiguous"})) expanded = copied;
+    const ir::Value* added = from(expanded, {"aten::expand"});
+    single = from(added, {"aten::unsqueeze"});
+    if (!single) return nullptr;
+    // The new axis stands behind the heads, and nothing else is expanded.
+    const std::vector<ir::SymInt>&sizes = single->meta().sizes, &wide = expanded->meta().sizes;
+    const std::optional<int64_t> place = Arguments(*added->producer, {}).integer(1, "dim", 0);
+    if (!place || wide.size() != sizes.size() + 1) return nullptr;
+    axis = static_cast<size_t>(*place < 0 ? *place + static_cast<int64_t>(wide.size()) : *place);
+    if (axis == 0) return nullptr;
+    std::vector<ir::SymInt> joined = sizes;
+    joined.insert(joined.begin() + static_cast<int64_t>(axis), wide[axis]);
+    if (joined != wide) return nullptr;
+    --axis;
+  } else {
+    const std::optional<int64_t> place = Arguments(*value->producer, {}).integer(2, "dim", -1);
+    const bool is_of_all = !Arguments(*value->producer, {}).find(2, "dim");
+    if (!place || is_of_all || !value->producer->arguments()[1].is<ir::SymInt>()) return nullptr;
+    axis = static_cast<size_t>(*place < 0 ? *place + value->meta().rank() : *place);
+  }
+  // One axis alone is longer, by a factor.
+  const std::vector<ir::SymInt>&sizes = single->meta().sizes, &longer = value->meta().sizes;
+  if (sizes.size() != longer.size() || axis >= sizes.size()) return nullptr;
+  for (size_t i = 0; i < sizes.size(); ++i)
+    if (i != axis && sizes[i] != longer[i]) return nullptr;
+  const std::optional<int64_t> heads = sizes[axis].constant(), all = longer[axis].constant();
+  return heads && all && *heads > 0 && *all % *heads == 0 ? single : nullptr;
+}
+
+// A view of keys or values; where heads are repeated, of what is repeated: the call knows which head sees which.
+View heads_of(const ir::Value* value) {
+  const ir::Value* repeated = value;
+  while (repeated->producer && is_view_node(*repeated->producer)) repeated = repeated->producer->arguments()[0].value();
+  size_t axis = 0;
+  const ir::Value* single = repeated_by(repeated, axis);
+  if (!single) return view_of(value);
+  const View outer = view_of(value, repeated);
+  View view = view_of(single);
+  if (view.input < 0 || outer.axes.size() < 3) return {};
+  const size_t inner = outer.axes.size() - 2;
+  if (outer.axes[inner] == static_cast<int>(axis) || outer.axes[inner + 1] == static_cast<int>(axis)) return {};
+  std::vector<int> axes;
+  for (const int i : outer.axes) axes.push_back(view.axes[static_cast<size_t>(i)]);
+  view.axes = axes;
+  return view;
+}
+
 std::string read_operator(const ir::Node& node, const shape::Bindings& symbols, Attention& found) {
   Arguments arguments(node, symbols);
   found.q = view_of(arguments.tensor(0, "query"));
-  found.k = view_of(arguments.tensor(1, "key"));
-  found.v = view_of(arguments.tensor(2, "value"));
+  found.k = heads_of(arguments.tensor(1, "key"));
+  found.v = heads_of(arguments.tensor(2, "value"));
   if (found.q.input < 0 || found.k.input < 0 || found.v.input < 0) return "an operand is computed in the body";
   found.result = node.result();
   if (const ir::Value* mask = arguments.tensor(3, "attn_mask")) {
@@ -56,10 +115,14 @@ bool is_matmul(const ir::Node& node) {
   return name == "aten::matmul" || name == "aten::bmm";
 }
 
+bool is_attention(const ir::Node& node) {
+  return name_without_overload(node.target()) == "aten::scaled_dot_product_attention";
+}
+
 // product, numbers times or divided, a mask added, softmax, product.
 std::string read_written_out(const ir::Node& first, const shape::Bindings& symbols, Attention& found) {
   found.q = view_of(first.arguments()[0].value());
-  found.k = view_of(first.arguments()[1].value());
+  found.k = heads_of(first.arguments()[1].value());
   if (found.q.input < 0 || found.k.input < 0 || found.k.axes.size() < 2) return "an operand is computed in the body";
   std::swap(found.k.axes[found.k.axes.size() - 1], found.k.axes[found.k.axes.size() - 2]);
   found.scale = 1;
@@ -75,7 +138,7 @@ std::string read_written_out(const ir::Node& first, const shape::Bindings& symbo
       const ir::Node* last = only_user(node->result());
       if (!last || !is_matmul(*last) || last->arguments()[0].value() != node->result())
         return "no product after softmax";
-      found.v = view_of(last->arguments()[1].value());
+      found.v = heads_of(last->arguments()[1].value());
       found.result = last->result();
       return found.v.input < 0 ? "an operand is computed in the body" : "";
     }
@@ -106,13 +169,12 @@ std::string read_attention(const ir::Graph& body, const shape::Bindings& symbols
   if (body.outputs().size() != 1) return "it has more than one result";
   const ir::Node* anchor = nullptr;
   for (const ir::Node& node : body.forward()) {
-    if (is_view_node(node)) continue;
+    if (!is_matmul(node) && !is_attention(node)) continue;
     anchor = &node;
     break;
   }
   if (!anchor || anchor->results().size() != 1) return "no attention in it";
-  const bool is_operator = name_without_overload(anchor->target()) == "aten::scaled_dot_product_attention";
-  if (!is_operator && !is_matmul(*anchor)) return anchor->target() + " is no attention";
+  const bool is_operator = is_attention(*anchor);
   std::string refusal =
       is_operator ? read_operator(*anchor, symbols, found) : read_written_out(*anchor, symbols, found);
   if (!refusal.empty()) return refusal;
@@ -133,6 +195,7 @@ struct Strides {
   std::vector<int64_t> sizes, strides;
   int64_t row() const { return strides[strides.size() - 2]; }
   int64_t column() const { return strides.back(); }
+  double count() const { return std::accumulate(sizes.begin(), sizes.end(), 1.0, std::multiplies<>()); }
 };
 
 class AttentionCall : public TiledCall {
@@ -142,6 +205,26 @@ class AttentionCall : public TiledCall {
   Strides q, k, v, y, mask;
   bool mask_is_added = false;
   int64_t queries = 0, keys = 0, depth = 0, value_depth = 0;
+
+  // One query a head, and heads in a row that see the same keys: they are queries of one tile, which then reads its
+  // keys once. Not where hardly any tiles would be left.
+  void share_keys() {
+    constexpr int64_t enough_tiles = 4;
+    const size_t rows = y.sizes.size() - 2;
+    if (rows == 0 || y.sizes[rows] != 1 || attention.causal) return;
+    const size_t head = rows - 1;
+    const int64_t heads = y.sizes[head], shared = k.sizes[head];
+    if (shared == heads || v.sizes[head] != shared || q.sizes[head] != heads || outer() / heads * shared < enough_tiles)
+      return;
+    if (attention.mask >= 0 && mask.sizes[head] != 1) return;
+    for (Strides* strides : {&q, &y}) {
+      strides->sizes[rows] = heads / shared;
+      strides->strides[rows] = strides->strides[head];
+      strides->sizes[head] = shared;
+      strides->strides[head] *= heads / shared;
+    }
+    if (attention.mask >= 0) mask.strides[rows] = 0;
+  }
 
   int64_t outer() const { return std::accumulate(y.sizes.begin(), y.sizes.end() - 2, int64_t{1}, std::multiplies<>()); }
   int64_t blocks() const { return (queries + tile_queries - 1) / tile_queries; }
@@ -235,6 +318,7 @@ class AttentionKernel : public Kernel {
       call->mask = strides_of(mask, all_axes(mask), rank);
       call->mask_is_added = mask.dtype == ScalarType::f32;
     }
+    call->share_keys();
     call->queries = call->q.sizes[rank - 2];
     call->keys = call->k.sizes[rank - 2];
     call->depth = call->q.sizes[rank - 1];
@@ -245,8 +329,7 @@ class AttentionKernel : public Kernel {
     if (!attention.scale) attention.scale = 1 / std::sqrt(static_cast<double>(call->depth));
     const double products = static_cast<double>(call->outer() * call->queries * call->keys);
     call->flops = 2 * products * static_cast<double>(call->depth + call->value_depth);
-    call->bytes =
-        4.0 * static_cast<double>(call->outer() * (call->queries + call->keys) * (call->depth + call->value_depth));
+    for (const Strides* strides : {&call->q, &call->k, &call->v, &call->y}) call->bytes += 4.0 * strides->count();
     call->detail = lanes().name;
     return std::unique_ptr<PreparedCall>(std::move(call));
   }

@@ -241,9 +241,9 @@ bool is_view_node(const ir::Node& node) {
          name == "aten::numpy_T" || name == "aten::detach" || name == "aten::alias";
 }
 
-View view_of(const Value* value) {
+View view_of(const Value* value, const Value* origin) {
   std::vector<const ir::Node*> nodes;  // from the operand back to the input
-  for (; value && value->producer; value = value->producer->arguments()[0].value()) {
+  for (; value && value->producer && value != origin; value = value->producer->arguments()[0].value()) {
     if (!is_view_node(*value->producer)) return {};
     nodes.push_back(value->producer);
   }

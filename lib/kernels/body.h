@@ -73,7 +73,7 @@ struct View {
   int input = -1;         // -1: not of this form
   std::vector<int> axes;  // axis i of the view is axis axes[i] of the input
 };
-View view_of(const ir::Value* value);
+View view_of(const ir::Value* value, const ir::Value* origin = nullptr);  // of `origin`, where it is met on the way
 // Batch, spatial axes, channels: {0, 2, 3, 1} for rank 4.
 std::vector<int> channels_last_order(size_t rank);
 bool is_view_node(const ir::Node& node);  // of the kind that view_of() sees through

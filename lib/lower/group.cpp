@@ -48,6 +48,7 @@ class Grouper {
   bool is_reduction(const Node& node) const;
   bool stays_apart(const Node& node, const Value& operand) const;
   void take_weight_views(Group& group);
+  void take_repeats(Group& group);
   void form_loops();
   bool can_join(const Node& node, const Group& group) const;
   bool would_close_circle(const Group& a, const Group& b) const;
@@ -233,8 +234,37 @@ void Grouper::take_weight_views(Group& group) {
   }
 }
 
+// What only makes an operand longer, as heads of keys that several heads of queries see, is seen through by a kernel
+// that can do so: nothing is written out.
+void Grouper::take_repeats(Group& group) {
+  constexpr size_t longest_chain = 5;  // a new axis, expanded, copied, joined, turned
+  std::vector<Value*> reads, results;
+  find_boundary(group.nodes, reads, results);
+  for (const Value* operand : reads) {
+    std::vector<Node*> tried = group.nodes;
+    const Value* value = operand;
+    while (value->is_tensor() && value->users.size() == 1 && value->returned == 0 && value->producer &&
+           tried.size() < group.nodes.size() + longest_chain) {
+      Node* node = value->producer;
+      if (node->operands().size() != 1 || lowering_.group_of.count(node) || segment_[node] != segment_[group.nodes[0]])
+        break;
+      tried.insert(tried.begin(), node);
+      value = node->operands()[0];
+      if (value->meta().numel() == operand->meta().numel()) continue;
+      std::vector<Value*> operands;
+      find_boundary(tried, operands, results);
+      if (!group.kernel->refusal(make_body(tried, operands, results)).empty()) continue;
+      group.nodes = tried;
+      break;
+    }
+  }
+}
+
 void Grouper::take_kernels() {
-  for (Group& chain : lowering_.chains) add_group(std::move(chain));
+  for (Group& chain : lowering_.chains) {
+    take_repeats(chain);
+    add_group(std::move(chain));
+  }
   lowering_.chains.clear();
   // From the last: what an anchor takes is not left to loops when the chains before it are judged.
   std::vector<Node*> nodes;
@@ -262,6 +292,7 @@ void Grouper::take_kernels() {
     if (group.kernel) {
       group.nodes = epilogue(node, *group.kernel);
       take_weight_views(group);
+      take_repeats(group);
     } else if (!lowering_.meanings.count(node)) {
       auto accesses = lowering_.accesses.find(node);
       group.refusals.emplace_back(
