@@ -21,7 +21,8 @@ namespace {
 constexpr int64_t tile_elements = 32 * 1024;  // of the result
 constexpr int64_t most_copied = 64 * 1024;    // elements of the image that a tile copies, if it has more than one line
 constexpr int64_t line_alignment = 16;
-constexpr int64_t most_pixels = 16;  // whose epilogue is done at once
+constexpr int64_t fewest_channels = 8;  // side by side
+constexpr int64_t most_pixels = 16;     // whose epilogue is done at once
 
 int64_t padded(int64_t floats) { return (floats + line_alignment - 1) / line_alignment * line_alignment; }
 
@@ -235,7 +236,10 @@ class Bilinear : public Kernel {
     return lanes_refusal(resize.epilogue);
   }
 
-  bool keeps_order(const ir::Graph&) const override { return true; }
+  // Few channels, such as classes of pixels, fill no vector: pixels do, in rows.
+  bool keeps_order(const ir::Graph& body) const override {
+    return body.outputs()[0].value()->meta().sizes[1].constant().value_or(fewest_channels) >= fewest_channels;
+  }
 
   Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const override {
     auto call = std::make_unique<BilinearCall>();
