@@ -21,6 +21,7 @@ class Planner {
   bool fits(const SymInt& bytes, const SymInt& slot) const;
 
   Lowering& lowering_;
+  shape::Bindings least_;                      // sizes: each symbol at the low end of its range
   std::map<const Value*, const Value*> base_;  // of aliases
   std::vector<SymInt> slots_;                  // bytes
   std::vector<bool> is_free_;
@@ -32,6 +33,10 @@ const Value* Planner::root(const Value* value) const {
 }
 
 bool Planner::fits(const SymInt& bytes, const SymInt& slot) const {
+  // Sizes for which it does not spare the search for a proof.
+  if (lowering_.typical(bytes) > lowering_.typical(slot)) return false;
+  const std::optional<int64_t> least_bytes = shape::evaluate(bytes, least_), least_slot = shape::evaluate(slot, least_);
+  if (least_bytes && least_slot && *least_bytes > *least_slot) return false;
   return lowering_.facts.decide(shape::less_equal(bytes, slot)) == shape::Truth::proven;
 }
 
@@ -58,6 +63,7 @@ int Planner::take_slot(const SymInt& bytes) {
 }
 
 void Planner::run() {
+  for (const auto& [symbol, range] : lowering_.facts.ranges()) least_[symbol] = std::max<int64_t>(range.lower, 0);
   ir::Graph& graph = lowering_.graph();
   for (ir::Node& call : graph.forward())
     if (kernels::kernel_of(call) == "alias") base_[call.result()] = call.operands()[0];
