@@ -1,5 +1,6 @@
 // Slots of the arena: a value takes one that is free while it lives.
 #include <algorithm>
+#include <array>
 
 #include "kernels/body.h"
 #include "lower/lowering.h"
@@ -21,7 +22,7 @@ class Planner {
   bool fits(const SymInt& bytes, const SymInt& slot) const;
 
   Lowering& lowering_;
-  shape::Bindings least_;                      // sizes: each symbol at the low end of its range
+  std::array<shape::Bindings, 2> corners_;     // the least and large sizes: what is not so there needs no search
   std::map<const Value*, const Value*> base_;  // of aliases
   std::vector<SymInt> slots_;                  // bytes
   std::vector<bool> is_free_;
@@ -33,10 +34,11 @@ const Value* Planner::root(const Value* value) const {
 }
 
 bool Planner::fits(const SymInt& bytes, const SymInt& slot) const {
-  // Sizes for which it does not spare the search for a proof.
   if (lowering_.typical(bytes) > lowering_.typical(slot)) return false;
-  const std::optional<int64_t> least_bytes = shape::evaluate(bytes, least_), least_slot = shape::evaluate(slot, least_);
-  if (least_bytes && least_slot && *least_bytes > *least_slot) return false;
+  for (const shape::Bindings& sizes : corners_) {
+    const std::optional<int64_t> wanted = shape::evaluate(bytes, sizes), there = shape::evaluate(slot, sizes);
+    if (wanted && there && *wanted > *there) return false;
+  }
   return lowering_.facts.decide(shape::less_equal(bytes, slot)) == shape::Truth::proven;
 }
 
@@ -63,7 +65,10 @@ int Planner::take_slot(const SymInt& bytes) {
 }
 
 void Planner::run() {
-  for (const auto& [symbol, range] : lowering_.facts.ranges()) least_[symbol] = std::max<int64_t>(range.lower, 0);
+  for (const auto& [symbol, range] : lowering_.facts.ranges()) {
+    corners_[0][symbol] = std::max<int64_t>(range.lower, 0);
+    corners_[1][symbol] = std::clamp<int64_t>(range.upper, 0, 4096);
+  }
   ir::Graph& graph = lowering_.graph();
   for (ir::Node& call : graph.forward())
     if (kernels::kernel_of(call) == "alias") base_[call.result()] = call.operands()[0];
