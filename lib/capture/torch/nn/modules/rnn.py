@@ -4,10 +4,11 @@ import warnings
 
 import torch
 from torch._operators import aten
+from torch._placeholder import Unsupported
 from torch.nn import init
 from torch.nn.modules.module import Module
 from torch.nn.parameter import Parameter
-from torch.nn.utils.rnn import PackedSequence
+from torch.nn.utils.rnn import PackedSequence, is_inside
 
 __all__ = ["GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "RNNBase", "RNNCell", "RNNCellBase"]
 
@@ -96,7 +97,7 @@ class RNNBase(Module):
             raise RuntimeError(f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {input.size(-1)}")
 
     def permute_hidden(self, hx, permutation):
-        return hx if permutation is None else _apply_permutation(hx, permutation)
+        return hx if permutation is None else self._map(hx, lambda h: _apply_permutation(h, permutation))
 
     def _zeros(self, width, batch, input):
         directions = 2 if self.bidirectional else 1
@@ -104,38 +105,55 @@ class RNNBase(Module):
 
     def _run(self, operator, input, hx):
         """Brings any of the accepted forms of input to the operator's, and the results back."""
-        packed = None
         if isinstance(input, PackedSequence):
-            packed = input
-            input = packed.data
-            batch = int(packed.batch_sizes[0])
-        else:
-            if input.dim() not in (2, 3):
-                raise ValueError(f"{type(self).__name__}: Expected input to be 2D or 3D, got {input.dim()}D instead")
-            batched = input.dim() == 3
-            batch_dim = 0 if self.batch_first else 1
-            if not batched:
-                input = input.unsqueeze(batch_dim)
-                hx = None if hx is None else self._map(hx, lambda h: h.unsqueeze(1))
-            batch = input.size(batch_dim)
-        self.check_input(input, packed and packed.batch_sizes)
+            return self._run_packed(operator, input, hx)
+        if input.dim() not in (2, 3):
+            raise ValueError(f"{type(self).__name__}: Expected input to be 2D or 3D, got {input.dim()}D instead")
+        batched = input.dim() == 3
+        batch_dim = 0 if self.batch_first else 1
+        if not batched:
+            input = input.unsqueeze(batch_dim)
+            hx = None if hx is None else self._map(hx, lambda h: h.unsqueeze(1))
+        self.check_input(input, None)
         if hx is None:
-            hx = self._initial_hidden(batch, input)
-        elif packed is not None:
-            hx = self._map(hx, lambda h: self.permute_hidden(h, packed.sorted_indices))
-        if packed is None:
-            results = operator(input, hx, self._flat_weights, self.bias, self.num_layers, self.dropout, self.training,
-                               self.bidirectional, self.batch_first)
-        else:
-            results = operator(input, packed.batch_sizes, hx, self._flat_weights, self.bias, self.num_layers, self.dropout,
-                               self.training, self.bidirectional)
+            hx = self._initial_hidden(input.size(batch_dim), input)
+        results = operator(input, hx, self._flat_weights, self.bias, self.num_layers, self.dropout, self.training,
+                           self.bidirectional, self.batch_first)
         output, hidden = results[0], self._hidden_of(results)
-        if packed is not None:
-            output = PackedSequence(output, packed.batch_sizes, packed.sorted_indices, packed.unsorted_indices)
-            return output, self._map(hidden, lambda h: self.permute_hidden(h, packed.unsorted_indices))
         if not batched:
             return output.squeeze(batch_dim), self._map(hidden, lambda h: h.squeeze(1))
         return output, hidden
+
+    def _run_packed(self, operator, packed, hx):
+        """The padded batch, each layer and direction by itself: backwards, each sequence is turned within its own length, so that all
+        begin at once; the last state is where each one ends."""
+        if self.training and self.dropout and self.num_layers > 1:
+            raise Unsupported("dropout between the layers of a packed sequence is not supported in training")
+        x, lengths = packed.padded, packed.lengths
+        self.check_input(x, None)
+        hx = self._initial_hidden(x.size(1), x) if hx is None else hx
+        inside = is_inside(x, lengths)
+        steps = torch.arange(x.size(0)).unsqueeze(1)
+        backwards = torch.where(inside, lengths - 1 - steps, steps).unsqueeze(-1)
+        x = torch.where(inside.unsqueeze(-1), x, torch.zeros((), dtype=x.dtype))
+        last = []
+        for layer in range(self.num_layers):
+            outputs = []
+            for direction in range(2 if self.bidirectional else 1):
+                weights = [getattr(self, name) for name in self._all_weights[len(last)]]
+                start = self._map(hx, lambda h: h[len(last):len(last) + 1])
+                y = x.take_along_dim(backwards, 0) if direction else x
+                results = self._one_layer(operator, y, ~inside.unsqueeze(-1), start, weights)
+                y = results[0]
+                ends = y.take_along_dim((lengths - 1).view(1, -1, 1), 0)
+                last.append((ends, *results[2:]))
+                outputs.append(y.take_along_dim(backwards, 0) if direction else y)
+            x = torch.cat(outputs, -1)
+        hidden = tuple(torch.cat(states) for states in zip(*last))
+        return PackedSequence.of_padded(x, lengths), self._hidden_of((x, *hidden))
+
+    def _one_layer(self, operator, x, is_padding, hx, weights):
+        return operator(x, hx, weights, self.bias, 1, 0.0, False, False, False)
 
     def _initial_hidden(self, batch, input):
         return self._zeros(self.hidden_size, batch, input)
@@ -174,6 +192,13 @@ class LSTM(RNNBase):
     @staticmethod
     def _hidden_of(results):
         return results[1], results[2]
+
+    def _one_layer(self, operator, x, is_padding, hx, weights):
+        """A sequence that has ended keeps its cell: padding, as one more feature, drives its gates so far that nothing is forgotten
+        and nothing taken in."""
+        far = torch.cat([torch.full((self.hidden_size,), push) for push in (-1e4, 1e4, 0.0, 0.0)]).to(x.dtype)
+        weights = [torch.cat([weights[0], far.unsqueeze(1)], 1), *weights[1:]]
+        return super()._one_layer(operator, torch.cat([x, is_padding.to(x.dtype)], -1), is_padding, hx, weights)
 
     @staticmethod
     def _map(hidden, function):
