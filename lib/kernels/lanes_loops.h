@@ -11,7 +11,8 @@ constexpr float infinity = __builtin_inff();
 constexpr int64_t row_block = 6;     // rows of a product that are computed at once
 constexpr int64_t query_block = 36;  // queries whose scores are held at once; row_block divides it
 
-// e^x for x <= 88, 0 below -87. Argument reduction by ln 2 in two parts, then a polynomial of degree 6 (Cephes, expf).
+// e^x for x <= 88, infinity from 88.4 to 89, 0 below -87. Argument reduction by ln 2 in two parts, then a polynomial of
+// degree 6 (Cephes, expf).
 inline V exp_of(V x) {
   const V clamped = max(x, V::all(-87.3365f));
   const V n = round(clamped * V::all(1.44269504088896341f));
@@ -28,8 +29,8 @@ inline V exp_of(V x) {
 }
 
 inline V sigmoid_of(V x) {
-  // e^-x overflows below -88; there the result is 0 to the last bit anyway.
-  return V::all(1.0f) / (V::all(1.0f) + exp_of(min(V::all(88.0f), V::all(0.0f) - x)));
+  // Far below it is 0, so that x times it is, too, however large.
+  return V::all(1.0f) / (V::all(1.0f) + exp_of(min(V::all(89.0f), V::all(0.0f) - x)));
 }
 
 inline V tanh_of(V x) {

@@ -169,7 +169,7 @@ TEST_CASE("every step of an epilogue with panels agrees with the C library") {
     Call call;
     Tensor x = testing::numbers({300, 1}, 1, 12), w = Tensor::zeros(ScalarType::f32, {1, 1});
     w.mutable_as<float>()[0] = 1;
-    x.mutable_as<float>()[0] = nan, x.mutable_as<float>()[1] = infinity;
+    x.mutable_as<float>()[0] = nan, x.mutable_as<float>()[1] = infinity, x.mutable_as<float>()[2] = -3e38f;
     ir::Value *px = call.input(x), *pw = call.weight(w);
     std::vector<ir::Argument> arguments = {call.apply("aten::linear", {px, pw}, {300, 1})};
     arguments.insert(arguments.end(), c.more.begin(), c.more.end());
