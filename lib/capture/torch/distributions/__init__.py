@@ -6,6 +6,8 @@ from torch.distributions.categorical import Categorical
 from torch.distributions.distribution import Distribution
 from torch.distributions.independent import Independent
 from torch.distributions.kl import kl_divergence, register_kl
+from torch.distributions.laplace import Laplace
+from torch.distributions.multivariate_normal import MultivariateNormal
 from torch.distributions.normal import Normal
 from torch.distributions.uniform import Uniform
 
