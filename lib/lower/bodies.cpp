@@ -55,6 +55,18 @@ std::map<const ir::Node*, size_t> find_segments(ir::Graph& graph) {
   return segments;
 }
 
+std::map<const ir::Node*, const ir::Node*> find_next_draws(const opset::Opset& opset, ir::Graph& graph) {
+  std::map<const ir::Node*, const ir::Node*> next;
+  const ir::Node* last = nullptr;
+  for (const ir::Node& node : graph.forward()) {
+    const opset::Operator* op = opset.find(node.target());
+    if (!op || !op->has_tag("random")) continue;
+    if (last) next.emplace(last, &node);
+    last = &node;
+  }
+  return next;
+}
+
 void order_groups(Lowering& lowering) {
   std::map<const ir::Node*, size_t> position;
   for (const ir::Node& node : lowering.graph().forward()) position.emplace(&node, position.size());
@@ -72,8 +84,12 @@ void order_groups(Lowering& lowering) {
   std::map<const Group*, std::vector<Group*>> readers;
   auto later = [&](const Group* a, const Group* b) { return rank[a] < rank[b]; };
   std::set<Group*, decltype(later)> ready(later);
+  std::map<const Group*, Group*> draws_before;
+  for (const auto& [draw, next] : find_next_draws(lowering.opset, lowering.graph()))
+    draws_before[lowering.group_of.at(next)] = lowering.group_of.at(draw);
   for (auto& group : lowering.groups) {
     std::set<Group*> producers;
+    if (const auto draw = draws_before.find(group.get()); draw != draws_before.end()) producers.insert(draw->second);
     for (Value* operand : group->operands)
       if (operand->producer) producers.insert(lowering.group_of.at(operand->producer));
     waiting[group.get()] = producers.size();

@@ -58,6 +58,7 @@ class Grouper {
 
   Lowering& lowering_;
   std::map<const Node*, size_t> position_, segment_;
+  std::map<const Node*, const Node*> next_draw_;
   std::map<const Node*, Shape> shapes_;
   std::map<const Node*, std::vector<Edge>> edges_;
   std::map<const Group*, Shape> group_shapes_;
@@ -311,19 +312,22 @@ void Grouper::take_kernels() {
 // Is there a path from one of `from`'s nodes to `to` (or `also`) by way of some other group?
 bool Grouper::reaches(const Group& from, const Group& to, const Group& also, std::set<const Group*>& seen,
                       bool direct) const {
-  for (const Node* node : from.nodes)
-    for (const auto& result : node->results())
-      for (const Node* user : result->users) {
-        auto found = lowering_.group_of.find(user);
-        const Group* next = found == lowering_.group_of.end() ? nullptr : found->second;
-        if (!next || next == &from) continue;
-        if (next == &to || next == &also) {
-          if (!direct) return true;
-          continue;
-        }
-        if (!seen.insert(next).second) continue;
-        if (reaches(*next, to, also, seen, false)) return true;
+  for (const Node* node : from.nodes) {
+    std::vector<const Node*> behind;
+    for (const auto& result : node->results()) behind.insert(behind.end(), result->users.begin(), result->users.end());
+    if (const auto draw = next_draw_.find(node); draw != next_draw_.end()) behind.push_back(draw->second);
+    for (const Node* user : behind) {
+      auto found = lowering_.group_of.find(user);
+      const Group* next = found == lowering_.group_of.end() ? nullptr : found->second;
+      if (!next || next == &from) continue;
+      if (next == &to || next == &also) {
+        if (!direct) return true;
+        continue;
       }
+      if (!seen.insert(next).second) continue;
+      if (reaches(*next, to, also, seen, false)) return true;
+    }
+  }
   return false;
 }
 
@@ -441,6 +445,7 @@ void Grouper::release_views() {
 
 Result<void> Grouper::run() {
   segment_ = find_segments(lowering_.graph());
+  next_draw_ = find_next_draws(lowering_.opset, lowering_.graph());
   for (Node& node : lowering_.graph().forward()) {
     position_.emplace(&node, position_.size());
     classify(node);

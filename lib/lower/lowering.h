@@ -78,6 +78,9 @@ Result<opset::Meaning> loops_of(const opset::Opset& opset, const ir::Node& node,
 bool stays(const ir::Node& node);
 // The number of nodes before this one that stay: symbols have no edges, so no group reaches across such a node.
 std::map<const ir::Node*, size_t> find_segments(ir::Graph& graph);
+// Each random operator with the one that draws next: what takes numbers of one generator keeps its order, whatever it
+// reads.
+std::map<const ir::Node*, const ir::Node*> find_next_draws(const opset::Opset& opset, ir::Graph& graph);
 
 // Passes, in order. After each holds what its comment says.
 
