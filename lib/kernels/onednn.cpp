@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cassert>
+#include <optional>
+#include <string_view>
 
 #include "support/parallel.h"
 #include "support/shared_object.h"
@@ -191,7 +193,9 @@ void OnednnCall::add(const dnnl::primitive& primitive, const dnnl::memory::desc&
     bindings.push_back({DNNL_ARG_SCRATCHPAD, scratchpad, {Place::Kind::scratch, SIZE_MAX}});
     scratchpad_ = std::max(scratchpad_, align(scratchpad.get_size()));
   }
-  steps_.push_back({primitive, std::move(bindings)});
+  const char* name = "";
+  dnnl_primitive_desc_query(primitive.get_primitive_desc(), dnnl_query_impl_info_str, 0, &name);
+  steps_.push_back({primitive, std::move(bindings), std::string_view(name).find("gemm:") != std::string_view::npos});
 }
 
 void OnednnCall::add_reorder(const dnnl::memory::desc& from, Place source, const dnnl::memory::desc& to, Place target) {
@@ -286,6 +290,8 @@ void OnednnCall::run_steps(std::span<void* const> buffers, void* scratch, int64_
       }
       dnnl_memory_set_data_handle(arguments[j].memory, data);
     }
+    std::optional<PlannedThreads> alone;
+    if (step.calls_gemm) alone.emplace(1);
     [[maybe_unused]] dnnl_status_t status = dnnl_primitive_execute(
         step.primitive.get(), library().stream.get(), static_cast<int>(arguments.size()), arguments.data());
     assert(status == dnnl_success);

@@ -16,8 +16,8 @@ namespace atenon::kernels {
 
 const dnnl::engine& onednn_engine();
 
-// While one lives, plans that this thread makes are for `count` threads, however many there are; 0: for those. More run
-// no faster, fewer share the work out.
+// While one lives, plans that this thread makes, and gemms that a primitive calls, are for `count` threads, however
+// many there are; 0: for those. More run no faster, fewer share the work out.
 class PlannedThreads {
  public:
   explicit PlannedThreads(int count);
@@ -72,6 +72,7 @@ class OnednnCall : public PreparedCall {
   struct Step {
     dnnl::primitive primitive;
     std::vector<Binding> bindings;
+    bool calls_gemm = false;  // which cuts sums by the number of threads, whose members then wait for each other
   };
   // Memory objects of one running invocation: they hold pointers, so side-by-side runs need one set each.
   struct Memories {

@@ -267,31 +267,54 @@ TEST_CASE("a convolution has the same bits for any number of threads") {
 }
 
 TEST_CASE("a convolution gives the same while another caller has the workers") {
-  const Tensor x = testing::whole_numbers({1, 512, 7, 5}, 1), weight = testing::whole_numbers({512, 3, 3, 3}, 2);
-  const auto computed = [&] {
-    Call call;
-    ir::Value *px = call.input(x), *pw = call.weight(weight);
-    call.body.set_outputs(
-        {call.apply("aten::conv_transpose2d.input",
-                    {px, pw, ir::None(), list({3, 3}), list({0, 0}), list({0, 0}), 1, list({1, 2})}, {1, 3, 21, 17})});
-    Tensor result = Tensor::zeros(ScalarType::f32, {1, 3, 21, 17});
-    const std::string failure = call.run(onednn_convolution(), result);
-    return std::pair(failure, result);
+  struct Shape {
+    const char* target;
+    std::vector<int64_t> x, weight, stride, dilation;
+    int64_t groups;
+    std::vector<int64_t> y;
   };
-  set_threads(2);
-  const auto [failure, alone] = computed();
-  REQUIRE(failure == "");
-  std::atomic<bool> has_begun = false, is_done = false;
-  std::thread other([&] {
-    parallel_for(2, [&](int64_t) {
-      has_begun = true;
-      while (!is_done) std::this_thread::yield();
+  const Shape shapes[] = {
+      {"aten::conv_transpose2d.input", {1, 512, 7, 5}, {512, 3, 3, 3}, {3, 3}, {1, 2}, 1, {1, 3, 21, 17}},
+      // Its gemm runs on several threads, which wait for each other.
+      {"aten::conv_transpose3d.input",
+       {1, 2, 8, 12, 16},
+       {2, 256, 3, 3, 3},
+       {1, 2, 2},
+       {1, 2, 5},
+       2,
+       {1, 512, 10, 27, 41}},
+  };
+  for (const Shape& shape : shapes) {
+    const Tensor x = testing::whole_numbers(shape.x, 1), weight = testing::whole_numbers(shape.weight, 2);
+    const auto computed = [&] {
+      Call call;
+      ir::Value *px = call.input(x), *pw = call.weight(weight);
+      const auto list = [](const std::vector<int64_t>& values) {
+        return ir::ArgumentList(values.begin(), values.end());
+      };
+      const ir::ArgumentList zeros(shape.stride.size(), 0);
+      call.body.set_outputs({call.apply(
+          shape.target, {px, pw, ir::None(), list(shape.stride), zeros, zeros, shape.groups, list(shape.dilation)},
+          shape.y)});
+      Tensor result = Tensor::zeros(ScalarType::f32, shape.y);
+      const std::string failure = call.run(onednn_convolution(), result);
+      return std::pair(failure, result);
+    };
+    set_threads(2);
+    const auto [failure, alone] = computed();
+    REQUIRE(failure == "");
+    std::atomic<bool> has_begun = false, is_done = false;
+    std::thread other([&] {
+      parallel_for(2, [&](int64_t) {
+        has_begun = true;
+        while (!is_done) std::this_thread::yield();
+      });
     });
-  });
-  while (!has_begun) std::this_thread::yield();
-  CHECK(testing::difference(computed().second, alone) == 0);
-  is_done = true;
-  other.join();
+    while (!has_begun) std::this_thread::yield();
+    CHECK(testing::difference(computed().second, alone) == 0);
+    is_done = true;
+    other.join();
+  }
   set_threads(0);
 }
 
