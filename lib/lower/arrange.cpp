@@ -12,7 +12,7 @@ namespace {
 constexpr int64_t elements_a_row = 1024;  // that a row should have, so that its start costs nothing
 constexpr int64_t least_lanes = 16, most_lanes = 64;
 constexpr int64_t enough_rows = 8;    // to occupy some threads
-constexpr int64_t turned_block = 64;  // of a loop through memory that is read line by line across
+constexpr int64_t turned_block = 16;  // of a loop through memory that is read line by line across: a line of results
 
 LoopSet bit(int loop) { return LoopSet(1) << loop; }
 

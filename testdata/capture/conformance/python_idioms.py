@@ -627,6 +627,26 @@ class ScriptDecorators(nn.Module):
         return torch.cat(y) * self.scale, disabled(unused(x))
 
 
+@torch.jit.script
+def scripted(x):
+    return x * 2 if torch.jit.is_scripting() else x
+
+
+class AsksWhetherScripted(nn.Module):
+    def forward(self, x):
+        return x + 1 if torch.jit.is_scripting() else x
+
+
+@case(rand(2, 4))
+class ScriptedCode(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.jit.script(nn.Sequential(AsksWhetherScripted()))
+
+    def forward(self, x):
+        return scripted(x), self.inner(x), x * 3 if torch.jit.is_scripting() else x
+
+
 class Clip(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, low, high):

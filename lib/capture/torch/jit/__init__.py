@@ -1,4 +1,6 @@
-# torch.jit: scripting and tracing do not exist here; what decorates or asks about them has no effect.
+# torch.jit: scripted code runs as the Python that it is, and is told that it is scripted. Tracing does not exist.
+import functools
+import types
 import typing
 from typing import Final
 
@@ -6,10 +8,36 @@ from torch import _placeholder
 from torch._constants import answer, unchanged
 from torch.nn.modules.module import Module
 
-is_scripting = answer(False)
+_scripted_calls = 0  # under way
+
+
+def is_scripting():
+    return _scripted_calls > 0
+
+
+def script_method(function):
+    @functools.wraps(function)
+    def call(*args, **kwargs):
+        global _scripted_calls
+        _scripted_calls += 1
+        try:
+            return function(*args, **kwargs)
+        finally:
+            _scripted_calls -= 1
+
+    return call
+
+
+def script(obj, *args, **kwargs):
+    if type(obj) is types.FunctionType:
+        return script_method(obj)
+    if issubclass(type(obj), Module):
+        obj.forward = script_method(obj.forward)
+    return obj
+
+
 is_tracing = answer(False)
-export = ignore = unused = interface = script_method = unchanged
-script = unchanged
+export = ignore = unused = interface = unchanged
 script_if_tracing = _script_if_tracing = unchanged
 _overload = _overload_method = unchanged
 set_fusion_strategy = enable_onednn_fusion = answer()
