@@ -1,7 +1,6 @@
 #include "capture/strides.h"
 
 #include <algorithm>
-#include <set>
 
 #include "capture/tensor_data.h"
 
@@ -198,33 +197,12 @@ namespace {
 
 enum class Lying { in_rows, as_operands, as_image };
 
-// As PyTorch's own operators do, found by running them on permuted operands.
+// Elementwise ones lie as their operands do; of others a tag says it where it is not in rows, as found by running
+// PyTorch's own operators on permuted operands.
 Lying results_lie(const opset::Operator& op) {
-  static const std::set<std::string> in_rows{
-      "addbmm",         "addmm",    "addmv",  "baddbmm", "index_reduce",   "index_select", "logsumexp", "masked_fill",
-      "masked_scatter", "mvlgamma", "renorm", "repeat",  "scatter_reduce", "tril",         "triu"};
-  static const std::set<std::string> as_operands{"argsort",   "fliplr", "flipud", "index_fill", "msort",
-                                                 "polygamma", "prelu",  "put",    "sort",       "to"};
-  static const std::set<std::string> as_image{"adaptive_avg_pool2d",
-                                              "adaptive_max_pool2d",
-                                              "avg_pool2d",
-                                              "batch_norm",
-                                              "cat",
-                                              "constant_pad_nd",
-                                              "conv2d",
-                                              "conv_transpose2d",
-                                              "convolution",
-                                              "max_pool2d",
-                                              "max_pool2d_with_indices",
-                                              "pad",
-                                              "pixel_shuffle",
-                                              "upsample_bicubic2d",
-                                              "upsample_bilinear2d",
-                                              "upsample_nearest2d"};
-  const std::string target = op.target(), name = target.substr(6, target.find('.') - 6);  // behind aten::
-  if (in_rows.contains(name)) return Lying::in_rows;
-  if (as_image.contains(name)) return Lying::as_image;
-  if (as_operands.contains(name) || name.ends_with("_like") || op.derivation() == opset::Derivation::scatter)
+  if (op.has_tag("in_rows")) return Lying::in_rows;
+  if (op.has_tag("as_image")) return Lying::as_image;
+  if (op.has_tag("as_operands") || op.schema().name.ends_with("_like") || op.derivation() == opset::Derivation::scatter)
     return Lying::as_operands;
   const std::string kind = op.meaning_kind();
   const bool is_elementwise =

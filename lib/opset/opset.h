@@ -23,7 +23,7 @@ class Operator {
  public:
   const Schema& schema() const { return schema_; }
   std::string target() const { return schema_.target(); }
-  bool has_tag(const std::string& tag) const;  // core, inplace, random, keep, ...
+  bool has_tag(const std::string& tag) const;  // core, inplace, random, keep, as_image, ...
   // inplace, out, copy, scatter: `origin` is the operator that this follows from.
   Derivation derivation() const { return derivation_; }
   const Operator* origin() const { return origin_; }
