@@ -195,7 +195,6 @@ struct Strides {
   std::vector<int64_t> sizes, strides;
   int64_t row() const { return strides[strides.size() - 2]; }
   int64_t column() const { return strides.back(); }
-  double count() const { return std::accumulate(sizes.begin(), sizes.end(), 1.0, std::multiplies<>()); }
 };
 
 class AttentionCall : public TiledCall {
@@ -329,7 +328,7 @@ class AttentionKernel : public Kernel {
     if (!attention.scale) attention.scale = 1 / std::sqrt(static_cast<double>(call->depth));
     const double products = static_cast<double>(call->outer() * call->queries * call->keys);
     call->flops = 2 * products * static_cast<double>(call->depth + call->value_depth);
-    for (const Strides* strides : {&call->q, &call->k, &call->v, &call->y}) call->bytes += 4.0 * strides->count();
+    for (const Strides* strides : {&call->q, &call->k, &call->v, &call->y}) call->bytes += 4 * count(strides->sizes);
     call->detail = lanes().name;
     return std::unique_ptr<PreparedCall>(std::move(call));
   }

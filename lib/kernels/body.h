@@ -68,6 +68,9 @@ std::string lanes_refusal(const std::vector<PostOp>& steps);
 // A step for those loops. Its operand, if it has one, is read from `offset` on, at these distances.
 Step make_step(const PostOp& op, std::span<void* const> buffers, int64_t offset, int64_t row, int64_t column);
 
+// Elements of a tensor of these sizes, for a profile.
+double count(const std::vector<int64_t>& sizes);
+
 // An operand as a node in the body sees it: an input of the body, its axes perhaps permuted (t, transpose, permute).
 struct View {
   int input = -1;         // -1: not of this form

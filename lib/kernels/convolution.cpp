@@ -115,8 +115,11 @@ std::vector<int64_t> spatial(std::vector<int64_t> values, int64_t absent, size_t
   return values;
 }
 
-double count(const std::vector<int64_t>& sizes) {
-  return std::accumulate(sizes.begin(), sizes.end(), 1.0, std::multiplies<>());
+bool lies_channels_last(const Operand& image) { return image.strides[1] == 1 || image.sizes[1] == 1; }
+
+bool has_plain_bias(const Convolution& convolution, const CallSite& site) {
+  return convolution.bias < 0 || site.results[0].sizes[1] == 1 ||
+         site.operands[static_cast<size_t>(convolution.bias)].strides[0] == 1;
 }
 
 std::vector<std::vector<int64_t>> operand_strides(const std::vector<PostOp>& epilogue, const CallSite& site) {
@@ -152,10 +155,10 @@ void ConvolutionCall::read(const CallSite& site, size_t axes) {
 }
 
 void make_steps(const Convolution& convolution, const std::vector<std::vector<int64_t>>& strides,
-                std::span<void* const> buffers, std::span<const int64_t> at, Step* steps) {
+                std::span<void* const> buffers, std::span<const int64_t> at, Step* steps, int64_t step) {
   for (size_t s = 0; s < convolution.epilogue.size(); ++s) {
     const int64_t place = std::inner_product(at.begin(), at.end(), strides[s].begin(), int64_t{0});
-    steps[s] = make_step(convolution.epilogue[s], buffers, place, strides[s].back(), strides[s][1]);
+    steps[s] = make_step(convolution.epilogue[s], buffers, place, step * strides[s].back(), strides[s][1]);
   }
 }
 

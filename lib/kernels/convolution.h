@@ -41,8 +41,12 @@ class ConvolutionKernel : public Kernel {
 std::vector<int64_t> spread(std::vector<int64_t> values, int64_t absent, size_t axes);
 std::vector<int64_t> spatial(std::vector<int64_t> values, int64_t absent, size_t axes);
 
-// Elements of a tensor of these sizes, for a profile.
-double count(const std::vector<int64_t>& sizes);
+inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// Are the channels of a pixel neighbours?
+bool lies_channels_last(const Operand& image);
+// None, or one whose outputs are neighbours.
+bool has_plain_bias(const Convolution& convolution, const CallSite& site);
 
 // How far apart the operand of each step of the epilogue lies along each axis of the result; 0 where it has one element
 // for all of them.
@@ -65,9 +69,9 @@ class ConvolutionCall : public TiledCall {
   void read(const CallSite& site, size_t axes);
 };
 
-// The steps of a tile of the result from `at` on, whose rows are neighbours on the last axis and whose columns are
+// The steps of a tile of the result from `at` on, whose rows lie `step` apart on the last axis and whose columns are
 // channels; `strides` are the operands'.
 void make_steps(const Convolution& convolution, const std::vector<std::vector<int64_t>>& strides,
-                std::span<void* const> buffers, std::span<const int64_t> at, Step* steps);
+                std::span<void* const> buffers, std::span<const int64_t> at, Step* steps, int64_t step = 1);
 
 }  // namespace atenon::kernels

@@ -19,8 +19,6 @@ namespace {
 constexpr int64_t most_pixels = 64;           // of a run
 constexpr int64_t tile_products = 64 * 1024;  // worth handing to a thread
 
-int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 // Places of a block, side by side, whose few outputs are one panel of 64.
 int64_t places_a_panel(const std::vector<int64_t>& sizes) {
   const int64_t places = panel_columns / std::max<int64_t>(1, sizes[1]);
@@ -90,19 +88,14 @@ class DisjointCall : public ConvolutionCall {
         for (int64_t panel = 0; panel < panels(); ++panel) {
           const int64_t channel = panel * panel_columns;
           const std::array<int64_t, 5> at = {line[0], channel, line[1], line[2], first * stride[2] + column};
-          const auto place = [&](const std::vector<int64_t>& strides) {
-            return std::inner_product(at.begin(), at.end(), strides.begin(), int64_t{0});
-          };
           tile.a = x + first * x_strides[4];
           tile.rows = std::min(most_pixels, x_sizes[4] - first);
           tile.b = weight + ((row + column / places) * panels() + panel) * panel_floats;
           tile.columns = std::min(panel_columns, places * y_sizes[1] - channel);
           tile.bias = bias ? bias + channel : nullptr;
-          for (size_t s = 0; s < convolution.epilogue.size(); ++s) {
-            const std::vector<int64_t>& strides = operand_strides[s];
-            steps[s] = make_step(convolution.epilogue[s], buffers, place(strides), stride[2] * strides[4], strides[1]);
-          }
-          tile.y = static_cast<float*>(buffers[result]) + place(y_strides);
+          make_steps(convolution, operand_strides, buffers, at, steps, stride[2]);
+          tile.y = static_cast<float*>(buffers[result]) +
+                   std::inner_product(at.begin(), at.end(), y_strides.begin(), int64_t{0});
           lanes().panel(tile);
         }
   }
@@ -137,12 +130,9 @@ class Disjoint : public ConvolutionKernel {
     const Convolution& convolution = call->convolution;
     const Operand &x = site.operands[static_cast<size_t>(convolution.x)],
                   &weight = site.operands[static_cast<size_t>(convolution.weight)], &y = site.results[0];
-    const auto lies_channels_last = [](const Operand& image) { return image.strides[1] == 1 || image.sizes[1] == 1; };
     const bool is_packed =
         weight.weight && weight.weight->layout && *weight.weight->layout == place_layout(weight.sizes);
-    const bool has_plain_bias =
-        convolution.bias < 0 || y.sizes[1] == 1 || site.operands[static_cast<size_t>(convolution.bias)].strides[0] == 1;
-    if (!is_packed || !has_plain_bias || !lies_channels_last(x) || !lies_channels_last(y))
+    if (!is_packed || !has_plain_bias(convolution, site) || !lies_channels_last(x) || !lies_channels_last(y))
       return onednn_convolution().prepare(site);
     call->places = places_a_panel(weight.sizes);
     // Outputs of places side by side must follow each other, in the result and in what is added to it.

@@ -185,9 +185,7 @@ std::unique_ptr<LinesCall> prepare_lines(const CallSite& site, int64_t lines) {
   const bool fits = (call->in_rows || call->x_strides[1] == 1 || call->channels == 1) && call->y_strides[1] == 1;
   const bool is_packed =
       weight.weight && weight.weight->layout && *weight.weight->layout == term_layout(weight.sizes, convolution.groups);
-  const bool has_plain_bias =
-      convolution.bias < 0 || site.operands[static_cast<size_t>(convolution.bias)].strides[0] == 1;
-  if (!fits || !is_packed || !has_plain_bias) return nullptr;
+  if (!fits || !is_packed || !has_plain_bias(convolution, site)) return nullptr;
   const int64_t all = std::max<int64_t>(1, call->y_sizes[2]);
   const int64_t line_products = call->y_sizes[3] * call->outputs * call->channels * call->filter[0] * call->filter[1];
   call->lines_a_tile = std::max<int64_t>(1, lines);

@@ -92,15 +92,11 @@ memory::desc describe_packed(const Loops& loops, const ir::BlockedLayout& layout
   return {};
 }
 
-double count(const Matrix& matrix) {
-  return std::accumulate(matrix.sizes.begin(), matrix.sizes.end(), 1.0, std::multiplies<>());
-}
-
 // Makes `loops` those of a tile.
 Cut make_cut(const Product& product, Loops& loops, size_t operands, bool keeps_columns) {
   Cut cut;
   cut.epilogue_steps.assign(operands, 0);
-  const double products = count(loops.y) * static_cast<double>(loops.k());
+  const double products = count(loops.y.sizes) * static_cast<double>(loops.k());
   const auto most = static_cast<int64_t>(std::min<double>(most_tiles, products / tile_products));
   const size_t columns = loops.rank() - 1, rows = columns - 1;
   size_t along = 0;
@@ -207,9 +203,9 @@ class OnednnMatmul : public Kernel {
     if (!in_place) call->add_reorder(chosen.y, computed, chosen.y_lies, result);
 
     const auto tiles = static_cast<double>(cut.tiles);
-    call->flops = 2 * tiles * count(loops.y) * static_cast<double>(loops.k());
-    call->bytes = 4 * (count(loops.a) * (cut.a_step ? tiles : 1) + count(loops.b) * (cut.b_step ? tiles : 1) +
-                       tiles * count(loops.y));
+    call->flops = 2 * tiles * count(loops.y.sizes) * static_cast<double>(loops.k());
+    call->bytes = 4 * (count(loops.a.sizes) * (cut.a_step ? tiles : 1) +
+                       count(loops.b.sizes) * (cut.b_step ? tiles : 1) + tiles * count(loops.y.sizes));
     call->detail = chosen.primitive.impl_info_str();
     return std::unique_ptr<PreparedCall>(std::move(call));
   } catch (const dnnl::error& cause) {

@@ -26,8 +26,6 @@ constexpr int64_t fewest_pixels = 8, most_pixels = 64;  // of a run
 constexpr int64_t tile_products = 256 * 1024;           // of a tile, so that copies do not count
 constexpr int64_t strip_floats = 64 * 1024;             // of a tile's part of the image
 
-int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 // Panels of 64 outputs, in them tap by tap, there one row an input channel.
 ir::BlockedLayout tap_layout(const std::vector<int64_t>& sizes) {
   ir::BlockedLayout layout;
@@ -118,18 +116,14 @@ class TransposedCall : public ConvolutionCall {
                   int64_t channel, std::array<int64_t, 2> q, int64_t pixels, float* sums, float* scratch) const {
     const std::array<int64_t, 4> at = {image, channel, q[0] * stride[0] + phase[0] - padding[0],
                                        q[1] * stride[1] + phase[1] - padding[1]};
-    const auto place = [&](const std::vector<int64_t>& strides) {
-      return std::inner_product(at.begin(), at.end(), strides.begin(), int64_t{0});
-    };
+    float* y =
+        static_cast<float*>(buffers[result]) + std::inner_product(at.begin(), at.end(), y_strides.begin(), int64_t{0});
     const int64_t channels = x_sizes[1], tap_floats = channels * panel_columns;
     const auto* weight = static_cast<const float*>(buffers[static_cast<size_t>(convolution.weight)]) +
                          channel / panel_columns * filter[0] * filter[1] * tap_floats;
     // What is summed so far is added to the product with the next tap; behind the last comes the epilogue.
     Step steps[most_steps + 1] = {{StepKind::add, 0, 0, sums, panel_columns, 1}};
-    for (size_t s = 0; s < convolution.epilogue.size(); ++s) {
-      const std::vector<int64_t>& strides = operand_strides[s];
-      steps[s + 1] = make_step(convolution.epilogue[s], buffers, place(strides), stride[1] * strides[3], strides[1]);
-    }
+    make_steps(convolution, operand_strides, buffers, at, steps + 1, stride[1]);
     PanelTile tile{};
     tile.a_row = tile.k = channels;
     tile.rows = pixels;
@@ -146,7 +140,7 @@ class TransposedCall : public ConvolutionCall {
       const bool is_last = tap + 1 == all;
       tile.steps = tap == 0 ? steps + 1 : steps;
       tile.step_count = (tap == 0 ? 0 : 1) + (is_last ? static_cast<int64_t>(convolution.epilogue.size()) : 0);
-      tile.y = is_last ? static_cast<float*>(buffers[result]) + place(y_strides) : sums;
+      tile.y = is_last ? y : sums;
       tile.y_row = is_last ? stride[1] * y_strides[3] : panel_columns;
       lanes().panel(tile);
     }
@@ -188,11 +182,8 @@ class Transposed : public ConvolutionKernel {
     const Convolution& convolution = call->convolution;
     const Operand &x = site.operands[static_cast<size_t>(convolution.x)],
                   &weight = site.operands[static_cast<size_t>(convolution.weight)], &y = site.results[0];
-    const auto lies_channels_last = [](const Operand& image) { return image.strides[1] == 1 || image.sizes[1] == 1; };
     const bool is_packed = weight.weight && weight.weight->layout && *weight.weight->layout == tap_layout(weight.sizes);
-    const bool has_plain_bias =
-        convolution.bias < 0 || y.sizes[1] == 1 || site.operands[static_cast<size_t>(convolution.bias)].strides[0] == 1;
-    if (!is_packed || !has_plain_bias || !lies_channels_last(x) || !lies_channels_last(y))
+    if (!is_packed || !has_plain_bias(convolution, site) || !lies_channels_last(x) || !lies_channels_last(y))
       return onednn_convolution().prepare(site);
     const int64_t lines = call->places(0), columns = call->places(1);
     const int64_t products =

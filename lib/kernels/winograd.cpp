@@ -25,8 +25,6 @@ constexpr int64_t padding_floats = 16;               // behind tiles and points,
 constexpr int64_t most_points = 36;                  // of a tile
 constexpr int64_t serial_products = 1 << 20;         // less than this is done before a second thread has woken up
 
-int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 std::string read_filter(const ir::Graph& body, const shape::Bindings& symbols, Convolution& found) {
   if (std::string refusal = read_convolution(body, symbols, found); !refusal.empty()) return refusal;
   auto are = [](const std::vector<int64_t>& values, int64_t wanted) {
@@ -212,8 +210,6 @@ class WinogradCall : public PreparedCall {
   }
 };
 
-bool lies_channels_last(const Operand& image) { return image.strides[1] == 1 || image.sizes[1] == 1; }
-
 // The last operand, where the body reads it nowhere.
 bool has_points(const ir::Graph& body) {
   if (body.inputs().empty()) return false;
@@ -244,10 +240,8 @@ class Winograd : public ConvolutionKernel {
     call->outputs = points.sizes[1] == 16 ? 2 : 4;
     const std::vector<int64_t> wanted = {divide_up(y.sizes[1], panel_columns),
                                          (call->outputs + 2) * (call->outputs + 2), x.sizes[1], panel_columns};
-    const bool has_plain_bias =
-        convolution.bias < 0 || site.operands[static_cast<size_t>(convolution.bias)].strides[0] == 1 || y.sizes[1] == 1;
     if (points.sizes != wanted || points.strides != contiguous_strides(wanted) || !lies_channels_last(x) ||
-        !lies_channels_last(y) || !has_plain_bias) {
+        !lies_channels_last(y) || !has_plain_bias(convolution, site)) {
       const ir::Weight* direct = site.operands[static_cast<size_t>(convolution.weight)].weight;
       if (!direct || !direct->tensor.storage->is_absent()) return onednn_convolution().prepare(site);
       return error(Status::unsupported, 613,
