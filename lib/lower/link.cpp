@@ -1,18 +1,23 @@
 // The O3 pipeline, object emission and the call of lld behind link.h.
 #include "lower/link.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <mutex>
+#include <thread>
+#include <utility>
 
 #include <lld/Common/Driver.h>
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/Module.h>
 #include <llvm/IR/Verifier.h>
 #include <llvm/MC/TargetRegistry.h>
+#include <llvm/Object/ArchiveWriter.h>
 #include <llvm/Passes/PassBuilder.h>
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/Support/raw_ostream.h>
@@ -20,6 +25,7 @@
 
 #include "lower/generate.h"
 #include "support/parallel.h"
+#include "support/streams.h"
 
 LLD_HAS_DRIVER(elf)
 
@@ -88,69 +94,74 @@ std::string emit(llvm::Module& module, llvm::TargetMachine& machine, llvm::CodeG
   return std::string(bytes.data(), bytes.size());
 }
 
-// A folder of our own for the linker's files, gone at the end.
-class TemporaryFolder {
+// What the linker opens by a path, closed at the end. Nothing of it is on a disk, where it would outlive a process that
+// is killed.
+class Descriptor {
  public:
-  TemporaryFolder() {
-    std::error_code failure;
-    std::filesystem::path place = std::filesystem::temp_directory_path(failure);
-    std::string pattern = (failure ? "/tmp" : place.string()) + "/atenon-lower-XXXXXX";
-    if (mkdtemp(pattern.data())) path_ = pattern;
+  explicit Descriptor(int number) : number_(number) {}
+  ~Descriptor() { close_now(); }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  void close_now() {
+    if (number_ >= 0) close(std::exchange(number_, -1));
   }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const std::string& path() const { return path_; }
+  std::string path() const { return "/proc/self/fd/" + std::to_string(number_); }
 
  private:
-  std::string path_;
+  int number_;
 };
 
 Diagnostic failed(std::string what) { return error(Status::bug, 503, std::move(what)); }
 
 Result<std::shared_ptr<Storage>> link(const std::vector<std::string>& objects) {
-  TemporaryFolder folder;
-  if (folder.path().empty()) return error(Status::usage, 503, "cannot create a temporary folder for the linker");
-  std::vector<std::string> arguments = {"ld.lld",
-                                        "-shared",
-                                        "-s",
-                                        "--build-id=none",
-                                        "--no-undefined",
-                                        "-z",
-                                        "relro",
-                                        "-z",
-                                        "now",
-                                        "--hash-style=gnu",
-                                        "--threads=1",
-                                        "--gc-sections",
-                                        "-o",
-                                        folder.path() + "/code.so"};
-  for (size_t i = 0; i < objects.size(); ++i) {
-    const std::string path = folder.path() + "/" + std::to_string(i) + ".o";
-    std::ofstream file(path, std::ios::binary);
-    if (!file.write(objects[i].data(), static_cast<std::streamsize>(objects[i].size())).flush())
-      return error(Status::usage, 503, "cannot write a temporary file for the linker: is the disk full?");
-    arguments.push_back(path);
-  }
+  // One archive of all: files may be fewer than a large model has kernels.
+  std::vector<llvm::NewArchiveMember> members;
+  for (const std::string& object : objects) members.emplace_back(llvm::MemoryBufferRef(object, "kernel.o"));
+  auto archive = llvm::writeArchiveToBuffer(members, llvm::SymtabWritingMode::NoSymtab, llvm::object::Archive::K_GNU,
+                                            /*Deterministic=*/true, /*Thin=*/false);
+  if (!archive) return failed("generated code makes no archive: " + llvm::toString(archive.takeError()));
+  const Descriptor input(memfd_create("kernels.a", MFD_CLOEXEC));
+  std::ofstream file(input.path(), std::ios::binary);
+  int ends[2] = {-1, -1};
+  if (!file.write((*archive)->getBufferStart(), static_cast<std::streamsize>((*archive)->getBufferSize())).flush() ||
+      pipe2(ends, O_CLOEXEC) != 0)
+    return error(Status::unsupported, 503, std::string("the linker gets no files: ") + std::strerror(errno));
+  // Into a file, the linker would write by another one beside it, which it renames.
+  const Descriptor read_end(ends[0]);
+  Descriptor write_end(ends[1]);
+  const std::vector<std::string> arguments = {"ld.lld",
+                                              "-shared",
+                                              "-s",
+                                              "--build-id=none",
+                                              "--no-undefined",
+                                              "-z",
+                                              "relro",
+                                              "-z",
+                                              "now",
+                                              "--hash-style=gnu",
+                                              "--threads=1",
+                                              "--gc-sections",
+                                              "-o",
+                                              write_end.path(),
+                                              "--whole-archive",
+                                              input.path()};
   std::vector<const char*> pointers;
   for (const std::string& argument : arguments) pointers.push_back(argument.c_str());
   std::string output;
   llvm::raw_string_ostream stream(output);
+  Result<Contents> code = Contents();
+  std::thread reader([&] { code = read_contents(read_end.path()); });
   static std::mutex one_at_a_time;  // lld has state of its own
+  int failures = 0;
   {
     std::lock_guard<std::mutex> lock(one_at_a_time);
-    const lld::Result result = lld::lldMain(pointers, stream, stream, {{lld::Gnu, &lld::elf::link}});
-    if (result.retCode != 0) return failed("generated code does not link: " + output);
+    failures = lld::lldMain(pointers, stream, stream, {{lld::Gnu, &lld::elf::link}}).retCode;
   }
-  std::ifstream file(folder.path() + "/code.so", std::ios::binary);
-  std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  if (bytes.empty()) return failed("the linker wrote nothing");
-  std::shared_ptr<Storage> storage = Storage::allocate(bytes.size());
-  std::memcpy(storage->mutable_data(), bytes.data(), bytes.size());
-  return storage;
+  write_end.close_now();
+  reader.join();
+  if (failures != 0) return failed("generated code does not link: " + output);
+  if (!code) return code.error();
+  return Storage::view(code->bytes, code->size, code->keep_alive, true);
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ struct Compiled {
   std::vector<std::string> refusals;  // a kernel: "" or why it has no code
 };
 
-// Compiles kernels side by side. E0503: LLVM or lld failed, or temporary files could not be written.
+// Compiles kernels side by side. E0503: LLVM or lld failed, or this process may not have files in memory.
 Result<Compiled> compile(const std::vector<KernelSource>& kernels, const Target& target);
 
 // The LLVM IR of one kernel before and after optimisation, and its assembly, for whoever improves the generator.
