@@ -2,7 +2,8 @@
  *
  * A session is one entry point of one program, loaded once. Sessions may be used from any number of threads at the same
  * time. Inputs and outputs are the leaves of the entry point's arguments and results, flattened, in order; each has a
- * name (`cache.0.1`). Tensors are dense and row-major, and belong to the caller.
+ * name (`cache.0.1`). Tensors are dense and row-major, and belong to the caller; an output overlaps no input and no
+ * other output.
  *
  *   atenon_session* session;
  *   char* message = NULL;
@@ -99,8 +100,8 @@ ATENON_EXPORT int atenon_input_type(const atenon_session* session, size_t index,
 ATENON_EXPORT int atenon_output_type(const atenon_session* session, size_t index, atenon_dtype* dtype, int64_t* sizes,
                                      int capacity);
 
-/* The sizes of output `index` for these inputs, whose data is not read. Writes up to `capacity` sizes, and the rank to
- * `rank`. */
+/* The sizes of output `index` for these inputs; only the data of numbers is read. Writes up to `capacity` sizes, and
+ * the rank to `rank`. */
 ATENON_EXPORT atenon_status atenon_output_sizes(atenon_session* session, const atenon_tensor* inputs,
                                                 size_t input_count, size_t index, int64_t* sizes, int capacity,
                                                 int* rank, char** message);

@@ -1,7 +1,7 @@
 // The C functions of atenon.h over Session. Nothing throws across them.
 #include <dlfcn.h>
 
-#include <charconv>
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -51,6 +51,15 @@ bool has_valid_type(const atenon_tensor& given) {
   return run::is_countable(static_cast<ScalarType>(given.dtype), {given.sizes, static_cast<size_t>(given.rank)});
 }
 
+// Empty tensors need none.
+bool has_data(const atenon_tensor& given) {
+  return given.data || std::find(given.sizes, given.sizes + given.rank, 0) != given.sizes + given.rank;
+}
+
+Diagnostic without_data(const char* leaf, size_t i) {
+  return error(Status::usage, 603, leaf + std::string(" ") + std::to_string(i) + " has no data");
+}
+
 Result<std::vector<std::optional<run::Datum>>> inputs_of(const run::Session& session, const atenon_tensor* inputs,
                                                          size_t count) {
   std::vector<std::optional<run::Datum>> values;
@@ -59,6 +68,7 @@ Result<std::vector<std::optional<run::Datum>>> inputs_of(const run::Session& ses
       return error(Status::usage, 603, "input " + std::to_string(i) + " has no valid type");
     Tensor tensor = tensor_of(inputs[i]);
     const auto* kind = i < session.inputs().size() ? std::get_if<ir::ScalarKind>(&session.inputs()[i].type) : nullptr;
+    if (kind && !has_data(inputs[i])) return without_data("input", i);
     std::optional<run::Datum> number = kind ? run::number_of(tensor, *kind) : std::nullopt;
     values.push_back(number ? std::move(*number) : run::Datum(std::move(tensor)));
   }
@@ -74,7 +84,7 @@ Result<bool> run_again(run::Session& session, const atenon_tensor* inputs, size_
   if (input_count + output_count > most) return false;
   for (size_t i = 0; i < input_count + output_count; ++i) {
     const atenon_tensor& tensor = i < input_count ? inputs[i] : outputs[i - input_count];
-    if (!has_valid_type(tensor)) return false;
+    if (!has_valid_type(tensor) || !tensor.data) return false;
     rows[i] = {static_cast<ScalarType>(tensor.dtype), {tensor.sizes, static_cast<size_t>(tensor.rank)}, tensor.data};
   }
   return session.run_again({rows, input_count}, {rows + input_count, output_count});
@@ -150,10 +160,13 @@ Result<void> run_once(run::Session& session, const atenon_tensor* inputs, size_t
   if (*again) return {};
   auto values = inputs_of(session, inputs, input_count);
   if (!values) return values.error();
+  for (size_t i = 0; i < input_count; ++i)
+    if (!has_data(inputs[i])) return without_data("input", i);
   std::vector<Tensor> into;
   for (size_t i = 0; i < output_count; ++i) {
     if (!has_valid_type(outputs[i]))
       return error(Status::usage, 603, "output " + std::to_string(i) + " has no valid type");
+    if (!has_data(outputs[i])) return without_data("output", i);
     into.push_back(tensor_of(outputs[i]));
   }
   auto results = session.run(*values, {}, into);

@@ -344,8 +344,13 @@ Result<std::shared_ptr<Plan>> Session::plan(const std::vector<std::optional<Datu
 
 void Session::seed(uint64_t seed) {
   const std::lock_guard lock(mutex_);
+  const bool is_first = !generator_;
   generator_.emplace(seed);
-  plans_.clear();  // what they prepared without a generator has none
+  if (!is_first) return;  // what was prepared draws from where it lies
+  // What was prepared without a generator has none.
+  plans_.clear();
+  while (contexts_.take()) {}
+  interpreter_ = std::make_unique<Interpreter>(*this);
 }
 
 Result<std::vector<Datum>> Session::run(const std::vector<std::optional<Datum>>& inputs, const Observer& observer,

@@ -5,6 +5,7 @@
 #include <cassert>
 #include <chrono>
 #include <cstring>
+#include <system_error>
 #include <thread>
 
 #include "kernels/body.h"
@@ -220,7 +221,9 @@ Result<void> Plan::prepare(Session& session) {
     }
   };
   std::vector<std::thread> helpers;
-  for (int i = 1; i < std::min<int>(threads(), static_cast<int>(steps_.size() / 4)); ++i) helpers.emplace_back(work);
+  try {
+    for (int i = 1; i < std::min<int>(threads(), static_cast<int>(steps_.size() / 4)); ++i) helpers.emplace_back(work);
+  } catch (const std::system_error&) {}  // no more threads for this process: those that are there do all
   work();
   for (std::thread& helper : helpers) helper.join();
   atenon::kernels::end_preparing();
