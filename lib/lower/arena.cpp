@@ -22,7 +22,7 @@ class Planner {
   bool fits(const SymInt& bytes, const SymInt& slot) const;
 
   Lowering& lowering_;
-  std::array<shape::Bindings, 2> corners_;     // the least and large sizes: what is not so there needs no search
+  std::array<shape::Bindings, 3> tried_;       // least, large and typical sizes: what is not so there needs no proof
   std::map<const Value*, const Value*> base_;  // of aliases
   std::vector<SymInt> slots_;                  // bytes
   std::vector<bool> is_free_;
@@ -34,8 +34,7 @@ const Value* Planner::root(const Value* value) const {
 }
 
 bool Planner::fits(const SymInt& bytes, const SymInt& slot) const {
-  if (lowering_.typical(bytes) > lowering_.typical(slot)) return false;
-  for (const shape::Bindings& sizes : corners_) {
+  for (const shape::Bindings& sizes : tried_) {
     const std::optional<int64_t> wanted = shape::evaluate(bytes, sizes), there = shape::evaluate(slot, sizes);
     if (wanted && there && *wanted > *there) return false;
   }
@@ -66,9 +65,10 @@ int Planner::take_slot(const SymInt& bytes) {
 
 void Planner::run() {
   for (const auto& [symbol, range] : lowering_.facts.ranges()) {
-    corners_[0][symbol] = std::max<int64_t>(range.lower, 0);
-    corners_[1][symbol] = std::clamp<int64_t>(range.upper, 0, 4096);
+    tried_[0][symbol] = std::max<int64_t>(range.lower, 0);
+    tried_[1][symbol] = std::clamp<int64_t>(range.upper, 0, 4096);
   }
+  tried_[2] = lowering_.hints;
   ir::Graph& graph = lowering_.graph();
   for (ir::Node& call : graph.forward())
     if (kernels::kernel_of(call) == "alias") base_[call.result()] = call.operands()[0];
