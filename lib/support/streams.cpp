@@ -71,6 +71,18 @@ Result<Contents> read_pages(InputStream& stream, const std::string& path, size_t
   return Contents{static_cast<std::byte*>(pages->address), size, pages, false};
 }
 
+// Makes a file under a name beside `target` that is not taken: an earlier process of our number, as the first ones of
+// containers have it, may have been killed and left one. "", with errno, where it cannot be made.
+std::string make_beside(const std::string& target, const std::function<bool(const char*)>& make) {
+  const std::string first = target + ".tmp" + std::to_string(getpid());
+  std::string name = first;
+  for (int i = 1; !make(name.c_str()); ++i) {
+    if (errno != EEXIST) return "";
+    name = first + "-" + std::to_string(i);
+  }
+  return name;
+}
+
 }  // namespace
 
 Contents zeros(size_t bytes) {
@@ -160,13 +172,12 @@ Result<OutputFile> OutputFile::create(const std::string& path) {
   // A file without a name vanishes with its last descriptor, whatever ends the process.
   file.descriptor_ = open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, mode);
   if (file.descriptor_ < 0) {
-    file.temporary_ = target + ".tmp" + std::to_string(getpid());
-    file.descriptor_ = open(file.temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    file.temporary_ = make_beside(target, [&](const char* name) {
+      file.descriptor_ = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+      return file.descriptor_ >= 0;
+    });
   }
-  if (file.descriptor_ < 0) {
-    file.temporary_.clear();
-    return cannot("create", 1, path, errno);
-  }
+  if (file.descriptor_ < 0) return cannot("create", 1, path, errno);
   if (exists && fchmod(file.descriptor_, mode) != 0) return cannot("create", 1, path, errno);
   return file;
 }
@@ -250,9 +261,10 @@ Result<void> OutputFile::commit() {
   if (!target_.empty() && temporary_.empty()) {
     // linkat does not replace a name, rename does: the file gets a name of its own for that instant.
     const std::string self = "/proc/self/fd/" + std::to_string(descriptor_);
-    const std::string name = target_ + ".tmp" + std::to_string(getpid());
-    if (linkat(AT_FDCWD, self.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) != 0) return failure(errno);
-    temporary_ = name;
+    temporary_ = make_beside(target_, [&](const char* name) {
+      return linkat(AT_FDCWD, self.c_str(), AT_FDCWD, name, AT_SYMLINK_FOLLOW) == 0;
+    });
+    if (temporary_.empty()) return failure(errno);
   }
   // Network file systems report a full disk only now.
   const int descriptor = std::exchange(descriptor_, -1);

@@ -220,6 +220,11 @@ TEST_CASE("a file appears on commit, whole") {
   fs::create_symlink("out", folder.path / "link");
   REQUIRE(write_contents(folder.path / "link", "second"));
   CHECK(fs::is_symlink(folder.path / "link"));
+  // What an earlier process of the same number left behind, as the first ones of containers are.
+  const std::string left = path + ".tmp" + std::to_string(getpid());
+  REQUIRE(write_contents(left, ""));
+  CHECK(write_contents(path, "second"));
+  fs::remove(left);
   CHECK(fs::status(path).permissions() == fs::perms(0640));
   auto contents = read_contents(path);
   REQUIRE(contents);
