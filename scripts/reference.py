@@ -203,6 +203,8 @@ def make(models):
 def differences(expected, got):
     """None if the output (dtype, shape, elements) agrees with the reference, else what is wrong; and the worst difference."""
     dtype, shape, elements = got
+    if {"f32": "float32", "f64": "float64", "i64": "int64"}.get(dtype, dtype) != expected["dtype"]:
+        return f"is {dtype}, not {expected['dtype']}", math.inf
     if list(shape) != expected["shape"]:
         return f"has shape {list(shape)}, not {expected['shape']}", math.inf
     positions = expected.get("positions") or range(len(elements))
