@@ -11,26 +11,57 @@ bool is_convolution(const ir::Node& node) {
          name == "aten::conv_transpose1d" || name == "aten::conv_transpose2d" || name == "aten::conv_transpose3d";
 }
 
+namespace {
+
+// Zeros that a node writes around an image are padding of the convolution behind it: what it adds before and behind
+// each spatial axis, and its operand as `x`. "" or why it is none.
+std::string read_zeros(const ir::Node& node, int spatial, const shape::Bindings& symbols, const ir::Value*& x,
+                       std::vector<int64_t>& before, std::vector<int64_t>& behind) {
+  if (name_without_overload(node.target()) != "aten::constant_pad_nd")
+    return node.target() + " stands before a convolution";
+  const Arguments arguments(node, symbols);
+  if (arguments.number(2, "value", 0) != 0.0) return "other numbers than zeros around its image";
+  x = arguments.tensor(0, "self");
+  const ir::Argument* pad = arguments.find(1, "pad");
+  const size_t values = pad && pad->is<ir::ArgumentList>() ? pad->get<ir::ArgumentList>().size() : 0;
+  if (!x || values == 0 || values > 2 * static_cast<size_t>(spatial)) return "zeros around other axes than its image's";
+  const auto zeros = arguments.integers(1, "pad", values, 0);
+  if (!zeros) return "the zeros around its image are symbolic";
+  for (size_t i = 0; i < values; i += 2) {  // from the last axis on
+    const size_t axis = static_cast<size_t>(spatial) - 1 - i / 2;
+    if ((*zeros)[i] < 0 || (*zeros)[i + 1] < 0) return "its image is cut";
+    before[axis] = (*zeros)[i];
+    behind[axis] = (*zeros)[i + 1];
+  }
+  return "";
+}
+
+}  // namespace
+
 std::string read_convolution(const ir::Graph& body, const shape::Bindings& symbols, Convolution& found) {
-  const ir::Node* anchor = nullptr;
+  const ir::Node *anchor = nullptr, *first = nullptr;
   for (const ir::Node& node : body.forward()) {
     if (is_convolution(node)) {
       anchor = &node;
       break;
     }
-    return node.target() + " stands before a convolution";
+    if (first) break;
+    first = &node;
   }
-  if (!anchor) return "no convolution in it";
+  if (!anchor) return first ? first->target() + " stands before a convolution" : "no convolution in it";
   const std::string name = name_without_overload(anchor->target());
   Arguments arguments(*anchor, symbols);
   const ir::Value *x = arguments.tensor(0, "input"), *weight = arguments.tensor(1, "weight"),
                   *bias = arguments.tensor(2, "bias");
-  if (!x || !weight || x->producer || weight->producer || (bias && bias->producer))
-    return "an operand is computed in the body";
+  if (!x || !weight || weight->producer || (bias && bias->producer)) return "an operand is computed in the body";
   if (x->meta().dtype != ScalarType::f32 || weight->meta().dtype != ScalarType::f32) return "only f32 so far";
   const int spatial = weight->meta().rank() - 2;
   if (spatial < 1 || spatial > 3 || x->meta().rank() != spatial + 2)
     return "needs a batch axis and 1 to 3 spatial axes";
+  std::vector<int64_t> before(static_cast<size_t>(spatial), 0), behind = before;
+  if (first && x->producer == first)
+    if (std::string refusal = read_zeros(*first, spatial, symbols, x, before, behind); !refusal.empty()) return refusal;
+  if (x->producer || (first && first->result()->users.size() != 1)) return "an operand is computed in the body";
   found.x = x->index;
   found.weight = weight->index;
   found.bias = bias ? bias->index : -1;
@@ -71,6 +102,14 @@ std::string read_convolution(const ir::Graph& body, const shape::Bindings& symbo
         if (found.padding_end[i] + found.stride[i] <= 0)
           return "oneDNN has no lines behind the last one that an input reaches, transposed";
       }
+  }
+  for (size_t i = 0; i < before.size(); ++i) {
+    const int64_t window = found.dilation[i] * ((*filter)[i + 2] - 1) + 1;
+    if (before[i] == 0 && behind[i] == 0) continue;
+    if (found.transposed) return "zeros around its image, transposed, are no padding";
+    found.padding[i] += before[i];
+    found.padding_end[i] += behind[i];
+    if (found.padding[i] >= window || found.padding_end[i] >= window) return "windows of nothing but zeros";
   }
   int64_t terms = (*filter)[0] / *groups;
   for (int i = 0; i < spatial; ++i) terms *= (*filter)[i + 2];

@@ -23,7 +23,8 @@ struct Convolution {
 
 bool is_convolution(const ir::Node& node);
 
-// "" and `found`, or why this is no convolution that we can run.
+// "" and `found`, or why this is no convolution that we can run. Zeros that a node before it writes around its image
+// are padding.
 std::string read_convolution(const ir::Graph& body, const shape::Bindings& symbols, Convolution& found);
 
 // 1 x 1, of all channels, without stride and padding: each pixel by itself.

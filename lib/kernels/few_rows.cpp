@@ -13,7 +13,7 @@ namespace atenon::kernels {
 namespace {
 
 constexpr int64_t most_rows = 4;
-constexpr int64_t tile_elements = 32 * 1024;  // of the matrix: from 256 KB on, two threads beat one core's share of L3
+constexpr int64_t tile_elements = 32 * 1024;  // of the matrix: reading more is worth a second thread
 
 class FewRowsCall : public PreparedCall {
  public:

@@ -49,7 +49,7 @@ Axes choose_axes(const Convolution& convolution, const Operand& x, const Operand
   // Where the filter of one channel is as wide as the image, such as a text of embedded words, columns are channels.
   const auto is_as_wide = [&](size_t axis) {
     return x.sizes[axis] > 1 && filter.sizes[axis] == x.sizes[axis] && y.sizes[axis] == 1 &&
-           convolution.padding[axis - 2] == 0;
+           convolution.padding[axis - 2] == 0 && convolution.padding_end[axis - 2] == 0;
   };
   for (size_t i = 2; i <= last && !convolution.transposed && x.sizes[1] == 1; ++i)
     if (is_as_wide(static_cast<size_t>(axes.y[i]))) {

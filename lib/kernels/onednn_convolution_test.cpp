@@ -8,6 +8,7 @@
 #include <optional>
 #include <thread>
 
+#include "kernels/body.h"
 #include "kernels/lanes.h"
 #include "kernels/list.h"
 #include "kernels/testing.h"
@@ -36,6 +37,7 @@ const Case cases[] = {
     {"depthwise, strided, odd", 1, 19, 19, 10, 10, 3, 2, 1, 1, 19},
     {"grouped", 1, 16, 32, 6, 6, 3, 1, 1, 1, 4},
     {"grouped, several images", 3, 16, 32, 6, 7, 3, 2, 1, 1, 4},
+    {"an image and channels of several tiles", 2, 75, 67, 23, 25, 1, 1, 0, 1, 1},
     {"one pixel", 1, 32, 10, 1, 1, 1, 1, 0, 1, 1},
     {"transposed 2x2", 1, 16, 8, 6, 5, 2, 2, 0, 1, 1, true},
     {"transposed 3x3", 1, 4, 6, 5, 5, 3, 2, 1, 1, 1, true},
@@ -316,6 +318,75 @@ TEST_CASE("a convolution gives the same while another caller has the workers") {
     other.join();
   }
   set_threads(0);
+}
+
+TEST_CASE("zeros that are written around an image are padding of the convolution behind it") {
+  struct Case {
+    const Kernel* kernel;
+    std::vector<int64_t> x, weight, zeros;  // from the last axis on: before, behind
+    int64_t stride, padding, dilation, groups;
+  };
+  const Case cases[] = {
+      {&onednn_convolution(), {2, 20, 30}, {24, 20, 3}, {8, 0}, 1, 0, 4, 1},  // causal
+      {&onednn_convolution(), {1, 16, 9, 8}, {20, 16, 3, 3}, {0, 1, 0, 1}, 2, 0, 1, 1},
+      {&onednn_convolution(), {1, 16, 9, 8}, {20, 16, 3, 3}, {1, 0}, 1, 1, 1, 1},
+      {&onednn_convolution(), {2, 16, 5, 6}, {24, 8, 3, 3}, {2, 1, 1, 2}, 1, 0, 1, 2},
+      {&few_channels(), {1, 3, 15, 16}, {32, 3, 3, 3}, {0, 1, 0, 1}, 2, 0, 1, 1},
+      {&few_channels(), {2, 2, 40}, {16, 2, 5}, {4, 0}, 1, 0, 1, 1},
+      {&depthwise(), {1, 20, 30}, {20, 1, 4}, {3, 0}, 1, 0, 1, 20},
+      {&depthwise(), {2, 32, 9, 10}, {32, 1, 3, 3}, {0, 1, 1, 2}, 2, 0, 1, 32},
+  };
+  for (const Case& c : cases) {
+    CAPTURE(std::string(c.kernel->name()));
+    CAPTURE(c.x[1]);
+    const Tensor x = testing::whole_numbers(c.x, 1), weight = testing::whole_numbers(c.weight, 2);
+    std::vector<int64_t> around = c.x, sizes = c.x;  // with the zeros; of the result
+    sizes[1] = c.weight[0];
+    const size_t rank = sizes.size();
+    for (size_t axis = 2; axis < rank; ++axis) {
+      const size_t at = 2 * (rank - 1 - axis);
+      if (at < c.zeros.size()) around[axis] += c.zeros[at] + c.zeros[at + 1];
+      sizes[axis] = (around[axis] + 2 * c.padding - c.dilation * (c.weight[axis] - 1) - 1) / c.stride + 1;
+    }
+    Tensor wide = Tensor::zeros(ScalarType::f32, around);
+    for (int64_t i = 0; i < x.numel(); ++i) {
+      int64_t rest = i, place = 0, step = 1;
+      for (size_t axis = rank; axis-- > 0; step *= around[axis], rest /= c.x[axis]) {
+        const size_t at = 2 * (rank - 1 - axis);
+        place += (rest % c.x[axis] + (axis > 1 && at < c.zeros.size() ? c.zeros[at] : 0)) * step;
+      }
+      wide.mutable_as<float>()[place] = x.as<float>()[i];
+    }
+    const std::vector<int> order = channels_last_order(rank);
+    Tensor results[2];
+    for (const bool is_written : {false, true}) {
+      Call call;
+      ir::Value* image = call.input(testing::laid_out(is_written ? wide : x, order));
+      ir::Value* filter = call.weight(weight);
+      if (!is_written)
+        image =
+            call.apply("aten::constant_pad_nd", {image, ir::ArgumentList(c.zeros.begin(), c.zeros.end()), 0}, around);
+      call.body.set_outputs(
+          {call.apply("aten::conv" + std::to_string(rank - 2) + "d",
+                      {image, filter, ir::None(), c.stride, c.padding, c.dilation, c.groups}, sizes)});
+      Tensor& result = results[is_written ? 1 : 0];
+      result = testing::laid_out(Tensor::zeros(ScalarType::f32, sizes), order);
+      call.pack_weight(*c.kernel, 1, result);
+      REQUIRE(call.run(*c.kernel, result) == "");
+    }
+    CHECK(testing::difference(results[0], results[1]) == 0);
+  }
+  const auto refusal = [](const ir::ArgumentList& zeros, double value, std::vector<int64_t> sizes) {
+    Call call;
+    ir::Value *x = call.input(testing::whole_numbers({1, 4, 6}, 1)),
+              *w = call.weight(testing::whole_numbers({4, 4, 3}, 2));
+    ir::Value* around = call.apply("aten::constant_pad_nd", {x, zeros, value}, sizes);
+    call.body.set_outputs({call.apply("aten::conv1d", {around, w}, {1, 4, sizes[2] - 2})});
+    return onednn_convolution().refusal(call.body);
+  };
+  CHECK(refusal(list({2, 0}), 1, {1, 4, 8}) == "other numbers than zeros around its image");
+  CHECK(refusal(list({3, 0}), 0, {1, 4, 9}) == "windows of nothing but zeros");
+  CHECK(refusal(list({-1, 0}), 0, {1, 4, 5}) == "its image is cut");
 }
 
 TEST_CASE("what is no convolution is refused with the reason") {
