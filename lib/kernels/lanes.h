@@ -155,6 +155,9 @@ struct Lanes {
   // Makes a panel of `columns` columns of a matrix that lies column by column: column j is k floats at b + j *
   // b_column.
   void (*make_panel)(const float* b, int64_t b_column, int64_t k, int64_t columns, float* panel);
+  // to[j * to_row + i] = from[i * from_row + j] for i < rows, of which there are at least widest_vector, and j <
+  // columns.
+  void (*turn)(const float* from, int64_t from_row, int64_t rows, int64_t columns, float* to, int64_t to_row);
   void (*depthwise)(const DepthwiseTile& tile);
   void (*taps)(const TapsTile& tile);
   // Tiles of Winograd's convolution, `outputs` a side (2 or 4). The (outputs + 2)^2 pixels, row by row, become points

@@ -619,6 +619,13 @@ void make_panel(const float* b, int64_t b_column, int64_t k, int64_t columns, fl
     for (int64_t i = 0; i < k; ++i) panel[i * panel_columns + j] = j < columns ? b[j * b_column + i] : 0;
 }
 
+void turn(const float* from, int64_t from_row, int64_t rows, int64_t columns, float* to, int64_t to_row) {
+  for (int64_t i = 0; i < rows; i += V::width) {
+    const int64_t at = i + V::width <= rows ? i : rows - V::width;  // the last rows are turned with those before them
+    V::transpose(from + at * from_row, from_row, columns, to + at, to_row);
+  }
+}
+
 // --- Convolutions of few channels
 // ---------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <numeric>
 #include <optional>
 #include <string_view>
 
@@ -195,10 +196,57 @@ void OnednnCall::add(const dnnl::primitive& primitive, const dnnl::memory::desc&
   }
   const char* name = "";
   dnnl_primitive_desc_query(primitive.get_primitive_desc(), dnnl_query_impl_info_str, 0, &name);
-  steps_.push_back({primitive, std::move(bindings), std::string_view(name).find("gemm:") != std::string_view::npos});
+  steps_.push_back(
+      {primitive, std::move(bindings), std::nullopt, std::string_view(name).find("gemm:") != std::string_view::npos});
+}
+
+// Between rows and channels last, which oneDNN turns element by element.
+std::optional<OnednnCall::Turn> OnednnCall::turn_between(const dnnl::memory::desc& from, const dnnl::memory::desc& to) {
+  const std::vector<int64_t> sizes = from.get_dims(), a = from.get_strides(), b = to.get_strides();
+  if (sizes.size() < 3 || from.get_inner_nblks() > 0 || to.get_inner_nblks() > 0 ||
+      from.get_data_type() != dnnl::memory::data_type::f32)
+    return std::nullopt;
+  // Pixels in order, `step` apart.
+  const auto lie_apart = [&](const std::vector<int64_t>& strides, int64_t step) {
+    for (size_t axis = sizes.size(); axis-- > 2; step *= sizes[axis])
+      if (sizes[axis] != 1 && strides[axis] != step) return false;
+    return true;
+  };
+  const int64_t channels = sizes[1];
+  const int64_t pixels = std::accumulate(sizes.begin() + 2, sizes.end(), int64_t{1}, std::multiplies<>());
+  size_t last = sizes.size() - 1;
+  while (last > 2 && sizes[last] == 1) --last;
+  std::optional<Turn> turn;
+  if (lie_apart(a, 1) && b[1] == 1 && lie_apart(b, b[last]))
+    turn = {sizes[0], channels, pixels, a[0], a[1], b[0], b[last], true};
+  else if (lie_apart(b, 1) && a[1] == 1 && lie_apart(a, a[last]))
+    turn = {sizes[0], pixels, channels, a[0], a[last], b[0], b[1], false};
+  constexpr int64_t longest_row = INT32_MAX / widest_vector;
+  if (turn && (turn->rows < widest_vector || turn->columns < 4 || turn->from_row > longest_row)) turn.reset();
+  return turn;
+}
+
+void OnednnCall::run_turn(const Turn& turn, const float* from, float* to) {
+  constexpr int64_t most_rows = 256, most_columns = 64;  // of a tile, which fits into a core's cache
+  const int64_t row_tiles = std::max<int64_t>(1, turn.rows / most_rows),
+                column_tiles = (turn.columns + most_columns - 1) / most_columns;
+  parallel_for(turn.batch * row_tiles * column_tiles, [&](int64_t tile) {
+    // All channels of some pixels in turn: these are one thread's in the convolution, too.
+    const int64_t batch = tile / column_tiles / row_tiles, place = tile % (column_tiles * row_tiles);
+    const int64_t number = turn.columns_are_pixels ? place % row_tiles : place / column_tiles;
+    const int64_t column = (turn.columns_are_pixels ? place / row_tiles : place % column_tiles) * most_columns;
+    const int64_t first = turn.rows * number / row_tiles, last = turn.rows * (number + 1) / row_tiles;
+    lanes().turn(from + batch * turn.from_batch + first * turn.from_row + column, turn.from_row, last - first,
+                 std::min(most_columns, turn.columns - column),
+                 to + batch * turn.to_batch + column * turn.to_row + first, turn.to_row);
+  });
 }
 
 void OnednnCall::add_reorder(const dnnl::memory::desc& from, Place source, const dnnl::memory::desc& to, Place target) {
+  if (const std::optional<Turn> turn = turn_between(from, to)) {
+    steps_.push_back({{}, {{DNNL_ARG_FROM, from, source}, {DNNL_ARG_TO, to, target}}, turn, false});
+    return;
+  }
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   dnnl::reorder::primitive_desc reorder(onednn_engine(), from, onednn_engine(), to, attributes);
@@ -274,22 +322,24 @@ void OnednnCall::run_steps(std::span<void* const> buffers, void* scratch, int64_
   for (size_t i = 0; i < steps_.size(); ++i) {
     const Step& step = steps_[i];
     const std::vector<dnnl_exec_arg_t>& arguments = memories->of_step[i];
-    for (size_t j = 0; j < step.bindings.size(); ++j) {
-      const Place& place = step.bindings[j].place;
-      void* data = nullptr;
+    const auto find = [&](const Place& place) -> void* {
       switch (place.kind) {
         case Place::Kind::buffer:
-          data = static_cast<char*>(buffers[place.index]) + tile * place.step;
-          break;
+          return static_cast<char*>(buffers[place.index]) + tile * place.step;
         case Place::Kind::scratch:
-          data = static_cast<char*>(scratch) + (place.index == SIZE_MAX ? reserved_ : place.index);
-          break;
+          return static_cast<char*>(scratch) + (place.index == SIZE_MAX ? reserved_ : place.index);
         case Place::Kind::owned:
-          data = owned_[place.index]->mutable_data();
-          break;
+          return owned_[place.index]->mutable_data();
       }
-      dnnl_memory_set_data_handle(arguments[j].memory, data);
+      return nullptr;
+    };
+    if (step.turn) {
+      run_turn(*step.turn, static_cast<const float*>(find(step.bindings[0].place)),
+               static_cast<float*>(find(step.bindings[1].place)));
+      continue;
     }
+    for (size_t j = 0; j < step.bindings.size(); ++j)
+      dnnl_memory_set_data_handle(arguments[j].memory, find(step.bindings[j].place));
     std::optional<PlannedThreads> alone;
     if (step.calls_gemm) alone.emplace(1);
     [[maybe_unused]] dnnl_status_t status = dnnl_primitive_execute(

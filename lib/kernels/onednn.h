@@ -54,6 +54,7 @@ class OnednnCall : public PreparedCall {
   };
   // Appends a primitive; its scratchpad is added to the bindings.
   void add(const dnnl::primitive& primitive, const dnnl::memory::desc& scratchpad, std::vector<Binding> bindings);
+  // Copies between two layouts; between rows and channels last by loops of our own.
   void add_reorder(const dnnl::memory::desc& from, Place source, const dnnl::memory::desc& to, Place target);
   // Room in the scratch buffer that lives for the whole call.
   Place reserve(const dnnl::memory::desc& desc);
@@ -69,16 +70,24 @@ class OnednnCall : public PreparedCall {
   Result<void> run(std::span<void* const> buffers, void* scratch) override;
 
  private:
+  // Matrices that are turned, in floats: rows of `from` that lie from_row apart are columns of `to`.
+  struct Turn {
+    int64_t batch, rows, columns, from_batch, from_row, to_batch, to_row;
+    bool columns_are_pixels;  // else rows are
+  };
   struct Step {
     dnnl::primitive primitive;
     std::vector<Binding> bindings;
-    bool calls_gemm = false;  // which cuts sums by the number of threads, whose members then wait for each other
+    std::optional<Turn> turn;  // instead of a primitive: the first binding's bytes into the second's
+    bool calls_gemm = false;   // which cuts sums by the number of threads, whose members then wait for each other
   };
   // Memory objects of one running invocation: they hold pointers, so side-by-side runs need one set each.
   struct Memories {
     std::vector<std::vector<dnnl_exec_arg_t>> of_step;
     ~Memories();
   };
+  static std::optional<Turn> turn_between(const dnnl::memory::desc& from, const dnnl::memory::desc& to);
+  static void run_turn(const Turn& turn, const float* from, float* to);
   std::unique_ptr<Memories> make_memories() const;
   int64_t workers() const;
   void run_steps(std::span<void* const> buffers, void* scratch, int64_t tile);
