@@ -158,6 +158,8 @@ struct Lanes {
   // to[j * to_row + i] = from[i * from_row + j] for i < rows, of which there are at least widest_vector, and j <
   // columns.
   void (*turn)(const float* from, int64_t from_row, int64_t rows, int64_t columns, float* to, int64_t to_row);
+  // y[i] = start + sum over lines of lines[k][i], for i < n.
+  void (*add_lines)(const float* const* lines, int64_t count, float start, int64_t n, float* y);
   void (*depthwise)(const DepthwiseTile& tile);
   void (*taps)(const TapsTile& tile);
   // Tiles of Winograd's convolution, `outputs` a side (2 or 4). The (outputs + 2)^2 pixels, row by row, become points

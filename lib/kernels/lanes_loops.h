@@ -626,6 +626,20 @@ void turn(const float* from, int64_t from_row, int64_t rows, int64_t columns, fl
   }
 }
 
+void add_lines(const float* const* lines, int64_t count, float start, int64_t n, float* y) {
+  int64_t i = 0;
+  for (; i + V::width <= n; i += V::width) {
+    V sum = V::all(start);
+    for (int64_t k = 0; k < count; ++k) sum = sum + V::load(lines[k] + i);
+    sum.store(y + i);
+  }
+  if (i == n) return;
+  const int left = static_cast<int>(n - i);
+  V sum = V::all(start);
+  for (int64_t k = 0; k < count; ++k) sum = sum + V::load_first(lines[k] + i, left);
+  sum.store_first(y + i, left);
+}
+
 // --- Convolutions of few channels
 // ---------------------------------------------------------------------------------------------
 

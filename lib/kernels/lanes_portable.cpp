@@ -81,8 +81,8 @@ inline V zero_where_below(V value, V x, V limit) {
 #include "kernels/pooling_loops.h"
 #include "kernels/winograd_loops.h"
 
-const Lanes lanes_portable{
-    "portable", attention_scratch, attention, dots,        lstm_cell,    panel, finish,       make_panel,
-    turn,       depthwise,         taps,      winograd_in, winograd_out, blend, blend_places, pool};
+const Lanes lanes_portable{"portable",  attention_scratch, attention, dots,         lstm_cell, panel,
+                           finish,      make_panel,        turn,      add_lines,    depthwise, taps,
+                           winograd_in, winograd_out,      blend,     blend_places, pool};
 
 }  // namespace atenon::kernels

@@ -7,6 +7,7 @@ namespace atenon::kernels {
 
 const Kernel& strips();
 const Kernel& few_channels();
+const Kernel& few_outputs();
 const Kernel& depthwise();
 const Kernel& disjoint();
 const Kernel& transposed();
