@@ -274,7 +274,16 @@ std::optional<Tensor> seen_in_memory(const opset::Call& call, const reference::E
   const std::string name = base_name(call.op->target());
   if (name != "aten::contiguous" && name != "aten::as_strided") return std::nullopt;
   Tensor tensor = std::get<Tensor>(environment.values.at(call.arguments[0].value()));
-  if (name == "aten::contiguous") return tensor.contiguous();
+  if (name == "aten::contiguous") {
+    const std::vector<SymInt> shape(tensor.sizes.begin(), tensor.sizes.end());
+    const auto asked = strides_of_result(call, {}, shape, {});
+    if (!asked) return tensor.contiguous();
+    if (lie_alike(std::vector<SymInt>(tensor.strides.begin(), tensor.strides.end()), asked, shape)) return tensor;
+    Tensor copy = Tensor::empty(tensor.dtype, tensor.sizes);
+    for (size_t axis = 0; axis < asked->size(); ++axis) copy.strides[axis] = *(*asked)[axis].constant();
+    assign(copy, tensor);
+    return copy;
+  }
   const auto number = [](const Argument& argument) { return argument.get<SymInt>().constant().value_or(0); };
   const ArgumentList &sizes = call.arguments[1].get<ArgumentList>(), &strides = call.arguments[2].get<ArgumentList>();
   tensor.sizes.clear();

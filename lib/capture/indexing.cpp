@@ -37,6 +37,7 @@ class Indexing {
   bool view(const char* name, std::initializer_list<PyObject*> args);
   size_t rank() { return session_.meta(*as_tensor(current_.get())).sizes.size(); }
   bool add_tensor(Ref index);
+  bool add_truth(bool truth);
 
   Session& session_;
   Ref current_;
@@ -70,9 +71,35 @@ bool Indexing::add_tensor(Ref index) {
   TensorObject* tensor = index ? as_tensor(index.get()) : nullptr;
   if (!tensor) return false;
   axis_ += is_mask(*tensor) ? session_.meta(*tensor).sizes.size() : 1;
+  if (session_.meta(*tensor).dtype == ScalarType::u8) {  // a mask of older days
+    const Ref zero(PyLong_FromLong(0));
+    index = Ref(session_.call("aten::ne", {index.get(), zero.get()}));
+    if (!index) return false;
+  }
   indices_.resize(slot_ + 1);
   indices_[slot_++] = std::move(index);
   return true;
+}
+
+// True and False are masks of no axes, which keep or drop all.
+bool Indexing::add_truth(bool truth) {
+  const Ref axis(PyLong_FromSize_t(axis_)), list(PyList_New(0)), zero(PyLong_FromLong(0));
+  if (!list || (truth && PyList_Append(list.get(), zero.get()) < 0)) return false;
+  return view("aten::unsqueeze", {current(), axis.get()}) &&
+         add_tensor(Ref(tensor_from(session_, list.get(), ScalarType::i64)));
+}
+
+// A list of indices of several axes, as older NumPy took it: a list in which there is more than numbers. An array is
+// one index.
+bool is_several(PyObject* index) {
+  if (PyTuple_Check(index)) return true;
+  if (!PyList_Check(index) || PyList_GET_SIZE(index) >= 32) return false;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(index); ++i) {
+    PyObject* item = PyList_GET_ITEM(index, i);
+    if (as_tensor(item) || PySequence_Check(item) || PySlice_Check(item) || item == Py_Ellipsis || item == Py_None)
+      return true;
+  }
+  return false;
 }
 
 bool Indexing::apply_item(PyObject* item, size_t specified) {
@@ -107,10 +134,7 @@ bool Indexing::apply_item(PyObject* item, size_t specified) {
     ++slot_;
     return true;
   }
-  if (PyBool_Check(item)) {
-    session_.raise(313, "an index of True or False is not supported", "x[None] for True");
-    return false;
-  }
+  if (PyBool_Check(item)) return add_truth(item == Py_True);
   if (TensorObject* tensor = as_tensor(item)) {
     const bool is_single = is_mask(*tensor) && session_.meta(*tensor).sizes.empty();
     if (!is_single) return add_tensor(Ref::borrow(item));
@@ -131,11 +155,14 @@ bool Indexing::apply_item(PyObject* item, size_t specified) {
   return false;
 }
 
-bool Indexing::apply(PyObject* index) {
-  if (!PyTuple_Check(index)) {
-    const bool is_simple = index != Py_Ellipsis;
-    return !is_simple || apply_item(index, 0);
+bool Indexing::apply(PyObject* given) {
+  if (!is_several(given)) {
+    const bool is_simple = given != Py_Ellipsis;
+    return !is_simple || apply_item(given, 0);
   }
+  const Ref items(PySequence_Tuple(given));
+  PyObject* index = items.get();
+  if (!index) return false;
   // How many axes the items behind an Ellipsis take.
   const Py_ssize_t count = PyTuple_GET_SIZE(index);
   std::vector<size_t> behind(static_cast<size_t>(count) + 1, 0);

@@ -273,14 +273,11 @@ bool draw_distribution(Session& session, PyObject* target, const std::string& di
   return draw_into(*source, {.kind = kind, .a = a, .b = b}, tensor->state->real);
 }
 
-bool draw_over(Session& session, const opset::Call& call, TensorObject& target, PyObject* generator) {
+std::optional<bool> draw_over(Session& session, const opset::Call& call, TensorObject& target, PyObject* generator) {
+  const std::optional<Distribution> distribution = distribution_of(call);
+  if (!distribution) return std::nullopt;
   Generator* source = chosen(session, generator);
-  if (!source) return false;
-  if (const std::optional<Distribution> distribution = distribution_of(call))
-    return draw_into(*source, *distribution, target.state->real);
-  session.raise(314, "random numbers by " + call.op->target() + " are not supported",
-                "uniform_, normal_, bernoulli_ and exponential_ are");
-  return false;
+  return source && draw_into(*source, *distribution, target.state->real);
 }
 
 bool draw_integers(Session& session, PyObject* target, PyObject* low, PyObject* high, PyObject* generator) {

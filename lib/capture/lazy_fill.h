@@ -20,8 +20,9 @@ bool draws_with_the_run(Session& session, PyObject* generator);
 
 // What a call draws from: `generator`, or the default one where that is None. Null with a Python exception.
 Generator* chosen(Session& session, PyObject* generator);
-// A random operator that draws over a real tensor (uniform_, normal_, ...).
-bool draw_over(Session& session, const opset::Call& call, TensorObject& target, PyObject* generator);
+// A random operator that draws from one distribution over a real tensor (uniform_, normal_, ...); nullopt of all
+// others, false with a Python exception.
+std::optional<bool> draw_over(Session& session, const opset::Call& call, TensorObject& target, PyObject* generator);
 // uniform_, normal_, bernoulli_, exponential_ with their two numbers, over all of a tensor.
 bool draw_distribution(Session& session, PyObject* target, const std::string& distribution, double a, double b,
                        PyObject* generator);

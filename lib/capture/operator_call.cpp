@@ -136,6 +136,7 @@ class Dispatch {
   Arguments arguments_;
   std::vector<const Operator*> overloads_;
   bool is_declared_ = false;   // by the user: no keyword has a meaning of ours
+  bool is_node_ = false;       // of a graph, which knows no order of memory
   PyObject* first_ = nullptr;  // borrowed: the tensor that a method is called on
   PyObject* out_ = nullptr;
   PyObject* generator_ = nullptr;
@@ -228,21 +229,24 @@ std::optional<Tensor> Dispatch::turned(const Call& call, ScalarType dtype, const
   return memory;
 }
 
-// What is drawn for each element comes in the order of memory: drawn for the tensor with its axes in that order, while
-// forward runs. Nullopt of all other calls, and where that order is the axes' own.
+// What is drawn for each element comes in the order of memory: drawn for the tensor with its axes in that order.
+// Nullopt of all other calls, and where that order is the axes' own. Before forward, what draws over a real tensor
+// (draw_over) goes by its memory itself.
 std::optional<Ref> Dispatch::draw_in_order_of_memory(const Call& call, PyObject* const* args, size_t count,
                                                      PyObject* keyword_names) {
-  static const std::set<std::string> drawing{
-      "aten::alpha_dropout", "aten::bernoulli_",   "aten::dropout",    "aten::exponential_", "aten::normal_",
-      "aten::rand_like",     "aten::randint_like", "aten::randn_like", "aten::random_",      "aten::uniform_"};
   const std::string name = call.op->schema().name;
-  TensorObject* tensor = session_.is_tracing && drawing.contains(name) && first_ ? as_tensor(first_) : nullptr;
-  if (!tensor || !tensor->state->is_traced() || !tensor->state->strides) return std::nullopt;
-  const bool is_off = name.ends_with("dropout") && call.arguments[2] == Argument(SymBool(false));
+  TensorObject* tensor = call.op->has_tag("draws_in_memory") && first_ ? as_tensor(first_) : nullptr;
+  if (!tensor || is_node_) return std::nullopt;
+  const bool goes_by_memory = call.op->has_tag("random") && (is_in_place(*call.op) || name.ends_with("_like"));
+  if (!session_.is_tracing && goes_by_memory) return std::nullopt;
   const Laid laid{session_.meta(*tensor).sizes, strides_of(*tensor)};
-  if (is_off || (!is_in_place(*call.op) && !strides_of_result(call, {laid}, laid.sizes, session_.facts)))
-    return std::nullopt;
-  if (name == "aten::normal_" || name == "aten::randn_like" || arguments_.tensors.size() > 1) {
+  const auto& parameters = call.op->schema().parameters;
+  for (size_t i = 0; i < parameters.size(); ++i)
+    if (parameters[i].name == "train" && call.arguments[i] == Argument(SymBool(false))) return std::nullopt;
+  if (laid.strides == row_major(laid.sizes)) return std::nullopt;
+  if (!is_in_place(*call.op) && !strides_of_result(call, {laid}, laid.sizes, session_.facts)) return std::nullopt;
+  const bool is_one_by_one = name == "aten::normal_" || name == "aten::randn_like";
+  if (session_.is_tracing && (is_one_by_one || arguments_.tensors.size() > 1)) {
     session_.raise(314, name + " draws for a tensor that does not lie in rows, which PyTorch does number by number",
                    "draw into a tensor of its own, torch.empty(x.shape), and copy_() that");
     return Ref();
@@ -280,11 +284,11 @@ std::optional<std::vector<Ref>> Dispatch::evaluate(const Call& call) {
     results.push_back(session_.wrap(TensorState{.real = std::move(*made)}));
     return results;
   }
-  if (call.op->has_tag("random") && call.op->schema().name.ends_with("_like")) {
+  if (!is_node_ && call.op->has_tag("random") && call.op->schema().name.ends_with("_like")) {
     const ir::TensorMeta& meta = std::get<ir::TensorMeta>(inference->types[0]);
     if (std::optional<Tensor> memory = turned(call, meta.dtype, as_tensor(first_)->state->real.sizes)) {
       results.push_back(session_.wrap(TensorState{.real = std::move(*memory)}));
-      if (!draw_over(session_, call, *as_tensor(results[0].get()), generator_)) return std::nullopt;
+      if (!draw_over(session_, call, *as_tensor(results[0].get()), generator_).value_or(false)) return std::nullopt;
       return results;
     }
   }
@@ -298,7 +302,8 @@ std::optional<std::vector<Ref>> Dispatch::evaluate(const Call& call) {
   if (!data) return session_.raise(data.error()), std::nullopt;
   for (reference::Datum& datum : *data) {
     auto* tensor = std::get_if<Tensor>(&datum);
-    if (tensor && !call.op->is_view())
+    TensorObject* viewed = call.op->is_view() && first_ ? as_tensor(first_) : nullptr;
+    if (tensor && !(viewed && viewed->state->real.storage == tensor->storage))  // to() may copy
       if (std::optional<Tensor> memory = turned(call, tensor->dtype, tensor->sizes)) {
         assign(*memory, *tensor);
         *tensor = std::move(*memory);
@@ -338,8 +343,10 @@ PyObject* Dispatch::update(const Call& call) {
     PyErr_Format(PyExc_TypeError, "%s updates a tensor", name_.c_str());
     return nullptr;
   }
-  if (!session_.is_tracing && call.op->has_tag("random"))
-    return draw_over(session_, call, *target, generator_) ? Py_NewRef(first_) : nullptr;
+  if (!session_.is_tracing && call.op->has_tag("random")) {
+    const std::optional<bool> drawn = draw_over(session_, call, *target, generator_);
+    if (drawn) return *drawn ? Py_NewRef(first_) : nullptr;
+  }
   Call function = call;
   if (call.op->origin()) function.op = call.op->origin();
   if (!session_.is_tracing && fill_over(*target, function, arguments_.environment)) return Py_NewRef(first_);
@@ -483,6 +490,7 @@ PyObject* Dispatch::into_out(Ref results) {
 PyObject* Dispatch::run(PyObject* const* args, size_t count, PyObject* keyword_names, Updates updates) {
   overloads_ = session_.opset.overloads(name_.substr(0, name_.find('.')));
   is_declared_ = !overloads_.empty() && overloads_[0]->is_declared();
+  is_node_ = updates == Updates::to_results;
   if (!take(args, count, keyword_names)) return nullptr;
   const std::optional<Call> call = resolved();
   if (!call) return nullptr;

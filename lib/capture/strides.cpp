@@ -1,6 +1,7 @@
 #include "capture/strides.h"
 
 #include <algorithm>
+#include <span>
 
 #include "capture/tensor_data.h"
 
@@ -195,13 +196,14 @@ std::vector<SymBool> ways_to_reshape(const std::vector<SymInt>& given_sizes, con
 
 namespace {
 
-enum class Lying { in_rows, as_operands, as_image };
+enum class Lying { in_rows, as_operands, as_first, as_image };
 
 // Elementwise ones lie as their operands do; of others a tag says it where it is not in rows, as found by running
 // PyTorch's own operators on permuted operands.
 Lying results_lie(const opset::Operator& op) {
   if (op.has_tag("in_rows")) return Lying::in_rows;
   if (op.has_tag("as_image")) return Lying::as_image;
+  if (op.has_tag("as_first")) return Lying::as_first;
   if (op.has_tag("as_operands") || op.schema().name.ends_with("_like") || op.derivation() == opset::Derivation::scatter)
     return Lying::as_operands;
   const std::string kind = op.meaning_kind();
@@ -289,13 +291,16 @@ std::optional<std::vector<SymInt>> strides_of_result(const opset::Call& call, co
                ? strides_of_format("torch.channels_last", sizes)
                : std::nullopt;
   }
+  // The result of one operand may be a part of it (glu): the order of its axes is kept.
+  const std::span<const Laid> like(operands.data(), lying == Lying::as_first ? 1 : operands.size());
+  const bool may_be_cut = call.op->has_tag("as_operands") && like.size() == 1;
   std::vector<std::vector<SymInt>> strides;
-  for (const Laid& tensor : operands) {
+  for (const Laid& tensor : like) {
     if (tensor.sizes.size() > sizes.size()) return std::nullopt;
     std::vector<SymInt>& aligned = strides.emplace_back(sizes.size(), SymInt(0));
     const size_t missing = sizes.size() - tensor.sizes.size();
     for (size_t axis = 0; axis < tensor.sizes.size(); ++axis) {
-      if (tensor.sizes[axis] == sizes[axis + missing])
+      if (tensor.sizes[axis] == sizes[axis + missing] || (may_be_cut && missing == 0))
         aligned[axis + missing] = tensor.strides[axis];
       else if (!(tensor.sizes[axis] == SymInt(1)))
         return std::nullopt;  // not element by element

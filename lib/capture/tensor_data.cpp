@@ -161,7 +161,8 @@ void assign(Tensor& target, const Tensor& source) {
   }
   const size_t width = size_of(target.dtype);
   if (values.sizes == target.sizes && values.is_contiguous() && target.is_contiguous()) {
-    if (target.nbytes() == target.storage->size()) target.storage->discard_pending();
+    const bool is_overwritten = target.nbytes() == target.storage->size() && values.storage != target.storage;
+    if (is_overwritten) target.storage->discard_pending();
     std::memmove(target.mutable_data(), values.data(), target.nbytes());
     return;
   }

@@ -3,6 +3,7 @@ import copy
 import types
 
 import torch
+import torch.nn.functional as F
 
 from cases import by_size, case, rand
 from torch import nn
@@ -451,3 +452,40 @@ class TiedTwice(nn.Module):
 
     def forward(self, x):
         return self.out(self.embed(x)) + self.view.sum()
+
+
+# --- Made before forward
+
+
+@case(rand(3, 4))
+class LoadsItsOwnState(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
+        self.zeros = nn.Parameter(torch.zeros(4))
+        state = {name: value + 1 if value.is_floating_point() else value for name, value in self.layers.state_dict().items()}
+        self.layers.load_state_dict(state)
+        self.layers.load_state_dict(self.layers.state_dict())
+        with torch.no_grad():
+            self.zeros.copy_(self.zeros)
+
+    def forward(self, x):
+        return self.layers(x) + self.zeros + self.layers[1].num_batches_tracked
+
+
+class TurnedDraws(nn.Module):
+    def __init__(self):
+        super().__init__()
+        ones = torch.ones(6, 5)
+        image = torch.ones(2, 4, 3, 3).to(memory_format=torch.channels_last)
+        self.drawn = [
+            F.dropout(ones.t(), 0.3), F.dropout(ones.t().clone(), 0.3, inplace=True), F.alpha_dropout(ones.t(), 0.4, training=True),
+            F.dropout2d(image, inplace=True), F.dropout(image, 0.5), torch.rand_like(image), torch.randn_like(image),
+            torch.bernoulli(ones.t(), 0.5), torch.bernoulli(ones.t() / 2), torch.empty(4, 3).t().bernoulli_(0.5),
+            F.gumbel_softmax(ones.t())]
+
+
+@case(rand(2))
+class DrawnBefore(TurnedDraws):
+    def forward(self, x):
+        return x, self.drawn

@@ -260,3 +260,11 @@ def into_given(self, x):
     torch.tensordot(x, x, dims=([2], [2]), out=products)
     torch.diff(x, out=differences)
     return norms, products, differences
+
+
+@case(rand(3, 4))
+def scattered_in_place(self, x):
+    y, index = x.clone(), torch.tensor([[0, 1, 1, 2]])
+    y.scatter_(0, index, torch.tensor([[2.0, 3, 4, 5]]), reduce="multiply")
+    y.scatter_(0, index, 3.0, reduce="add")
+    return y, torch.ger(x[0], x[1])

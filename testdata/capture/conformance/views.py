@@ -1,5 +1,6 @@
 # Views of inputs and intermediates: slices, transposes, reshapes, splits, expansions.
 import torch
+import torch.nn.functional as F
 
 from cases import by_size, case, ints, rand
 from torch.export import Dim
@@ -122,3 +123,43 @@ def attention_heads(self, x):
     heads = x.view(b, s, 2, d // 2).transpose(1, 2)
     weights = (heads @ heads.transpose(-2, -1) / 2).softmax(-1)
     return (weights @ heads).transpose(1, 2).reshape(b, s, d)
+
+
+# --- Indices as older NumPy took them, and masks
+
+
+@case(rand(4, 5, 6), shapes={"x": {0: batch}}, others=by_size(lambda n: rand(n, 5, 6), 5))
+def lists_of_indices(self, x):
+    i, j = torch.tensor([0, 2, 1]), torch.tensor([1, 1, 0])
+    y = x.clone()
+    y[[slice(1, 3), 0]] = 0.0
+    return x[[i, j]], x[[[0, 1], [1, 2]]], x[[[0, 1]]], x[[slice(0, 2), 1]], x[[None, 0]], x[[0, 1]], x[[torch.tensor(1), torch.tensor(2)]], y
+
+
+@case(rand(3, 5, 6))
+def truths_as_indices(self, x):
+    keep = torch.tensor([1, 0, 1, 0, 1], dtype=torch.uint8)
+    return x[True], x[False], x[:, True], x[True, 0], x[:, keep], x[:, keep, 0]
+
+
+# --- Memory
+
+
+@case(rand(2, 4, 3, 3))
+def images_channels_last(self, x):
+    y = x.to(memory_format=torch.channels_last)
+    z = x.clone().contiguous(memory_format=torch.channels_last)
+    z.add_(1)
+    return x, y.stride(), z.stride(), y.half().stride(), y.double().reshape(-1), F.glu(y, 1).stride()
+
+
+@case(rand(4, 5, 6))
+def updates_of_what_was_turned(self, x):
+    halves, gates = x.permute(2, 0, 1).half(), F.glu(x.transpose(0, 1), -1)
+    heads = x.view(4, 5, 2, 3).transpose(1, 2)
+    attended = F.scaled_dot_product_attention(heads, heads, heads)
+    halves.reshape(-1).add_(1)
+    gates.reshape(-1).add_(1)
+    attended.reshape(-1).add_(1)
+    attended.transpose(1, 2).reshape(-1).mul_(2)
+    return halves, gates, attended
