@@ -192,9 +192,15 @@ std::vector<ir::SymInt> broadcast(Evaluator& evaluator, const std::vector<std::v
       const ir::SymInt& size = other[i];
       if (size.constant() == 1 || mine == size) continue;
       const auto is_one = [&](const ir::SymInt& x) { return evaluator.settled(shape::equal(x, 1)).constant() == true; };
-      if (is_one(mine)) {
+      // What has at most one element, such as x[:1], is meant to have one beside a size that may be any.
+      const auto is_one_at_most = [&](const ir::SymInt& x) { return evaluator.facts().bounds(x).upper == 1; };
+      const std::string broadcasts = evaluator.call().op->target() + ": one row is broadcast";
+      const auto becomes_one = [&](const ir::SymInt& x, const ir::SymInt& other_size) {
+        return is_one_at_most(x) && !is_one_at_most(other_size) && evaluator.assume(shape::equal(x, 1), broadcasts);
+      };
+      if (is_one(mine) || becomes_one(mine, size)) {
         mine = size;
-      } else if (!is_one(size)) {
+      } else if (!is_one(size) && !becomes_one(size, mine)) {
         const auto text = [](const std::vector<ir::SymInt>& shape) { return to_string(list(shape)); };
         const std::string reason = text(shapes[0]) + " and " + text(other) + " broadcast";
         if (!evaluator.assume(shape::equal(mine, size), evaluator.call().op->target() + ": " + reason)) {

@@ -137,3 +137,10 @@ def pairwise_distances(self, x, y):
 def checked_size(self, x):
     torch._check(x.shape[0] >= 2)
     return x[:2] * x.shape[0]
+
+
+@case(rand(3, 5, 4), shapes={"x": {0: batch}}, others=by_size(lambda n: rand(n, 5, 4), 1, 6))
+def beside_the_first(self, x):
+    y = x.clone()
+    y -= x[:1]
+    return x - x[:1], torch.maximum(x[-1:], x), torch.where(x > 0, x, x[:1, :1]), x.masked_fill(x[:1] > 0, 0), y, x @ x[:1].mT
