@@ -4,6 +4,7 @@
 
 #include "capture/callstack.h"
 #include "capture/indexing.h"
+#include "capture/literal.h"
 #include "capture/strides.h"
 #include "capture/symbols.h"
 #include "capture/tensor_data.h"
@@ -270,7 +271,13 @@ int store(PyObject* self, PyObject* index, PyObject* value) {
 // --- Operators
 // ---------------------------------------------------------------------------------------------------------
 
+bool is_array(PyObject* object) {  // of NumPy, and not one of its numbers
+  return !as_tensor(object) && PySequence_Check(object) && PyObject_HasAttrString(object, "__array_interface__");
+}
+
+// Beside an array it is NumPy that computes, as in PyTorch (__array_wrap__).
 bool is_operand(PyObject* object) {
+  if (is_array(object)) return false;
   return as_tensor(object) || as_symbol(object) || PyLong_Check(object) || PyFloat_Check(object) ||
          PyComplex_Check(object) || (PyIndex_Check(object) && !PyType_Check(object)) ||
          PyObject_HasAttrString(object, "__float__");
@@ -344,8 +351,13 @@ PyObject* matmul(PyObject* a, PyObject* b) {
 PyObject* compare(PyObject* a, PyObject* b, int op) {
   static constexpr const char* names[] = {"aten::lt", "aten::le", "aten::eq",
                                           "aten::ne", "aten::gt", "aten::ge"};  // Py_LT is 0
+  Session& session = *self_of(a).session;
+  if (is_array(b) && (op == Py_EQ || op == Py_NE)) {
+    const Ref other(tensor_from(session, b, std::nullopt));
+    return other ? session.call(names[op], {a, other.get()}) : nullptr;
+  }
   if (!is_operand(b)) Py_RETURN_NOTIMPLEMENTED;
-  return self_of(a).session->call(names[op], {a, b});
+  return session.call(names[op], {a, b});
 }
 
 Py_hash_t hash(PyObject* self) { return _Py_HashPointer(self); }

@@ -330,6 +330,15 @@ class Tensor(_atenon.Tensor):
             return f"tensor(..., size={tuple(self.shape)}{suffix})"
         return f"tensor({_nested(self.tolist())}{suffix})"
 
+    __array_priority__ = 1000  # NumPy's numbers leave operators to us
+
+    def __array__(self, dtype=None, copy=None):
+        array = self.numpy()
+        return array if dtype is None else array.astype(dtype, copy=False)
+
+    def __array_wrap__(self, array, context=None, return_scalar=False):
+        return _atenon.tensor(array)
+
     @classmethod
     def __torch_function__(cls, function, types, args=(), kwargs=None):
         return function(*args, **(kwargs or {}))
