@@ -94,8 +94,15 @@ PyObject* device_compare(PyObject* a, PyObject* b, int op) {
                     PyObject_RichCompareBool(x->index, y->index, Py_EQ) == 1;
   return PyBool_FromLong(same == (op == Py_EQ));
 }
-PyObject* device_enter(PyObject* self, PyObject*) { return Py_NewRef(self); }
-PyObject* device_exit(PyObject*, PyObject*) { return Py_NewRef(Py_False); }
+// `with torch.device(...)` decides where tensors are made.
+PyObject* device_enter(PyObject* self, PyObject*) {
+  const Ref modes(PyImport_ImportModule("torch._modes"));
+  return modes && Ref(PyObject_CallMethod(modes.get(), "enter_device", "O", self)) ? Py_NewRef(self) : nullptr;
+}
+PyObject* device_exit(PyObject*, PyObject*) {
+  const Ref modes(PyImport_ImportModule("torch._modes"));
+  return modes && Ref(PyObject_CallMethod(modes.get(), "exit_device", nullptr)) ? Py_NewRef(Py_False) : nullptr;
+}
 
 PyMethodDef device_methods[] = {{"__enter__", device_enter, METH_NOARGS, nullptr},
                                 {"__exit__", device_exit, METH_VARARGS, nullptr},

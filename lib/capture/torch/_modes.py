@@ -198,6 +198,21 @@ def set_default_tensor_type(type):
     raise TypeError(f"{type} is no tensor type")
 
 
+_generators_left = []
+
+
+def enter_device(device):
+    """Tensors of the meta device have no numbers: what is drawn for them leaves the generator as it was."""
+    generator = _atenon.default_generator
+    _generators_left.append(generator.get_state() if device.type == "meta" else None)
+
+
+def exit_device():
+    state = _generators_left.pop()
+    if state is not None:
+        _atenon.default_generator.set_state(state)
+
+
 def get_default_device():
     return _atenon.device("cpu")
 

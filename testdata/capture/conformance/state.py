@@ -489,3 +489,19 @@ class TurnedDraws(nn.Module):
 class DrawnBefore(TurnedDraws):
     def forward(self, x):
         return x, self.drawn
+
+
+@case(rand(3, 4))
+class MadeOnMeta(nn.Module):
+    def __init__(self):
+        super().__init__()
+        with torch.device("meta"):
+            self.layers = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+            nn.init.orthogonal_(self.layers[0].weight)
+        self.layers.to_empty(device="cpu")
+        for layer in self.layers:
+            layer.reset_parameters()
+        self.last = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.last(self.layers(x))
