@@ -14,8 +14,9 @@ __all__ = [
     "AcceleratorError", "OutOfMemoryError",
     "as_tensor", "asarray", "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors",
     "can_cast", "cartesian_prod", "cdist", "chain_matmul", "clear_autocast_cache", "combinations", "compile", "einsum",
-    "from_numpy", "full", "get_device_module", "get_rng_state", "gradient", "initial_seed", "is_complex", "is_distributed", "is_floating_point",
-    "is_storage", "is_tensor", "is_warn_always_enabled", "istft", "load", "manual_seed", "meshgrid", "nonzero", "norm", "numel",
+    "from_numpy", "full", "get_device_module", "get_rng_state", "gradient", "initial_seed", "is_complex", "is_conj", "is_distributed",
+    "is_floating_point", "is_inference", "is_neg", "is_nonzero", "is_same_size", "is_signed", "is_storage", "is_tensor",
+    "is_warn_always_enabled", "istft", "load", "manual_seed", "meshgrid", "nonzero", "norm", "numel",
     "promote_types", "range", "ravel", "result_type", "save", "seed", "set_rng_state", "set_warn_always", "split", "stft", "sym_float",
     "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum", "tensor", "tensordot", "typename",
     "unique", "unique_consecutive", "unravel_index", "vander", "_assert", "_assert_async", "_check", "_check_is_size", "_check_index",
@@ -92,6 +93,29 @@ def is_floating_point(input):
 
 def is_complex(input):
     return input.dtype.is_complex
+
+
+def is_signed(input):
+    return input.is_signed()
+
+
+def is_nonzero(input):
+    return input.is_nonzero()
+
+
+def is_same_size(input, other):
+    return input.shape == other.shape
+
+
+def is_inference(input):
+    return False
+
+
+def is_conj(input):
+    return False
+
+
+is_neg = is_conj
 
 
 def numel(input):

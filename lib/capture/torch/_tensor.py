@@ -134,6 +134,14 @@ class Tensor(_atenon.Tensor):
     def is_signed(self):
         return self.dtype not in (_dtypes.named["uint8"], _dtypes.named["bool"])
 
+    def is_nonzero(self):
+        if self.numel() != 1:
+            raise RuntimeError(f"Boolean value of Tensor with {'no values' if self.numel() == 0 else 'more than one value'} is ambiguous")
+        return builtins.bool(self.reshape(()))
+
+    def is_same_size(self, other):
+        return self.shape == other.shape
+
     def get_device(self):
         return -1
 

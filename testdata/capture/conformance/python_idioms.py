@@ -829,3 +829,13 @@ def tensor_protocols(self, x):
     a, b, c, d = x
     return y, rows[1] + a, len(x), x.T @ x, -x, +x, abs(x), x**2, 2**x, 1 - x, x % 0.5, ~(x > 0), (x > 0) & (x < 0.5) | (x < -0.5) ^ (
         x > 2), x @ x.mT, divmod(5, 2)[1] * d, round(2.5), isinstance(x, torch.Tensor), x.dtype.is_floating_point
+
+
+@case(rand(3, 4))
+def other_names(self, x):
+    y, z = x.clone(), x.abs() + 1
+    y.arctan_().negative_()
+    z.xlogy_(x.abs()).greater_(0)
+    facts = torch.is_signed(x), torch.is_same_size(x, y), torch.is_inference(x), x.is_same_size(x[0])
+    return (torch.arcsin(x), x.arccos(), torch.arctan(x), torch.arcsinh(x), torch.arccosh(x.abs() + 1), torch.arctanh(x), torch.negative(x),
+            torch.row_stack((x, x[0])), x.less_equal(0), y, z, x.clone().less_(0.5), facts)
