@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <map>
+#include <set>
 
 #include "capture/callstack.h"
 #include "capture/operator_call.h"
@@ -270,10 +271,44 @@ std::optional<Ref> unchanged(Session& session, const opset::Call& call, PyObject
   return std::nullopt;
 }
 
+namespace {
+
+// Complex numbers as pairs of real ones, or one of each pair; nullopt where nothing of that sort is asked.
+std::optional<Tensor> seen_as_parts(const std::string& name, Tensor tensor) {
+  if (!is_complex(tensor.dtype)) return std::nullopt;
+  tensor.dtype = tensor.dtype == ScalarType::c64 ? ScalarType::f32 : ScalarType::f64;
+  for (int64_t& stride : tensor.strides) stride *= 2;
+  tensor.offset = 2 * tensor.offset + (name == "aten::imag" ? 1 : 0);
+  if (name != "aten::view_as_real") return tensor;
+  tensor.sizes.push_back(2);
+  tensor.strides.push_back(1);
+  return tensor;
+}
+
+// Pairs of real numbers as complex ones; nullopt where they do not lie as such.
+std::optional<Tensor> seen_as_complex(Tensor tensor) {
+  const auto is_odd = [](int64_t stride) { return stride % 2 != 0; };
+  const bool is_paired = tensor.strides.back() == 1 && tensor.offset % 2 == 0 &&
+                         std::none_of(tensor.strides.begin(), tensor.strides.end() - 1, is_odd);
+  if (!is_paired) return std::nullopt;
+  tensor.dtype = tensor.dtype == ScalarType::f32 ? ScalarType::c64 : ScalarType::c128;
+  tensor.sizes.pop_back();
+  tensor.strides.pop_back();
+  for (int64_t& stride : tensor.strides) stride /= 2;
+  tensor.offset /= 2;
+  return tensor;
+}
+
+}  // namespace
+
 std::optional<Tensor> seen_in_memory(const opset::Call& call, const reference::Environment& environment) {
   const std::string name = base_name(call.op->target());
-  if (name != "aten::contiguous" && name != "aten::as_strided") return std::nullopt;
+  static const std::set<std::string> seen{"aten::contiguous", "aten::as_strided", "aten::view_as_real",
+                                          "aten::real",       "aten::imag",       "aten::view_as_complex"};
+  if (!seen.contains(name)) return std::nullopt;
   Tensor tensor = std::get<Tensor>(environment.values.at(call.arguments[0].value()));
+  if (name == "aten::view_as_complex") return seen_as_complex(std::move(tensor));
+  if (name != "aten::contiguous" && name != "aten::as_strided") return seen_as_parts(name, std::move(tensor));
   if (name == "aten::contiguous") {
     const std::vector<SymInt> shape(tensor.sizes.begin(), tensor.sizes.end());
     const auto asked = strides_of_result(call, {}, shape, {});

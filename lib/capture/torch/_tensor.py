@@ -180,9 +180,17 @@ class Tensor(_atenon.Tensor):
     def real(self):
         return aten.real(self) if self.is_complex() else self
 
+    @real.setter
+    def real(self, value):
+        self.real.copy_(value)
+
     @property
     def imag(self):
         return aten.imag(self)
+
+    @imag.setter
+    def imag(self, value):
+        self.imag.copy_(value)
 
     def fill_diagonal_(self, fill_value, wrap=False):
         if self.dim() < 2 or (self.dim() > 2 and len(set(self.shape)) > 1):

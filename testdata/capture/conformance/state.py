@@ -505,3 +505,24 @@ class MadeOnMeta(nn.Module):
 
     def forward(self, x):
         return self.last(self.layers(x))
+
+
+@case(rand(3))
+class PartsOfComplexState(nn.Module):
+    def __init__(self):
+        super().__init__()
+        table = torch.zeros(2, 3, dtype=torch.cfloat)
+        table.real[:] = 1.0
+        table.imag += 2
+        torch.view_as_real(table)[1, :, 1] = 4
+        pairs = torch.ones(3, 2)
+        torch.view_as_complex(pairs).mul_(1j)
+        self.register_buffer("cosine", table.real)
+        self.register_buffer("table", table)
+        self.register_buffer("pairs", pairs)
+
+    def forward(self, x):
+        both = torch.complex(x, x)
+        both.imag += 1
+        both.real = x * 2
+        return x * self.cosine, torch.view_as_real(self.table), self.pairs, torch.view_as_real(both)
