@@ -118,7 +118,8 @@ class Dispatch {
   std::optional<Call> resolved();
   Argument as_number(const Argument& argument) const;
   std::vector<Laid> operands(const Call& call) const;
-  std::optional<Tensor> turned(const Call& call, ScalarType dtype, const std::vector<int64_t>& sizes) const;
+  std::optional<Tensor> turned(const Call& call, ScalarType dtype, const std::vector<int64_t>& sizes,
+                               size_t index = 0) const;
   std::optional<Ref> draw_in_order_of_memory(const Call& call, PyObject* const* args, size_t count,
                                              PyObject* keyword_names);
   std::optional<std::vector<Ref>> evaluate(const Call& call);
@@ -220,9 +221,10 @@ std::vector<Laid> Dispatch::operands(const Call& call) const {
 }
 
 // Memory for a result that does not lie in rows in PyTorch.
-std::optional<Tensor> Dispatch::turned(const Call& call, ScalarType dtype, const std::vector<int64_t>& sizes) const {
+std::optional<Tensor> Dispatch::turned(const Call& call, ScalarType dtype, const std::vector<int64_t>& sizes,
+                                       size_t index) const {
   const std::optional<std::vector<SymInt>> strides =
-      strides_of_result(call, operands(call), {sizes.begin(), sizes.end()}, session_.facts);
+      strides_of_result(call, operands(call), {sizes.begin(), sizes.end()}, session_.facts, index);
   if (!strides) return std::nullopt;
   Tensor memory = Tensor::empty(dtype, sizes);
   for (size_t axis = 0; axis < strides->size(); ++axis) memory.strides[axis] = *(*strides)[axis].constant();
@@ -304,7 +306,7 @@ std::optional<std::vector<Ref>> Dispatch::evaluate(const Call& call) {
     auto* tensor = std::get_if<Tensor>(&datum);
     TensorObject* viewed = call.op->is_view() && first_ ? as_tensor(first_) : nullptr;
     if (tensor && !(viewed && viewed->state->real.storage == tensor->storage))  // to() may copy
-      if (std::optional<Tensor> memory = turned(call, tensor->dtype, tensor->sizes)) {
+      if (std::optional<Tensor> memory = turned(call, tensor->dtype, tensor->sizes, results.size())) {
         assign(*memory, *tensor);
         *tensor = std::move(*memory);
       }
@@ -329,7 +331,7 @@ std::optional<std::vector<Ref>> Dispatch::trace(const Call& call) {
   for (size_t i = 0; i < node->results().size(); ++i) {
     ir::Value* value = node->result(i);  // a tensor, or a number, which Python's code may look at
     if (value->is_tensor() && (*states)[i].base->value == value)
-      (*states)[i].strides = strides_of_result(call, laid, value->meta().sizes, session_.facts);
+      (*states)[i].strides = strides_of_result(call, laid, value->meta().sizes, session_.facts, i);
     results.push_back(value->is_tensor() ? session_.wrap(std::move((*states)[i])) : session_.number(value));
     if (!results.back()) return std::nullopt;
   }

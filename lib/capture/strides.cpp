@@ -273,7 +273,12 @@ bool lie_alike(const std::optional<std::vector<SymInt>>& a, const std::optional<
 }
 
 std::optional<std::vector<SymInt>> strides_of_result(const opset::Call& call, const std::vector<Laid>& operands,
-                                                     const std::vector<SymInt>& sizes, const shape::Facts& facts) {
+                                                     const std::vector<SymInt>& sizes, const shape::Facts& facts,
+                                                     size_t index) {
+  if (call.op->has_tag("by_time"))  // what is given batch first is turned, and so is what it gives
+    return index == 0 && sizes.size() == 3 && call.arguments.back() == Argument(SymBool(true))
+               ? dense_in_order({2, 0, 1}, sizes)
+               : std::nullopt;
   for (size_t i = 0; i < call.arguments.size(); ++i)
     if (call.op->schema().parameters[i].name == "memory_format" && call.arguments[i].is<ir::Word>() &&
         call.arguments[i].get<ir::Word>().text != "torch.preserve_format")

@@ -38,9 +38,10 @@ struct Laid {
   std::vector<SymInt> sizes, strides;
 };
 
-// How a result of a call, of `sizes`, lies that is no view; nullopt where row-major.
+// How a result of a call (its `index`th), of `sizes`, lies that is no view; nullopt where row-major.
 std::optional<std::vector<SymInt>> strides_of_result(const opset::Call& call, const std::vector<Laid>& operands,
-                                                     const std::vector<SymInt>& sizes, const shape::Facts& facts);
+                                                     const std::vector<SymInt>& sizes, const shape::Facts& facts,
+                                                     size_t index = 0);
 
 // The axes from the widest stride to the least: the order in which elements lie in memory.
 std::vector<size_t> order_of_memory(const Laid& tensor, const shape::Facts& facts);

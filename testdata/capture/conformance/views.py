@@ -163,3 +163,19 @@ def updates_of_what_was_turned(self, x):
     attended.reshape(-1).add_(1)
     attended.transpose(1, 2).reshape(-1).mul_(2)
     return halves, gates, attended
+
+
+@case(rand(2, 5, 4))
+class UpdatesOfRecurrent(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList([torch.nn.LSTM(4, 3, 2, batch_first=True, bidirectional=True),
+                                           torch.nn.GRU(4, 3, batch_first=True), torch.nn.RNN(4, 3)])
+        self.stride = self.layers[1](torch.ones(2, 5, 4))[0].stride()
+
+    def forward(self, x):
+        results = [layer(x) for layer in self.layers]
+        for y, _ in results:
+            y.reshape(-1).mul_(2)
+            y.transpose(0, 1).reshape(-1).add_(1)
+        return [(y, y.stride(), state) for y, state in results], self.stride
