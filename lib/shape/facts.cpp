@@ -169,6 +169,7 @@ void Facts::learn_nonpositive(const SymInt& x) {
   }
   if (std::find(nonpositives_.begin(), nonpositives_.end(), x) != nonpositives_.end()) return;
   nonpositives_.push_back(x);
+  if (const SymInt opened = open_divisions(x); !(opened == x)) nonpositives_.push_back(opened);
   // A maximum that is at most v has no operand above v; a minimum that is at least v has none below.
   const std::optional<LoneExtremum> extremum = lone_extremum(x);
   if (!extremum || extremum->is_positive != (extremum->atom->kind == AtomKind::max)) return;

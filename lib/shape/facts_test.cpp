@@ -104,6 +104,8 @@ TEST_CASE("questions that programs ask") {
       {"b=1..; h <= w", "b*h*h <= b*w*h", "proven"},
       {"a=2..;b=3..", "a*b + a + b >= 11", "proven"},
       // Assumptions.
+      {"h=1..; 3*((h + 2)//3) < h + 2", "3*((h + 2)//3) >= h + 2", "refuted"},
+      {"h=1..; 3*((h + 2)//3) < h + 2", "max(0, 3*((h + 2)//3) - h - 1) == 0", "proven"},
       {"a == b", "a*c == b*c", "proven"},
       {"a == b; b == c", "a == c", "proven"},
       {"a == 2*b + 1", "a != 2*b", "proven"},

@@ -90,7 +90,17 @@ SymInt replace(const SymInt& x, const Atom& atom, const SymInt& by) {
   return sum;
 }
 
-// k*(x//k) is x - x % k, which says more to interval arithmetic.
+const Atom* find_extremum(const SymInt& x) {
+  for (const Term& term : terms_of(x)) {
+    for (const Factor& factor : term.factors) {
+      if (factor.atom->kind == AtomKind::min || factor.atom->kind == AtomKind::max) return factor.atom.get();
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
 SymInt open_divisions(const SymInt& x) {
   for (const Term& term : terms_of(x)) {
     for (const Factor& factor : term.factors) {
@@ -104,17 +114,6 @@ SymInt open_divisions(const SymInt& x) {
   }
   return x;
 }
-
-const Atom* find_extremum(const SymInt& x) {
-  for (const Term& term : terms_of(x)) {
-    for (const Factor& factor : term.factors) {
-      if (factor.atom->kind == AtomKind::min || factor.atom->kind == AtomKind::max) return factor.atom.get();
-    }
-  }
-  return nullptr;
-}
-
-}  // namespace
 
 // Intervals
 // -------------------------------------------------------------------------------------------------------------

@@ -14,6 +14,9 @@ struct Interval {
   Bound upper = infinite;
 };
 
+// k*(x//k) is x - x % k, which says more to interval arithmetic. The search sees expressions so.
+SymInt open_divisions(const SymInt& x);
+
 // One question's worth of work: its budget of steps keeps decide() fast whatever was assumed.
 class Proof {
  public:
