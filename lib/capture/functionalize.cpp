@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cassert>
 #include <map>
-#include <set>
 
 #include "capture/callstack.h"
 #include "capture/operator_call.h"
@@ -273,7 +272,7 @@ std::optional<Ref> unchanged(Session& session, const opset::Call& call, PyObject
 
 namespace {
 
-// Complex numbers as pairs of real ones, or one of each pair; nullopt where nothing of that sort is asked.
+// Complex numbers as pairs of real ones, or one of each pair; nullopt of real numbers.
 std::optional<Tensor> seen_as_parts(const std::string& name, Tensor tensor) {
   if (!is_complex(tensor.dtype)) return std::nullopt;
   tensor.dtype = tensor.dtype == ScalarType::c64 ? ScalarType::f32 : ScalarType::f64;
@@ -299,26 +298,27 @@ std::optional<Tensor> seen_as_complex(Tensor tensor) {
   return tensor;
 }
 
+// The tensor itself where it lies as the call to contiguous() asks, else a copy that does.
+Tensor made_contiguous(const opset::Call& call, Tensor tensor) {
+  const std::vector<SymInt> shape(tensor.sizes.begin(), tensor.sizes.end());
+  const auto asked = strides_of_result(call, {}, shape, {});
+  if (!asked) return tensor.contiguous();
+  if (lie_alike(std::vector<SymInt>(tensor.strides.begin(), tensor.strides.end()), asked, shape)) return tensor;
+  Tensor copy = empty_with_strides(tensor.dtype, tensor.sizes, *asked);
+  assign(copy, tensor);
+  return copy;
+}
+
 }  // namespace
 
 std::optional<Tensor> seen_in_memory(const opset::Call& call, const reference::Environment& environment) {
   const std::string name = base_name(call.op->target());
-  static const std::set<std::string> seen{"aten::contiguous", "aten::as_strided", "aten::view_as_real",
-                                          "aten::real",       "aten::imag",       "aten::view_as_complex"};
-  if (!seen.contains(name)) return std::nullopt;
-  Tensor tensor = std::get<Tensor>(environment.values.at(call.arguments[0].value()));
-  if (name == "aten::view_as_complex") return seen_as_complex(std::move(tensor));
-  if (name != "aten::contiguous" && name != "aten::as_strided") return seen_as_parts(name, std::move(tensor));
-  if (name == "aten::contiguous") {
-    const std::vector<SymInt> shape(tensor.sizes.begin(), tensor.sizes.end());
-    const auto asked = strides_of_result(call, {}, shape, {});
-    if (!asked) return tensor.contiguous();
-    if (lie_alike(std::vector<SymInt>(tensor.strides.begin(), tensor.strides.end()), asked, shape)) return tensor;
-    Tensor copy = Tensor::empty(tensor.dtype, tensor.sizes);
-    for (size_t axis = 0; axis < asked->size(); ++axis) copy.strides[axis] = *(*asked)[axis].constant();
-    assign(copy, tensor);
-    return copy;
-  }
+  const auto self = [&] { return std::get<Tensor>(environment.values.at(call.arguments[0].value())); };
+  if (name == "aten::view_as_complex") return seen_as_complex(self());
+  if (name == "aten::view_as_real" || name == "aten::real" || name == "aten::imag") return seen_as_parts(name, self());
+  if (name == "aten::contiguous") return made_contiguous(call, self());
+  if (name != "aten::as_strided") return std::nullopt;
+  Tensor tensor = self();
   const auto number = [](const Argument& argument) { return argument.get<SymInt>().constant().value_or(0); };
   const ArgumentList &sizes = call.arguments[1].get<ArgumentList>(), &strides = call.arguments[2].get<ArgumentList>();
   tensor.sizes.clear();

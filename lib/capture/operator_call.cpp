@@ -225,10 +225,7 @@ std::optional<Tensor> Dispatch::turned(const Call& call, ScalarType dtype, const
                                        size_t index) const {
   const std::optional<std::vector<SymInt>> strides =
       strides_of_result(call, operands(call), {sizes.begin(), sizes.end()}, session_.facts, index);
-  if (!strides) return std::nullopt;
-  Tensor memory = Tensor::empty(dtype, sizes);
-  for (size_t axis = 0; axis < strides->size(); ++axis) memory.strides[axis] = *(*strides)[axis].constant();
-  return memory;
+  return strides ? std::optional(empty_with_strides(dtype, sizes, *strides)) : std::nullopt;
 }
 
 // What is drawn for each element comes in the order of memory: drawn for the tensor with its axes in that order.

@@ -272,6 +272,12 @@ bool lie_alike(const std::optional<std::vector<SymInt>>& a, const std::optional<
   return true;
 }
 
+Tensor empty_with_strides(ScalarType dtype, const std::vector<int64_t>& sizes, const std::vector<SymInt>& strides) {
+  Tensor memory = Tensor::empty(dtype, sizes);
+  for (size_t axis = 0; axis < strides.size(); ++axis) memory.strides[axis] = *strides[axis].constant();
+  return memory;
+}
+
 std::optional<std::vector<SymInt>> strides_of_result(const opset::Call& call, const std::vector<Laid>& operands,
                                                      const std::vector<SymInt>& sizes, const shape::Facts& facts,
                                                      size_t index) {

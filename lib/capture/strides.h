@@ -42,6 +42,8 @@ struct Laid {
 std::optional<std::vector<SymInt>> strides_of_result(const opset::Call& call, const std::vector<Laid>& operands,
                                                      const std::vector<SymInt>& sizes, const shape::Facts& facts,
                                                      size_t index = 0);
+// Memory for a tensor of `sizes` that lies so, all of it numbers.
+Tensor empty_with_strides(ScalarType dtype, const std::vector<int64_t>& sizes, const std::vector<SymInt>& strides);
 
 // The axes from the widest stride to the least: the order in which elements lie in memory.
 std::vector<size_t> order_of_memory(const Laid& tensor, const shape::Facts& facts);

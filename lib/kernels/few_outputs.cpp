@@ -15,22 +15,28 @@ namespace atenon::kernels {
 
 namespace {
 
-constexpr int64_t most_outputs = 4, least_channels = 16, least_taps = 3;
+constexpr int64_t most_outputs = 4, least_channels = 16, least_taps = 3, most_taps = 512;
 constexpr int64_t most_columns = 256;       // of a tile
 constexpr int64_t tile_products = 1 << 20;  // worth handing to a thread, and the lines at its border twice
 
-// Channel by channel, in panels of 64 columns: the whole filter where it fits into one, else each of its lines.
+int64_t lines_of(const std::vector<int64_t>& filter) { return filter.size() > 3 ? filter[2] : 1; }
+
+// The whole filter where it fits into one, else each of its lines.
+int64_t panels_of(const std::vector<int64_t>& filter) {
+  const int64_t lines = lines_of(filter);
+  return filter[0] * filter.back() * lines <= panel_columns ? 1 : lines;
+}
+
+// Channel by channel, in panels of 64 columns.
 ir::BlockedLayout tap_layout(const std::vector<int64_t>& sizes) {
-  const bool is_image = sizes.size() > 3;
-  const int64_t outputs = sizes[0], width = sizes.back(), lines = is_image ? sizes[2] : 1;
-  const bool fits = outputs * width * lines <= panel_columns;
+  const int64_t outputs = sizes[0], width = sizes.back(), panels = panels_of(sizes);
   ir::BlockedLayout layout;
   layout.strides.assign(sizes.size(), 0);
   layout.strides[0] = 1;
   layout.strides[1] = panel_columns;
-  if (is_image) layout.strides[2] = fits ? width * outputs : sizes[1] * panel_columns;
+  if (sizes.size() > 3) layout.strides[2] = panels == 1 ? width * outputs : sizes[1] * panel_columns;
   layout.strides.back() = outputs;
-  layout.padded_bytes = (fits ? 1 : lines) * sizes[1] * panel_columns * 4;
+  layout.padded_bytes = panels * sizes[1] * panel_columns * 4;
   return layout;
 }
 
@@ -110,8 +116,7 @@ class FewOutputsCall : public ConvolutionCall {
   // `count` outputs of a line, from column `first` on.
   void add(std::span<void* const> buffers, const At& at, int64_t line, int64_t first, int64_t count, float* kept,
            float* sums) const {
-    constexpr int64_t most_lines = 512;
-    const float* lines[most_lines];
+    const float* lines[most_taps];
     float* scratch = sums + most_outputs * panel_columns;
     const auto* bias =
         convolution.bias < 0 ? nullptr : static_cast<const float*>(buffers[static_cast<size_t>(convolution.bias)]);
@@ -176,7 +181,7 @@ class FewOutputs : public ConvolutionKernel {
     const int64_t width = *filter.back().constant(), lines = filter.size() > 3 ? *filter[2].constant() : 1;
     if (*filter[0].constant() > most_outputs) return "its outputs fill vectors";
     if (*filter[1].constant() < least_channels || width * lines < least_taps) return "its sums have few terms";
-    if (*filter[0].constant() * width > panel_columns || width * lines > 512) return "its window is too large";
+    if (*filter[0].constant() * width > panel_columns || width * lines > most_taps) return "its window is too large";
     for (int64_t step : convolution.stride)
       if (step != 1) return "its stride is not 1";
     return lanes_refusal(convolution.epilogue);
@@ -198,7 +203,7 @@ class FewOutputs : public ConvolutionKernel {
     const bool is_packed = weight.weight && weight.weight->layout && *weight.weight->layout == tap_layout(weight.sizes);
     if (!is_packed || !fits(convolution, site)) return onednn_convolution().prepare(site);
     const std::vector<int64_t>&filter = call->filter, &y = call->y_sizes;
-    call->panels = filter[0] * filter[1] * y[1] <= panel_columns ? 1 : filter[0];
+    call->panels = panels_of(weight.sizes);
     const int64_t lines = std::max<int64_t>(1, y[2]), columns = std::max<int64_t>(1, y[3]);
     call->column_tiles = divide_up(columns, most_columns);
     call->columns_a_tile = divide_up(columns, call->column_tiles);

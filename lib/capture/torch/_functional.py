@@ -104,7 +104,7 @@ def is_nonzero(input):
 
 
 def is_same_size(input, other):
-    return input.shape == other.shape
+    return input.is_same_size(other)
 
 
 def is_inference(input):
