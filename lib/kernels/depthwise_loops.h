@@ -139,8 +139,8 @@ void depthwise_threes(const DepthwiseTile& tile, const float* bias, const End& e
 }
 
 void depthwise(const DepthwiseTile& tile) {
-  float bias[panel_columns] = {};  // whole vectors of it are read
-  for (int64_t j = 0; tile.out.bias && j < tile.out.columns; ++j) bias[j] = tile.out.bias[j];
+  float room[panel_columns] = {};
+  const float* bias = whole_bias(tile.out, room);
   End end{tile.out.y, tile.out.y_row};
   const bool is_direct = ends_at_once(tile.out, end);
   if (!is_direct) end = {tile.out.scratch, panel_columns};

@@ -316,7 +316,7 @@ void lstm_cell(const float* const of_input[4], const float* const of_state[4], f
 constexpr int64_t depth_block = 1024;  // of k: its part of a panel and of the rows stay in the second-level cache
 constexpr int64_t line = 16;           // floats
 
-// What sums begin with: a row of floats every `row`, or zeros.
+// What sums begin with: a row of floats every `row`; 0: one for all.
 struct Start {
   const float* first;
   int64_t row;
@@ -362,18 +362,25 @@ struct Fetch {
 
 // end[0..rows)[0..vectors * width) = start + a * b over `depth`.
 template <int rows, int vectors>
-inline void panel_block(int64_t depth, const float* a, int64_t a_row, const float* b, Start start, const End& end,
+inline void panel_block(int64_t depth, const float* a, int64_t a_row, const float* b, Start start, End end,
                         Fetch fetch) {
   // An addition waits for the one before it: where there are few sums, even and odd steps have one each.
   constexpr int chains = vectors == 1 || rows * vectors <= 6 ? 2 : 1;
   V sum[chains][rows][vectors];
-#pragma GCC unroll 12
-  for (int i = 0; i < rows; ++i)
 #pragma GCC unroll 4
-    for (int j = 0; j < vectors; ++j) {
-      sum[0][i][j] = start.first ? V::load(start.first + i * start.row + j * V::width) : V::all(0);
+  for (int j = 0; j < vectors; ++j) {
+    const V first = V::load(start.first + j * V::width);
+#pragma GCC unroll 12
+    for (int i = 0; i < rows; ++i) {
       if (chains == 2) sum[chains - 1][i][j] = V::all(0);
+      sum[0][i][j] = first;
     }
+  }
+  if (start.row != 0)
+#pragma GCC unroll 12
+    for (int i = 1; i < rows; ++i)
+#pragma GCC unroll 4
+      for (int j = 0; j < vectors; ++j) sum[0][i][j] = V::load(start.first + i * start.row + j * V::width);
   auto step = [&](int64_t k, int chain) __attribute__((always_inline)) {
     V right[vectors];
 #pragma GCC unroll 4
@@ -405,7 +412,7 @@ inline void panel_block(int64_t depth, const float* a, int64_t a_row, const floa
       end.put(chains == 2 ? sum[0][i][j] + sum[chains - 1][i][j] : sum[0][i][j], i, j * V::width, j + 1 == vectors);
 }
 
-using PanelBlock = void (*)(int64_t, const float*, int64_t, const float*, Start, const End&, Fetch);
+using PanelBlock = void (*)(int64_t, const float*, int64_t, const float*, Start, End, Fetch);
 
 // Nobody asks for more rows than fit.
 template <int vectors, int rows>
@@ -566,6 +573,13 @@ void finish(const PanelTile& tile) {
   finish_rows(tile, 0, tile.rows);
 }
 
+// The bias of a tile's columns, of which whole vectors are read; `room` is zeros.
+const float* whole_bias(const PanelTile& tile, float (&room)[panel_columns]) {
+  if (tile.bias && tile.columns % V::width == 0) return tile.bias;
+  for (int64_t j = 0; tile.bias && j < tile.columns; ++j) room[j] = tile.bias[j];
+  return room;
+}
+
 void panel(const PanelTile& tile) {
   // Few columns, and rows that would not fit one block of all columns by a little, go in tall blocks.
   const bool is_tall = tile.columns <= 2 * V::width || (tile.rows > row_block && tile.rows <= tall_block);
@@ -577,8 +591,8 @@ void panel(const PanelTile& tile) {
   // all that takes time, and what is fetched lies a little ahead in it.
   const bool is_stream = groups <= 2;
   const int64_t lines = is_stream ? 16 : (16 + groups - 1) / groups;
-  float bias[panel_columns] = {};  // whole vectors of it are read
-  for (int64_t j = 0; tile.bias && j < tile.columns; ++j) bias[j] = tile.bias[j];
+  float room[panel_columns] = {};
+  const float* bias = whole_bias(tile, room);
   End result{tile.y, tile.y_row};
   const bool is_direct = ends_at_once(tile, result);
   for (int64_t k = 0; k < tile.k || k == 0; k += depth) {
@@ -596,7 +610,7 @@ void panel(const PanelTile& tile) {
         const int64_t left = tile.columns - j < wide ? tile.columns - j : wide,
                       vectors = (left + V::width - 1) / V::width;
         float* sums = tile.scratch + row * panel_columns + j;
-        const Start start = k > 0 ? Start{sums, panel_columns} : Start{tile.bias ? bias + j : nullptr, 0};
+        const Start start = k > 0 ? Start{sums, panel_columns} : Start{bias + j, 0};
         End end{sums, panel_columns};
         if (is_last && is_direct) {
           end = result;
@@ -709,8 +723,8 @@ void taps_columns(const TapsTile& tile, const float* bias, const End& end, int64
 
 void taps(const TapsTile& tile) {
   const PanelTile& out = tile.out;
-  float bias[panel_columns] = {};  // whole vectors of it are read
-  for (int64_t j = 0; out.bias && j < out.columns; ++j) bias[j] = out.bias[j];
+  float room[panel_columns] = {};
+  const float* bias = whole_bias(out, room);
   End end{out.y, out.y_row};
   const bool is_direct = ends_at_once(out, end);
   if (!is_direct) end = {out.scratch, panel_columns};
