@@ -22,12 +22,12 @@ class Arguments {
   // Appends one; false with a Python exception.
   bool add(PyObject* object);
   bool add(const std::string& name, PyObject* object);
+  // What an object says as an argument; false with a Python exception.
+  bool convert(PyObject* object, Argument& argument);
   // A real tensor as an argument.
   Argument real(const Tensor& tensor);
 
  private:
-  bool convert(PyObject* object, Argument& argument);
-
   Session& session_;
   std::deque<ir::Value> made_up_;
 };

@@ -116,7 +116,8 @@ class Dispatch {
  private:
   bool take(PyObject* const* args, size_t count, PyObject* keyword_names);
   std::optional<Call> resolved();
-  Argument as_number(const Argument& argument) const;
+  bool make_number(Argument& argument);              // where it is a tensor of rank 0
+  PyObject* passed(const Argument& argument) const;  // the tensor that it stands for, borrowed, or null
   std::vector<Laid> operands(const Call& call) const;
   std::optional<Tensor> turned(const Call& call, ScalarType dtype, const std::vector<int64_t>& sizes,
                                size_t index = 0) const;
@@ -178,38 +179,39 @@ std::optional<Call> Dispatch::resolved() {
   const std::optional<std::vector<Argument>> sizes = packed(arguments_.positional, packed_position(overloads_));
   if (sizes)
     if (Result<Call> other = choose(session_.opset, name_, *sizes, arguments_.keywords)) return std::move(*other);
-  // A tensor of rank 0 whose number is known stands for it: x.view(n, -1) with n = torch.tensor(3).
+  // A tensor of rank 0 stands for its number: x.view(n, -1) with n = torch.tensor(3).
   std::vector<Argument> numbers = arguments_.positional;
-  for (size_t i = 1; i < numbers.size(); ++i) numbers[i] = as_number(numbers[i]);
+  std::vector<Named> keywords = arguments_.keywords;
+  for (size_t i = 1; i < numbers.size(); ++i)
+    if (!make_number(numbers[i])) return std::nullopt;
+  for (Named& keyword : keywords)
+    if (!make_number(keyword.argument)) return std::nullopt;
   const std::optional<std::vector<Argument>> both = packed(numbers, packed_position(overloads_));
-  if (Result<Call> other = choose(session_.opset, name_, both.value_or(numbers), arguments_.keywords))
-    return std::move(*other);
+  if (Result<Call> other = choose(session_.opset, name_, both.value_or(numbers), keywords)) return std::move(*other);
   session_.raise(call.error());
   return std::nullopt;
 }
 
-Argument Dispatch::as_number(const Argument& argument) const {
-  ir::Value* value = argument.value();
-  const auto found = arguments_.environment.values.find(value);
-  std::optional<reference::Datum> datum;
-  if (found != arguments_.environment.values.end())
-    datum = found->second;
-  else if (value && value->is_tensor() && value->meta().sizes.empty() && session_.is_tracing)
-    datum = session_.known_value(value);
-  const Tensor* tensor = datum ? std::get_if<Tensor>(&*datum) : nullptr;
-  if (!tensor || !tensor->sizes.empty() || !is_integral(tensor->dtype)) return argument;
-  return SymInt(tensor->int_at(0));
+bool Dispatch::make_number(Argument& argument) {
+  PyObject* tensor = passed(argument);
+  if (!tensor || !session_.meta(*as_tensor(tensor)).sizes.empty()) return true;
+  const Ref number(PyObject_CallMethod(tensor, "item", nullptr));
+  return number && arguments_.convert(number.get(), argument);
+}
+
+PyObject* Dispatch::passed(const Argument& argument) const {
+  for (const auto& [value, tensor] : arguments_.tensors)
+    if (value && value == argument.value()) return tensor;
+  return nullptr;
 }
 
 // Where the tensors that were passed lie.
 std::vector<Laid> Dispatch::operands(const Call& call) const {
   std::vector<Laid> laid;
   const auto add = [&](const Argument& argument) {
-    const auto found = std::find_if(arguments_.tensors.begin(), arguments_.tensors.end(), [&](const auto& passed) {
-      return passed.first && passed.first == argument.value();
-    });
-    if (found == arguments_.tensors.end()) return;
-    TensorObject& tensor = *as_tensor(found->second);
+    PyObject* object = passed(argument);
+    if (!object) return;
+    TensorObject& tensor = *as_tensor(object);
     laid.push_back({session_.meta(tensor).sizes, strides_of(tensor)});
   };
   for (const Argument& argument : call.arguments) {
