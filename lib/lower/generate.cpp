@@ -118,16 +118,26 @@ std::vector<Generator::Phase> Generator::plan(const std::vector<ExprId>& roots, 
   return result;
 }
 
+// A long sum of lanes has its terms added one after the other: in double, so that their rounding does not show.
+ScalarType Generator::accumulator_type(int number, size_t component) const {
+  constexpr int64_t long_sum = 1024;
+  const BoundReduction& reduction = loops_.reductions[number];
+  const ScalarType dtype = loops_.exprs[reduction.identity[component]].dtype;
+  if (reduction.monoid != "sum" || !is_floating(dtype) || reduction.is_prefix || !(reduction.outer & lane_loop()))
+    return dtype;
+  int64_t terms = 1;
+  for (int loop : reduction.loops) terms *= loops_.loops[loop].extent.constant().value_or(long_sum);
+  return terms < long_sum ? dtype : ScalarType::f64;
+}
+
 void Generator::accumulate(int number, std::span<Value* const> accumulators) {
   const BoundReduction& reduction = loops_.reductions[number];
   std::vector<Value*> element, before;
   for (ExprId part : reduction.element) element.push_back(value(part));
   const size_t scope = scopes_.size() - 1;
   enter(scope);
-  for (size_t c = 0; c < element.size(); ++c) {
-    const ScalarType dtype = loops_.exprs[reduction.identity[c]].dtype;
-    before.push_back(b_.CreateLoad(register_type(dtype), accumulators[c]));
-  }
+  for (size_t c = 0; c < element.size(); ++c)
+    before.push_back(b_.CreateLoad(register_type(accumulator_type(number, c)), accumulators[c]));
   const ScalarType dtype = loops_.exprs[reduction.identity[0]].dtype;
   const bool is_float = is_floating(dtype);
   if (element.size() == 1 && is_float && (reduction.monoid == "sum" || reduction.monoid == "prod")) {
@@ -135,8 +145,8 @@ void Generator::accumulate(int number, std::span<Value* const> accumulators) {
     llvm::FastMathFlags flags;
     if (!reduction.is_prefix) flags.setAllowReassoc();
     flags.setAllowContract();
-    Value* joined =
-        reduction.monoid == "sum" ? b_.CreateFAdd(before[0], element[0]) : b_.CreateFMul(before[0], element[0]);
+    Value* term = as_type(element[0], before[0]->getType());
+    Value* joined = reduction.monoid == "sum" ? b_.CreateFAdd(before[0], term) : b_.CreateFMul(before[0], term);
     if (auto* operation = llvm::dyn_cast<llvm::Instruction>(joined)) operation->setFastMathFlags(flags);
     b_.CreateStore(joined, accumulators[0]);
     return;
@@ -155,15 +165,18 @@ void Generator::accumulate(int number, std::span<Value* const> accumulators) {
   for (size_t c = 0; c < joined.size(); ++c) b_.CreateStore(joined[c], accumulators[c]);
 }
 
+Value* Generator::as_type(Value* x, llvm::Type* type) { return x->getType() == type ? x : b_.CreateFPCast(x, type); }
+
 // Accumulators are stack slots, which LLVM turns into registers.
 std::vector<Value*> Generator::start_accumulating(int number) {
   std::vector<Value*> accumulators;
   for (ExprId part : loops_.reductions[number].identity) {
     Value* first = value(part);
+    llvm::Type* type = register_type(accumulator_type(number, accumulators.size()));
     b_.SetInsertPoint(entry_, entry_->begin());
-    accumulators.push_back(b_.CreateAlloca(first->getType()));
+    accumulators.push_back(b_.CreateAlloca(type));
     enter(scopes_.size() - 1);
-    b_.CreateStore(first, accumulators.back());
+    b_.CreateStore(as_type(first, type), accumulators.back());
   }
   return accumulators;
 }
@@ -171,25 +184,26 @@ std::vector<Value*> Generator::start_accumulating(int number) {
 void Generator::read_accumulators(int number, std::span<Value* const> accumulators) {
   enter(scopes_.size() - 1);
   std::vector<Value*>& results = scopes_.back().reduced[number];
-  for (size_t c = 0; c < accumulators.size(); ++c)
-    results.push_back(
-        b_.CreateLoad(register_type(loops_.exprs[loops_.reductions[number].identity[c]].dtype), accumulators[c]));
+  for (size_t c = 0; c < accumulators.size(); ++c) {
+    Value* last = b_.CreateLoad(register_type(accumulator_type(number, c)), accumulators[c]);
+    results.push_back(as_type(last, register_type(loops_.exprs[loops_.reductions[number].identity[c]].dtype)));
+  }
 }
 
 // An array of accumulators, one a lane. Its own stack slot, so that LLVM knows that nothing else writes there.
 std::vector<Value*> Generator::start_lanes(int number) {
   std::vector<Value*> arrays;
   for (ExprId part : loops_.reductions[number].identity) {
-    const ScalarType dtype = loops_.exprs[part].dtype;
+    const ScalarType type = accumulator_type(number, arrays.size());
     b_.SetInsertPoint(entry_, entry_->begin());
-    llvm::AllocaInst* array = b_.CreateAlloca(llvm::ArrayType::get(register_type(dtype), loops_.lanes));
+    llvm::AllocaInst* array = b_.CreateAlloca(llvm::ArrayType::get(register_type(type), loops_.lanes));
     array->setAlignment(llvm::Align(64));
     arrays.push_back(array);
     open_loop(loops_.lane);
     Value* first = value(part);
-    Value* place = lane_of(array, dtype);
+    Value* place = lane_of(array, type);
     enter(scopes_.size() - 1);
-    b_.CreateStore(first, place);
+    b_.CreateStore(as_type(first, register_type(type)), place);
     close_loop();
   }
   return arrays;
@@ -220,7 +234,7 @@ void Generator::run_phase(const Phase& phase) {
       const BoundReduction& reduction = loops_.reductions[phase.reductions[i]];
       std::vector<Value*> places = accumulators[i];
       for (size_t c = 0; c < places.size() && phase.is_in_lanes; ++c)
-        places[c] = lane_of(places[c], loops_.exprs[reduction.identity[c]].dtype);
+        places[c] = lane_of(places[c], accumulator_type(phase.reductions[i], c));
       if (reduction.guard == no_expr) {
         accumulate(phase.reductions[i], places);
         continue;

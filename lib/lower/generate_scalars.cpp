@@ -169,8 +169,13 @@ void Generator::close_loop() {
   llvm::Instruction* back = b_.CreateCondBr(b_.CreateICmpSLT(next, scope.end), scope.body, scope.exit);
   // LLVM would write out a loop of some dozen turns before it tries to make it wide.
   if (auto* turns = llvm::dyn_cast<llvm::ConstantInt>(scope.end); turns && turns->getSExtValue() >= least_wide_loop) {
-    llvm::Metadata* disable = llvm::MDNode::get(context_, llvm::MDString::get(context_, "llvm.loop.unroll.disable"));
-    llvm::MDNode* loop = llvm::MDNode::getDistinct(context_, {nullptr, disable});
+    const auto named = [&](const char* name) {
+      return llvm::MDNode::get(context_, llvm::MDString::get(context_, name));
+    };
+    std::vector<llvm::Metadata*> wishes = {nullptr, named("llvm.loop.unroll.disable")};
+    // Once they are wide, the few turns of lanes are written out, and their accumulators are registers.
+    if (scope.loops == lane_loop()) wishes.push_back(named("llvm.loop.vectorize.followup_vectorized"));
+    llvm::MDNode* loop = llvm::MDNode::getDistinct(context_, wishes);
     loop->replaceOperandWith(0, loop);
     back->setMetadata(llvm::LLVMContext::MD_loop, loop);
   }
@@ -351,9 +356,10 @@ Value* Generator::value(ExprId id) {
     if (auto found = scopes_[i].values.find(id); found != scopes_[i].values.end()) return found->second;
   Value* result;
   if (arrays) {
-    Value* pointer = lane_of((*arrays)[expr.component], expr.dtype);
+    const ScalarType type = accumulator_type(expr.reduction, static_cast<size_t>(expr.component));
+    Value* pointer = lane_of((*arrays)[expr.component], type);
     enter(scope);
-    result = b_.CreateLoad(register_type(expr.dtype), pointer);
+    result = as_type(b_.CreateLoad(register_type(type), pointer), register_type(expr.dtype));
   } else if (auto kept = kept_.find(id); kept != kept_.end() && kept->second.is_readable &&
                                          valid_from(expr.loops & ~set_of(kept->second.loops)) < kept->second.scopes) {
     Value* pointer = kept_address(kept->second, expr.dtype, scope);

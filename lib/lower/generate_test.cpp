@@ -165,6 +165,18 @@ TEST_CASE("softmax of scaled and masked scores is one kernel, sizes symbolic") {
   }
 }
 
+TEST_CASE("a long sum across memory does not lose its terms") {
+  constexpr int64_t terms = 1 << 17, columns = 16;
+  Program program;
+  ir::Value* x = program.graph.add_input("x", ir::TensorMeta{ScalarType::f32, {terms, columns}});
+  program.graph.set_outputs({program.node("sum", {x}, {ScalarType::f32, {columns}}, [&](Writer& w) {
+    return w.reduce("sum", 0, ScalarOp::add, 1, terms, w.read(x, {w.variable(1), w.variable(0)}));
+  })});
+  std::vector<float> input(terms * columns, 1.1f), output(columns);
+  program.run({input.data(), output.data()}, {});
+  for (float sum : output) CHECK(sum == static_cast<float>(1.1f * static_cast<double>(terms)));
+}
+
 TEST_CASE("a transposing copy and a padded read") {
   Program program;
   const ir::TensorMeta in{ScalarType::f32, {4, 6}}, out{ScalarType::f32, {9, 4}};

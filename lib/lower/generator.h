@@ -132,6 +132,8 @@ class Generator {
   SymInt room(int loop) const;
   LoopSet lane_loop() const { return loops_.lane >= 0 ? bit(loops_.lane) : 0; }
   bool lanes_are_closed() const { return loops_.lane >= 0 && !(open_loops() & bit(loops_.lane)); }
+  ScalarType accumulator_type(int reduction, size_t component) const;
+  Value* as_type(Value* x, llvm::Type* type);  // of floating point
   std::vector<Value*> start_accumulating(int reduction);
   void accumulate(int reduction, std::span<Value* const> accumulators);
   void read_accumulators(int reduction, std::span<Value* const> accumulators);
