@@ -40,6 +40,7 @@ default_generator = _native.default_generator
 from math import e, inf, nan, pi
 
 newaxis = None
+torch = _sys.modules[__name__]  # PyTorch's own file leaves it, too: libraries annotate with torch.torch.Tensor
 
 _placeholder.install()
 

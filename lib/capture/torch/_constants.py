@@ -4,7 +4,9 @@
 # returns its argument, also when it is a decorator's factory, is `unchanged`. What is neither here nor a file of ours
 # but in names.txt is a placeholder.
 import contextlib
+import datetime
 import functools
+import re
 import typing
 
 import _atenon
@@ -75,7 +77,7 @@ def _backend(available):
 
 
 _table = {
-    "torch.cuda": _no_device("cuda"),
+    "torch.cuda": {**_no_device("cuda"), "_initialized": False},
     "torch.cuda.amp": {"autocast": nothing},
     "torch.cuda.random": {"get_rng_state_all": answer([]), "set_rng_state_all": answer(), "manual_seed_all": answer()},
     "torch.xpu": _no_device("xpu"),
@@ -125,6 +127,10 @@ _table = {
     "torch.profiler": {"record_function": nothing, "profile": nothing},
     "torch.autograd.profiler": {"record_function": nothing, "profile": nothing},
     "torch.utils.hooks": {},
+    "torch.utils.data._utils.collate": {"default_collate_fn_map": {}, "np_str_obj_array_pattern": re.compile("[SaUO]")},
+    "torch.utils.data._utils.worker": {"_worker_info": None},
+    "torch.distributed.constants": {"default_pg_timeout": datetime.timedelta(minutes=30)},
+    "torch.optim.optimizer": {"ParamsT": typing.Iterable, "required": object()},
     "torch.utils._triton": {"has_triton": answer(False), "has_triton_package": answer(False)},
     "torch.utils._config_module": {"install_config_module": answer()},
     "torch.nn.parallel": {"parallel_apply": answer()},
@@ -137,7 +143,8 @@ _table = {
     "torch.nn.attention.flex_attention": {"_DEFAULT_SPARSE_BLOCK_SIZE": 128},
     "torch.fx.experimental._config": {},
     "torch._inductor.config": {},
-    "torch._dynamo.config": {},
+    "torch._dynamo.config": {"patch": nothing, "cache_size_limit": 8, "recompile_limit": 8, "suppress_errors": False, "verbose": False,
+                             "capture_scalar_outputs": False, "optimize_ddp": True},
 }
 
 

@@ -99,18 +99,31 @@ def attribute(module, name):
 
 
 def getter(module):
-    """The module-level __getattr__ of a file of ours."""
+    """The module-level __getattr__ of one of PyTorch's modules."""
     return lambda name: attribute(module, name)
 
 
+class _Loader(importlib.machinery.SourceFileLoader):
+    """Of a file of ours: what it does not define itself, its module is asked for here."""
+
+    def exec_module(self, module):
+        module.__getattr__ = getter(module.__name__)
+        super().exec_module(module)
+
+
 class _Finder:
-    """Makes the modules of PyTorch that have no file here."""
+    """Finds our files of PyTorch's modules, and makes those that have no file here."""
 
     @staticmethod
     def find_spec(fullname, path=None, target=None):
-        if fullname.startswith("torch.") and _names.has_module(fullname):
-            return importlib.machinery.ModuleSpec(fullname, _Finder, is_package=True)
-        return None
+        if not fullname.startswith("torch."):
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path)
+        if spec is not None and isinstance(spec.loader, importlib.machinery.SourceFileLoader):
+            spec.loader = _Loader(fullname, spec.origin)
+        elif spec is None and _names.has_module(fullname):
+            spec = importlib.machinery.ModuleSpec(fullname, _Finder, is_package=True)
+        return spec
 
     @staticmethod
     def create_module(spec):
@@ -126,4 +139,4 @@ class _Finder:
 
 def install():
     if _Finder not in sys.meta_path:
-        sys.meta_path.append(_Finder)
+        sys.meta_path.insert(0, _Finder)

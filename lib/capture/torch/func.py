@@ -44,5 +44,3 @@ def stack_module_state(models):
 
 for _name in ("functionalize", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize", "vjp"):
     globals()[_name] = _placeholder.refused(f"torch.func.{_name}", "no program differentiates; write the derivative out")
-
-__getattr__ = _placeholder.getter(__name__)

@@ -3,7 +3,6 @@ import os
 import re
 from urllib.parse import urlparse
 
-from torch import _placeholder
 
 HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")
 _directory = []
@@ -27,5 +26,3 @@ def load_state_dict_from_url(url, *args, **kwargs):
 
 
 download_url_to_file = load_state_dict_from_url
-
-__getattr__ = _placeholder.getter(__name__)

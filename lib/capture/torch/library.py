@@ -3,7 +3,7 @@ import contextlib
 
 import _atenon
 
-from torch import _custom_operators, _ops, _placeholder
+from torch import _custom_operators, _ops
 from torch._constants import unchanged
 from torch._custom_operators import canonical
 from torch._operators import OpOverload
@@ -203,6 +203,3 @@ def opcheck(op, args, kwargs=None, *, test_utils=(), raise_exception=True, atol=
     """Runs the operator once; its registrations are checked when a program is captured."""
     op(*args, **(kwargs or {}))
     return {}
-
-
-__getattr__ = _placeholder.getter(__name__)

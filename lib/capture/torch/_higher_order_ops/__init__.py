@@ -5,7 +5,6 @@
 # tensors and numbers only.
 import _atenon
 
-from torch import _placeholder
 from torch._tensor import Tensor
 from torch.utils import _pytree
 
@@ -157,6 +156,3 @@ def _stack(rounds):
 
     leaves, spec = zip(*(_flatten(r) for r in rounds))
     return _pytree.tree_unflatten([stack(parts) for parts in zip(*leaves)], spec[0])
-
-
-__getattr__ = _placeholder.getter(__name__)

@@ -1,7 +1,5 @@
 # torch._library: fake classes for script objects, the older half of custom operators.
-from torch import _custom_classes, _placeholder
+from torch import _custom_classes
 from torch.library import infer_schema
 
 register_fake_class = _custom_classes.register_fake_class
-
-__getattr__ = _placeholder.getter(__name__)

@@ -1,5 +1,4 @@
 # torch.autograd: custom functions run their forward; gradients do not exist.
-from torch import _placeholder
 from torch._modes import enable_grad, inference_mode, no_grad, set_grad_enabled
 from torch.autograd.function import Function
 
@@ -10,6 +9,3 @@ def grad(*args, **kwargs):
 
 def backward(*args, **kwargs):
     raise NotImplementedError("torch.autograd.backward is not supported: Atenon compiles inference")
-
-
-__getattr__ = _placeholder.getter(__name__)

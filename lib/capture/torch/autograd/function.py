@@ -1,5 +1,4 @@
 # torch.autograd.Function: apply runs forward with a context that keeps what it is given.
-from torch import _placeholder
 from torch._constants import unchanged
 
 once_differentiable = unchanged
@@ -50,5 +49,3 @@ class InplaceFunction(Function):
 
 
 BackwardCFunction = FunctionCtx
-
-__getattr__ = _placeholder.getter(__name__)

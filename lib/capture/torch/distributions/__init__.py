@@ -1,6 +1,5 @@
 # torch.distributions: those that policies and variational models use. Arguments are not validated, since a program cannot look at
 # them; samples are draws of the run (`atenon run --seed N`), in PyTorch's order.
-from torch import _placeholder
 from torch.distributions.bernoulli import Bernoulli
 from torch.distributions.categorical import Categorical
 from torch.distributions.distribution import Distribution
@@ -10,5 +9,3 @@ from torch.distributions.laplace import Laplace
 from torch.distributions.multivariate_normal import MultivariateNormal
 from torch.distributions.normal import Normal
 from torch.distributions.uniform import Uniform
-
-__getattr__ = _placeholder.getter(__name__)

@@ -1,5 +1,4 @@
 # The table of decompositions to core ATen: what a script takes out of it is kept whole.
-from torch import _placeholder
 
 __all__ = ["CustomDecompTable"]
 
@@ -42,6 +41,3 @@ class CustomDecompTable:
         table = CustomDecompTable()
         table.kept, table.functions = list(self.kept), dict(self.functions)
         return table
-
-
-__getattr__ = _placeholder.getter(__name__)

@@ -7,7 +7,6 @@ import types
 
 import _atenon
 
-from torch import _placeholder
 from torch._tensor import Tensor
 from torch.utils import _pytree
 
@@ -310,6 +309,3 @@ def _axes(path, value, spec):
             _fail(f"dynamic_shapes gives {dim!r} for axis {axis} of {path}", "a torch.export.Dim, Dim.AUTO, or None for a fixed size")
         axes[axis % value.ndim] = dim
     return axes
-
-
-__getattr__ = _placeholder.getter(__name__)

@@ -8,7 +8,6 @@ import textwrap
 
 import _atenon
 
-from torch import _placeholder
 from torch._tensor import Tensor
 from torch.export._verifier import TrainingIRVerifier, Verifier
 from torch.export.decomp_utils import CustomDecompTable
@@ -408,6 +407,3 @@ def _forward(module, exported):
 
 def default_decompositions():
     return CustomDecompTable()
-
-
-__getattr__ = _placeholder.getter(__name__)

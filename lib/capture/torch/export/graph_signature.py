@@ -4,7 +4,6 @@ import dataclasses
 import enum
 import typing
 
-from torch import _placeholder
 
 __all__ = ["ConstantArgument", "CustomObjArgument", "ExportBackwardSignature", "ExportGraphSignature", "InputKind", "InputSpec",
            "OutputKind", "OutputSpec", "SymBoolArgument", "SymFloatArgument", "SymIntArgument", "TensorArgument", "TokenArgument"]
@@ -184,6 +183,3 @@ class ExportGraphSignature:
     def __str__(self):
         lines = ["", "# inputs", *map(str, self.input_specs), "", "# outputs", *map(str, self.output_specs), ""]
         return "\n".join(lines)
-
-
-__getattr__ = _placeholder.getter(__name__)

@@ -1,7 +1,6 @@
 # Passes over exported programs.
 import _atenon
 
-from torch import _placeholder
 
 __all__ = ["move_to_device_pass"]
 
@@ -11,6 +10,3 @@ def move_to_device_pass(ep, location):
     for device in location.values() if isinstance(location, dict) else (location,):
         _atenon.check_device(device)
     return ep
-
-
-__getattr__ = _placeholder.getter(__name__)

@@ -9,7 +9,6 @@ import operator
 
 import _atenon
 
-from torch import _placeholder
 from torch._ops import ops
 from torch.export.exported_program import ExportedModule
 from torch.fx.graph import Graph, Subgraph, spell
@@ -429,6 +428,3 @@ class UnflattenedModule(ExportedModule):
 
 def unflatten(module, flat_args_adapter=None):
     return UnflattenedModule(module, flat_args_adapter)
-
-
-__getattr__ = _placeholder.getter(__name__)

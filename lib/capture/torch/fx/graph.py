@@ -1,7 +1,7 @@
 # The nodes of one graph of a program, in order, and their spelling as Python.
 import operator
 
-from torch import _dtypes, _placeholder
+from torch import _dtypes
 from torch._ops import ops
 from torch.fx.node import FakeTensor, Node, fake_value
 
@@ -193,6 +193,3 @@ def spell(graph, verbose):
 
 class CodeGen:
     """Scripts only name it."""
-
-
-__getattr__ = _placeholder.getter(__name__)

@@ -2,7 +2,6 @@
 import sys
 import textwrap
 
-from torch import _placeholder
 from torch.fx.graph import Graph, spell
 from torch.nn.modules.module import Module
 
@@ -42,6 +41,3 @@ class GraphModule(Module):
 
     def __str__(self):
         return f"GraphModule()\n\n{self.code}\n# To see more debug info, please use `graph_module.print_readable()`"
-
-
-__getattr__ = _placeholder.getter(__name__)

@@ -1,5 +1,4 @@
 # One node of a graph, and what is known of its value: a FakeTensor has a shape and a type, and no data.
-from torch import _placeholder
 from torch._size import Size
 
 __all__ = ["Argument", "Node", "Target"]
@@ -133,6 +132,3 @@ def _percent(value):
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key}: {_percent(item)}" for key, item in value.items()) + "}"
     return str(value)
-
-
-__getattr__ = _placeholder.getter(__name__)

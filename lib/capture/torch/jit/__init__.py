@@ -4,7 +4,6 @@ import types
 import typing
 from typing import Final
 
-from torch import _placeholder
 from torch._constants import answer, unchanged
 from torch.nn.modules.module import Module
 
@@ -81,5 +80,3 @@ def trace(func, *args, **kwargs):
 
 
 trace_module = trace
-
-__getattr__ = _placeholder.getter(__name__)

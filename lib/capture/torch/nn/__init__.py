@@ -1,5 +1,4 @@
 # torch.nn: modules, functions on tensors, initialisation. Modules live under torch.nn.modules, as in PyTorch.
-from torch import _placeholder
 from torch.nn.parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 from torch.nn import functional, init
 from torch.nn.modules import *
@@ -16,6 +15,3 @@ def factory_kwargs(kwargs):
     if kwargs:
         raise TypeError(f"unexpected kwargs {list(kwargs)}")
     return made
-
-
-__getattr__ = _placeholder.getter(__name__)

@@ -4,7 +4,6 @@ import operator
 
 import _atenon
 
-from torch import _placeholder
 
 __all__ = ["guard_or_false", "guard_or_true", "has_free_symbols", "has_static_value", "is_symbolic", "statically_known_true",
            "sym_and", "sym_eq", "sym_or"]
@@ -61,6 +60,3 @@ def guard_or_false(truth):
 
 def guard_or_true(truth):
     return _guard_or(truth, True)
-
-
-__getattr__ = _placeholder.getter(__name__)

@@ -2,7 +2,6 @@
 import contextlib
 import enum
 
-from torch import _placeholder
 
 
 class SDPBackend(enum.IntEnum):
@@ -17,6 +16,3 @@ class SDPBackend(enum.IntEnum):
 @contextlib.contextmanager
 def sdpa_kernel(backends, set_priority=False):
     yield
-
-
-__getattr__ = _placeholder.getter(__name__)

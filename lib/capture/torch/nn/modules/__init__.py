@@ -1,5 +1,4 @@
 # torch.nn.modules: every module in the file where PyTorch has it, since libraries import and patch them by those paths.
-from torch import _placeholder
 from torch.nn.modules.module import Module
 from torch.nn.modules.linear import *
 from torch.nn.modules.activation import *
@@ -24,4 +23,3 @@ from torch.nn.modules.transformer import *
 from torch.nn.modules.upsampling import *
 
 __all__ = [name for name, value in globals().items() if isinstance(value, type)]
-__getattr__ = _placeholder.getter(__name__)

@@ -1,5 +1,4 @@
 # torch.nn.utils.
-from torch import _placeholder
 from torch.nn.modules.module import Module
 from torch.nn.utils import rnn
 from torch.nn.utils.clip_grad import (
@@ -16,6 +15,3 @@ def skip_init(module_cls, *args, **kwargs):
         raise RuntimeError(f"Expected a Module; got {module_cls}")
     with fork_rng():
         return module_cls(*args, **kwargs)
-
-
-__getattr__ = _placeholder.getter(__name__)

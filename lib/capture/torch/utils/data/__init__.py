@@ -1,7 +1,6 @@
 # torch.utils.data: classes that libraries subclass; nothing is loaded here.
 import typing
 
-from torch import _placeholder
 
 _Item = typing.TypeVar("_Item")
 
@@ -42,6 +41,3 @@ class DataLoader(typing.Generic[_Item]):
 
 def get_worker_info():
     return None
-
-
-__getattr__ = _placeholder.getter(__name__)
