@@ -3,6 +3,7 @@ import collections
 import sys
 
 _made = {}
+_of_places = {"cummax", "cummin", "kthvalue", "max", "median", "min", "mode", "nanmedian", "sort", "topk"}
 
 
 def make(operator, fields):
@@ -14,6 +15,8 @@ def make(operator, fields):
 
 
 def __getattr__(name):
+    if name in _of_places:
+        return make(name, ("values", "indices"))
     for (operator, *_), made in _made.items():
         if operator == name:
             return made
