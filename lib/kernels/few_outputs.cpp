@@ -1,7 +1,7 @@
-// Convolutions of up to four outputs with windows of several taps, over many channels: the end of a network that paints
-// an image, or scores its pixels.
+// Convolutions of up to seven outputs with windows of several taps, over many channels: the end of a network that
+// paints an image, or scores its pixels.
 //
-// A vector of outputs would be three quarters empty. But all taps of all outputs fill vectors: each pixel is multiplied
+// A vector of outputs would be half empty or more. But all taps of all outputs fill vectors: each pixel is multiplied
 // with the whole filter at once, as rows of a product are, and what its taps give is then added where it belongs. For
 // that, the products of a line are turned, so that the sums run along the line.
 #include <array>
@@ -15,7 +15,7 @@ namespace atenon::kernels {
 
 namespace {
 
-constexpr int64_t most_outputs = 4, least_channels = 16, least_taps = 3, most_taps = 512;
+constexpr int64_t most_outputs = 7, least_channels = 16, least_taps = 3, most_taps = 512;
 constexpr int64_t most_columns = 256;       // of a tile
 constexpr int64_t tile_products = 1 << 20;  // worth handing to a thread, and the lines at its border twice
 
