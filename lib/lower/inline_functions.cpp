@@ -138,9 +138,11 @@ Value* Functions::scale(Value* x, Value* exponent) {
 }
 
 Value* Functions::exp(Value* x, Value* rest, int power) {
-  // Beyond these bounds the result is 0 or infinity anyway; comparisons are ordered, so NaN passes.
+  // Beyond these bounds the result is 0 or infinity anyway; comparisons are ordered, so NaN passes. What is far below,
+  // as masked scores are, is set to 0: to come there by denormal numbers takes twice as long.
   const double low = is_double(x) ? -747 : -104, high = is_double(x) ? 711 : 89;
-  x = choose(less(x, low), low, x);
+  Value* is_zero = less(x, low);
+  x = choose(is_zero, 0.0, x);
   x = choose(greater(x, high), high, x);
   auto [n, exponent] = nearest(mul(x, std::numbers::log2e));
   if (power != 0) exponent = b_.CreateAdd(exponent, integer(x, power));
@@ -158,7 +160,7 @@ Value* Functions::exp(Value* x, Value* rest, int power) {
         r, {1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1});
     e = b_.CreateFAdd(fma(e, b_.CreateFMul(r, r), r), number(x, 1));
   }
-  return scale(e, exponent);
+  return choose(is_zero, 0.0, scale(e, exponent));
 }
 
 // In f64, for |x| up to ln 2 / 2.
