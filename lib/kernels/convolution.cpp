@@ -161,6 +161,20 @@ bool has_plain_bias(const Convolution& convolution, const CallSite& site) {
          site.operands[static_cast<size_t>(convolution.bias)].strides[0] == 1;
 }
 
+ir::BlockedLayout channel_layout(const std::vector<int64_t>& sizes) {
+  ir::BlockedLayout layout;
+  layout.strides.assign(sizes.size(), 0);
+  int64_t stride = panel_columns;
+  for (size_t axis = sizes.size(); axis-- > 2;) {
+    layout.strides[axis] = stride;
+    stride *= sizes[axis];
+  }
+  layout.strides[0] = stride;
+  layout.inner_blocks = {{0, panel_columns}};
+  layout.padded_bytes = divide_up(sizes[0], panel_columns) * stride * 4;
+  return layout;
+}
+
 std::vector<std::vector<int64_t>> operand_strides(const std::vector<PostOp>& epilogue, const CallSite& site) {
   std::vector<std::vector<int64_t>> all;
   const size_t rank = site.results[0].sizes.size();

@@ -49,6 +49,9 @@ bool lies_channels_last(const Operand& image);
 // None, or one whose outputs are neighbours.
 bool has_plain_bias(const Convolution& convolution, const CallSite& site);
 
+// Of filters that belong to one channel each: blocks of 64 channels, in them tap by tap.
+ir::BlockedLayout channel_layout(const std::vector<int64_t>& sizes);
+
 // How far apart the operand of each step of the epilogue lies along each axis of the result; 0 where it has one element
 // for all of them.
 std::vector<std::vector<int64_t>> operand_strides(const std::vector<PostOp>& epilogue, const CallSite& site);

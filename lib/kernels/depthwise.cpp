@@ -22,21 +22,6 @@ constexpr int64_t most_outputs = 64;              // of a run
 constexpr int64_t tile_products = 128 * 1024;     // worth handing to a thread
 constexpr int64_t most_turned = 4 * 1024 * 1024;  // floats of an image that is turned
 
-// Blocks of 64 channels, in them tap by tap.
-ir::BlockedLayout filter_layout(const std::vector<int64_t>& sizes) {
-  ir::BlockedLayout layout;
-  layout.strides.assign(sizes.size(), 0);
-  int64_t stride = panel_columns;
-  for (size_t axis = sizes.size(); axis-- > 2;) {
-    layout.strides[axis] = stride;
-    stride *= sizes[axis];
-  }
-  layout.strides[0] = stride;
-  layout.inner_blocks = {{0, panel_columns}};
-  layout.padded_bytes = (sizes[0] + panel_columns - 1) / panel_columns * stride * 4;
-  return layout;
-}
-
 class DepthwiseCall : public ConvolutionCall {
  public:
   int64_t blocks = 0, block_tiles = 0, line_tiles = 1;  // blocks of channels
@@ -173,7 +158,7 @@ class Depthwise : public ConvolutionKernel {
     if (!read_convolution(*site.body, site.symbols, convolution).empty()) return std::nullopt;
     if (static_cast<int>(operand) != convolution.weight) return std::nullopt;
     if (order_of(convolution, site) == Order::other) return onednn_convolution().weight_layout(site, operand);
-    return filter_layout(site.operands[operand].sizes);
+    return channel_layout(site.operands[operand].sizes);
   }
 
   Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const override {
@@ -184,7 +169,7 @@ class Depthwise : public ConvolutionKernel {
                   &weight = site.operands[static_cast<size_t>(convolution.weight)], &y = site.results[0];
     const Order order = order_of(convolution, site);
     const bool is_packed =
-        weight.weight && weight.weight->layout && *weight.weight->layout == filter_layout(weight.sizes);
+        weight.weight && weight.weight->layout && *weight.weight->layout == channel_layout(weight.sizes);
     if (order == Order::other || !is_packed) return onednn_convolution().prepare(site);
     call->is_turned = order == Order::rows;
     call->blocks = (call->y_sizes[1] + panel_columns - 1) / panel_columns;

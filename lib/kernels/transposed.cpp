@@ -5,9 +5,11 @@
 // where o + p = s * q + r makes k = s * m + r and i = q - m: the outputs of a phase r, which lie s apart, are products
 // of neighbouring pixels with every s-th tap of w. So each phase is a sum of plain products, one a tap, of pixels by
 // channels. A tile is some lines of an image; what it reads is copied once, with zeros for what lies outside, to where
-// it stays in the second-level cache.
+// it stays in the second-level cache. Where each channel has a filter of its own, a phase of a line is a depthwise
+// convolution.
 //
-// oneDNN plans such a convolution for many threads and copies the image for each of them.
+// oneDNN plans such a convolution for many threads and copies the image for each of them, and goes through channels of
+// their own one by one.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -25,6 +27,8 @@ namespace {
 constexpr int64_t fewest_pixels = 8, most_pixels = 64;  // of a run
 constexpr int64_t tile_products = 256 * 1024;           // of a tile, so that copies do not count
 constexpr int64_t strip_floats = 64 * 1024;             // of a tile's part of the image
+constexpr int64_t most_taps = 64;                       // of a channel
+constexpr int64_t tile_floats = 32 * 1024;              // of a tile's outputs, where channels have their own filters
 
 // Panels of 64 outputs, in them tap by tap, there one row an input channel.
 ir::BlockedLayout tap_layout(const std::vector<int64_t>& sizes) {
@@ -42,10 +46,9 @@ ir::BlockedLayout tap_layout(const std::vector<int64_t>& sizes) {
   return layout;
 }
 
-class TransposedCall : public ConvolutionCall {
+// Outputs by phases.
+class PhasedCall : public ConvolutionCall {
  public:
-  int64_t lines_a_tile = 1, line_tiles = 1, columns_a_tile = 1, column_tiles = 1;
-
   // Along an axis: the taps of a phase, and the q of the first and of the last output.
   int64_t taps(size_t axis, int64_t phase) const { return divide_up(filter[axis] - phase, stride[axis]); }
   int64_t lowest(size_t axis) const { return padding[axis] / stride[axis]; }
@@ -58,6 +61,11 @@ class TransposedCall : public ConvolutionCall {
     const int64_t reach = y_sizes[axis + 2] - 1 + padding[axis] - phase;
     return reach < 0 ? -1 : reach / stride[axis];
   }
+};
+
+class TransposedCall : public PhasedCall {
+ public:
+  int64_t lines_a_tile = 1, line_tiles = 1, columns_a_tile = 1, column_tiles = 1;
 
   int64_t places(size_t axis) const { return highest(axis) - lowest(axis) + 1; }
   int64_t line_floats() const { return (columns_a_tile + taps(1, 0) - 1) * x_sizes[1]; }
@@ -147,6 +155,68 @@ class TransposedCall : public ConvolutionCall {
   }
 };
 
+class DepthwiseTransposedCall : public PhasedCall {
+ public:
+  int64_t blocks = 0, lines_a_tile = 1, line_tiles = 1;  // blocks of channels; lines of outputs
+
+  int64_t tiles() const override { return y_sizes[0] * blocks * line_tiles; }
+  size_t worker_bytes() const override { return most_pixels * panel_columns * sizeof(float); }
+
+  void run_tile(std::span<void* const> buffers, int64_t tile, void* own) const override {
+    const int64_t image = tile / line_tiles / blocks, channel = tile / line_tiles % blocks * panel_columns;
+    const int64_t top = tile % line_tiles * lines_a_tile, bottom = std::min(y_sizes[2], top + lines_a_tile);
+    for (int64_t line = top; line < bottom; ++line)
+      for (int64_t phase = 0; phase < stride[1]; ++phase)
+        for (int64_t q = first(1, phase), end = last(1, phase) + 1, pixels; q < end; q += pixels) {
+          // Outputs whose windows lie in the image as a whole are computed several at once.
+          const bool is_inside = q >= taps(1, phase) - 1 && q < x_sizes[3];
+          pixels = is_inside ? std::min({most_pixels, end - q, x_sizes[3] - q}) : 1;
+          run_pixels(buffers, {image, channel, line, q * stride[1] + phase - padding[1]}, pixels,
+                     static_cast<float*>(own));
+        }
+  }
+
+ private:
+  // Outputs of one phase from `at` on. Each tap counts as a row of the window: all taps see the same outputs.
+  void run_pixels(std::span<void* const> buffers, const std::array<int64_t, 4>& at, int64_t pixels, float* own) const {
+    int64_t taps_x[most_taps], taps_w[most_taps];
+    const int64_t down = at[2] + padding[0], along = at[3] + padding[1];
+    DepthwiseTile tile{};
+    for (int64_t h = down % stride[0]; h < filter[0]; h += stride[0])
+      for (int64_t w = along % stride[1]; w < filter[1]; w += stride[1]) {
+        const int64_t line = (down - h) / stride[0], column = (along - w) / stride[1];
+        if (down < h || along < w || line >= x_sizes[2] || column >= x_sizes[3]) continue;
+        taps_x[tile.rows] = line * x_strides[2] + column * x_strides[3];
+        taps_w[tile.rows++] = (h * filter[1] + w) * panel_columns;
+      }
+    tile.x = static_cast<const float*>(buffers[static_cast<size_t>(convolution.x)]) + at[0] * x_strides[0] + at[1];
+    tile.w =
+        static_cast<const float*>(buffers[static_cast<size_t>(convolution.weight)]) + at[1] * filter[0] * filter[1];
+    tile.rows_x = taps_x;
+    tile.rows_w = taps_w;
+    tile.x_step = x_strides[3];
+    tile.taps = tile.stride = tile.dilation = tile.lines = 1;
+    tile.width = pixels;
+    Step steps[most_steps];
+    make_steps(convolution, operand_strides, buffers, at, steps, stride[1]);
+    tile.out.rows = pixels;
+    tile.out.columns = std::min(panel_columns, y_sizes[1] - at[1]);
+    if (convolution.bias >= 0)
+      tile.out.bias = static_cast<const float*>(buffers[static_cast<size_t>(convolution.bias)]) + at[1];
+    tile.out.steps = steps;
+    tile.out.step_count = static_cast<int64_t>(convolution.epilogue.size());
+    tile.out.y =
+        static_cast<float*>(buffers[result]) + std::inner_product(at.begin(), at.end(), y_strides.begin(), int64_t{0});
+    tile.out.y_row = stride[1] * y_strides[3];
+    tile.out.scratch = own;
+    lanes().depthwise(tile);
+  }
+};
+
+bool is_depthwise(const Convolution& convolution, const std::vector<int64_t>& filter) {
+  return convolution.groups > 1 && filter[0] == convolution.groups && filter[1] == 1;
+}
+
 class Transposed : public ConvolutionKernel {
  public:
   const char* name() const override { return "transposed"; }
@@ -154,17 +224,23 @@ class Transposed : public ConvolutionKernel {
   std::string refusal(const ir::Graph& body) const override {
     Convolution found;
     if (std::string refusal = read_convolution(body, {}, found); !refusal.empty()) return refusal;
-    if (!found.transposed || found.groups != 1) return "no transposed convolution of all channels";
-    const std::vector<ir::SymInt>& filter = body.inputs()[static_cast<size_t>(found.weight)]->meta().sizes;
-    if (filter.size() > 4) return "not in 1 or 2 dimensions";
+    if (!found.transposed) return "no transposed convolution";
+    const std::vector<ir::SymInt>& sizes = body.inputs()[static_cast<size_t>(found.weight)]->meta().sizes;
+    if (sizes.size() > 4) return "not in 1 or 2 dimensions";
+    std::vector<int64_t> filter;
+    for (const ir::SymInt& size : sizes) filter.push_back(*size.constant());
+    const bool has_own_filters = is_depthwise(found, filter);
+    if (found.groups != 1 && !has_own_filters) return "neither of all channels nor of each by itself";
     bool is_strided = false;
     for (size_t i = 0; i < found.stride.size(); ++i) {
-      if (*filter[i + 2].constant() < found.stride[i] || found.dilation[i] != 1) return "its windows leave gaps";
+      if (found.dilation[i] != 1 || (!has_own_filters && filter[i + 2] < found.stride[i]))
+        return "its windows leave gaps";
       is_strided |= found.stride[i] > 1;
     }
     if (!is_strided) return "it has no stride";
     const ir::SymInt& width = body.inputs()[static_cast<size_t>(found.x)]->meta().sizes.back();
-    if (width.constant().value_or(fewest_pixels) < fewest_pixels)
+    if (has_own_filters && filter.back() * filter[filter.size() - 2] > most_taps) return "its window is too large";
+    if (!has_own_filters && width.constant().value_or(fewest_pixels) < fewest_pixels)
       return "its lines are so short that weights are all that is read";
     return lanes_refusal(found.epilogue);
   }
@@ -173,18 +249,35 @@ class Transposed : public ConvolutionKernel {
     Convolution convolution;
     if (!read_convolution(*site.body, site.symbols, convolution).empty()) return std::nullopt;
     if (static_cast<int>(operand) != convolution.weight) return std::nullopt;
-    return tap_layout(site.operands[operand].sizes);
+    return layout_of(convolution, site.operands[operand].sizes);
   }
 
   Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const override {
-    auto call = std::make_unique<TransposedCall>();
-    call->read(site, 2);
-    const Convolution& convolution = call->convolution;
+    Convolution convolution;
+    if (std::string refusal = read_convolution(*site.body, site.symbols, convolution); !refusal.empty())
+      return error(Status::unsupported, 0, refusal);
     const Operand &x = site.operands[static_cast<size_t>(convolution.x)],
                   &weight = site.operands[static_cast<size_t>(convolution.weight)], &y = site.results[0];
-    const bool is_packed = weight.weight && weight.weight->layout && *weight.weight->layout == tap_layout(weight.sizes);
+    const bool is_packed =
+        weight.weight && weight.weight->layout && *weight.weight->layout == layout_of(convolution, weight.sizes);
     if (!is_packed || !has_plain_bias(convolution, site) || !lies_channels_last(x) || !lies_channels_last(y))
       return onednn_convolution().prepare(site);
+    std::unique_ptr<PhasedCall> call =
+        is_depthwise(convolution, weight.sizes) ? depthwise_call(site) : whole_call(site);
+    call->flops = 2 * count(x.sizes) * count(weight.sizes) / static_cast<double>(weight.sizes[0]);
+    call->bytes = 4 * (count(x.sizes) + count(weight.sizes) + count(y.sizes));
+    call->detail = lanes().name;
+    return std::unique_ptr<PreparedCall>(std::move(call));
+  }
+
+ private:
+  static ir::BlockedLayout layout_of(const Convolution& convolution, const std::vector<int64_t>& filter) {
+    return is_depthwise(convolution, filter) ? channel_layout(filter) : tap_layout(filter);
+  }
+
+  static std::unique_ptr<PhasedCall> whole_call(const CallSite& site) {
+    auto call = std::make_unique<TransposedCall>();
+    call->read(site, 2);
     const int64_t lines = call->places(0), columns = call->places(1);
     const int64_t products =
         call->x_sizes[3] * call->x_sizes[1] * call->y_sizes[1] * call->filter[0] * call->filter[1];  // of a line
@@ -195,10 +288,19 @@ class Transposed : public ConvolutionKernel {
       ++call->lines_a_tile;
     call->line_tiles = divide_up(lines, call->lines_a_tile);
     call->lines_a_tile = divide_up(lines, call->line_tiles);
-    call->flops = 2 * count(x.sizes) * count(weight.sizes) / static_cast<double>(weight.sizes[0]);
-    call->bytes = 4 * (count(x.sizes) + count(weight.sizes) + count(y.sizes));
-    call->detail = lanes().name;
-    return std::unique_ptr<PreparedCall>(std::move(call));
+    return call;
+  }
+
+  static std::unique_ptr<PhasedCall> depthwise_call(const CallSite& site) {
+    auto call = std::make_unique<DepthwiseTransposedCall>();
+    call->read(site, 2);
+    call->blocks = divide_up(call->y_sizes[1], panel_columns);
+    const int64_t lines = std::max<int64_t>(1, call->y_sizes[2]);
+    const int64_t floats = std::max<int64_t>(1, call->y_sizes[3] * panel_columns);  // of a line
+    call->line_tiles = divide_up(lines, std::clamp<int64_t>(tile_floats / floats, 1, lines));
+    call->lines_a_tile = divide_up(lines, call->line_tiles);
+    call->line_tiles = divide_up(lines, call->lines_a_tile);
+    return call;
   }
 };
 

@@ -12,7 +12,7 @@ using testing::list;
 
 TEST_CASE("strided transposed convolutions equal plain loops") {
   struct Case {
-    int64_t batch, channels, outputs;
+    int64_t batch, channels, outputs;  // outputs 0: each channel has a filter of its own
     std::array<int64_t, 2> image, filter, stride, padding, more;
   };
   const Case cases[] = {
@@ -20,31 +20,35 @@ TEST_CASE("strided transposed convolutions equal plain loops") {
       {1, 17, 150, {3, 9}, {5, 2}, {2, 1}, {2, 0}, {1, 0}}, {2, 8, 64, {1, 300}, {1, 8}, {1, 4}, {0, 2}, {0, 0}},
       {1, 6, 16, {3, 70}, {7, 3}, {3, 2}, {4, 0}, {2, 1}},  {1, 1, 1, {1, 8}, {2, 3}, {2, 2}, {0, 0}, {1, 1}},
       {1, 4, 20, {40, 33}, {3, 5}, {2, 2}, {0, 2}, {0, 0}}, {3, 250, 2, {2, 8}, {4, 4}, {2, 2}, {1, 1}, {0, 0}},
-      {1, 3, 8, {1, 10}, {16, 16}, {8, 8}, {4, 4}, {0, 0}},
+      {1, 3, 8, {1, 10}, {16, 16}, {8, 8}, {4, 4}, {0, 0}}, {2, 70, 0, {9, 80}, {4, 4}, {2, 2}, {1, 1}, {0, 0}},
+      {1, 16, 0, {5, 3}, {3, 3}, {2, 2}, {1, 1}, {1, 1}},   {1, 130, 0, {2, 1}, {5, 8}, {2, 3}, {2, 1}, {1, 2}},
+      {1, 9, 0, {4, 7}, {2, 1}, {3, 2}, {0, 0}, {2, 1}},    {2, 3, 0, {1, 30}, {1, 16}, {1, 8}, {0, 4}, {0, 0}},
   };
   for (const Case& c : cases) {
     CAPTURE(c.channels);
     CAPTURE(c.outputs);
+    const bool is_own = c.outputs == 0;
+    const int64_t outputs = is_own ? c.channels : c.outputs, of_channel = is_own ? 1 : outputs;
     std::array<int64_t, 2> size;
     for (size_t i = 0; i < 2; ++i)
       size[i] = (c.image[i] - 1) * c.stride[i] - 2 * c.padding[i] + c.filter[i] + c.more[i];
-    const std::vector<int64_t> sizes = {c.batch, c.outputs, size[0], size[1]};
+    const std::vector<int64_t> sizes = {c.batch, outputs, size[0], size[1]};
     const Tensor x = testing::whole_numbers({c.batch, c.channels, c.image[0], c.image[1]}, 1),
-                 weight = testing::whole_numbers({c.channels, c.outputs, c.filter[0], c.filter[1]}, 2),
-                 bias = testing::whole_numbers({c.outputs}, 3), residual = testing::whole_numbers(sizes, 4);
+                 weight = testing::whole_numbers({c.channels, of_channel, c.filter[0], c.filter[1]}, 2),
+                 bias = testing::whole_numbers({outputs}, 3), residual = testing::whole_numbers(sizes, 4);
     Tensor expected = Tensor::empty(ScalarType::f32, sizes);
-    for (int64_t i = 0; i < expected.numel(); ++i) expected.set(i, bias.float_at(i / (size[0] * size[1]) % c.outputs));
+    for (int64_t i = 0; i < expected.numel(); ++i) expected.set(i, bias.float_at(i / (size[0] * size[1]) % outputs));
     float* y = expected.mutable_as<float>();
     for (int64_t i = 0; i < x.numel(); ++i) {  // what each pixel adds to its window
       const int64_t w = i % c.image[1], h = i / c.image[1] % c.image[0], plane = i / (c.image[0] * c.image[1]);
       const int64_t channel = plane % c.channels, image = plane / c.channels;
-      for (int64_t k = 0; k < c.outputs * c.filter[0] * c.filter[1]; ++k) {
+      for (int64_t k = 0; k < of_channel * c.filter[0] * c.filter[1]; ++k) {
         const int64_t column = w * c.stride[1] + k % c.filter[1] - c.padding[1],
                       row = h * c.stride[0] + k / c.filter[1] % c.filter[0] - c.padding[0];
         if (column < 0 || column >= size[1] || row < 0 || row >= size[0]) continue;
-        const int64_t output = k / (c.filter[0] * c.filter[1]);
-        y[((image * c.outputs + output) * size[0] + row) * size[1] + column] +=
-            x.as<float>()[i] * weight.as<float>()[channel * c.outputs * c.filter[0] * c.filter[1] + k];
+        const int64_t output = is_own ? channel : k / (c.filter[0] * c.filter[1]);
+        y[((image * outputs + output) * size[0] + row) * size[1] + column] +=
+            x.as<float>()[i] * weight.as<float>()[channel * of_channel * c.filter[0] * c.filter[1] + k];
       }
     }
     const std::vector<int> last = {0, 2, 3, 1};
@@ -56,7 +60,7 @@ TEST_CASE("strided transposed convolutions equal plain loops") {
       ir::Value* pw = call.weight(weight);
       ir::Value* made = call.apply("aten::conv_transpose2d",
                                    {px, pw, pb, list({c.stride[0], c.stride[1]}), list({c.padding[0], c.padding[1]}),
-                                    list({c.more[0], c.more[1]})},
+                                    list({c.more[0], c.more[1]}), is_own ? c.channels : 1},
                                    sizes);
       if (pr) made = call.apply("aten::relu", {call.apply("aten::add.Tensor", {made, pr}, sizes)}, sizes);
       call.body.set_outputs({made});
