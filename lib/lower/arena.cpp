@@ -1,4 +1,7 @@
-// Slots of the arena: a value takes one that is free while it lives.
+// Slots of the arena: values that never live at the same time share one.
+//
+// The largest choose first, so that each slot is as large as its first value, and what is small goes where there is
+// room: a small value that came first would take a large one's slot, and that one another.
 #include <algorithm>
 #include <array>
 
@@ -11,6 +14,25 @@ namespace {
 
 using ir::Value;
 
+// Memory that a value lives in, and after it those that are written in its place.
+struct Buffer {
+  SymInt bytes;
+  int64_t typical;
+  size_t first, last;  // calls
+  int slot = -1;
+};
+
+struct Slot {
+  SymInt bytes;
+  std::vector<const Buffer*> buffers = {};
+
+  bool is_free(const Buffer& wanted) const {
+    return std::none_of(buffers.begin(), buffers.end(), [&](const Buffer* other) {
+      return other->first <= wanted.last && wanted.first <= other->last;
+    });
+  }
+};
+
 class Planner {
  public:
   explicit Planner(Lowering& lowering) : lowering_(lowering) {}
@@ -18,14 +40,20 @@ class Planner {
 
  private:
   const Value* root(const Value* value) const;
-  int take_slot(const SymInt& bytes);
+  void find_lives();
+  void find_buffers();
+  int overwritten(const ir::Node& call, size_t result, std::set<const Value*>& dying) const;
+  void choose_slots();
   bool fits(const SymInt& bytes, const SymInt& slot) const;
+  void annotate();
 
   Lowering& lowering_;
   std::array<shape::Bindings, 3> tried_;       // least, large and typical sizes: what is not so there needs no proof
   std::map<const Value*, const Value*> base_;  // of aliases
-  std::vector<SymInt> slots_;                  // bytes
-  std::vector<bool> is_free_;
+  std::map<const Value*, size_t> last_;        // the last call that reads each root; behind all, if it is returned
+  std::vector<Buffer> buffers_;
+  std::map<const Value*, size_t> buffer_of_;
+  std::vector<Slot> slots_;
 };
 
 const Value* Planner::root(const Value* value) const {
@@ -41,26 +69,108 @@ bool Planner::fits(const SymInt& bytes, const SymInt& slot) const {
   return lowering_.facts.decide(shape::less_equal(bytes, slot)) == shape::Truth::proven;
 }
 
+void Planner::find_lives() {
+  std::set<const Value*> returned;
+  size_t position = 0;
+  for (const ir::Node& call : lowering_.graph().forward()) {
+    if (kernels::kernel_of(call) == "alias") base_[call.result()] = call.operands()[0];
+    for (const Value* operand : call.operands()) last_[root(operand)] = position;
+    for (const auto& result : call.results()) {
+      last_.emplace(root(result.get()), position);
+      if (result->returned > 0) returned.insert(root(result.get()));
+    }
+    ++position;
+  }
+  for (const Value* value : returned) last_[value] = position;
+}
+
+// The buffer of an operand that the result may take the place of, or -1: a residual is added in place.
+int Planner::overwritten(const ir::Node& call, size_t result, std::set<const Value*>& dying) const {
+  const kernels::Kernel* kernel = kernels::find(kernels::kernel_of(call));
+  if (!kernel) return -1;
+  const std::vector<Value*> operands = call.operands();
+  const ir::Graph& body = lowering_.variant.subgraphs.at(call.arguments()[0].get<ir::SubgraphRef>().name);
+  for (size_t j = 0; j < operands.size(); ++j) {
+    const bool is_whole = operands[j] == root(operands[j]) && dying.count(operands[j]) &&
+                          std::count(operands.begin(), operands.end(), operands[j]) == 1;
+    if (!is_whole || !kernel->may_overwrite(body, j)) continue;
+    if (layout_of_result(*operands[j]->producer, operands[j]->index) != layout_of_result(call, result)) continue;
+    dying.erase(operands[j]);
+    return static_cast<int>(buffer_of_.at(operands[j]));
+  }
+  return -1;
+}
+
+void Planner::find_buffers() {
+  size_t position = 0;
+  for (const ir::Node& call : lowering_.graph().forward()) {
+    std::set<const Value*> dying;
+    for (const Value* operand : call.operands()) {
+      const Value* base = root(operand);
+      if (buffer_of_.count(base) && last_[base] == position) dying.insert(base);
+    }
+    for (size_t i = 0; i < call.results().size(); ++i) {
+      const Value* result = call.result(i);
+      if (kernels::kernel_of(call) == "alias" || result->returned > 0) continue;
+      int buffer = overwritten(call, i, dying);
+      if (buffer < 0) {
+        buffer = static_cast<int>(buffers_.size());
+        const SymInt bytes = result->meta().numel() * static_cast<int64_t>(size_of(result->meta().dtype));
+        buffers_.push_back({lowering_.facts.simplify(bytes), lowering_.typical(bytes), position, position});
+      }
+      buffer_of_[result] = static_cast<size_t>(buffer);
+      buffers_[static_cast<size_t>(buffer)].last = last_.at(result);
+    }
+    ++position;
+  }
+}
+
 // The free slot that wastes least at the hints; one that must grow is better than a new one if the sizes can be
 // compared.
-int Planner::take_slot(const SymInt& bytes) {
-  int best = -1;
-  int64_t least = 0;
-  const int64_t wanted = lowering_.typical(bytes);
-  for (size_t i = 0; i < slots_.size(); ++i) {
-    if (!is_free_[i] || !(fits(bytes, slots_[i]) || fits(slots_[i], bytes))) continue;
-    const int64_t difference = std::abs(lowering_.typical(slots_[i]) - wanted);
-    if (best < 0 || difference < least) best = static_cast<int>(i), least = difference;
+void Planner::choose_slots() {
+  std::vector<Buffer*> order;
+  for (Buffer& buffer : buffers_) order.push_back(&buffer);
+  std::stable_sort(order.begin(), order.end(),
+                   [](const Buffer* a, const Buffer* b) { return a->typical > b->typical; });
+  for (Buffer* buffer : order) {
+    int64_t least = 0;
+    for (size_t i = 0; i < slots_.size(); ++i) {
+      const int64_t waste = std::abs(lowering_.typical(slots_[i].bytes) - buffer->typical);
+      if ((buffer->slot >= 0 && waste >= least) || !slots_[i].is_free(*buffer)) continue;
+      if (!fits(buffer->bytes, slots_[i].bytes) && !fits(slots_[i].bytes, buffer->bytes)) continue;
+      buffer->slot = static_cast<int>(i), least = waste;
+    }
+    if (buffer->slot < 0) {
+      buffer->slot = static_cast<int>(slots_.size());
+      slots_.push_back({buffer->bytes});
+    }
+    Slot& slot = slots_[static_cast<size_t>(buffer->slot)];
+    if (!fits(buffer->bytes, slot.bytes)) slot.bytes = buffer->bytes;
+    slot.buffers.push_back(buffer);
   }
-  if (best < 0) {
-    best = static_cast<int>(slots_.size());
-    slots_.push_back(bytes);
-    is_free_.push_back(true);
-  } else if (!fits(bytes, slots_[best])) {
-    slots_[best] = bytes;
+}
+
+void Planner::annotate() {
+  for (ir::Node& call : lowering_.graph().forward()) {
+    ir::ArgumentList slots;
+    for (const auto& result : call.results()) {
+      const auto found = buffer_of_.find(result.get());
+      slots.push_back(found == buffer_of_.end() ? -1 : buffers_[found->second].slot);
+    }
+    call.annotate("slots", slots);
   }
-  is_free_[best] = false;
-  return best;
+  SymInt total = 0;
+  ir::ArgumentList sizes;
+  for (const Slot& slot : slots_) {
+    sizes.push_back(slot.bytes);
+    total = total + shape::floor_div(slot.bytes + 63, 64) * 64;
+  }
+  const auto set = [&](const std::string& name, ir::Argument value) {
+    std::erase_if(lowering_.variant.annotations, [&](const ir::Named& named) { return named.name == name; });
+    lowering_.variant.annotations.push_back({name, std::move(value)});
+  };
+  set("slots", sizes);
+  set("arena", total);
 }
 
 void Planner::run() {
@@ -69,75 +179,10 @@ void Planner::run() {
     tried_[1][symbol] = std::clamp<int64_t>(range.upper, 0, 4096);
   }
   tried_[2] = lowering_.hints;
-  ir::Graph& graph = lowering_.graph();
-  for (ir::Node& call : graph.forward())
-    if (kernels::kernel_of(call) == "alias") base_[call.result()] = call.operands()[0];
-  // The last call that reads each root, by position.
-  std::map<const Value*, size_t> last;
-  std::set<const Value*> returned;
-  size_t position = 0;
-  for (ir::Node& call : graph.forward()) {
-    for (const Value* operand : call.operands()) last[root(operand)] = position;
-    for (const auto& result : call.results()) {
-      last.emplace(root(result.get()), position);
-      if (result->returned > 0) returned.insert(root(result.get()));
-    }
-    ++position;
-  }
-  std::map<const Value*, int> slot_of;
-  position = 0;
-  for (ir::Node& call : graph.forward()) {
-    const std::string name = kernels::kernel_of(call);
-    ir::ArgumentList slots;
-    std::set<const Value*> dying;
-    for (const Value* operand : call.operands()) {
-      const Value* base = root(operand);
-      if (slot_of.count(base) && last[base] == position && !returned.count(base)) dying.insert(base);
-    }
-    for (size_t i = 0; i < call.results().size(); ++i) {
-      const Value* result = call.result(i);
-      if (name == "alias" || result->returned > 0) {
-        slots.push_back(-1);
-        continue;
-      }
-      // A residual is added in place.
-      int slot = -1;
-      const kernels::Kernel* kernel = kernels::find(name);
-      const std::vector<Value*> operands = call.operands();
-      const ir::Graph& body = lowering_.variant.subgraphs.at(call.arguments()[0].get<ir::SubgraphRef>().name);
-      for (size_t j = 0; j < operands.size() && slot < 0; ++j) {
-        const bool is_whole = operands[j] == root(operands[j]) && dying.count(operands[j]) &&
-                              std::count(operands.begin(), operands.end(), operands[j]) == 1;
-        if (!is_whole || !kernel || !kernel->may_overwrite(body, j)) continue;
-        if (layout_of_result(*operands[j]->producer, operands[j]->index) != layout_of_result(call, i)) continue;
-        slot = slot_of.at(operands[j]);
-        dying.erase(operands[j]);
-      }
-      if (slot < 0) {
-        SymInt bytes = result->meta().numel() * static_cast<int64_t>(size_of(result->meta().dtype));
-        slot = take_slot(lowering_.facts.simplify(bytes));
-      }
-      slot_of[result] = slot;
-      slots.push_back(slot);
-    }
-    call.annotate("slots", slots);
-    for (const Value* base : dying) is_free_[slot_of.at(base)] = true;
-    for (const auto& result : call.results())
-      if (slot_of.count(result.get()) && !result->has_users()) is_free_[slot_of.at(result.get())] = true;
-    ++position;
-  }
-  SymInt total = 0;
-  ir::ArgumentList sizes;
-  for (const SymInt& bytes : slots_) {
-    sizes.push_back(bytes);
-    total = total + shape::floor_div(bytes + 63, 64) * 64;
-  }
-  auto annotate = [&](const std::string& name, ir::Argument value) {
-    std::erase_if(lowering_.variant.annotations, [&](const ir::Named& named) { return named.name == name; });
-    lowering_.variant.annotations.push_back({name, std::move(value)});
-  };
-  annotate("slots", sizes);
-  annotate("arena", total);
+  find_lives();
+  find_buffers();
+  choose_slots();
+  annotate();
 }
 
 }  // namespace
