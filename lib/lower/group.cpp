@@ -43,7 +43,6 @@ class Grouper {
   void classify(Node& node);
   void add_group(Group group);
   void take_kernels();
-  bool is_loops_reader(const Node* node, const Value* value) const;
   std::vector<Node*> epilogue(Node* anchor, const kernels::Kernel& kernel);
   bool is_reduction(const Node& node) const;
   bool stays_apart(const Node& node, const Value& operand) const;
@@ -148,16 +147,6 @@ void Grouper::add_group(Group group) {
 // --- Kernels of libraries
 // ---------------------------------------------------------------------------------------------
 
-// A node of loops, not in a kernel's epilogue, that reads `value` element by element: it can do the chain's work on the
-// way.
-bool Grouper::is_loops_reader(const Node* node, const Value* value) const {
-  if (lowering_.group_of.count(node)) return false;
-  auto edges = edges_.find(node);
-  return edges != edges_.end() && !is_view(lowering_, *node) &&
-         std::any_of(edges->second.begin(), edges->second.end(),
-                     [&](const Edge& edge) { return edge.operand == value; });
-}
-
 // The anchor and the longest chain behind it that the kernel takes.
 std::vector<Node*> Grouper::epilogue(Node* anchor, const kernels::Kernel& kernel) {
   std::vector<Node*> taken = {anchor};
@@ -185,11 +174,6 @@ std::vector<Node*> Grouper::epilogue(Node* anchor, const kernels::Kernel& kernel
     find_boundary(tried, operands, results);
     if (results.size() == 1 && kernel.refusal(make_body(tried, operands, results)).empty()) taken = tried;
   }
-  // Loops that read the result anyway do the chain as well.
-  if (taken.size() > 1)
-    for (const auto& result : taken.back()->results())
-      for (const Node* user : result->users)
-        if (is_loops_reader(user, result.get())) return {anchor};
   return taken;
 }
 
