@@ -16,6 +16,8 @@ namespace {
 using ir::Value;
 using Role = Group::Role;
 
+constexpr int64_t far_smaller = 8;
+
 class LayoutChoice {
  public:
   explicit LayoutChoice(Lowering& lowering) : lowering_(lowering) {}
@@ -224,7 +226,9 @@ void LayoutChoice::place_results(Group& group) {
             (operand->meta().sizes.size() >= sizes.size() || operand->meta().numel() == result->meta().numel()) &&
             (!widest || lowering_.typical(operand->meta().numel()) > lowering_.typical(widest->meta().numel())))
           widest = operand;
-      if (widest) order = order_as(group, *result, *widest);
+      // What is far smaller is quickly written in any order, and may be read again and again.
+      if (widest && lowering_.typical(result->meta().numel()) * far_smaller > lowering_.typical(widest->meta().numel()))
+        order = order_as(group, *result, *widest);
     }
     const bool is_reference = group.role == Role::kernel && std::string(group.kernel->name()) == "reference";
     if (result->returned > 0 || order.empty() || is_reference) continue;  // rows
