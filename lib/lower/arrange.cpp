@@ -263,6 +263,17 @@ bool Arranger::reads_across(int lane) const {
   return is_across;
 }
 
+// About so many lanes, without a rest and of whole vectors where that can be; one block where there would be two.
+int64_t even_lanes(int64_t count, int64_t lanes) {
+  const int64_t most = lanes + lanes / 2;
+  if (count <= most) return count;
+  if (count % lanes == 0) return lanes;
+  for (int64_t vector = least_lanes; vector >= 4; vector /= 2)
+    for (int64_t even = most / vector * vector; even >= lanes / 2; even -= vector)
+      if (count % even == 0) return even;
+  return count <= 2 * lanes ? count : lanes;
+}
+
 // Cuts the loop into blocks, which are rows, and lanes, which come last. Returns how many lanes at most.
 int64_t Arranger::cut_lanes(int lane) {
   const SymInt extent = loops_.loops[lane].extent;
@@ -271,12 +282,7 @@ int64_t Arranger::cut_lanes(int lane) {
   for (int loop : loops_.domain)
     if (loop != lane && level(loop) <= (is_ordered_ ? 1 : 0)) rows *= typical(loops_.loops[loop].extent);
   while (lanes > least_lanes && rows * ((count + lanes - 1) / lanes) < enough_rows) lanes /= 2;
-  for (int64_t even = lanes; even >= std::max(least_lanes, lanes / 2); --even)  // no rest is better
-    if (extent.constant() && count % even == 0) {
-      lanes = even;
-      break;
-    }
-  if (extent.constant() && count <= lanes + lanes / 2) lanes = count;
+  if (extent.constant()) lanes = even_lanes(count, lanes);
   std::erase(loops_.domain, lane);
   if (lanes != count || !extent.constant()) {
     auto last_row =

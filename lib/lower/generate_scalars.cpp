@@ -4,6 +4,7 @@
 
 #include <llvm/IR/Intrinsics.h>
 
+#include "kernels/lanes.h"
 #include "lower/generator.h"
 #include "lower/inline_functions.h"
 
@@ -167,15 +168,22 @@ void Generator::close_loop() {
   Value* next = b_.CreateAdd(scope.counter, constant(1), "", true, true);
   scope.counter->addIncoming(next, scope.block);
   llvm::Instruction* back = b_.CreateCondBr(b_.CreateICmpSLT(next, scope.end), scope.body, scope.exit);
-  // LLVM would write out a loop of some dozen turns before it tries to make it wide.
+  // LLVM would write out a loop of some dozen turns before it tries to make it wide. Lanes are written out then, so that
+  // accumulators stay in registers; those that fill no widest vectors fill narrower ones, with no rest.
   if (auto* turns = llvm::dyn_cast<llvm::ConstantInt>(scope.end); turns && turns->getSExtValue() >= least_wide_loop) {
-    const auto named = [&](const char* name) {
-      return llvm::MDNode::get(context_, llvm::MDString::get(context_, name));
-    };
-    std::vector<llvm::Metadata*> wishes = {nullptr, named("llvm.loop.unroll.disable")};
-    // Once they are wide, the few turns of lanes are written out, and their accumulators are registers.
-    if (scope.loops == lane_loop()) wishes.push_back(named("llvm.loop.vectorize.followup_vectorized"));
-    llvm::MDNode* loop = llvm::MDNode::getDistinct(context_, wishes);
+    using llvm::MDNode;
+    const auto note = [&](const char* name) { return llvm::MDString::get(context_, name); };
+    llvm::SmallVector<llvm::Metadata*> notes = {nullptr, MDNode::get(context_, note("llvm.loop.unroll.disable"))};
+    if (scope.loops == lane_loop()) {
+      const int64_t whole = turns->getSExtValue() & -turns->getSExtValue();
+      if (whole > 1 && whole < kernels::widest_vector) {
+        llvm::Metadata* width = llvm::ConstantAsMetadata::get(b_.getInt32(static_cast<uint32_t>(whole)));
+        notes.push_back(MDNode::get(context_, {note("llvm.loop.vectorize.width"), width}));
+      }
+      notes.push_back(MDNode::get(context_, {note("llvm.loop.vectorize.followup_vectorized"),
+                                             MDNode::get(context_, note("llvm.loop.unroll.full"))}));
+    }
+    MDNode* loop = MDNode::getDistinct(context_, notes);
     loop->replaceOperandWith(0, loop);
     back->setMetadata(llvm::LLVMContext::MD_loop, loop);
   }
