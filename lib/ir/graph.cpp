@@ -277,13 +277,15 @@ void Graph::substitute(const shape::Substitution& by) {
   for (Constraint& constraint : assumptions) constraint.truth = shape::substitute(constraint.truth, by);
 }
 
+std::string as_name(std::string text) {
+  std::replace_if(text.begin(), text.end(), [](char c) { return !is_name_character(c); }, '_');
+  return text;
+}
+
 // The smallest free number is a function of the names that are there now, so a stage that reads its input from a pipe
 // names values exactly as one that is handed the graph in process.
 std::string Graph::unique_name(const std::string& wish) {
-  std::string name = wish.empty() ? "value" : wish;
-  for (char& c : name) {
-    if (!is_name_character(c)) c = '_';
-  }
+  std::string name = wish.empty() ? "value" : as_name(wish);
   if (!names_.contains(name)) return name;
   const std::string stem = split_number(name).first;
   int& number = first_free_.try_emplace(stem, 1).first->second;

@@ -74,6 +74,9 @@ constexpr bool is_name_character(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
 }
 
+// `text` with `_` for whatever a name may not have.
+std::string as_name(std::string text);
+
 // One result of a node, or one input of a graph.
 struct Value {
   std::string name;  // unique in its graph, without the leading %

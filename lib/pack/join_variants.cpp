@@ -24,12 +24,13 @@ ir::InputSpec* counterpart(ir::EntryPoint& entry, const ir::InputSpec& spec) {
 }
 
 std::string free_name(const ir::EntryPoint& a, const ir::EntryPoint& b, const std::string& wish) {
-  std::string name = wish;
+  const std::string stem = ir::as_name(wish);  // a packed weight's has its layout in it
+  std::string name = stem;
   auto taken = [&](const ir::EntryPoint& entry) {
     return std::any_of(entry.variants.begin(), entry.variants.end(),
                        [&](const ir::Variant& variant) { return variant.graph.find(name) != nullptr; });
   };
-  for (int suffix = 1; taken(a) || taken(b); ++suffix) name = wish + "_" + std::to_string(suffix);
+  for (int suffix = 1; taken(a) || taken(b); ++suffix) name = stem + "_" + std::to_string(suffix);
   return name;
 }
 
@@ -88,7 +89,10 @@ void join_inputs(ir::EntryPoint& into, ir::EntryPoint& from) {
     order.push_back(spec.value);
     const ir::Type& type = into.variants[0].graph.find(spec.value)->type;
     for (ir::Variant& variant : from.variants) {
-      if (!variant.graph.find(spec.value)) variant.graph.add_input(spec.value, type);
+      ir::Value* same = variant.graph.find(spec.value);
+      if (same && !same->producer) continue;
+      if (same) variant.graph.rename(same, free_name(into, from, spec.value));  // a result that happens to be called so
+      variant.graph.add_input(spec.value, type);
     }
   }
   for (ir::EntryPoint* entry : {&into, &from}) {
@@ -213,24 +217,31 @@ bool same_outputs(const ir::GraphSignature& a, const ir::GraphSignature& b) {
          std::equal(a.outputs.begin(), a.outputs.end(), b.outputs.begin(), b.outputs.end(), same);
 }
 
+// Sizes may be others, and what is a number in one may be a constant in the other.
+bool has_same_kind(const ir::Argument& a, const ir::Argument& b) {
+  const ir::Value *x = a.value(), *y = b.value();
+  if (!x || !y) return true;
+  return x->is_tensor() == y->is_tensor() &&
+         (!x->is_tensor() || (x->meta().dtype == y->meta().dtype && x->meta().rank() == y->meta().rank()));
+}
+
 }  // namespace
 
 Result<void> join_variants(ir::EntryPoint& into, ir::EntryPoint from, const std::string& source) {
   if (!(into.signature.input_tree == from.signature.input_tree)) return misfit(source, into, "their inputs differ");
   if (!same_outputs(into.signature, from.signature)) return misfit(source, into, "their outputs differ");
+  if (const auto &a = into.variants[0].graph.outputs(), &b = from.variants[0].graph.outputs();
+      !std::equal(a.begin(), a.end(), b.begin(), b.end(), has_same_kind))
+    return misfit(source, into, "their outputs have other types");
   if (Result<void> same = check_constants(into, from, source); !same) return same;
   join_inputs(into, from);
   if (Result<void> joined = join_symbols(into, from, source); !joined) return joined;
   for (const ir::InputSpec& spec : into.signature.inputs) {
     if (!is_user_input(spec) || spec.value.empty()) continue;
-    const ir::Value* mine = into.variants[0].graph.find(spec.value);
-    const ir::Value* theirs = from.variants[0].graph.find(spec.value);
-    if (mine->is_tensor() != theirs->is_tensor())
+    ir::Value* mine = into.variants[0].graph.find(spec.value);
+    if (!has_same_kind(mine, from.variants[0].graph.find(spec.value)))
       return misfit(source, into, "the input '" + spec.target + "' has another type");
     if (!mine->is_tensor()) continue;
-    if (mine->meta().dtype != theirs->meta().dtype || mine->meta().rank() != theirs->meta().rank()) {
-      return misfit(source, into, "the input '" + spec.target + "' has another type");
-    }
     for (size_t axis = 0; axis < mine->meta().sizes.size(); ++axis) {
       std::string place = spec.target + "[" + std::to_string(axis) + "]";
       if (Result<void> joined = join_dimension(into, from, spec.value, axis, place, source); !joined) return joined;

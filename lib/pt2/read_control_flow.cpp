@@ -93,10 +93,7 @@ Result<std::string> GraphReader::read_body(const Item& named, const std::vector<
   outputs = metas_of(*results);
   graph.set_outputs(std::move(*results));
   std::string name = "body";
-  if (const Item wish = named.find("name"); !wish.is_null()) {
-    name = wish.text();
-    std::replace_if(name.begin(), name.end(), [](char c) { return !ir::is_name_character(c); }, '_');
-  }
+  if (const Item wish = named.find("name"); !wish.is_null()) name = ir::as_name(wish.text());
   for (int number = 0; name.empty() || variant_.subgraphs.contains(name); ++number)
     name = "body_" + std::to_string(number);
   variant_.subgraphs.emplace(name, std::move(graph));
