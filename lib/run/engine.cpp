@@ -53,6 +53,21 @@ const char* kind_of(const Datum& value) {
   }
 }
 
+// Makes `type` that of a leaf in all variants: a size that is another one in `other` is the symbol that is read there.
+void widen(ir::Type& type, const ir::Type& other, const std::string& path, const ir::EntryPoint& entry) {
+  auto* mine = std::get_if<ir::TensorMeta>(&type);
+  const auto* theirs = std::get_if<ir::TensorMeta>(&other);
+  if (!mine || !theirs || mine->rank() != theirs->rank()) return;
+  for (int axis = 0; axis < mine->rank(); ++axis) {
+    if (mine->sizes[axis] == theirs->sizes[axis]) continue;
+    const std::string source = path + "[" + std::to_string(axis) + "]";
+    std::string name = "any";
+    for (const ir::Symbol& symbol : entry.symbols)
+      if (symbol.source == source) name = symbol.name;
+    mine->sizes[axis] = ir::SymInt::symbol(name);
+  }
+}
+
 }  // namespace
 
 std::string python_line(const ir::ExportedProgram& program, const ir::Node& node) {
@@ -114,6 +129,9 @@ Result<void> Session::connect() {
       if (value) sources_.push_back({false, inputs_.size()});
       inputs_.push_back(
           {spec.target, value ? value->type : kind_of_constant(spec.constant.value_or(ir::None{})), spec.constant});
+      for (const ir::Variant& variant : entry_->variants)
+        if (const ir::Value* same = value ? variant.graph.find(spec.value) : nullptr)
+          widen(inputs_.back().type, same->type, spec.target, *entry_);
       continue;
     }
     if (spec.value.empty()) continue;
@@ -154,6 +172,9 @@ Result<void> Session::connect() {
         leaf.type = value->type;
       else
         leaf.constant = output;
+      for (const ir::Variant& variant : entry_->variants)
+        if (const ir::Value* same = i < variant.graph.outputs().size() ? variant.graph.outputs()[i].value() : nullptr)
+          widen(leaf.type, same->type, "", *entry_);
       outputs_.push_back(std::move(leaf));
     }
   return {};
