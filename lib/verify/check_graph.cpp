@@ -43,7 +43,7 @@ class GraphCheck {
         symbols_(symbols),
         findings_(findings) {}
 
-  void run() {
+  std::set<std::string> run() {
     for (const auto& input : graph_.inputs()) {
       define(*input);
       // An integer input is a symbol by its own name.
@@ -69,6 +69,7 @@ class GraphCheck {
     }
     for (const ir::Constraint& assumption : graph_.assumptions)
       check_symbols(assumption.truth.symbols(), "an assumption of a subgraph");
+    return std::move(symbols_);
   }
 
  private:
@@ -86,10 +87,7 @@ class GraphCheck {
   }
 
   void check_symbols(const std::set<std::string>& used, const std::string& where) {
-    for (const std::string& symbol : used) {
-      if (!symbols_.contains(symbol))
-        findings_.add(123, where + " uses the symbol " + quoted(symbol) + ", which is not declared");
-    }
+    verify::check_symbols(used, symbols_, where, findings_);
   }
 
   void check_operands(const ir::Node& node) {
@@ -295,9 +293,16 @@ void Findings::add(Diagnostic diagnostic, const ir::Node& node) {
   problems.push_back(std::move(diagnostic));
 }
 
-void check_graph(const ir::Graph& graph, const ir::EntryPoint& entry, const ir::Variant& variant,
-                 const std::set<std::string>& symbols, Findings& findings) {
-  GraphCheck(graph, entry, variant, symbols, findings).run();
+std::set<std::string> check_graph(const ir::Graph& graph, const ir::EntryPoint& entry, const ir::Variant& variant,
+                                  const std::set<std::string>& symbols, Findings& findings) {
+  return GraphCheck(graph, entry, variant, symbols, findings).run();
+}
+
+void check_symbols(const std::set<std::string>& used, const std::set<std::string>& known, const std::string& where,
+                   Findings& findings) {
+  for (const std::string& symbol : used)
+    if (!known.contains(symbol))
+      findings.add(123, where + " uses the symbol " + quoted(symbol) + ", which is not declared");
 }
 
 }  // namespace atenon::verify

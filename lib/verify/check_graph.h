@@ -24,8 +24,13 @@ struct Findings {
   void add(Diagnostic diagnostic, const ir::Node& node);
 };
 
-// Checks `graph`, one of `variant`; `symbols` are those that the entry point declares.
-void check_graph(const ir::Graph& graph, const ir::EntryPoint& entry, const ir::Variant& variant,
-                 const std::set<std::string>& symbols, Findings& findings);
+// Checks `graph`, one of `variant`; `symbols` are those that the entry point declares. Gives these and those that the
+// graph's numbers define.
+std::set<std::string> check_graph(const ir::Graph& graph, const ir::EntryPoint& entry, const ir::Variant& variant,
+                                  const std::set<std::string>& symbols, Findings& findings);
+
+// E0123 for each that is not known.
+void check_symbols(const std::set<std::string>& used, const std::set<std::string>& known, const std::string& where,
+                   Findings& findings);
 
 }  // namespace atenon::verify

@@ -1,6 +1,10 @@
 // The checks of a program around its graphs: weights, entry points, signatures.
 #include "verify/verify.h"
 
+#include <algorithm>
+#include <map>
+
+#include "text/limits.h"
 #include "verify/check_graph.h"
 
 namespace atenon::verify {
@@ -32,16 +36,19 @@ void check_weights(Findings& findings) {
   }
 }
 
+bool has_type_of(const ir::Weight& weight, const ir::Value& value) {
+  const Tensor& tensor = weight.tensor;
+  return value.is_tensor() && value.meta().dtype == tensor.dtype &&
+         std::equal(value.meta().sizes.begin(), value.meta().sizes.end(), tensor.sizes.begin(), tensor.sizes.end(),
+                    [](const shape::SymInt& declared, int64_t size) { return declared == shape::SymInt(size); });
+}
+
 void check_state_input(const ir::InputSpec& spec, const ir::Value& value, Findings& findings) {
   const ir::Weight* weight = findings.program.weight(spec.target);
   if (!weight)
     return findings.add(
         132, "input %" + spec.value + " is the state " + quoted(spec.target) + ", which the program does not hold");
-  bool fits = value.is_tensor() && value.meta().dtype == weight->tensor.dtype &&
-              value.meta().sizes.size() == weight->tensor.sizes.size();
-  for (size_t i = 0; fits && i < weight->tensor.sizes.size(); ++i)
-    fits = value.meta().sizes[i] == shape::SymInt(weight->tensor.sizes[i]);
-  if (!fits)
+  if (!has_type_of(*weight, value))
     findings.add(133, "input %" + spec.value + " is declared " + ir::to_string(value.type) + ", unlike its weight " +
                           quoted(spec.target));
 }
@@ -77,7 +84,13 @@ void check_signature(const ir::EntryPoint& entry, const ir::Variant& variant, Fi
   for (const ir::OutputSpec& spec : signature.outputs) {
     user_outputs += spec.kind == ir::OutputKind::user_output;
     bool known = true;
-    if (ir::updates_state(spec.kind)) known = findings.program.weight(spec.target) != nullptr;
+    if (ir::updates_state(spec.kind)) {
+      const ir::Weight* weight = findings.program.weight(spec.target);
+      const ir::Value* value = variant.graph.outputs()[&spec - signature.outputs.data()].value();
+      known = weight != nullptr;
+      if (weight && (!value || !has_type_of(*weight, *value)))
+        findings.add(133, "what an output writes to the state " + quoted(spec.target) + " has another type");
+    }
     if (spec.kind == ir::OutputKind::user_input_mutation) {
       known = false;
       for (const ir::InputSpec& input : signature.inputs) {
@@ -92,6 +105,23 @@ void check_signature(const ir::EntryPoint& entry, const ir::Variant& variant, Fi
   }
 }
 
+// Subgraphs run others, but none itself: as deep as that, they would be run on the stack.
+void check_nesting(const ir::Variant& variant, Findings& findings) {
+  std::map<std::string, std::set<std::string>> runs;  // those that run others
+  for (const auto& [name, graph] : variant.subgraphs)
+    for (const ir::Node& node : graph.forward())
+      for (const ir::Argument& argument : node.arguments())
+        if (argument.is<ir::SubgraphRef>()) runs[name].insert(argument.get<ir::SubgraphRef>().name);
+  for (int level = 0; level < text::max_depth && !runs.empty(); ++level)  // takes away those that run none of the rest
+    std::erase_if(runs, [rest = runs](const auto& entry) {
+      return std::none_of(entry.second.begin(), entry.second.end(),
+                          [&](const std::string& inner) { return rest.contains(inner); });
+    });
+  if (!runs.empty())
+    findings.add(128, "the subgraph @" + runs.begin()->first + " runs itself, or subgraphs nested more than " +
+                          std::to_string(text::max_depth) + " deep");
+}
+
 void check_entry(const ir::EntryPoint& entry, Findings& findings) {
   std::set<std::string> symbols;
   for (const ir::Symbol& symbol : entry.symbols) {
@@ -103,8 +133,13 @@ void check_entry(const ir::EntryPoint& entry, Findings& findings) {
   if (entry.variants.empty()) findings.add(137, "the entry point " + quoted(entry.name) + " has no graph");
   for (const ir::Variant& variant : entry.variants) {
     check_signature(entry, variant, findings);
-    check_graph(variant.graph, entry, variant, symbols, findings);
-    for (const auto& [name, graph] : variant.subgraphs) check_graph(graph, entry, variant, symbols, findings);
+    check_nesting(variant, findings);
+    std::set<std::string> known = check_graph(variant.graph, entry, variant, symbols, findings);
+    for (const auto& [name, graph] : variant.subgraphs)
+      known.merge(check_graph(graph, entry, variant, symbols, findings));
+    for (const auto* constraints : {&variant.assumptions, &variant.guarantees})
+      for (const ir::Constraint& constraint : *constraints)
+        check_symbols(constraint.truth.symbols(), known, "what is assumed or guaranteed", findings);
   }
 }
 
