@@ -51,10 +51,8 @@ std::string to_dot(const ir::ExportedProgram& program, const Options& options) {
                                                                                    : value.name));
     };
     out += "  subgraph " + quoted("cluster " + named.name) + " {\n    label=" + quoted(named.name) + "\n";
-    const ir::EntryPoint* entry =
-        named.is_subgraph ? nullptr : program.entry(named.name.substr(0, named.name.find('/')));
     for (const auto& input : named.graph->inputs()) {
-      const ir::InputSpec* spec = entry ? entry->signature.input(input->name) : nullptr;
+      const ir::InputSpec* spec = named.entry ? named.entry->signature.input(input->name) : nullptr;
       const bool is_state = spec && spec->kind != ir::InputKind::user_input;
       out += "    " + id(*input) + " [shape=ellipse, label=" + quoted(input->name + "\n" + ir::to_string(input->type)) +
              (is_state ? ", color=gray, fontcolor=gray40" : "") + "]\n";

@@ -11,7 +11,7 @@ namespace atenon::show {
 struct NamedGraph {
   std::string name;
   const ir::Graph* graph = nullptr;
-  bool is_subgraph = false;
+  const ir::EntryPoint* entry = nullptr;  // null: a subgraph
 };
 // Of the entry points that `options` chooses, in order.
 std::vector<NamedGraph> graphs_of(const ir::ExportedProgram& program, const Options& options);

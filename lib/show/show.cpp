@@ -59,8 +59,8 @@ std::vector<NamedGraph> graphs_of(const ir::ExportedProgram& program, const Opti
     if (!is_chosen(entry, options)) continue;
     for (const ir::Variant& variant : entry.variants) {
       const std::string name = entry.name + (variant.name.empty() ? "" : "/" + variant.name);
-      graphs.push_back({name, &variant.graph});
-      for (const auto& [subgraph, graph] : variant.subgraphs) graphs.push_back({name + "@" + subgraph, &graph, true});
+      graphs.push_back({name, &variant.graph, &entry});
+      for (const auto& [subgraph, graph] : variant.subgraphs) graphs.push_back({name + "@" + subgraph, &graph});
     }
   }
   return graphs;

@@ -103,7 +103,7 @@ std::string code_table(const ir::ExportedProgram& program) {
 std::string summary(const ir::ExportedProgram& program) {
   size_t nodes = 0, variants = 0;
   for (const ir::EntryPoint& entry : program.entries) variants += entry.variants.size();
-  for (const NamedGraph& named : graphs_of(program, {})) nodes += named.is_subgraph ? 0 : named.graph->size();
+  for (const NamedGraph& named : graphs_of(program, {})) nodes += named.entry ? named.graph->size() : 0;
   std::string out = plural(program.entries.size(), "entry point");
   if (variants != program.entries.size()) out += " in " + plural(variants, "variant");
   out += ", " + plural(nodes, "node") + ", " + plural(program.weights.size(), "weight") + " (" +
