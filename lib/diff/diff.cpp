@@ -23,7 +23,7 @@ Result<double> number(const std::string& text) {
   double value = 0;
   auto [rest, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (problem != std::errc() || rest != text.data() + text.size() || !(value >= 0)) {
-    return error(Status::usage, 701, "the tolerance '" + text + "' is not a number").note("write 1e-4");
+    return error(Status::usage, 701, "the tolerance '" + text + "' is no number from 0 on").note("write 1e-4");
   }
   return value;
 }
@@ -212,11 +212,17 @@ Result<Report> run(ir::ExportedProgram left_program, ir::ExportedProgram right_p
 
   std::vector<std::string> names = run::leaf_names((*left)->outputs());
   for (size_t i = 0; i < names.size(); ++i) {
-    std::optional<Difference> difference =
-        compare(run::tensor_of((*left_outputs)[i]), run::tensor_of((*right_outputs)[i]), allowed);
-    Difference shapes_differ;
-    shapes_differ.excess = INFINITY;
-    report.outputs.emplace_back(names[i], difference.value_or(shapes_differ));
+    const Tensor x = run::tensor_of((*left_outputs)[i]), y = run::tensor_of((*right_outputs)[i]);
+    std::optional<Difference> difference = compare(x, y, allowed);
+    if (!difference) {
+      const auto type = [](const Tensor& tensor) {
+        return ir::to_string(ir::TensorMeta{tensor.dtype, {tensor.sizes.begin(), tensor.sizes.end()}});
+      };
+      report.structure.push_back("output " + names[i] + " came as " + type(x) + " | " + type(y));
+      difference.emplace();
+      difference->excess = difference->largest = INFINITY;
+    }
+    report.outputs.emplace_back(names[i], *difference);
   }
   find_departure(**left, matches, a, b, allowed, report);
   return report;
