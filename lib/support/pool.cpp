@@ -108,8 +108,9 @@ Region::Region(int members, FunctionRef<int> body) {
   Pool& pool = atenon::pool();
   counts_ = true;
   const int regions = pool.regions.fetch_add(1, std::memory_order_relaxed) + 1;
-  const int wanted = std::min({members, most_members, std::max(threads() / regions, 1)});
-  while (pool.made.load(std::memory_order_relaxed) < std::min(members, most_members) - 1 && pool.make_worker()) {}
+  const int most = std::min({members, most_members, threads()});  // plans of oneDNN are for more, whatever there is
+  const int wanted = std::min(most, std::max(threads() / regions, 1));
+  while (pool.made.load(std::memory_order_relaxed) < most - 1 && pool.make_worker()) {}
   const int made = pool.made.load(std::memory_order_acquire);
   for (int i = 0; i < made && members_ < wanted; ++i) {
     Worker& worker = pool.workers[i];

@@ -188,7 +188,7 @@ TEST_CASE("workers that have nothing to do take no time") {
   set_threads(0);
 }
 
-TEST_CASE("a forked child makes workers of its own") {
+TEST_CASE("a forked child makes workers of its own, and no more than it has threads") {
   set_threads(2);
   parallel_for(2, [](int64_t) {});
   const pid_t child = fork();
@@ -198,7 +198,9 @@ TEST_CASE("a forked child makes workers of its own") {
       ++members;
       team.wait();
     });
-    _exit(members == 2 ? 0 : 1);
+    if (members != 2) _exit(1);
+    run_team(16, [](Team& team, int) { team.wait(); });
+    _exit(std::distance(fs::directory_iterator("/proc/self/task"), fs::directory_iterator()) == 2 ? 0 : 2);
   }
   int status = -1;
   waitpid(child, &status, 0);
