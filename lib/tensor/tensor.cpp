@@ -49,10 +49,9 @@ void Storage::allocate_bytes() {
   // Weights are written once: with pages of 2 MB, the first touch costs a third of what it does with small ones.
   const size_t alignment = size_ >= huge_page ? huge_page : 64;
   // At least one byte, so that data() is null only for absent bytes.
-  const size_t size = (std::max<size_t>(size_, 1) + alignment - 1) / alignment * alignment;
-  data_ = std::aligned_alloc(alignment, size);
-  if (data_ == nullptr) throw std::bad_alloc();
-  if (alignment == huge_page) madvise(data_, size, MADV_HUGEPAGE);
+  if (posix_memalign(&data_, alignment, std::max<size_t>(size_, 1)) != 0) throw std::bad_alloc();
+  // The last one would hold more than was asked for, and than `run --memory` says.
+  if (alignment == huge_page) madvise(data_, size_ / huge_page * huge_page, MADV_HUGEPAGE);
   keep_alive_ = std::shared_ptr<void>(data_, &std::free);
   writable_ = true;
 }
