@@ -5,13 +5,16 @@
 
 #include <chrono>
 #include <iostream>
+#include <system_error>
 
 namespace atenon::cli {
 
 using namespace std::chrono_literals;
 
 Progress::Progress(std::string text) : text_(std::move(text)) {
-  if (isatty(STDERR_FILENO) != 0) thread_ = std::thread([this] { show(); });
+  try {
+    if (isatty(STDERR_FILENO) != 0) thread_ = std::thread([this] { show(); });
+  } catch (const std::system_error&) {}  // no more threads for this process: nothing is shown
 }
 
 Progress::~Progress() {

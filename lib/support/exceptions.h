@@ -7,7 +7,8 @@
 
 namespace atenon {
 
-// E0010 where memory does not suffice; anything else that a library throws is a bug of ours.
+// E0010 where memory does not suffice, E0011 where no thread can be started; anything else that a library throws is a
+// bug of ours.
 Diagnostic explain(const std::exception& problem);
 
 }  // namespace atenon

@@ -8,11 +8,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cerrno>
 #include <climits>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 namespace atenon {
@@ -71,16 +74,51 @@ Result<Contents> read_pages(InputStream& stream, const std::string& path, size_t
   return Contents{static_cast<std::byte*>(pages->address), size, pages, false};
 }
 
+// Names of files that are not whole yet, for the signals that end a process.
+std::array<std::atomic<char*>, 16> unfinished;
+
+void unlink_unfinished(int signal) {
+  for (const std::atomic<char*>& name : unfinished)
+    if (const char* found = name.load()) unlink(found);
+  std::signal(signal, SIG_DFL);
+  raise(signal);
+}
+
+void remember_unfinished(const std::string& name) {
+  for (const int signal : {SIGHUP, SIGINT, SIGTERM}) {
+    struct sigaction now{};
+    if (sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_DFL) std::signal(signal, unlink_unfinished);
+  }
+  char* copy = strdup(name.c_str());
+  for (std::atomic<char*>& slot : unfinished)
+    if (char* empty = nullptr; slot.compare_exchange_strong(empty, copy)) return;
+  free(copy);
+}
+
+void forget_unfinished(const std::string& name) {
+  for (std::atomic<char*>& slot : unfinished)
+    if (char* found = slot.load(); found && name == found && slot.compare_exchange_strong(found, nullptr)) free(found);
+}
+
 // Makes a file under a name beside `target` that is not taken: an earlier process of our number, as the first ones of
-// containers have it, may have been killed and left one. "", with errno, where it cannot be made.
+// containers have it, may have been killed and left one. "", with errno, where it cannot be made. A signal that ends
+// the process takes the file away until it is forgotten.
 std::string make_beside(const std::string& target, const std::function<bool(const char*)>& make) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, &before);  // there is no instant in which it is there and not remembered
   const std::string first = target + ".tmp" + std::to_string(getpid());
   std::string name = first;
-  for (int i = 1; !make(name.c_str()); ++i) {
-    if (errno != EEXIST) return "";
+  bool is_made = make(name.c_str());
+  for (int i = 1; !is_made && errno == EEXIST; ++i) {
     name = first + "-" + std::to_string(i);
+    is_made = make(name.c_str());
   }
-  return name;
+  const int problem = errno;
+  if (is_made) remember_unfinished(name);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  errno = problem;
+  return is_made ? name : "";
 }
 
 }  // namespace
@@ -154,6 +192,7 @@ Result<OutputFile> OutputFile::create(const std::string& path) {
     fcntl(STDOUT_FILENO, F_SETPIPE_SZ, pipe_size);  // fails, and does no harm, where it is no pipe
     return file;
   }
+  if (path.empty()) return cannot("create", 1, path, ENOENT);
   // A link keeps pointing: its target is replaced.
   char resolved[PATH_MAX];
   const std::string target = realpath(path.c_str(), resolved) != nullptr ? resolved : path;
@@ -191,7 +230,9 @@ OutputFile::OutputFile(OutputFile&& other) noexcept
 
 OutputFile::~OutputFile() {
   if (descriptor_ > STDERR_FILENO) close(descriptor_);
-  if (!temporary_.empty()) unlink(temporary_.c_str());
+  if (temporary_.empty()) return;
+  unlink(temporary_.c_str());
+  forget_unfinished(temporary_);
 }
 
 Diagnostic OutputFile::failure(int error_number) const { return cannot("write", 3, path_, error_number); }
@@ -271,7 +312,7 @@ Result<void> OutputFile::commit() {
   if (descriptor > STDERR_FILENO && close(descriptor) != 0) return failure(errno);
   if (target_.empty()) return {};
   if (rename(temporary_.c_str(), target_.c_str()) != 0) return failure(errno);
-  temporary_.clear();
+  forget_unfinished(std::exchange(temporary_, ""));
   return {};
 }
 

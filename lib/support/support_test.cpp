@@ -1,18 +1,28 @@
 // Support: messages as users see them, digests, threads, files that appear whole or not at all.
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <csignal>
+#include <cstddef>
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
+#include <new>
+#include <stdexcept>
+#include <system_error>
 #include <thread>
 
+#include "support/exceptions.h"
 #include "support/hash.h"
 #include "support/math.h"
 #include "support/parallel.h"
@@ -235,6 +245,47 @@ TEST_CASE("a file appears on commit, whole") {
   CHECK(folder.entries() == 2);
 }
 
+// Where a file must have a name, as on network file systems.
+static bool forbid_nameless_files() {
+  sock_filter program[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+                           BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_openat, 0, 3),
+                           BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[2])),
+                           BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, O_TMPFILE & ~O_DIRECTORY, 0, 1),
+                           BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EOPNOTSUPP),
+                           BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+  const sock_fprog filter = {std::size(program), program};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+TEST_CASE("a file that must have a name goes with the process that a signal ends") {
+  const TemporaryFolder folder;
+  for (const bool is_committed : {false, true}) {
+    const pid_t child = fork();
+    if (child == 0) {
+      if (!forbid_nameless_files()) _exit(77);
+      std::signal(SIGTERM, SIG_DFL);
+      auto file = OutputFile::create(folder.path / "out");
+      if (!file || !file->write("half") || folder.entries() != 1) _exit(1);
+      if (is_committed && !file->commit()) _exit(2);
+      raise(SIGTERM);
+    }
+    int status = 0;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 77) continue;  // no such filters here
+    CHECK(WIFSIGNALED(status));
+    CHECK(folder.entries() == (is_committed ? 1 : 0));
+  }
+}
+
+TEST_CASE("what a library throws is explained") {
+  CHECK(explain(std::bad_alloc()).code == 10);
+  const Diagnostic threads =
+      explain(std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again)));
+  CHECK(threads.render("t") == "t: error[E0011]: this process may start no more threads\n");
+  CHECK(threads.status == Status::unsupported);
+  CHECK(explain(std::runtime_error("x")).status == Status::bug);
+}
+
 TEST_CASE("failures name the file") {
   const TemporaryFolder folder;
   const std::string absent = folder.path / "absent";
@@ -242,6 +293,7 @@ TEST_CASE("failures name the file") {
   CHECK(read_contents(folder.path).failure().code == 2);
   CHECK(OutputFile::create(absent + "/x").failure().code == 1);
   CHECK(OutputFile::create(folder.path).failure().code == 1);
+  CHECK(OutputFile::create("").failure().code == 1);
   CHECK(read_contents("/dev/zero").failure().code == 2);  // which has no end
   CHECK(read_contents("/dev/null")->size == 0);
   if (fs::exists("/dev/full")) CHECK(write_contents("/dev/full", "x").failure().code == 3);
