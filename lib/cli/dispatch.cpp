@@ -60,18 +60,20 @@ std::string purpose_of(const fs::path& tool) {
   return line;
 }
 
-void print_help() {
-  std::cout << "atenon: from a PyTorch model file to a small native CPU program, without PyTorch\n\n"
-               "usage: atenon TOOL [OPTIONS] ...      atenon TOOL --help\n\n"
-               "  model.py -> capture -> decompose -> specialize -> lower -> pack -> run\n"
-               "              (each reads and writes one program file; show and diff look at any of them)\n\n";
+std::string help() {
+  std::string text =
+      "atenon: from a PyTorch model file to a small native CPU program, without PyTorch\n\n"
+      "usage: atenon TOOL [OPTIONS] ...      atenon TOOL --help\n\n"
+      "  model.py -> capture -> decompose -> specialize -> lower -> pack -> run\n"
+      "              (each reads and writes one program file; show and diff look at any of them)\n\n";
   for (const auto& [name, path] : find_tools()) {
-    std::cout << "  " << name << std::string(name.size() < 12 ? 12 - name.size() : 1, ' ') << purpose_of(path) << "\n";
+    text += "  " + name + std::string(name.size() < 12 ? 12 - name.size() : 1, ' ') + purpose_of(path) + "\n";
   }
-  std::cout << "\nexample:\n"
-               "  atenon capture resnet50.py | atenon decompose | atenon specialize batch=1 | atenon lower | atenon "
-               "pack -o resnet50.atn\n"
-               "  atenon run resnet50.atn --input x=x.npy -o y.npy\n";
+  return text +
+         "\nexample:\n"
+         "  atenon capture resnet50.py | atenon decompose | atenon specialize batch=1 | atenon lower | atenon "
+         "pack -o resnet50.atn\n"
+         "  atenon run resnet50.atn --input x=x.npy -o y.npy\n";
 }
 
 // Names of tools, and after one of them whatever that tool completes.
@@ -115,7 +117,7 @@ std::string dispatch_man_page() {
 int print(const Result<std::string>& text) {
   if (text) {
     std::cout << *text;
-    return static_cast<int>(Status::ok);
+    return finish_output(Status::ok, "atenon");
   }
   print_message(text.failure(), "atenon");
   return static_cast<int>(text.failure().status);
@@ -128,15 +130,9 @@ int dispatch(int argc, char** argv) {
   if (name == "--completions") return print(dispatch_completions(argc > 2 ? argv[2] : ""));
   if (name == "--man") return print(dispatch_man_page());
   if (name == "--explain") return print(explanation(argc > 2 ? argv[2] : "", Context::share_folder() + "/errors"));
-  if (name == "--version") {
-    std::cout << "atenon " << ATENON_VERSION << "\n";
-    return 0;
-  }
+  if (name == "--version") return print(std::string("atenon " ATENON_VERSION "\n"));
   bool wants_help = name == "--help" || name == "-h" || name == "help";
-  if (wants_help && argc < 3) {
-    print_help();
-    return 0;
-  }
+  if (wants_help && argc < 3) return print(help());
   if (name.empty()) {
     return print(error(Status::usage, 4, "which tool?").note("atenon --help lists them"));
   }

@@ -23,7 +23,8 @@ Result<std::string> explanation(const std::string& code, const std::string& fold
     while (section.ends_with('\n')) section.pop_back();
     return section + "\n";
   }
-  return error(Status::usage, 7, "no error has the code " + code);
+  return error(Status::usage, 7, "no error has the code " + code)
+      .note("a code stands in brackets in its message: E0107");
 }
 
 }  // namespace atenon::cli

@@ -3,7 +3,9 @@
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <iostream>
 #include <sstream>
 
@@ -57,6 +59,14 @@ std::string coloured(const std::string& rendered, const std::string& severity) {
 void print_message(const Diagnostic& diagnostic, const std::string& tool, const std::string& severity) {
   const std::string text = diagnostic.render(tool, severity);
   std::cerr << (wants_colour() ? coloured(text, severity) : text);
+}
+
+int finish_output(Status status, const std::string& tool) {
+  errno = 0;
+  std::cout.flush();
+  if (std::cout.good() || errno == EPIPE) return static_cast<int>(status);
+  print_message(error(Status::usage, 3, std::string("cannot write standard output: ") + std::strerror(errno)), tool);
+  return static_cast<int>(Status::usage);
 }
 
 }  // namespace atenon::cli

@@ -1,11 +1,12 @@
 // Tool: parses by the table of options, runs the tool's body, and turns Diagnostics into messages and exit status.
 #include <unistd.h>
 
+#include <charconv>
 #include <chrono>
 #include <csignal>
-#include <cstring>
 #include <filesystem>
 #include <iostream>
+#include <limits>
 #include <utility>
 
 #include <CLI/CLI.hpp>
@@ -45,7 +46,6 @@ struct Tool::State {
   Result<void> parse(int argc, char** argv);
   Result<void> sort_words();
   int finish(Diagnostic diagnostic) const;
-  int finish_output(Status status) const;
   void add_output_options(Tool& tool);
   Result<void> write(ir::ExportedProgram program);
 };
@@ -121,19 +121,25 @@ void Tool::option(const std::string& names, std::string& target, const std::stri
   state_->add({names, value_name, help, target, effect}, state_->app.add_option(names, target));
 }
 
-static std::string not_negative(const std::string& text) {
-  return text.empty() || text.starts_with('-') ? "it takes a number from 0 on, not '" + text + "'" : "";
+// CLI11 itself takes the largest number for one beyond it, and takes the minus of an unsigned one.
+template <class Number>
+static std::string not_whole(const std::string& text) {
+  Number number = 0;
+  const auto [rest, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (problem == std::errc() && rest == text.data() + text.size() && number >= 0) return "";
+  return "it takes a whole number from 0 to " + std::to_string(std::numeric_limits<Number>::max()) + ", not '" + text +
+         "'";
 }
 
 void Tool::option(const std::string& names, int& target, const std::string& value_name, const std::string& help,
                   Effect effect) {
   state_->add({names, value_name, help, std::to_string(target), effect},
-              state_->app.add_option(names, target)->check(not_negative));
+              state_->app.add_option(names, target)->check(not_whole<int>));
 }
 
 void Tool::option(const std::string& names, std::optional<uint64_t>& target, const std::string& value_name,
                   const std::string& help, Effect effect) {
-  state_->add({names, value_name, help, "", effect}, state_->app.add_option(names, target)->check(not_negative));
+  state_->add({names, value_name, help, "", effect}, state_->app.add_option(names, target)->check(not_whole<uint64_t>));
 }
 
 void Tool::option(const std::string& names, std::vector<std::string>& target, const std::string& value_name,
@@ -226,14 +232,6 @@ int Tool::State::finish(Diagnostic diagnostic) const {
   return static_cast<int>(diagnostic.status);
 }
 
-// Nobody has read what a full disk swallowed; a reader that left has read enough.
-int Tool::State::finish_output(Status status) const {
-  errno = 0;
-  std::cout.flush();
-  if (std::cout.good() || errno == EPIPE) return static_cast<int>(status);
-  return finish(error(Status::usage, 3, std::string("cannot write standard output: ") + std::strerror(errno)));
-}
-
 int Tool::run(int argc, char** argv, const std::function<Result<Status>(Context&)>& body) {
   State& state = *state_;
   std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is seen where we write
@@ -248,22 +246,24 @@ int Tool::run(int argc, char** argv, const std::function<Result<Status>(Context&
   state.app.add_flag("--purpose", purpose);  // for `atenon --help`, not for people
 
   // `--explain E0107` is everybody's; a bare `--explain` is an option of some tools.
+  const auto is_explain = [](const OptionRow& row) { return row.long_name() == "--explain"; };
+  const bool is_option = std::any_of(state.text.options.begin(), state.text.options.end(), is_explain);
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i], next = i + 1 < argc ? argv[i + 1] : "";
-    if (word == "--explain" && is_code(next)) code = next;
+    if (word == "--explain" && (is_code(next) || !is_option)) code = next.empty() ? "''" : next;
     if (word.starts_with("--explain=") && is_code(word.substr(10))) code = word.substr(10);
   }
   if (!code.empty()) {
     Result<std::string> text = explanation(code, Context::share_folder() + "/errors");
     if (!text) return state.finish(text.error());
     std::cout << *text;
-    return state.finish_output(Status::ok);
+    return finish_output(Status::ok, state.text.name);
   }
   // Help must not fail for a missing FILE.
   for (int i = 1; i < argc; ++i) help = help || std::string(argv[i]) == "--help" || std::string(argv[i]) == "-h";
   if (help) {
     std::cout << help_text(state.text);
-    return state.finish_output(Status::ok);
+    return finish_output(Status::ok, state.text.name);
   }
   for (auto& [target, row] : state.single) {
     bool answers =
@@ -280,12 +280,12 @@ int Tool::run(int argc, char** argv, const std::function<Result<Status>(Context&
     if (!text) return state.finish(text.error());
     std::cout << *text;
   }
-  if (version || purpose || man || !shell.empty()) return state.finish_output(Status::ok);
+  if (version || purpose || man || !shell.empty()) return finish_output(Status::ok, state.text.name);
 
   try {
     Result<Status> status = body(state.context);
     if (!status) return state.finish(status.error());
-    return state.finish_output(*status);
+    return finish_output(*status, state.text.name);
   } catch (const std::exception& problem) {  // of a library: whatever a user can cause is a Result
     return state.finish(explain(problem));
   }
