@@ -183,7 +183,7 @@ void atenon_set_threads(int threads) { set_threads(threads); }
 
 atenon_status atenon_load_file(const char* path, const atenon_options* options, atenon_session** session,
                                char** message) {
-  return answer(message, [&] { return load(program::read(path), options, session); });
+  return answer(message, [&] { return load(program::read(path ? path : ""), options, session); });
 }
 
 atenon_status atenon_load_memory(const void* bytes, size_t size, const atenon_options* options,

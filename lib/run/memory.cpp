@@ -13,6 +13,8 @@
 namespace atenon::run {
 namespace {
 
+constexpr int64_t most_lines = 10'000;  // each is a plan
+
 struct SizeRange {
   std::string symbol;
   int64_t lower = 0, upper = 0;
@@ -69,15 +71,19 @@ Result<std::string> memory_at(Session& session, const std::vector<std::string>& 
   for (const ir::Symbol& symbol : session.entry().symbols)
     symbols[symbol.name] = symbol.hint.value_or(symbol.range.lower);
   std::vector<SizeRange> ranges;
-  bool has_range = false;
+  int64_t lines = 1;
   for (const std::string& word : sizes) {
     Result<SizeRange> range = read_size(session.entry(), word);
     if (!range) return range.error();
     symbols[range->symbol] = range->lower;
-    has_range = has_range || range->lower < range->upper;
+    int64_t steps = 0;  // past the first
+    if (__builtin_sub_overflow(range->upper, range->lower, &steps) || steps >= most_lines / lines)
+      return error(Status::usage, 628, "'" + word + "' makes more than " + std::to_string(most_lines) + " lines")
+          .note("give a smaller range");
+    lines *= steps + 1;
     ranges.push_back(std::move(*range));
   }
-  if (!has_range) {
+  if (lines == 1) {
     Result<Memory> memory = session.memory(symbols);
     if (!memory) return memory.error();
     return describe(*memory);

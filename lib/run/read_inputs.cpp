@@ -1,5 +1,6 @@
 // Inputs from the command line: files, numbers, and values made on the spot.
 #include <charconv>
+#include <set>
 
 #include "arrays/arrays.h"
 #include "run/leaves.h"
@@ -131,6 +132,7 @@ Result<std::vector<std::optional<Datum>>> read_inputs(const Session& session, co
       if (Result<void> done = put(array.name, std::move(array.tensor)); !done) return done.error();
     }
   }
+  std::set<size_t> given;
   for (const std::string& word : inputs) {
     size_t equals = word.find('=');
     if (equals == std::string::npos) {
@@ -140,6 +142,8 @@ Result<std::vector<std::optional<Datum>>> read_inputs(const Session& session, co
     std::string name = word.substr(0, equals), value = word.substr(equals + 1);
     std::optional<size_t> leaf = find_leaf(session.inputs(), name);
     if (!leaf) return no_such_input(session, name);
+    if (!given.insert(*leaf).second)
+      return error(Status::usage, 621, "the input '" + session.inputs()[*leaf].path + "' is given twice");
     Result<std::optional<Datum>> here = make(session, session.inputs()[*leaf], value);
     if (!here) return here.error();
     if (!*here) *here = number(session.inputs()[*leaf], value);
