@@ -53,6 +53,22 @@ def cases(model):
     return {f"b{b}" + (f"s{s}" if s else ""): make(b, s) for s in lengths for b in (1, 3)}
 
 
+def distance(path, wanted):
+    """The largest |difference| / (ATOL + RTOL |reference|) of an .npz's arrays, in order, from `wanted`, NumPy's, too."""
+    import numpy
+    with numpy.load(path) as archive:
+        found = [archive[name] for name in archive.files]
+    types, wanted_types = ([(x.dtype.name, x.shape) for x in arrays] for arrays in (found, wanted))
+    if types != wanted_types:
+        raise RuntimeError(f"outputs are {types}, not {wanted_types}")
+    worst = 0.0
+    for have, want in zip(found, wanted):
+        want = want.astype("f8")
+        ratio = numpy.abs(have - want) / (ATOL + RTOL * numpy.abs(want))
+        worst = max(worst, float(numpy.where(numpy.isnan(ratio), numpy.inf, ratio).max(initial=0)))
+    return worst
+
+
 def arrays(spec):
     """The inputs of a case: {name: (dtype, shape, elements)}."""
     return {name: (dtype, shape, inputs.values(fill, dtype, shape, salt))
