@@ -138,6 +138,18 @@ struct PoolTile {
   int64_t line_floats;
 };
 
+// Some outputs, side by side, of windows that slide over pixels whose channels lie side by side.
+struct WindowsTile {
+  const float* x;       // the image's first pixel
+  const int64_t* rows;  // the rows of the windows that lie in the image: where they begin, from x on
+  int64_t row_count;
+  const int64_t* columns;        // of each output: where the first column of its window in the image lies in a row
+  const int32_t* column_counts;  // and how many lie there
+  int64_t x_tap;                 // between columns of a window
+  int64_t outputs, channels;
+  float* y;
+};
+
 struct Lanes {
   const char* name;
   // Floats of scratch that attention needs for one tile.
@@ -172,6 +184,7 @@ struct Lanes {
   // of weights and of the line behind the last place are read.
   void (*blend_places)(const float* line, const int32_t* places, const float* weights, int64_t count, float* y);
   void (*pool)(const PoolTile& tile);
+  void (*largest_of_windows)(const WindowsTile& tile);
 };
 
 // Whether panel() does such a step.

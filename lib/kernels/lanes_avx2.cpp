@@ -75,6 +75,7 @@ inline V operator*(V a, V b) { return {_mm256_mul_ps(a.v, b.v)}; }
 inline V operator/(V a, V b) { return {_mm256_div_ps(a.v, b.v)}; }
 inline V max(V a, V b) { return {_mm256_max_ps(a.v, b.v)}; }
 inline V min(V a, V b) { return {_mm256_min_ps(a.v, b.v)}; }
+inline V larger(V a, V b) { return {_mm256_blendv_ps(max(a, b).v, a.v, _mm256_cmp_ps(a.v, a.v, _CMP_UNORD_Q))}; }
 inline V fma(V a, V b, V c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }
 inline V round(V a) { return {_mm256_round_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)}; }
 inline V power_of_two(V n) {
@@ -98,7 +99,7 @@ inline V zero_where_below(V value, V x, V limit) {
 
 const Lanes lanes_avx2{"avx2",      attention_scratch, attention, dots,         lstm_cell, panel,
                        finish,      make_panel,        turn,      add_lines,    depthwise, taps,
-                       winograd_in, winograd_out,      blend,     blend_places, pool};
+                       winograd_in, winograd_out,      blend,     blend_places, pool,      largest_of_windows};
 
 }  // namespace atenon::kernels
 

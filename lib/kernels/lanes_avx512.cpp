@@ -73,6 +73,7 @@ inline V operator*(V a, V b) { return {_mm512_mul_ps(a.v, b.v)}; }
 inline V operator/(V a, V b) { return {_mm512_div_ps(a.v, b.v)}; }
 inline V max(V a, V b) { return {_mm512_max_ps(a.v, b.v)}; }
 inline V min(V a, V b) { return {_mm512_min_ps(a.v, b.v)}; }
+inline V larger(V a, V b) { return {_mm512_mask_mov_ps(max(a, b).v, _mm512_cmp_ps_mask(a.v, a.v, _CMP_UNORD_Q), a.v)}; }
 inline V fma(V a, V b, V c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
 inline V round(V a) { return {_mm512_roundscale_ps(a.v, 0)}; }
 inline V power_of_two(V n) {
@@ -96,7 +97,7 @@ inline V zero_where_below(V value, V x, V limit) {
 
 const Lanes lanes_avx512{"avx512",    attention_scratch, attention, dots,         lstm_cell, panel,
                          finish,      make_panel,        turn,      add_lines,    depthwise, taps,
-                         winograd_in, winograd_out,      blend,     blend_places, pool};
+                         winograd_in, winograd_out,      blend,     blend_places, pool,      largest_of_windows};
 
 }  // namespace atenon::kernels
 

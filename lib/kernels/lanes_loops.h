@@ -1,9 +1,9 @@
 // The loops behind lanes.h, over a vector type V that the including file defines.
 //
-// max and min give their second operand where one is NaN. V has `width` floats and: load, load_first(p, n), store,
-// store_first(p, n), all(x), +, -, *, max, fma(a, b, c) = a * b + c, round (to nearest), power_of_two (of whole
-// numbers), sum and largest over lanes; `accumulators` is how many vectors a block of a product is wide, so that 6 rows
-// of them fit the registers.
+// max and min give their second operand where one is NaN, larger gives a NaN. V has `width` floats and: load,
+// load_first(p, n), store, store_first(p, n), all(x), +, -, *, max, fma(a, b, c) = a * b + c, round (to nearest),
+// power_of_two (of whole numbers), sum and largest over lanes; `accumulators` is how many vectors a block of a product
+// is wide, so that 6 rows of them fit the registers.
 
 namespace {
 

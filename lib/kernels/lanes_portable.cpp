@@ -58,6 +58,9 @@ inline V max(V a, V b) {
 inline V min(V a, V b) {
   return each(a, b, [](float x, float y) { return x < y ? x : y; });
 }
+inline V larger(V a, V b) {
+  return each(a, b, [](float x, float y) { return x > y || x != x ? x : y; });
+}
 inline V fma(V a, V b, V c) { return a * b + c; }
 inline V round(V a) {
   return each(a, a, [](float x, float) { return __builtin_nearbyintf(x); });
@@ -83,6 +86,6 @@ inline V zero_where_below(V value, V x, V limit) {
 
 const Lanes lanes_portable{"portable",  attention_scratch, attention, dots,         lstm_cell, panel,
                            finish,      make_panel,        turn,      add_lines,    depthwise, taps,
-                           winograd_in, winograd_out,      blend,     blend_places, pool};
+                           winograd_in, winograd_out,      blend,     blend_places, pool,      largest_of_windows};
 
 }  // namespace atenon::kernels

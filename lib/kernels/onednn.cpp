@@ -196,8 +196,8 @@ void OnednnCall::add(const dnnl::primitive& primitive, const dnnl::memory::desc&
   }
   const char* name = "";
   dnnl_primitive_desc_query(primitive.get_primitive_desc(), dnnl_query_impl_info_str, 0, &name);
-  steps_.push_back(
-      {primitive, std::move(bindings), std::nullopt, std::string_view(name).find("gemm:") != std::string_view::npos});
+  steps_.push_back({primitive, std::move(bindings), std::nullopt, nullptr,
+                    std::string_view(name).find("gemm:") != std::string_view::npos});
 }
 
 // Between rows and channels last, which oneDNN turns element by element.
@@ -244,13 +244,19 @@ void OnednnCall::run_turn(const Turn& turn, const float* from, float* to) {
 
 void OnednnCall::add_reorder(const dnnl::memory::desc& from, Place source, const dnnl::memory::desc& to, Place target) {
   if (const std::optional<Turn> turn = turn_between(from, to)) {
-    steps_.push_back({{}, {{DNNL_ARG_FROM, from, source}, {DNNL_ARG_TO, to, target}}, turn, false});
+    steps_.push_back({{}, {{DNNL_ARG_FROM, from, source}, {DNNL_ARG_TO, to, target}}, turn});
     return;
   }
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   dnnl::reorder::primitive_desc reorder(onednn_engine(), from, onednn_engine(), to, attributes);
   add(dnnl::reorder(reorder), reorder.scratchpad_desc(), {{DNNL_ARG_FROM, from, source}, {DNNL_ARG_TO, to, target}});
+}
+
+void OnednnCall::add_loops(std::unique_ptr<PreparedCall> loops, const dnnl::memory::desc& from, Place source,
+                           const dnnl::memory::desc& to, Place target) {
+  assert(loops->scratch_bytes() == 0);
+  steps_.push_back({{}, {{DNNL_ARG_FROM, from, source}, {DNNL_ARG_TO, to, target}}, std::nullopt, std::move(loops)});
 }
 
 Place OnednnCall::reserve(const dnnl::memory::desc& desc) {
@@ -336,6 +342,12 @@ void OnednnCall::run_steps(std::span<void* const> buffers, void* scratch, int64_
     if (step.turn) {
       run_turn(*step.turn, static_cast<const float*>(find(step.bindings[0].place)),
                static_cast<float*>(find(step.bindings[1].place)));
+      continue;
+    }
+    if (step.loops) {
+      void* const ends[] = {find(step.bindings[0].place), find(step.bindings[1].place)};
+      [[maybe_unused]] const Result<void> done = step.loops->run(ends, nullptr);
+      assert(done);
       continue;
     }
     for (size_t j = 0; j < step.bindings.size(); ++j)

@@ -63,6 +63,9 @@ class OnednnCall : public PreparedCall {
   // all tiles read, else a reorder before the primitive. `axes` as in layout_of, `step` as in Place.
   Place operand(const CallSite& site, size_t index, const dnnl::memory::desc& plain, const dnnl::memory::desc& wanted,
                 const std::vector<int>& axes, int64_t step = 0);
+  // Loops of our own, which need no memory, instead of a primitive. They see `source` and `target` as their buffers.
+  void add_loops(std::unique_ptr<PreparedCall> loops, const dnnl::memory::desc& from, Place source,
+                 const dnnl::memory::desc& to, Place target);
   // The primitives, planned for one thread, are a tile's.
   void run_in_tiles(int64_t tiles) { tiles_ = tiles; }
 
@@ -79,7 +82,8 @@ class OnednnCall : public PreparedCall {
     dnnl::primitive primitive;
     std::vector<Binding> bindings;
     std::optional<Turn> turn;  // instead of a primitive: the first binding's bytes into the second's
-    bool calls_gemm = false;   // which cuts sums by the number of threads, whose members then wait for each other
+    std::unique_ptr<PreparedCall> loops = nullptr;  // instead of a primitive, with the first two bindings as buffers
+    bool calls_gemm = false;  // which cuts sums by the number of threads, whose members then wait for each other
   };
   // Memory objects of one running invocation: they hold pointers, so side-by-side runs need one set each.
   struct Memories {

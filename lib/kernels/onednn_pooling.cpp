@@ -1,5 +1,5 @@
-// Maximum and average pooling, and means over all spatial axes: channels last, as convolutions are, by oneDNN, and in
-// rows by loops of our own.
+// Maximum and average pooling, and means over all spatial axes: channels last, as convolutions are, averages by oneDNN,
+// and the rest by loops of our own.
 #include "kernels/pooling.h"
 
 #include <numeric>
@@ -85,16 +85,9 @@ std::string read_pooling(const ir::Graph& body, const shape::Bindings& symbols, 
   return node.target() + " is no pooling";
 }
 
-dnnl::algorithm algorithm_of(Pooling::Kind kind) {
-  switch (kind) {
-    case Pooling::Kind::max:
-      return dnnl::algorithm::pooling_max;
-    case Pooling::Kind::average:
-      return dnnl::algorithm::pooling_avg_exclude_padding;
-    case Pooling::Kind::average_with_padding:
-      return dnnl::algorithm::pooling_avg_include_padding;
-  }
-  return dnnl::algorithm::undef;
+dnnl::algorithm average_of(Pooling::Kind kind) {
+  return kind == Pooling::Kind::average ? dnnl::algorithm::pooling_avg_exclude_padding
+                                        : dnnl::algorithm::pooling_avg_include_padding;
 }
 
 class OnednnPooling : public Kernel {
@@ -145,20 +138,26 @@ class OnednnPooling : public Kernel {
     if (!pooling.global || !is_dense_in_order(x.sizes, x.strides, order)) order = channels_last_order(rank);
     const memory::desc x_wanted = describe_dense(x.sizes, order), y_wanted = describe_dense(sizes, order);
     const bool x_fits = is_dense_in_order(x.sizes, x.strides, order), y_fits = is_dense_in_order(sizes, strides, order);
-    dnnl::primitive_attr attributes;
-    attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-    dnnl::pooling_forward::primitive_desc primitive(onednn_engine(), dnnl::prop_kind::forward_inference,
-                                                    algorithm_of(pooling.kind), x_wanted, y_wanted, pooling.stride,
-                                                    pooling.window, dilation, pooling.padding, padding_end, attributes);
     auto call = std::make_unique<OnednnCall>();
     const Place from = call->operand(site, pooling.x, x_fits ? x_wanted : describe(x.sizes, x.strides), x_wanted, {});
     const Place result{Place::Kind::buffer, site.operands.size()}, computed = y_fits ? result : call->reserve(y_wanted);
-    call->add(dnnl::pooling_forward(primitive), primitive.scratchpad_desc(),
-              {{DNNL_ARG_SRC, x_wanted, from}, {DNNL_ARG_DST, y_wanted, computed}});
+    if (pooling.kind == Pooling::Kind::max) {
+      std::unique_ptr<PreparedCall> loops = largest_of_windows(pooling, x.sizes, sizes);
+      call->detail = loops->detail;
+      call->add_loops(std::move(loops), x_wanted, from, y_wanted, computed);
+    } else {
+      dnnl::primitive_attr attributes;
+      attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+      const dnnl::pooling_forward::primitive_desc primitive(
+          onednn_engine(), dnnl::prop_kind::forward_inference, average_of(pooling.kind), x_wanted, y_wanted,
+          pooling.stride, pooling.window, dilation, pooling.padding, padding_end, attributes);
+      call->detail = primitive.impl_info_str();
+      call->add(dnnl::pooling_forward(primitive), primitive.scratchpad_desc(),
+                {{DNNL_ARG_SRC, x_wanted, from}, {DNNL_ARG_DST, y_wanted, computed}});
+    }
     if (!y_fits) call->add_reorder(y_wanted, computed, describe(sizes, strides), result);
     call->bytes = 4 * (count(x.sizes) + count(sizes));
     call->flops = count(sizes) * count(pooling.window);
-    call->detail = primitive.impl_info_str();
     return std::unique_ptr<PreparedCall>(std::move(call));
   } catch (const dnnl::error& cause) {
     return onednn_error(name(), cause);

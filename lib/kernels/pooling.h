@@ -17,4 +17,18 @@ struct Pooling {
 // Windows that slide over images in rows, one axis or two; null for others, and where operands lie otherwise.
 std::unique_ptr<PreparedCall> prepare_pooling_in_rows(const Pooling& pooling, const CallSite& site);
 
+// The largest of each window, dense channels last in both buffers, the image's and the result's: NaN where there is
+// one, over which oneDNN passes.
+std::unique_ptr<PreparedCall> largest_of_windows(const Pooling& pooling, const std::vector<int64_t>& x,
+                                                 const std::vector<int64_t>& y);
+
+// How many of a window's elements lie in the image, and the first of them.
+struct Inside {
+  int64_t first = 0, count = 0;
+  Inside(int64_t begin, int64_t window, int64_t dilation, int64_t size) {
+    for (int64_t i = window; i-- > 0;)
+      if (const int64_t place = begin + i * dilation; place >= 0 && place < size) first = place, ++count;
+  }
+};
+
 }  // namespace atenon::kernels

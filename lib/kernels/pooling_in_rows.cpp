@@ -44,15 +44,6 @@ class PoolingInRowsCall : public TiledCall {
   }
 };
 
-// How many of a window's elements lie in the image, and the first of them.
-struct Inside {
-  int64_t first = 0, count = 0;
-  Inside(int64_t begin, int64_t window, int64_t dilation, int64_t size) {
-    for (int64_t i = window; i-- > 0;)
-      if (const int64_t place = begin + i * dilation; place >= 0 && place < size) first = place, ++count;
-  }
-};
-
 }  // namespace
 
 std::unique_ptr<PreparedCall> prepare_pooling_in_rows(const Pooling& pooling, const CallSite& site) {

@@ -4,7 +4,7 @@ namespace {
 
 template <bool is_max>
 inline V pooled(V a, V b) {
-  if constexpr (is_max) return max(a, b);
+  if constexpr (is_max) return larger(a, b);
   return a + b;
 }
 
@@ -110,6 +110,40 @@ void pool(const PoolTile& tile) {
     pool_planes<false>(tile);
   else
     pool_planes<true>(tile);
+}
+
+// Zero times every number is added up in `sums`, which one that is not finite makes NaN: that is half of what `larger`
+// costs. Only then are windows looked at again, with care.
+template <bool careful>
+void largest_of_windows(const WindowsTile& tile, V* sums) {
+  for (int64_t i = 0; i < tile.outputs; ++i) {
+    const float* from = tile.x + tile.columns[i];
+    float* y = tile.y + i * tile.channels;
+    in_blocks(tile.channels, [&]<int vectors>(int64_t at, int last) __attribute__((always_inline)) {
+      V all[vectors];
+#pragma GCC unroll 4
+      for (V& best : all) best = unpooled<true>();
+      for (int64_t row = 0; row < tile.row_count; ++row) {
+        const float* pixel = from + tile.rows[row] + at;
+        for (int32_t k = 0; k < tile.column_counts[i]; ++k, pixel += tile.x_tap)
+#pragma GCC unroll 4
+          for (int v = 0; v < vectors; ++v) {
+            const float* place = pixel + v * V::width;
+            const V x = v + 1 < vectors ? V::load(place) : V::load_first(place, last);
+            all[v] = careful ? larger(x, all[v]) : max(x, all[v]);
+            if (!careful) sums[v] = fma(x, V::all(0), sums[v]);
+          }
+      }
+      store_block<vectors>(all, y + at, last);
+    });
+  }
+}
+
+void largest_of_windows(const WindowsTile& tile) {
+  V sums[4] = {V::all(0), V::all(0), V::all(0), V::all(0)};
+  largest_of_windows<false>(tile, sums);
+  const float sum = ((sums[0] + sums[1]) + (sums[2] + sums[3])).sum();
+  if (sum != sum) largest_of_windows<true>(tile, sums);
 }
 
 }  // namespace
