@@ -226,7 +226,7 @@ class AttentionCall : public TiledCall {
   }
 
   int64_t outer() const { return std::accumulate(y.sizes.begin(), y.sizes.end() - 2, int64_t{1}, std::multiplies<>()); }
-  int64_t blocks() const { return (queries + tile_queries - 1) / tile_queries; }
+  int64_t blocks() const { return divide_up(queries, tile_queries); }
   int64_t tiles() const override { return outer() * blocks(); }
   size_t worker_bytes() const override {
     return in_lines(static_cast<size_t>(lanes().attention_scratch(keys, depth, value_depth)) * 4);

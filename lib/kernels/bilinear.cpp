@@ -24,7 +24,7 @@ constexpr int64_t line_alignment = 16;
 constexpr int64_t fewest_channels = 8;  // side by side
 constexpr int64_t most_pixels = 16;     // whose epilogue is done at once
 
-int64_t padded(int64_t floats) { return (floats + line_alignment - 1) / line_alignment * line_alignment; }
+int64_t padded(int64_t floats) { return divide_up(floats, line_alignment) * line_alignment; }
 
 struct Resize {
   int x = -1;
@@ -263,7 +263,7 @@ class Bilinear : public Kernel {
     const int64_t line = channels * y.sizes[3];
     call->lines_a_tile = std::clamp<int64_t>(tile_elements / line, 1, y.sizes[2]);
     while (call->lines_a_tile > 1 && call->copied_floats() > most_copied) call->lines_a_tile /= 2;
-    call->line_tiles = (y.sizes[2] + call->lines_a_tile - 1) / call->lines_a_tile;
+    call->line_tiles = divide_up(y.sizes[2], call->lines_a_tile);
     call->bytes = 4 * (count(x.sizes) + count(y.sizes));
     call->detail = lanes().name;
     return std::unique_ptr<PreparedCall>(std::move(call));

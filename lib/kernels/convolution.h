@@ -42,8 +42,6 @@ class ConvolutionKernel : public Kernel {
 std::vector<int64_t> spread(std::vector<int64_t> values, int64_t absent, size_t axes);
 std::vector<int64_t> spatial(std::vector<int64_t> values, int64_t absent, size_t axes);
 
-inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 // Are the channels of a pixel neighbours?
 bool lies_channels_last(const Operand& image);
 // None, or one whose outputs are neighbours.

@@ -172,14 +172,14 @@ class Depthwise : public ConvolutionKernel {
         weight.weight && weight.weight->layout && *weight.weight->layout == channel_layout(weight.sizes);
     if (order == Order::other || !is_packed) return onednn_convolution().prepare(site);
     call->is_turned = order == Order::rows;
-    call->blocks = (call->y_sizes[1] + panel_columns - 1) / panel_columns;
+    call->blocks = divide_up(call->y_sizes[1], panel_columns);
     const int64_t taps = call->filter[0] * call->filter[1] * call->filter[2];
     // Tiles are blocks of channels, of all lines where these are little work or turned for all of them at once.
     const int64_t line = std::max<int64_t>(1, call->y_sizes[4] * panel_columns * taps), lines = call->lines();
     call->line_tiles =
         call->is_turned ? 1 : std::clamp<int64_t>(lines * line / tile_products, 1, std::max<int64_t>(1, lines));
     const int64_t fitting = std::max<int64_t>(1, tile_products / std::max<int64_t>(1, lines * line));
-    call->block_tiles = (call->blocks + fitting - 1) / fitting;
+    call->block_tiles = divide_up(call->blocks, fitting);
     call->flops = 2 * count(y.sizes) * static_cast<double>(taps);
     call->bytes = 4 * (count(x.sizes) + count(weight.sizes) + count(y.sizes));
     call->detail = lanes().name;

@@ -42,7 +42,7 @@ ir::BlockedLayout term_layout(const std::vector<int64_t>& sizes, int64_t groups)
   layout.strides[0] = stride;
   layout.inner_blocks = {{0, columns}};
   // Behind the last row, what a whole vector reads of it.
-  layout.padded_bytes = ((sizes[0] + columns - 1) / columns * stride + panel_columns) * 4;
+  layout.padded_bytes = (divide_up(sizes[0], columns) * stride + panel_columns) * 4;
   return layout;
 }
 
@@ -194,11 +194,11 @@ std::unique_ptr<LinesCall> prepare_lines(const CallSite& site, int64_t lines) {
     while (call->lines_a_tile < all && call->strip_size() < strip_floats &&
            call->lines_a_tile * line_products < tile_products)
       ++call->lines_a_tile;
-    call->line_tiles = (all + call->lines_a_tile - 1) / call->lines_a_tile;
-    call->lines_a_tile = (all + call->line_tiles - 1) / call->line_tiles;
+    call->line_tiles = divide_up(all, call->lines_a_tile);
+    call->lines_a_tile = divide_up(all, call->line_tiles);
     if (call->lines_a_tile == 1)
       call->column_tiles = std::clamp<int64_t>(enough_tiles / all, 1, 1 + line_products / (2 * tile_products));
-    call->columns_a_tile = (call->y_sizes[3] + call->column_tiles - 1) / call->column_tiles;
+    call->columns_a_tile = divide_up(call->y_sizes[3], call->column_tiles);
   }
   call->place_taps();
   call->flops = 2 * count(y.sizes) * static_cast<double>(call->taps.size());

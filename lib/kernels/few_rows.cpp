@@ -23,7 +23,7 @@ class FewRowsCall : public PreparedCall {
   int64_t tile_columns = 0;
 
   Result<void> run(std::span<void* const> buffers, void*) override {
-    const int64_t tiles = (loops.n() + tile_columns - 1) / tile_columns;
+    const int64_t tiles = divide_up(loops.n(), tile_columns);
     if (tiles <= 1)
       tile(buffers, 0);
     else

@@ -67,7 +67,7 @@ class FourierCall : public TiledCall {
   std::vector<int64_t> factors;
   std::vector<T> cosines, sines;  // of turn * 2 pi k / n
 
-  int64_t tiles() const override { return (lines + side - 1) / side; }
+  int64_t tiles() const override { return divide_up(lines, side); }
   size_t worker_bytes() const override { return in_lines(static_cast<size_t>(4 * transform.n * side) * sizeof(T)); }
 
  private:

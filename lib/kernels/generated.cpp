@@ -37,7 +37,7 @@ class GeneratedCall : public PreparedCall {
   int64_t rows = 0, grain = 1;
   size_t scratch = 0;  // bytes of one worker
 
-  int64_t tiles() const { return (rows + grain - 1) / grain; }
+  int64_t tiles() const { return divide_up(rows, grain); }
   int64_t workers() const { return scratch > 0 ? std::min<int64_t>(tiles(), threads()) : 0; }
   size_t scratch_bytes() const override { return scratch * static_cast<size_t>(workers()); }
 

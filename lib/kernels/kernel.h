@@ -23,6 +23,8 @@
 
 namespace atenon::kernels {
 
+constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
 // One operand or result of a call, at concrete sizes.
 struct Operand {
   ScalarType dtype = ScalarType::f32;

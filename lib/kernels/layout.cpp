@@ -54,7 +54,7 @@ void copy_elements(const std::vector<int64_t>& sizes, const std::vector<Table>& 
   int64_t rows = 1;
   for (size_t axis = 0; axis + 1 < sizes.size(); ++axis) rows *= sizes[axis];
   const int64_t columns = sizes.back(), grain = 1 + 65536 / (columns + 1);
-  parallel_for((rows + grain - 1) / grain, [&](int64_t tile) {
+  parallel_for(divide_up(rows, grain), [&](int64_t tile) {
     for (int64_t row = tile * grain; row < std::min(rows, (tile + 1) * grain); ++row) {
       int64_t rest = row, read = 0, write = 0;
       for (size_t axis = sizes.size() - 1; axis-- > 0; rest /= sizes[axis]) {

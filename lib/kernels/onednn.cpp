@@ -15,10 +15,6 @@ namespace atenon::kernels {
 
 namespace {
 
-constexpr size_t alignment = 64;
-
-size_t align(size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
-
 // Execution on a CPU stream keeps no state in it, so one serves all threads.
 struct Library {
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
@@ -192,7 +188,7 @@ void OnednnCall::add(const dnnl::primitive& primitive, const dnnl::memory::desc&
                      std::vector<Binding> bindings) {
   if (scratchpad.get_size() > 0) {
     bindings.push_back({DNNL_ARG_SCRATCHPAD, scratchpad, {Place::Kind::scratch, SIZE_MAX}});
-    scratchpad_ = std::max(scratchpad_, align(scratchpad.get_size()));
+    scratchpad_ = std::max(scratchpad_, in_lines(scratchpad.get_size()));
   }
   const char* name = "";
   dnnl_primitive_desc_query(primitive.get_primitive_desc(), dnnl_query_impl_info_str, 0, &name);
@@ -229,7 +225,7 @@ std::optional<OnednnCall::Turn> OnednnCall::turn_between(const dnnl::memory::des
 void OnednnCall::run_turn(const Turn& turn, const float* from, float* to) {
   constexpr int64_t most_rows = 256, most_columns = 64;  // of a tile, which fits into a core's cache
   const int64_t row_tiles = std::max<int64_t>(1, turn.rows / most_rows),
-                column_tiles = (turn.columns + most_columns - 1) / most_columns;
+                column_tiles = divide_up(turn.columns, most_columns);
   parallel_for(turn.batch * row_tiles * column_tiles, [&](int64_t tile) {
     // All channels of some pixels in turn: these are one thread's in the convolution, too.
     const int64_t batch = tile / column_tiles / row_tiles, place = tile % (column_tiles * row_tiles);
@@ -261,7 +257,7 @@ void OnednnCall::add_loops(std::unique_ptr<PreparedCall> loops, const dnnl::memo
 
 Place OnednnCall::reserve(const dnnl::memory::desc& desc) {
   Place place{Place::Kind::scratch, reserved_};
-  reserved_ += align(desc.get_size());
+  reserved_ += in_lines(desc.get_size());
   return place;
 }
 

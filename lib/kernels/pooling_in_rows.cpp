@@ -24,8 +24,8 @@ class PoolingInRowsCall : public TiledCall {
   int64_t planes = 0, lines = 0, planes_a_tile = 1, lines_a_tile = 1;
   size_t x = 0, result = 0;
 
-  int64_t line_tiles() const { return (lines + lines_a_tile - 1) / lines_a_tile; }
-  int64_t tiles() const override { return (planes + planes_a_tile - 1) / planes_a_tile * line_tiles(); }
+  int64_t line_tiles() const { return divide_up(lines, lines_a_tile); }
+  int64_t tiles() const override { return divide_up(planes, planes_a_tile) * line_tiles(); }
   size_t worker_bytes() const override { return static_cast<size_t>(lines_a_tile * shape.line_floats) * sizeof(float); }
 
   void run_tile(std::span<void* const> buffers, int64_t i, void* own) const override {
@@ -89,7 +89,7 @@ std::unique_ptr<PreparedCall> prepare_pooling_in_rows(const Pooling& pooling, co
   if (call->lines_a_tile == call->lines) {
     const int64_t terms = call->planes * shape.y_plane * window[0] * window[1];
     const int64_t tiles = (terms / tile_terms + 3) / 4 * 4;  // so that threads finish together
-    call->planes_a_tile = tiles == 0 ? call->planes : (call->planes + tiles - 1) / tiles;
+    call->planes_a_tile = tiles == 0 ? call->planes : divide_up(call->planes, tiles);
   }
   call->bytes = 4 * (count(x.sizes) + count(y.sizes));
   call->flops = count(y.sizes) * static_cast<double>(window[0] * window[1]);

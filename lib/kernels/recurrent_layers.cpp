@@ -152,7 +152,7 @@ void RecurrentLayersCall::run_shares(FunctionRef<const Share&, Team*> run) const
   // Fewer than four entries at once read the weight too often, but a single tile of units has nothing else to share.
   const int64_t entries = tiles() > 1 ? most_entries : std::min(most_entries, (batch_ + 1) / 2);
   if (weight <= resident_floats && batch_ >= 2 * entries) {
-    const int64_t shares = (batch_ + entries - 1) / entries;
+    const int64_t shares = divide_up(batch_, entries);
     auto share = [&](int64_t i) { run({i * entries, std::min(batch_, (i + 1) * entries), 0, tiles()}, nullptr); };
     if (weight * rows() >= serial_layer) return parallel_for(shares, share);
     for (int64_t i = 0; i < shares; ++i) share(i);

@@ -47,7 +47,7 @@ class RecurrentLayersCall : public PreparedCall {
   };
 
   int64_t rows() const { return steps_ * batch_; }
-  int64_t tiles() const { return (hidden_ + tile_units - 1) / tile_units; }
+  int64_t tiles() const { return divide_up(hidden_, tile_units); }
   // Calls `run` for each share of a layer. Entries of the batch never meet, so where there are enough of them, and the
   // recurrent weight stays in the cache of every core, a share goes through all steps alone: `team` is null. Else all
   // shares wait for their team after each step.

@@ -108,7 +108,7 @@ class SortingCall : public TiledCall {
   int64_t n = 1, k = 1, lines = 1, grain = 1;
 
   bool is_wide() const { return size_of(x.dtype) == 8; }
-  int64_t tiles() const override { return (lines + grain - 1) / grain; }
+  int64_t tiles() const override { return divide_up(lines, grain); }
   size_t worker_bytes() const override {
     return static_cast<size_t>(n) * 2 * (is_wide() ? sizeof(WideWord) : sizeof(Word));
   }

@@ -137,7 +137,7 @@ WinogradError measure(const Tensor& weight) {
 
 Tensor winograd_weight(const Tensor& weight, int64_t outputs) {
   const Tensor rows = weight.contiguous();
-  const int64_t points = (outputs + 2) * (outputs + 2), panels = (rows.sizes[0] + panel_columns - 1) / panel_columns;
+  const int64_t points = (outputs + 2) * (outputs + 2), panels = divide_up(rows.sizes[0], panel_columns);
   Tensor u = Tensor::zeros(ScalarType::f32, {panels, points, rows.sizes[1], panel_columns});
   outputs == 2 ? write_weight<Winograd2>(rows, u.mutable_as<float>())
                : write_weight<Winograd4>(rows, u.mutable_as<float>());
