@@ -168,8 +168,8 @@ void Generator::close_loop() {
   Value* next = b_.CreateAdd(scope.counter, constant(1), "", true, true);
   scope.counter->addIncoming(next, scope.block);
   llvm::Instruction* back = b_.CreateCondBr(b_.CreateICmpSLT(next, scope.end), scope.body, scope.exit);
-  // LLVM would write out a loop of some dozen turns before it tries to make it wide. Lanes are written out then, so that
-  // accumulators stay in registers; those that fill no widest vectors fill narrower ones, with no rest.
+  // LLVM would write out a loop of some dozen turns before it tries to make it wide. Lanes are written out then, so
+  // that accumulators stay in registers; those that fill no widest vectors fill narrower ones, with no rest.
   if (auto* turns = llvm::dyn_cast<llvm::ConstantInt>(scope.end); turns && turns->getSExtValue() >= least_wide_loop) {
     using llvm::MDNode;
     const auto note = [&](const char* name) { return llvm::MDString::get(context_, name); };
