@@ -446,10 +446,12 @@ Datum as(Evaluator& evaluator, const Expr& call, const Data& arguments) {
   if (!arguments[1].is<ScalarType>()) return evaluator.mistake(&call, to_string(arguments[1]) + " is not a dtype");
   const ScalarType dtype = arguments[1].get<ScalarType>();
   const Datum& x = arguments[0];
-  if (evaluator.loops && (evaluator.loops->is_dynamic(x) || !x.is_number()))
+  const bool is_rounded = is_floating(dtype) && x.is<ir::SymFloat>() && !x.get<ir::SymFloat>().constant();
+  if (evaluator.loops && (evaluator.loops->is_dynamic(x) || !x.is_number() || is_rounded))
     return Element{evaluator.loops->cast(evaluator.loops->scalar(x, &call), dtype)};
   if (is_floating(dtype)) {
     const std::optional<ir::SymFloat> value = evaluator.as_float(x, &call);
+    if (value && value->constant()) return narrow(*value->constant(), dtype);
     return value ? Datum(*value) : Datum();
   }
   if (dtype == ScalarType::boolean) {

@@ -297,3 +297,8 @@ torch.utils._pytree.register_constant(Settings)
 @case(rand(2, 2), Settings(4, 5))
 def constant_class(self, x, settings):
     return x + settings.first * settings.second
+
+
+@case(rand(1))
+def bits_of_steps(self, x):
+    return torch.linspace(-1, 1, 31).view(torch.int32), torch.linspace(0.1, 0.9, 12, dtype=torch.float16).view(torch.int16), x
