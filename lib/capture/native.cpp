@@ -354,6 +354,16 @@ PyObject* sym(PyObject* module, PyObject* const* args, Py_ssize_t count) {
   return symbolic_function(session_of(module), text_of(args[0]), args + 1, static_cast<size_t>(count) - 1);
 }
 
+// len() in the process of a capture: the first size of a tensor stays symbolic, as CPython's len() could not.
+PyObject* length(PyObject*, PyObject* object) {
+  if (TensorObject* tensor = as_tensor(object)) {
+    const std::vector<SymInt> sizes = tensor->session->meta(*tensor).sizes;
+    if (!sizes.empty() && !sizes[0].constant()) return tensor->session->wrap(sizes[0]).release();
+  }
+  const Py_ssize_t count = PyObject_Size(object);
+  return count < 0 ? nullptr : PyLong_FromSsize_t(count);
+}
+
 // fail(306, message, fix): an error of ours, raised by the Python of our package.
 PyObject* fail(PyObject* module, PyObject* args) {
   int code = 0;
@@ -474,6 +484,7 @@ PyMethodDef functions[] = {
     {"export", export_program, METH_VARARGS, nullptr},
     {"load", load, METH_O, nullptr},
     {"sym", as_method(sym), METH_FASTCALL, nullptr},
+    {"len", length, METH_O, "Return the number of items in a container."},
     {"require", require, METH_VARARGS, nullptr},
     {"trace_subgraph", subgraph, METH_VARARGS, nullptr},
     {"describe_subgraph", describe, METH_VARARGS, nullptr},

@@ -110,6 +110,12 @@ PyObject* remainder(PyObject* a, PyObject* b) {
         return apply("-", x, apply("*", y, SymFloat::from(shape::floor(apply("/", x, y)))));
       });
 }
+PyObject* divide_with_remainder(PyObject* a, PyObject* b) {
+  const Ref quotient(floor_divide(a, b));
+  if (!quotient || quotient.get() == Py_NotImplemented) return Ref(quotient).release();
+  const Ref rest(remainder(a, b));
+  return rest ? PyTuple_Pack(2, quotient.get(), rest.get()) : nullptr;
+}
 
 // x << n and x >> n: times, or by, 2**n.
 template <bool is_left>
@@ -242,8 +248,8 @@ PyObject* refuse_number(PyObject* self, const char* python_type) {
   const std::string promise = static_specification(session, as_symbol(self));
   const std::string is_data = promise.empty() ? "depends on data" : "is dynamic";
   std::string fix =
-      "keep it symbolic: write the size where it is used, without int(), float(), range() or a list index; math.floor, "
-      "math.ceil, //, min and max stay symbolic";
+      "keep it symbolic: write the size where it is used, without range() or a list index; int(), float(), len(), "
+      "math.floor, math.ceil, //, min and max stay symbolic";
   if (promise.empty())
     fix += "; torch.while_loop and scan run a loop so often as data decide";
   else
@@ -272,6 +278,24 @@ PyObject* as_index(PyObject* self) {
 PyObject* as_float(PyObject* self) {
   refuse_number(self, "float");
   return drafted(self);
+}
+
+// int(n) and float(n): CPython's insist on numbers of its own. Called by this slot of their types, a symbolic number
+// goes around them, and so does the item() of a traced tensor; all others are theirs.
+PyObject* convert(PyObject* type, PyObject* const* args, size_t count, PyObject* names) {
+  const auto python = [&](PyObject* const* given) {
+    return _PyObject_MakeTpCall(PyThreadState_Get(), type, given, PyVectorcall_NARGS(count), names);
+  };
+  if (names || PyVectorcall_NARGS(count) != 1) return python(args);
+  const TensorObject* tensor = as_tensor(args[0]);
+  const bool is_traced = tensor && tensor->session->is_tracing && tensor->state->is_traced();
+  const Ref number = is_traced ? Ref(PyObject_CallMethod(args[0], "item", nullptr)) : Ref::borrow(args[0]);
+  if (!number) return nullptr;
+  PyObject* const object = number.get();
+  const SymbolObject* symbol = as_symbol(object);
+  if (!symbol) return python(&object);
+  const bool is_int = type == reinterpret_cast<PyObject*>(&PyLong_Type);
+  return symbolic_function(*symbol->session, is_int ? "int" : "float", &object, 1);
 }
 
 template <SymInt (*round)(const SymFloat&)>
@@ -316,6 +340,7 @@ PyType_Slot slots[] = {
     {Py_nb_true_divide, reinterpret_cast<void*>(true_divide)},
     {Py_nb_floor_divide, reinterpret_cast<void*>(floor_divide)},
     {Py_nb_remainder, reinterpret_cast<void*>(remainder)},
+    {Py_nb_divmod, reinterpret_cast<void*>(divide_with_remainder)},
     {Py_nb_power, reinterpret_cast<void*>(power)},
     {Py_nb_lshift, reinterpret_cast<void*>(shift<true>)},
     {Py_nb_rshift, reinterpret_cast<void*>(shift<false>)},
@@ -348,6 +373,7 @@ Ref make_type(const char* name) {
 }  // namespace
 
 bool add_symbol_types(Session& session) {
+  PyLong_Type.tp_vectorcall = PyFloat_Type.tp_vectorcall = convert;
   session.symint_type = make_type("_atenon.SymInt");
   session.symfloat_type = make_type("_atenon.SymFloat");
   session.symbool_type = make_type("_atenon.SymBool");
@@ -395,7 +421,7 @@ PyObject* symbolic_function(Session& session, const std::string& name, PyObject*
   }
   if (count == 1 && name == "float") return session.wrap(to_float(numbers[0])).release();
   if (count == 1 && name == "int") {
-    if (std::holds_alternative<SymInt>(numbers[0])) return Py_NewRef(args[0]);
+    if (auto* integer = std::get_if<SymInt>(&numbers[0])) return session.wrap(*integer).release();
     return session.wrap(shape::trunc(to_float(numbers[0]))).release();
   }
   if (count == 1 && (name == "sqrt" || name == "exp" || name == "log"))

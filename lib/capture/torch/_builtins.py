@@ -1,4 +1,4 @@
-# Python's own max, min, math.sqrt, exp, log and pow, for sizes and numbers that are symbolic and for tensors that are traced.
+# Python's own max, min, len, math.sqrt, exp, log and pow, for sizes and numbers that are symbolic and for tensors that are traced.
 #
 # CPython's would compare, and so ask for one answer where both are possible, or insist on a number of their own. In the process of
 # a capture they are these instead: the same for all other arguments. What Python would refuse (the root of -1) is required not to be.
@@ -64,7 +64,7 @@ def _pow(x, y):
     return _atenon.sym("float", x) ** _atenon.sym("float", y)
 
 
-builtins.max, builtins.min = _extreme("max"), _extreme("min")
+builtins.max, builtins.min, builtins.len = _extreme("max"), _extreme("min"), _atenon.len
 math.sqrt = _function("sqrt", lambda x: x >= 0, "math.sqrt takes no negative number")
 math.exp = _function("exp", lambda x: x <= 709, "math.exp takes numbers up to 709")
 math.log = _function("log", lambda x: x > 0, "math.log takes positive numbers")
