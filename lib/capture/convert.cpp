@@ -60,8 +60,8 @@ bool Arguments::convert(PyObject* object, Argument& argument) {
     for (size_t i = 0; i < list.size(); ++i)
       if (!convert(PySequence_Fast_GET_ITEM(object, static_cast<Py_ssize_t>(i)), list[i])) return false;
     argument = std::move(list);
-  } else if (DtypeObject* dtype = as_dtype(object)) {
-    argument = dtype->type;
+  } else if (const auto dtype = dtype_of(object)) {
+    argument = *dtype;
   } else if (DeviceObject* device = as_device(object)) {
     argument = ir::Word{text_of(device->type)};
   } else if (PyComplex_Check(object)) {

@@ -187,10 +187,7 @@ PyObject* make_subclass(PyObject* module, PyObject* args) {
 
 bool take_dtype(PyObject* object, std::optional<ScalarType>& dtype) {
   if (!object || object == Py_None) return true;
-  if (DtypeObject* given = as_dtype(object)) {
-    dtype = given->type;
-    return true;
-  }
+  if ((dtype = dtype_of(object))) return true;
   PyErr_Format(PyExc_TypeError, "dtype must be a torch.dtype, not %s", Py_TYPE(object)->tp_name);
   return false;
 }

@@ -139,8 +139,12 @@ bool add_scalar_types(Session& session) {
   return true;
 }
 
-DtypeObject* as_dtype(PyObject* object) {
-  return Py_TYPE(object)->tp_dealloc == destroy_dtype ? reinterpret_cast<DtypeObject*>(object) : nullptr;
+std::optional<ScalarType> dtype_of(PyObject* object) {
+  if (Py_TYPE(object)->tp_dealloc == destroy_dtype) return reinterpret_cast<DtypeObject*>(object)->type;
+  if (object == reinterpret_cast<PyObject*>(&PyBool_Type)) return ScalarType::boolean;
+  if (object == reinterpret_cast<PyObject*>(&PyLong_Type)) return ScalarType::i64;
+  if (object == reinterpret_cast<PyObject*>(&PyFloat_Type)) return ScalarType::f64;
+  return std::nullopt;
 }
 
 DeviceObject* as_device(PyObject* object) {

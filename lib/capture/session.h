@@ -119,7 +119,7 @@ struct FunctionObject {
 // Null unless the object is (a subclass of) the type.
 TensorObject* as_tensor(PyObject* object);
 SymbolObject* as_symbol(PyObject* object);
-DtypeObject* as_dtype(PyObject* object);
+std::optional<ScalarType> dtype_of(PyObject* object);  // of a torch.dtype, and of Python's bool, int and float
 DeviceObject* as_device(PyObject* object);
 GeneratorObject* as_generator(PyObject* object);
 

@@ -81,7 +81,7 @@ class Tensor(_atenon.Tensor):
         for argument in args:
             if isinstance(argument, Tensor):
                 dtype = argument.dtype
-            elif isinstance(argument, _dtypes.dtype):
+            elif isinstance(argument, _dtypes.dtype) or argument in (builtins.bool, builtins.int, builtins.float):
                 dtype = argument
             elif isinstance(argument, (str, _atenon.device)):
                 device = argument
@@ -310,6 +310,9 @@ class Tensor(_atenon.Tensor):
 
     def is_inference(self):
         return False
+
+    def as_subclass(self, cls):
+        return _atenon.make_subclass(cls, self, self.requires_grad)
 
     def is_conj(self):
         return False

@@ -839,3 +839,19 @@ def other_names(self, x):
     facts = torch.is_signed(x), torch.is_same_size(x, y), torch.is_inference(x), x.is_same_size(x[0])
     return (torch.arcsin(x), x.arccos(), torch.arctan(x), torch.arcsinh(x), torch.arccosh(x.abs() + 1), torch.arctanh(x), torch.negative(x),
             torch.row_stack((x, x[0])), x.less_equal(0), y, z, x.clone().less_(0.5), facts)
+
+
+@case(rand(2, 3))
+def python_types_as_dtypes(self, x):
+    seen = torch.ones(3, dtype=bool).logical_and(torch.tensor([1, 0, 2], dtype=bool))
+    return x.to(float), x.to(dtype=int), seen, torch.zeros(2, dtype=float), x.new_zeros(3, dtype=int), (x > 0).sum(dtype=float)
+
+
+class Named(torch.Tensor):
+    pass
+
+
+@case(rand(2, 3))
+def as_another_class(self, x):
+    named = torch.ones(3).as_subclass(Named)
+    return (named + 1).as_subclass(torch.Tensor) + x, x if isinstance(named, Named) else -x
