@@ -182,25 +182,44 @@ int opcode_of(const char* name) {
   return number ? static_cast<int>(PyLong_AsLong(number)) : -1;
 }
 
+bool is_jump(int opcode) {
+  const Ref module(PyImport_ImportModule("opcode"));
+  const Ref jumps(module ? PyObject_GetAttrString(module.get(), "hasjrel") : nullptr), number(PyLong_FromLong(opcode));
+  const bool found = jumps && number && PySequence_Contains(jumps.get(), number.get()) == 1;
+  PyErr_Clear();
+  return found;
+}
+
 }  // namespace
 
-// `assert a and b` jumps over the raising if b is true, and to it if a is not. A jump is two bytes, its argument counts
-// such pairs.
-bool CallStacks::in_assertion() const {
+// `assert a`, `assert not a and b` and `if a: raise X`: a jump by a's truth, behind which, or where it leads, an
+// exception is raised. A jump is two bytes (four with EXTENDED_ARG), its argument counts such pairs.
+std::optional<bool> CallStacks::asserted() const {
   PyFrameObject* frame = PyThreadState_GetFrame(PyThreadState_Get());
-  if (!frame) return false;
+  if (!frame) return std::nullopt;
   const auto at = static_cast<Py_ssize_t>(PyFrame_GetLasti(frame));
   const Ref code(reinterpret_cast<PyObject*>(PyFrame_GetCode(frame)));
   Py_DECREF(frame);
   const Ref bytes(PyCode_GetCode(reinterpret_cast<PyCodeObject*>(code.get())));
-  if (!bytes || at < 0) return false;
+  if (!bytes || at < 0) return std::nullopt;
   const auto* text = reinterpret_cast<const unsigned char*>(PyBytes_AS_STRING(bytes.get()));
-  const Py_ssize_t size = PyBytes_GET_SIZE(bytes.get()), next = at + 2;
-  const bool if_true = text[at] == opcode_of("POP_JUMP_FORWARD_IF_TRUE") || text[at] == opcode_of("POP_JUMP_IF_TRUE"),
-             if_false =
-                 text[at] == opcode_of("POP_JUMP_FORWARD_IF_FALSE") || text[at] == opcode_of("POP_JUMP_IF_FALSE");
-  const Py_ssize_t raising = if_true ? next : if_false ? next + 2 * text[at + 1] : size;
-  return raising < size && text[raising] == opcode_of("LOAD_ASSERTION_ERROR");
+  const Py_ssize_t size = PyBytes_GET_SIZE(bytes.get());
+  const auto is = [&](Py_ssize_t place, const char* name) { return text[place] == opcode_of(name); };
+  const auto raises = [&](Py_ssize_t place) {
+    for (; place < size && !is(place, "RETURN_VALUE") && !is_jump(text[place]); place += 2)
+      if (is(place, "RAISE_VARARGS")) return true;
+    return false;
+  };
+  const bool goes_back = is(at, "POP_JUMP_BACKWARD_IF_TRUE") || is(at, "POP_JUMP_BACKWARD_IF_FALSE"),
+             if_true = is(at, "POP_JUMP_FORWARD_IF_TRUE") || is(at, "POP_JUMP_IF_TRUE") ||
+                       is(at, "POP_JUMP_BACKWARD_IF_TRUE"),
+             if_false = is(at, "POP_JUMP_FORWARD_IF_FALSE") || is(at, "POP_JUMP_IF_FALSE") ||
+                        is(at, "POP_JUMP_BACKWARD_IF_FALSE");
+  if (!if_true && !if_false) return std::nullopt;
+  const Py_ssize_t next = at + 2, high = at >= 2 && is(at - 2, "EXTENDED_ARG") ? text[at - 1] << 8 : 0;
+  if (raises(next)) return if_true;
+  if (!goes_back && raises(next + 2 * (high + text[at + 1]))) return if_false;
+  return std::nullopt;
 }
 
 void CallStacks::name_module(PyObject* module, std::string path) {

@@ -30,8 +30,8 @@ class CallStacks {
   SourceSpan user_line(PyObject* traceback);
   std::vector<Note> user_frames(PyObject* traceback);
 
-  // Whether Python is about to raise AssertionError if what it asks for now is not true.
-  bool in_assertion() const;
+  // What the truth that Python asks for now must be, if it raises an exception otherwise.
+  std::optional<bool> asserted() const;
   // Where a function, or a module's forward, is defined: "net.py:12", or "" where that is not Python of the user's.
   std::string definition(PyObject* callable);
 

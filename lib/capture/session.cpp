@@ -21,7 +21,8 @@ bool Session::decide(const SymBool& truth, const std::string& reason) {
   if (known != shape::Truth::open) return known == shape::Truth::proven;
   const std::optional<bool> example = shape::evaluate(truth, hints);
   if (example && !is_tracing) return *example;  // a look at a finished program
-  if (!example && is_tracing && call_stacks->in_assertion()) return require(truth, "asserted");
+  const std::optional<bool> asserted = example || !is_tracing ? std::nullopt : call_stacks->asserted();
+  if (asserted) return require(*asserted ? truth : shape::negate(truth), "asserted") == *asserted;
   if (!example) {
     const std::string text = truth.to_string();
     raise(311, "whether `" + text + "` holds depends on data, and Python needs to know it here",

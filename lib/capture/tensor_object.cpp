@@ -189,7 +189,7 @@ std::optional<Tensor> single(PyObject* self, const char* purpose) {
 
 int truth(PyObject* self) {
   Session& session = *self_of(self).session;
-  if (session.is_tracing && self_of(self).state->is_traced() && session.call_stacks->in_assertion()) {
+  if (session.is_tracing && self_of(self).state->is_traced() && session.call_stacks->asserted()) {
     const Ref number(session.call("aten::item", {self}));  // what is asserted may be a promise about data
     return number ? PyObject_IsTrue(number.get()) : -1;
   }
