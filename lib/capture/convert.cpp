@@ -97,6 +97,7 @@ bool Arguments::add(const std::string& name, PyObject* object) {
   Argument argument;
   if (name == "device") {
     if (!check_device(session_, object)) return false;
+    is_meta = object != Py_None && str_of(object) == "meta";
     return true;  // the CPU: nothing to say
   }
   if (name == "names") return true;

@@ -18,6 +18,7 @@ class Arguments {
   std::vector<Named> keywords;
   reference::Environment environment;
   std::vector<std::pair<const ir::Value*, PyObject*>> tensors;  // what was passed, borrowed, and what stands for it
+  bool is_meta = false;                                         // device="meta" was among them
 
   // Appends one; false with a Python exception.
   bool add(PyObject* object);

@@ -174,6 +174,9 @@ bool draw_into(Generator& generator, const Distribution& distribution, Tensor& t
   assign(lying, values);
   return true;
 }
+bool draw_into(Generator& generator, const Distribution& distribution, TensorState& target) {
+  return target.is_meta || draw_into(generator, distribution, target.real);
+}
 
 // The distribution that a random operator draws from; nullopt where there is none for it.
 std::optional<Distribution> distribution_of(const opset::Call& call) {
@@ -270,14 +273,14 @@ bool draw_distribution(Session& session, PyObject* target, const std::string& di
                     : distribution == "normal"    ? Kind::normal
                     : distribution == "bernoulli" ? Kind::bernoulli
                                                   : Kind::exponential;
-  return draw_into(*source, {.kind = kind, .a = a, .b = b}, tensor->state->real);
+  return draw_into(*source, {.kind = kind, .a = a, .b = b}, *tensor->state);
 }
 
 std::optional<bool> draw_over(Session& session, const opset::Call& call, TensorObject& target, PyObject* generator) {
   const std::optional<Distribution> distribution = distribution_of(call);
   if (!distribution) return std::nullopt;
   Generator* source = chosen(session, generator);
-  return source && draw_into(*source, *distribution, target.state->real);
+  return source && draw_into(*source, *distribution, *target.state);
 }
 
 bool draw_integers(Session& session, PyObject* target, PyObject* low, PyObject* high, PyObject* generator) {
@@ -298,16 +301,16 @@ bool draw_integers(Session& session, PyObject* target, PyObject* low, PyObject* 
     distribution = {
         .kind = Kind::integers, .low = from, .range = static_cast<uint64_t>(to) - static_cast<uint64_t>(from)};
   }
-  return draw_into(*source, distribution, tensor->state->real);
+  return draw_into(*source, distribution, *tensor->state);
 }
 
-std::optional<Tensor> filled(const opset::Call& call, const std::vector<ir::Type>& types) {
+std::optional<Tensor> filled(const opset::Call& call, const std::vector<ir::Type>& types, bool is_meta) {
   if (types.size() != 1 || !std::holds_alternative<ir::TensorMeta>(types[0])) return std::nullopt;
   std::string name = base_name(call);
   if (name.starts_with("new_")) name = name.substr(4);
   if (name.ends_with("_like")) name.resize(name.size() - 5);
   std::optional<double> value;
-  if (name == "zeros" || name == "empty") value = 0;
+  if (name == "zeros" || name == "empty" || is_meta) value = 0;
   if (name == "ones") value = 1;
   if (name == "full") value = number(argument(call, "fill_value"));
   const ir::TensorMeta& meta = std::get<ir::TensorMeta>(types[0]);

@@ -29,8 +29,8 @@ bool draw_distribution(Session& session, PyObject* target, const std::string& di
 // random_(low, high); high may be None.
 bool draw_integers(Session& session, PyObject* target, PyObject* low, PyObject* high, PyObject* generator);
 
-// A constant content for zeros, ones, full and their like; nullopt for all other operators.
-std::optional<Tensor> filled(const opset::Call& call, const std::vector<ir::Type>& types);
+// A constant content for zeros, ones, full and their like, and on the meta device for all; nullopt for other operators.
+std::optional<Tensor> filled(const opset::Call& call, const std::vector<ir::Type>& types, bool is_meta);
 // fill_, zero_ and copy_ over a real tensor; false for all other operators, and where the reference must explain why
 // not.
 bool fill_over(TensorObject& target, const opset::Call& call, const reference::Environment& environment);

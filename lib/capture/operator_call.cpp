@@ -280,9 +280,9 @@ std::optional<std::vector<Ref>> Dispatch::evaluate(const Call& call) {
   for (const ir::Type& type : inference->types)
     if (const auto* meta = std::get_if<ir::TensorMeta>(&type); meta && !fits_memory(*meta)) return std::nullopt;
   std::vector<Ref> results;
-  if (std::optional<Tensor> made = filled(call, inference->types)) {
+  if (std::optional<Tensor> made = filled(call, inference->types, arguments_.is_meta)) {
     if (std::optional<Tensor> memory = turned(call, made->dtype, made->sizes)) made->strides = memory->strides;
-    results.push_back(session_.wrap(TensorState{.real = std::move(*made)}));
+    results.push_back(session_.wrap(TensorState{.real = std::move(*made), .is_meta = arguments_.is_meta}));
     return results;
   }
   if (!is_node_ && call.op->has_tag("random") && call.op->schema().name.ends_with("_like")) {

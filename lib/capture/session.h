@@ -74,6 +74,7 @@ struct TensorState {
   uint64_t seen = 0;
   std::optional<std::vector<SymInt>> strides = std::nullopt;  // traced; absent where row-major
   SymInt offset = 0;                                          // traced; in the memory of the Base
+  bool is_meta = false;  // made before forward with device="meta": nothing is drawn for it
 
   bool is_traced() const { return base != nullptr; }
 };

@@ -501,6 +501,7 @@ class MadeOnMeta(nn.Module):
         self.layers.to_empty(device="cpu")
         for layer in self.layers:
             layer.reset_parameters()
+        self.dropped = [nn.Linear(4, 4, device="meta"), torch.randn(3, device=torch.device("meta"))]
         self.last = nn.Linear(4, 4)
 
     def forward(self, x):
