@@ -41,7 +41,7 @@ class Distribution:
         return self.sample((n,))
 
     def rsample(self, sample_shape=()):
-        raise NotImplementedError(f"{type(self).__name__} has no rsample")
+        raise NotImplementedError(f"drawing from {type(self).__name__} is not supported: its draws are repeated until they fit")
 
     def perplexity(self):
         return self.entropy().exp()

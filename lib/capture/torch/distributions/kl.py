@@ -1,9 +1,11 @@
 # Kullback-Leibler divergences, by the classes of both distributions.
 import torch
 from torch.distributions.bernoulli import Bernoulli
+from torch.distributions.beta import Beta
 from torch.distributions.categorical import Categorical
 from torch.distributions.independent import Independent
 from torch.distributions.normal import Normal
+from torch.distributions.one_hot_categorical import OneHotCategorical
 from torch.nn.functional import softplus
 
 _registered = {}
@@ -49,3 +51,17 @@ def _independent(p, q):
     if p.reinterpreted_batch_ndims != q.reinterpreted_batch_ndims:
         raise NotImplementedError("the two count another number of axes as the event")
     return p._summed(kl_divergence(p.base_dist, q.base_dist))
+
+
+@register_kl(OneHotCategorical, OneHotCategorical)
+def _one_hot(p, q):
+    return kl_divergence(p._categorical, q._categorical)
+
+
+@register_kl(Beta, Beta)
+def _beta(p, q):
+    total_p, total_q = (d.concentration1 + d.concentration0 for d in (p, q))
+    sizes = (q.concentration1.lgamma() + q.concentration0.lgamma() + total_p.lgamma()
+             - (p.concentration1.lgamma() + p.concentration0.lgamma() + total_q.lgamma()))
+    return (sizes + (p.concentration1 - q.concentration1) * torch.digamma(p.concentration1)
+            + (p.concentration0 - q.concentration0) * torch.digamma(p.concentration0) + (total_q - total_p) * torch.digamma(total_p))

@@ -1,0 +1,24 @@
+import torch
+from torch.distributions.distribution import Distribution, broadcast_all
+
+
+class Gamma(Distribution):
+    def __init__(self, concentration, rate, validate_args=None):
+        self.concentration, self.rate = broadcast_all(concentration, rate)
+        super().__init__(self.concentration.shape, validate_args=validate_args)
+
+    mean = property(lambda self: self.concentration / self.rate)
+    mode = property(lambda self: ((self.concentration - 1) / self.rate).clamp(min=0))
+    variance = property(lambda self: self.concentration / self.rate.pow(2))
+
+    def expand(self, batch_shape, _instance=None):
+        return Gamma(self.concentration.expand(batch_shape), self.rate.expand(batch_shape))
+
+    def log_prob(self, value):
+        value = torch.as_tensor(value, dtype=self.rate.dtype)
+        return (torch.xlogy(self.concentration, self.rate) + torch.xlogy(self.concentration - 1, value) - self.rate * value
+                - torch.lgamma(self.concentration))
+
+    def entropy(self):
+        return (self.concentration - torch.log(self.rate) + torch.lgamma(self.concentration)
+                + (1.0 - self.concentration) * torch.digamma(self.concentration))

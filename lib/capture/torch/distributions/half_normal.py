@@ -1,0 +1,31 @@
+import math
+
+import torch
+from torch.distributions.distribution import Distribution
+from torch.distributions.normal import Normal
+
+
+class HalfNormal(Distribution):
+    has_rsample = True
+
+    def __init__(self, scale, validate_args=None):
+        self.base_dist = Normal(0, scale)
+        super().__init__(self.base_dist.batch_shape, validate_args=validate_args)
+
+    scale = property(lambda self: self.base_dist.scale)
+    mean = property(lambda self: self.scale * math.sqrt(2 / math.pi))
+    mode = property(lambda self: torch.zeros_like(self.scale))
+    variance = property(lambda self: self.scale.pow(2) * (1 - 2 / math.pi))
+
+    def expand(self, batch_shape, _instance=None):
+        return HalfNormal(self.scale.expand(batch_shape))
+
+    def rsample(self, sample_shape=()):
+        return self.base_dist.rsample(sample_shape).abs()
+
+    def log_prob(self, value):
+        value = torch.as_tensor(value, dtype=self.scale.dtype)
+        return torch.where(value >= 0, self.base_dist.log_prob(value) + math.log(2), -torch.inf)
+
+    def entropy(self):
+        return self.base_dist.entropy() - math.log(2)
