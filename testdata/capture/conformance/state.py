@@ -492,6 +492,32 @@ class DrawnBefore(TurnedDraws):
 
 
 @case(rand(3, 4))
+class AveragedAndMarked(nn.Module):
+    def __init__(self):
+        from torch.ao.nn.quantized import FloatFunctional
+        from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+        from torch.quantization import DeQuantStub, QuantStub, QuantWrapper
+
+        super().__init__()
+        trained = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
+        self.equal, self.decaying = AveragedModel(trained), AveragedModel(trained, multi_avg_fn=get_ema_multi_avg_fn(0.9))
+        for step in range(3):
+            with torch.no_grad():
+                for parameter in trained.parameters():
+                    parameter.add_(step)
+                trained[1].running_mean.add_(1)
+            self.equal.update_parameters(trained)
+            self.decaying.update_parameters(trained)
+        self.quant, self.wrapped, self.dequant = QuantStub(), QuantWrapper(nn.Linear(4, 4)), DeQuantStub()
+        self.functional = FloatFunctional()
+        self.eval()
+
+    def forward(self, x):
+        x = self.quant(x)
+        return self.dequant(self.functional.add(self.equal(x), self.functional.mul(self.decaying(x), self.wrapped(x))))
+
+
+@case(rand(3, 4))
 class MadeOnMeta(nn.Module):
     def __init__(self):
         super().__init__()

@@ -1,0 +1,1 @@
+# torch.ao.nn: the newer name of the quantised modules.
