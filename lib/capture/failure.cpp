@@ -47,6 +47,14 @@ Diagnostic diagnostic_of_exception(Session& session) {
     return diagnostic;
   }
   diagnostic.where = session.call_stacks->user_line(frames.get());
+  if (const Ref notes = attribute(exception.get(), "__notes__"); notes && PyList_Check(notes.get()))
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(notes.get()); ++i)
+      diagnostic.notes.push_back({text_of(PyList_GET_ITEM(notes.get(), i))});
+  const std::string module = text_of(attribute(exception.get(), "name").get());
+  const bool is_missing = PyErr_GivenExceptionMatches(exception.get(), PyExc_ModuleNotFoundError);
+  if (is_missing && !module.empty() && !module.starts_with("torch."))
+    diagnostic.notes.push_back({"fix: python3 -m venv ENV; ENV/bin/pip install " + module.substr(0, module.find('.')) +
+                                "; VIRTUAL_ENV=ENV atenon capture ...: packages are those of the active environment"});
   std::vector<Note> stack = session.call_stacks->user_frames(frames.get());
   if (!stack.empty()) stack.pop_back();  // the innermost is the place itself
   for (size_t i = stack.size(); i-- > 0;) diagnostic.notes.push_back({"called " + stack[i].text});

@@ -18,8 +18,25 @@ import _atenon
 from torch import _names
 
 
+# What to write instead of a name that begins so.
+_FIXES = {
+    "torch.nested": "pad the sequences to one length (torch.nn.utils.rnn.pad_sequence), and take their lengths or a mask as an input",
+    "torch.sparse": "keep rows, columns and values as tensors: torch.zeros(n, d).index_add(0, rows, values[:, None] * x[columns])",
+    "torch.distributions": "write its density out; torch.rand, torch.randn, torch.bernoulli and torch.multinomial draw",
+    "torch.autograd": "write the derivative out",
+    "torch.func": "write the derivative out",
+    "": 'write it with other functions of torch, or make it an operator of yours: @torch.library.custom_op("mine::NAME", mutates_args=()), '
+        "whose meaning atenon decompose --with my.ops gives",
+}
+
+
 class Unsupported(NotImplementedError):
     """A name of PyTorch that Atenon does not have was used."""
+
+    def __init__(self, message, name=None):
+        super().__init__(message)
+        if name is not None:
+            self.add_note("fix: " + next(fix for prefix, fix in _FIXES.items() if name.startswith(prefix)))
 
 
 def _is_importing_library():
@@ -43,7 +60,7 @@ class _PlaceholderMeta(abc.ABCMeta):
             return args[0]
         if _is_importing_library():
             return make(cls._placeholder_name + "()")
-        raise Unsupported(f"{cls._placeholder_name} is not supported")
+        raise Unsupported(f"{cls._placeholder_name} is not supported", cls._placeholder_name)
 
     def __getattr__(cls, name):
         if name.startswith("_") or not cls._is_placeholder():

@@ -9,6 +9,7 @@ import _atenon
 
 from torch import _dtypes, _modes, _names, _operators
 from torch._operators import aten
+from torch._placeholder import Unsupported
 from torch._size import Size
 
 _preserve = _dtypes.memory_formats["preserve_format"]
@@ -17,7 +18,7 @@ _half, _bfloat16, _float, _double = (_dtypes.named[n] for n in ("float16", "bflo
 
 def _unsupported(name):
     def method(self, *args, **kwargs):
-        raise NotImplementedError(f"torch.Tensor.{name} is not supported")
+        raise Unsupported(f"torch.Tensor.{name} is not supported", f"torch.Tensor.{name}")
 
     method.__name__ = name
     return method
