@@ -15,6 +15,19 @@ void Session::start_recording() {
   call_stacks->forget_modules();
 }
 
+namespace {
+
+// Whether a truth only tells 0 of a size from all larger numbers, as numel() > 0 does.
+bool asks_for_none(const SymBool& truth, const shape::Facts& facts) {
+  const std::set<std::string> names = truth.symbols();
+  const auto range = names.size() == 1 ? facts.ranges().find(*names.begin()) : facts.ranges().end();
+  if (range == facts.ranges().end() || range->second.lower != 0 || range->second.upper < 2) return false;
+  const auto at = [&](int64_t n) { return shape::evaluate(truth, {{*names.begin(), n}}); };
+  return at(0) && at(1) && *at(0) != *at(1) && at(1) == at(2) && at(1) == at(1000);
+}
+
+}  // namespace
+
 bool Session::decide(const SymBool& truth, const std::string& reason) {
   if (const auto constant = truth.constant()) return *constant;
   const shape::Truth known = facts.decide(truth);
@@ -25,9 +38,11 @@ bool Session::decide(const SymBool& truth, const std::string& reason) {
   if (asserted) return require(*asserted ? truth : shape::negate(truth), "asserted") == *asserted;
   if (!example) {
     const std::string text = truth.to_string();
-    raise(311, "whether `" + text + "` holds depends on data, and Python needs to know it here",
-          "torch.cond(" + text + ", f, g, operands) runs one of two functions, torch._check(" + text +
-              ") promises one answer; torch.sym_min, torch.sym_max and // need none");
+    std::string fix = "torch.cond(" + text + ", f, g, operands) runs one of two functions, torch._check(" + text +
+                      ") promises one answer; torch.sym_min, torch.sym_max and // need none";
+    if (asks_for_none(truth, facts))
+      fix = "leave the test out, since operators take tensors without elements. Or " + fix;
+    raise(311, "whether `" + text + "` holds depends on data, and Python needs to know it here", fix);
     return false;
   }
   ir::Constraint constraint{.truth = *example ? truth : shape::negate(truth), .reason = reason};

@@ -158,10 +158,27 @@ PyObject* item(PyObject* self, PyObject*) {
   return nullptr;
 }
 
+// The first of a tensor's sizes, as a number of Python's; -1 with an exception where it is dynamic.
+Py_ssize_t first_size(PyObject* self, const char* purpose, const char* fix) {
+  TensorObject& tensor = self_of(self);
+  const std::vector<SymInt> sizes = sizes_of(tensor);
+  if (const auto count = sizes[0].constant()) return static_cast<Py_ssize_t>(*count);
+  tensor.session->raise(
+      310,
+      std::string(purpose) + " must be a number, but dimension 0 has the dynamic size `" + sizes[0].to_string() + "`",
+      fix);
+  const std::optional<int64_t> example = shape::evaluate(sizes[0], tensor.session->hints);
+  if (!example || !tensor.session->tolerate()) return -1;
+  tensor.session->assume({.truth = shape::equal(sizes[0], *example), .reason = "Python asks for a number"});
+  return static_cast<Py_ssize_t>(*example);
+}
+
 PyObject* tolist(PyObject* self, PyObject*) {
   if (is_symbolic(self_of(self))) {
     TensorObject& tensor = self_of(self);
     if (sizes_of(tensor).empty()) return item(self, nullptr);
+    if (first_size(self, "the length of tolist()", "make it known: one_hot(x, n).sum(0) counts as bincount does") < 0)
+      return nullptr;
     const Ref parts(tensor.session->call("aten::unbind", {self}));
     Ref list(parts ? PySequence_List(parts.get()) : nullptr);
     for (Py_ssize_t i = 0; list && i < PyList_GET_SIZE(list.get()); ++i) {
@@ -245,14 +262,7 @@ Py_ssize_t length(PyObject* self) {
     PyErr_SetString(PyExc_TypeError, "len() of a 0-d tensor");
     return -1;
   }
-  if (const auto count = sizes[0].constant()) return static_cast<Py_ssize_t>(*count);
-  tensor.session->raise(310,
-                        "len() must be a number, but dimension 0 has the dynamic size `" + sizes[0].to_string() + "`",
-                        "x.shape[0] stays symbolic");
-  const std::optional<int64_t> example = shape::evaluate(sizes[0], tensor.session->hints);
-  if (!example || !tensor.session->tolerate()) return -1;
-  tensor.session->assume({.truth = shape::equal(sizes[0], *example), .reason = "Python asks for a number"});
-  return static_cast<Py_ssize_t>(*example);
+  return first_size(self, "len()", "x.shape[0] stays symbolic");
 }
 PyObject* iterate(PyObject* self) {
   if (length(self) < 0) return nullptr;
