@@ -4,6 +4,7 @@
 # operator sets define is put into the class below as a native descriptor. What is written here by hand has a signature
 # that the schema does not tell (to, type, split), or is no operator (requires_grad_, deepcopy, repr).
 import builtins
+import math
 
 import _atenon
 
@@ -274,6 +275,16 @@ class Tensor(_atenon.Tensor):
 
     def exponential_(self, lambd=1.0, *, generator=None):
         return _atenon.exponential_(self, lambd, generator)
+
+    # These two are drawn by doubles, one by one, whatever the tensor's type.
+
+    def geometric_(self, p, *, generator=None):
+        drawn = aten.empty(self.shape, dtype=_double).uniform_(generator=generator)
+        return self.copy_((drawn.log() / math.log1p(-p)).ceil())
+
+    def cauchy_(self, median=0.0, sigma=1.0, *, generator=None):
+        drawn = aten.empty(self.shape, dtype=_double).uniform_(generator=generator)
+        return self.copy_(median + sigma * aten.tan(math.pi * (drawn - 0.5)))
 
     def random_(self, low=None, high=None, *, generator=None):
         if high is None:

@@ -492,6 +492,19 @@ class DrawnBefore(TurnedDraws):
 
 
 @case(rand(3, 4))
+class DrawnOneByOne(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("tries", torch.empty(3, 4).geometric_(0.3))
+        self.register_buffer("counts", torch.empty(4, dtype=torch.int64).geometric_(0.2))
+        self.weight = nn.Parameter(torch.empty(4).cauchy_(1.0, 0.5))
+        self.after = nn.Parameter(torch.randn(4))
+
+    def forward(self, x):
+        return x * self.weight + self.tries, self.counts, self.after
+
+
+@case(rand(3, 4))
 class AveragedAndMarked(nn.Module):
     def __init__(self):
         from torch.ao.nn.quantized import FloatFunctional
