@@ -492,6 +492,25 @@ class DrawnBefore(TurnedDraws):
 
 
 @case(rand(3, 4))
+class Pruned(nn.Module):
+    def __init__(self):
+        from torch.nn.utils import prune
+
+        super().__init__()
+        self.a, self.b, self.c = nn.Linear(4, 8), nn.Linear(8, 4), nn.Linear(4, 4)
+        with torch.no_grad():  # else describe.py cannot copy the model
+            prune.l1_unstructured(self.a, name="weight", amount=0.3)
+            prune.ln_structured(self.b, "weight", amount=0.5, n=2, dim=1)
+            prune.random_unstructured(self.c, "weight", amount=5)
+            prune.remove(self.c, "weight")
+            prune.custom_from_mask(self.c, "bias", torch.tensor([1, 0, 1, 1]))
+        self.last = nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.last(self.c(self.b(self.a(x))))
+
+
+@case(rand(3, 4))
 class DrawnOneByOne(nn.Module):
     def __init__(self):
         super().__init__()
