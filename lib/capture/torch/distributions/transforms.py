@@ -2,7 +2,6 @@
 import math
 
 import torch
-from torch import _placeholder
 from torch.nn.functional import softplus
 
 
@@ -127,6 +126,3 @@ class AffineTransform(Transform):
     def log_abs_det_jacobian(self, x, y):
         slope = torch.as_tensor(self.scale, dtype=x.dtype).abs().log().expand(x.shape)
         return slope.sum(list(range(-self.event_dim, 0))) if self.event_dim else slope
-
-
-__getattr__ = _placeholder.getter(__name__)

@@ -1,6 +1,5 @@
 # torch.nn.quantized: of floats it has the operators that are modules so that they could be quantised.
 import torch
-from torch import _placeholder
 from torch.nn import Module
 
 
@@ -25,6 +24,3 @@ class FloatFunctional(Module):
 
     def matmul(self, x, y):
         return torch.matmul(x, y)
-
-
-__getattr__ = _placeholder.getter(__name__)

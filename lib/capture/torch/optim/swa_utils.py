@@ -3,7 +3,6 @@ import copy
 import itertools
 
 import torch
-from torch import _placeholder
 from torch.nn import Module
 
 __all__ = ["AveragedModel", "get_ema_avg_fn", "get_ema_multi_avg_fn", "get_swa_avg_fn", "get_swa_multi_avg_fn"]
@@ -63,6 +62,3 @@ class AveragedModel(Module):
             for a, b in zip(self.module.buffers(), model.buffers()):
                 a.copy_(b)
         self.n_averaged += 1
-
-
-__getattr__ = _placeholder.getter(__name__)

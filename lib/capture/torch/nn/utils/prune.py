@@ -91,6 +91,3 @@ def remove(module, name):
 
 def is_pruned(module):
     return any(isinstance(hook, _Mask) for part in module.modules() for hook in part._forward_pre_hooks.values())
-
-
-__getattr__ = _placeholder.getter(__name__)
