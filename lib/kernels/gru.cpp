@@ -35,22 +35,23 @@ class RecurrentCall : public RecurrentLayersCall {
   Network network;
 
   // Where the parts of scratch begin, in floats: the gates of all steps, two layers' outputs, bias, two hidden
-  // states, the results that nobody reads, and the recurrent weight in panels.
+  // states, the results that nobody reads, and the recurrent weight in panels. Gates, states and panels are of both
+  // directions.
   struct Parts {
     int64_t gates, between[2], bias, states[2], unread[2], panels, end;
   };
   Parts parts() const {
-    const int64_t output = rows() * network.directions() * hidden_, all = network.gates * hidden_;
+    const int64_t output = rows() * directions_ * hidden_, all = network.gates * hidden_;
     Parts at{};
     int64_t next = 0;
     auto take = [&](int64_t floats) { return std::exchange(next, next + (floats + 15) / 16 * 16); };
-    at.gates = take(rows() * all);
+    at.gates = take(directions_ * rows() * all);
     for (int64_t& place : at.between) place = take(output);
     at.bias = take(all);
-    for (int64_t& place : at.states) place = take(batch_ * hidden_);
+    for (int64_t& place : at.states) place = take(directions_ * batch_ * hidden_);
     at.unread[0] = take(output);
-    at.unread[1] = take(network.layers * network.directions() * batch_ * hidden_);
-    at.panels = take(panel_floats());
+    at.unread[1] = take(network.layers * directions_ * batch_ * hidden_);
+    at.panels = take(directions_ * panel_floats());
     at.end = next;
     return at;
   }
@@ -59,7 +60,7 @@ class RecurrentCall : public RecurrentLayersCall {
   Result<void> run(std::span<void* const> buffers, void* scratch) override {
     const Parts at = parts();
     auto* floats = static_cast<float*>(scratch);
-    const int64_t width = network.directions() * hidden_, all = network.gates * hidden_;
+    const int64_t all = network.gates * hidden_, state = batch_ * hidden_;
     auto result = [&](size_t i) {
       return network.results[i] < 0 ? floats + at.unread[i]
                                     : static_cast<float*>(buffers[operands_ + network.results[i]]);
@@ -68,57 +69,63 @@ class RecurrentCall : public RecurrentLayersCall {
     for (int64_t layer = 0; layer < network.layers; ++layer) {
       const void* source = layer == 0 ? buffers[network.x] : floats + at.between[(layer - 1) % 2];
       float* target = layer + 1 == network.layers ? result(0) : floats + at.between[layer % 2];
-      for (int64_t direction = 0; direction < network.directions(); ++direction) {
-        const int64_t cell = layer * network.directions() + direction;
+      LayerOfDirection of[2];
+      for (int64_t direction = 0; direction < directions_; ++direction) {
+        const int64_t cell = layer * directions_ + direction;
         // What a gate adds to h W is added to x W at once, but for the last of a GRU, which r scales.
         const float *of_x = network.has_biases ? operand(network.parameter(cell, 2)) : nullptr,
                     *of_h = network.has_biases ? operand(network.parameter(cell, 3)) : nullptr;
         const int64_t merged = network.gates == 3 ? 2 * hidden_ : hidden_;
         float* bias = floats + at.bias;
         for (int64_t i = 0; i < all; ++i) bias[i] = of_x ? of_x[i] + (i < merged ? of_h[i] : 0) : 0;
-        if (Result<void> ran =
-                multiply_inputs(network, cell, buffers, source, bias, floats + at.gates, floats + at.end);
-            !ran)
+        float* gates = floats + at.gates + direction * rows() * all;
+        if (Result<void> ran = multiply_inputs(network, cell, buffers, source, bias, gates, floats + at.end); !ran)
           return ran;
 
-        StepOfCell step{cell, floats + at.gates, nullptr, of_h ? of_h + merged : nullptr, target + direction * hidden_,
-                        width};
         const float* recurrent = operand(network.parameter(cell, 1));
-        step.panels = in_panels_[cell] ? recurrent : make_panels(recurrent, floats + at.panels);
-        float* states[2] = {floats + at.states[0], floats + at.states[1]};
-        const size_t state_bytes = static_cast<size_t>(batch_ * hidden_) * 4;
-        std::memcpy(states[0], operand(network.h) + cell * batch_ * hidden_, state_bytes);
-        run_shares([&](const Share& share, Team* team) {
-          for (int64_t i = 0; i < steps_; ++i) {
-            const int64_t t = direction == 0 ? i : steps_ - 1 - i;
-            for (int64_t tile = share.tile; tile < share.last_tile; ++tile)
-              run_tile(step, share, tile, t, states[i % 2], states[(i + 1) % 2]);
-            if (team) team->wait();
-          }
-        });
-        std::memcpy(result(1) + cell * batch_ * hidden_, states[steps_ % 2], state_bytes);
+        float* panels = floats + at.panels + direction * panel_floats();
+        of[direction] = {
+            .backward = direction == 1,
+            .gates = gates,
+            .panels = in_panels_[cell] ? recurrent : make_panels(recurrent, panels),
+            .last_bias = of_h ? of_h + merged : nullptr,
+            .y = target + direction * hidden_,
+            .states = {floats + at.states[0] + direction * state, floats + at.states[1] + direction * state}};
+        std::memcpy(of[direction].states[0], operand(network.h) + cell * state, static_cast<size_t>(state) * 4);
       }
+      run_shares([&](const Share& share, Team* team) {
+        for (int64_t step = 0; step < steps_; ++step) {
+          for (int64_t tile = share.tile; tile < share.last_tile; ++tile)
+            run_tile(of[share.direction], share, tile, step);
+          if (team) team->wait();
+        }
+      });
+      for (int64_t direction = 0; direction < directions_; ++direction)
+        std::memcpy(result(1) + (layer * directions_ + direction) * state, of[direction].states[steps_ % 2],
+                    static_cast<size_t>(state) * 4);
     }
     return {};
   }
 
  private:
-  struct StepOfCell {
-    int64_t cell;
+  struct LayerOfDirection {
+    bool backward;
     const float *gates, *panels, *last_bias;
     float* y;
-    int64_t y_row;
+    float* states[2];  // a step reads one and writes the other
   };
 
   // The units of one tile in one step, for the share's entries.
-  void run_tile(const StepOfCell& step, const Share& share, int64_t tile, int64_t t, const float* before,
-                float* after) const {
+  void run_tile(const LayerOfDirection& of, const Share& share, int64_t tile, int64_t step) const {
+    const int64_t t = of.backward ? steps_ - 1 - step : step;
+    const float* before = of.states[step % 2];
+    float* after = of.states[(step + 1) % 2];
     const int64_t unit = tile * tile_units, units = std::min(tile_units, hidden_ - unit), all = network.gates * hidden_;
     float sums[3][batch_block * tile_units];
     for (int64_t b = share.entry; b < share.last_entry; b += batch_block) {
       const int64_t count = std::min(batch_block, share.last_entry - b), row = t * step_row_ + b * batch_row_;
       for (int64_t gate = 0; gate < network.gates; ++gate) {
-        const Step input{StepKind::add, 0, 0, step.gates + row * all + gate * hidden_ + unit, batch_row_ * all, 1};
+        const Step input{StepKind::add, 0, 0, of.gates + row * all + gate * hidden_ + unit, batch_row_ * all, 1};
         const Step reset{StepKind::multiply, 0, 0, sums[0], tile_units, 1};
         const Step sigmoid{StepKind::sigmoid, 0, 0, nullptr, 0, 0}, last{network.activation, 0, 0, nullptr, 0, 0};
         const bool is_new_state = gate + 1 == network.gates;
@@ -128,9 +135,9 @@ class RecurrentCall : public RecurrentLayersCall {
                        .a_row = hidden_,
                        .rows = count,
                        .k = hidden_,
-                       .b = step.panels + panel_of(tile, gate),
+                       .b = of.panels + panel_of(tile, gate),
                        .columns = units,
-                       .bias = is_reset && step.last_bias ? step.last_bias + unit : nullptr,
+                       .bias = is_reset && of.last_bias ? of.last_bias + unit : nullptr,
                        .steps = is_reset       ? of_reset_state
                                 : is_new_state ? of_state
                                                : of_gate,
@@ -145,7 +152,7 @@ class RecurrentCall : public RecurrentLayersCall {
         float* next = after + (b + k) * hidden_ + unit;
         for (int64_t u = 0; u < units; ++u)
           next[u] = network.gates == 3 ? state[u] + update[u] * (h[u] - state[u]) : state[u];
-        std::memcpy(step.y + (row + k * batch_row_) * step.y_row + unit, next, static_cast<size_t>(units) * 4);
+        std::memcpy(of.y + (row + k * batch_row_) * directions_ * hidden_ + unit, next, static_cast<size_t>(units) * 4);
       }
     }
   }

@@ -29,23 +29,24 @@ class LstmCall : public RecurrentLayersCall {
  public:
   RecurrentNetwork lstm;
 
-  // The recurrent weight in panels, gates of all steps, two layers' outputs, bias, the results that nobody reads and
-  // what is to be projected, then what the products need.
+  // Of both directions the recurrent weight in panels and the gates of all steps; two layers' outputs, bias, the
+  // results that nobody reads and what is to be projected, then what the products need.
   int64_t own_floats() const {
-    const int64_t output = rows() * lstm.directions() * width_, states = lstm.cells() * batch_ * (width_ + hidden_),
-                  unprojected = lstm.has_projection ? batch_ * hidden_ : 0;
-    return made_floats() + rows() * 4 * hidden_ + 2 * output + 4 * hidden_ + output + states + unprojected;
+    const int64_t output = rows() * directions_ * width_, states = lstm.cells() * batch_ * (width_ + hidden_);
+    return directions_ * (made_floats() + gate_floats() + unprojected_floats()) + 3 * output + 4 * hidden_ + states;
   }
   int64_t made_floats() const { return rows() < enough_rows ? 0 : panel_floats(); }
+  int64_t gate_floats() const { return rows() * 4 * hidden_; }
+  int64_t unprojected_floats() const { return lstm.has_projection ? batch_ * hidden_ : 0; }
   size_t scratch_bytes() const override {
     return in_lines(static_cast<size_t>(own_floats()) * sizeof(float)) + product_bytes();
   }
 
   Result<void> run(std::span<void* const> buffers, void* scratch) override {
-    const int64_t width = lstm.directions() * width_;
+    const int64_t width = directions_ * width_;
     auto* panels = static_cast<float*>(scratch);
-    float* gates = panels + made_floats();
-    float* between[2] = {gates + rows() * 4 * hidden_, gates + rows() * 4 * hidden_ + rows() * width};
+    float* gates = panels + directions_ * made_floats();
+    float* between[2] = {gates + directions_ * gate_floats(), gates + directions_ * gate_floats() + rows() * width};
     float* bias = between[1] + rows() * width;
     char* product_scratch = static_cast<char*>(scratch) + scratch_bytes() - product_bytes();
     float* unread[3] = {bias + 4 * hidden_, nullptr, nullptr};
@@ -60,42 +61,33 @@ class LstmCall : public RecurrentLayersCall {
     for (int64_t layer = 0; layer < lstm.layers; ++layer) {
       const void* source = layer == 0 ? buffers[lstm.x] : between[(layer - 1) % 2];
       float* target = layer + 1 == lstm.layers ? result(0) : between[layer % 2];
-      for (int64_t direction = 0; direction < lstm.directions(); ++direction) {
-        const int64_t cell = layer * lstm.directions() + direction;
+      LayerOfDirection of[2];
+      for (int64_t direction = 0; direction < directions_; ++direction) {
+        const int64_t cell = layer * directions_ + direction;
         for (int64_t i = 0; i < 4 * hidden_; ++i)
           bias[i] = lstm.has_biases ? operand(lstm.parameter(cell, 2))[i] + operand(lstm.parameter(cell, 3))[i] : 0;
-        if (Result<void> ran = multiply_inputs(lstm, cell, buffers, source, bias, gates, product_scratch); !ran)
+        float* own_gates = gates + direction * gate_floats();
+        if (Result<void> ran = multiply_inputs(lstm, cell, buffers, source, bias, own_gates, product_scratch); !ran)
           return ran;
-
-        const size_t state_bytes = static_cast<size_t>(batch_ * hidden_) * 4;
-        float* c = result(2) + cell * batch_ * hidden_;
-        std::memcpy(c, operand(lstm.c) + cell * batch_ * hidden_, state_bytes);
-        // The state of a step is its row of y.
-        float* y = target + direction * width_;
-        const auto state_at = [&](int64_t step) {
-          const int64_t t = direction == 0 ? step : steps_ - 1 - step;
-          return step < 0 ? State{const_cast<float*>(operand(lstm.h)) + cell * batch_ * width_, width_}
-                          : State{y + t * step_row_ * width, batch_row_ * width};
-        };
         const float* weight = operand(lstm.parameter(cell, 1));
         const bool makes = !in_panels_[cell] && made_floats() > 0;
-        const Recurrent recurrent{makes ? make_panels(weight, panels) : weight, makes || in_panels_[cell]};
-        const float* projection = lstm.has_projection ? operand(lstm.parameter(cell, lstm.per_cell() - 1)) : nullptr;
-        run_shares([&](const Share& share, Team* team) {
-          for (int64_t step = 0; step < steps_; ++step) {
-            const int64_t t = direction == 0 ? step : steps_ - 1 - step;
-            if (step + 1 < steps_) fetch_inputs(gates, direction == 0 ? t + 1 : t - 1, share);
-            for (int64_t i = share.tile; i < share.last_tile; ++i)
-              run_tile(share, i, recurrent, gates + t * step_row_ * 4 * hidden_, state_at(step - 1),
-                       projection ? State{unprojected, hidden_} : state_at(step), c);
-            if (team) team->wait();
-            if (!projection) continue;
-            project(share, unprojected, projection, state_at(step));
-            if (team) team->wait();
-          }
-        });
-        float* shown = result(1) + cell * batch_ * width_;
-        const State last = state_at(steps_ - 1);
+        of[direction] = {
+            .backward = direction == 1,
+            .in_panels = makes || in_panels_[cell],
+            .recurrent = makes ? make_panels(weight, panels + direction * made_floats()) : weight,
+            .gates = own_gates,
+            .projection = lstm.has_projection ? operand(lstm.parameter(cell, lstm.per_cell() - 1)) : nullptr,
+            .unprojected = {unprojected + direction * unprojected_floats(), hidden_},
+            .first = {const_cast<float*>(operand(lstm.h)) + cell * batch_ * width_, width_},
+            .y = target + direction * width_,
+            .c = result(2) + cell * batch_ * hidden_};
+        std::memcpy(of[direction].c, operand(lstm.c) + cell * batch_ * hidden_,
+                    static_cast<size_t>(batch_ * hidden_) * 4);
+      }
+      run_shares([&](const Share& share, Team* team) { run_steps(of[share.direction], share, team); });
+      for (int64_t direction = 0; direction < directions_; ++direction) {
+        float* shown = result(1) + (layer * directions_ + direction) * batch_ * width_;
+        const State last = state_at(of[direction], steps_ - 1);
         for (int64_t b = 0; b < batch_; ++b)
           std::memcpy(shown + b * width_, last.h + b * last.row, static_cast<size_t>(width_) * 4);
       }
@@ -110,10 +102,32 @@ class LstmCall : public RecurrentLayersCall {
     int64_t row;
   };
 
-  struct Recurrent {
-    const float* weight;
-    bool in_panels;
+  struct LayerOfDirection {
+    bool backward, in_panels;
+    const float *recurrent, *gates;
+    const float* projection;  // null if there is none
+    State unprojected, first;
+    float *y, *c;
   };
+
+  // The state after a step is its row of y.
+  State state_at(const LayerOfDirection& of, int64_t step) const {
+    const int64_t row = directions_ * width_;
+    return step < 0 ? of.first : State{of.y + time(of, step) * step_row_ * row, batch_row_ * row};
+  }
+  int64_t time(const LayerOfDirection& of, int64_t step) const { return of.backward ? steps_ - 1 - step : step; }
+
+  void run_steps(const LayerOfDirection& of, const Share& share, Team* team) const {
+    for (int64_t step = 0; step < steps_; ++step) {
+      if (step + 1 < steps_) fetch_inputs(of.gates, time(of, step + 1), share);
+      for (int64_t i = share.tile; i < share.last_tile; ++i)
+        run_tile(of, share, i, step, of.projection ? of.unprojected : state_at(of, step));
+      if (team) team->wait();
+      if (!of.projection) continue;
+      project(share, of.unprojected.h, of.projection, state_at(of, step));
+      if (team) team->wait();
+    }
+  }
 
   // The share's part of the state: its entries, and as many columns as it has tiles.
   void project(const Share& share, const float* unprojected, const float* weight, State state) const {
@@ -136,21 +150,22 @@ class LstmCall : public RecurrentLayersCall {
       }
   }
 
-  // Units [i * tile_units, (i + 1) * tile_units) of one step, whose inputs give `gates`, for the share's entries.
-  void run_tile(const Share& share, int64_t i, const Recurrent& recurrent, const float* gates, State before,
-                State after, float* c) const {
+  // Units [i * tile_units, (i + 1) * tile_units) of one step for the share's entries.
+  void run_tile(const LayerOfDirection& of, const Share& share, int64_t i, int64_t step, State after) const {
+    const State before = state_at(of, step - 1);
+    const float* gates = of.gates + time(of, step) * step_row_ * 4 * hidden_;
     const int64_t unit = i * tile_units, units = std::min(tile_units, hidden_ - unit);
     float sums[4][batch_block * tile_units];
     for (int64_t b = share.entry; b < share.last_entry; b += batch_block) {
       const int64_t count = std::min(batch_block, share.last_entry - b);
       const float* h = before.h + b * before.row;
       for (int64_t gate = 0; gate < 4; ++gate) {
-        if (recurrent.in_panels) {
+        if (of.in_panels) {
           lanes().panel({.a = h,
                          .a_row = before.row,
                          .rows = count,
                          .k = width_,
-                         .b = recurrent.weight + panel_of(i, gate),
+                         .b = of.recurrent + panel_of(i, gate),
                          .columns = units,
                          .y = sums[gate],
                          .y_row = tile_units,
@@ -159,7 +174,7 @@ class LstmCall : public RecurrentLayersCall {
         }
         for (int64_t k = 0; k < count; k += dots_rows)
           lanes().dots(h + k * before.row, before.row, std::min(dots_rows, count - k),
-                       recurrent.weight + (gate * hidden_ + unit) * width_, width_, units, width_,
+                       of.recurrent + (gate * hidden_ + unit) * width_, width_, units, width_,
                        sums[gate] + k * tile_units, tile_units);
       }
       for (int64_t k = 0; k < count; ++k) {
@@ -168,7 +183,7 @@ class LstmCall : public RecurrentLayersCall {
           of_input[gate] = row + gate * hidden_;
           of_state[gate] = sums[gate] + k * tile_units;
         }
-        lanes().lstm_cell(of_input, of_state, c + (b + k) * hidden_ + unit, after.h + (b + k) * after.row + unit,
+        lanes().lstm_cell(of_input, of_state, of.c + (b + k) * hidden_ + unit, after.h + (b + k) * after.row + unit,
                           units);
       }
     }

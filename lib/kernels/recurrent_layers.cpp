@@ -105,6 +105,7 @@ Result<void> RecurrentLayersCall::set_up(const RecurrentNetwork& network, int64_
         return refuse("an operand or result does not lie row by row");
   const std::vector<int64_t>& x = site.operands[network.x].sizes;
   gates_ = gates;
+  directions_ = network.directions();
   operands_ = site.operands.size();
   batch_ = x[network.batch_first ? 0 : 1];
   steps_ = x[network.batch_first ? 1 : 0];
@@ -151,16 +152,22 @@ void RecurrentLayersCall::run_shares(FunctionRef<const Share&, Team*> run) const
   const int64_t weight = gates_ * hidden_ * width_;
   // Fewer than four entries at once read the weight too often, but a single tile of units has nothing else to share.
   const int64_t entries = tiles() > 1 ? most_entries : std::min(most_entries, (batch_ + 1) / 2);
-  if (weight <= resident_floats && batch_ >= 2 * entries) {
-    const int64_t shares = divide_up(batch_, entries);
-    auto share = [&](int64_t i) { run({i * entries, std::min(batch_, (i + 1) * entries), 0, tiles()}, nullptr); };
-    if (weight * rows() >= serial_layer) return parallel_for(shares, share);
+  if (weight <= resident_floats && (directions_ == 2 || batch_ >= 2 * entries)) {
+    const int64_t shares = directions_ * divide_up(batch_, entries);
+    // Both directions of an entry side by side: whoever computed its inputs' products has them in its cache.
+    auto share = [&](int64_t i) {
+      const int64_t entry = i / directions_ * entries;
+      run({i % directions_, entry, std::min(batch_, entry + entries), 0, tiles()}, nullptr);
+    };
+    if (weight * rows() * directions_ >= serial_layer) return parallel_for(shares, share);
     for (int64_t i = 0; i < shares; ++i) share(i);
     return;
   }
   // A member keeps its units through all steps, so that their weights stay in its core's cache.
   run_team(weight * batch_ < serial_step ? 1 : static_cast<int>(tiles()), [&](Team& team, int member) {
-    run({0, batch_, tiles() * member / team.members(), tiles() * (member + 1) / team.members()}, &team);
+    const int64_t tile = tiles() * member / team.members(), last_tile = tiles() * (member + 1) / team.members();
+    for (int64_t direction = 0; direction < directions_; ++direction)
+      run({direction, 0, batch_, tile, last_tile}, &team);
   });
 }
 

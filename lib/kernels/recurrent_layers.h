@@ -41,16 +41,16 @@ class RecurrentLayersCall : public PreparedCall {
   Result<void> set_up(const RecurrentNetwork& network, int64_t gates, const CallSite& site, const char* name);
 
  protected:
-  // What one member of a team does of a layer: some entries of the batch, and some tiles of units.
+  // What one member of a team does of a layer's direction: some entries of the batch, and some tiles of units.
   struct Share {
-    int64_t entry, last_entry, tile, last_tile;
+    int64_t direction, entry, last_entry, tile, last_tile;
   };
 
   int64_t rows() const { return steps_ * batch_; }
   int64_t tiles() const { return divide_up(hidden_, tile_units); }
-  // Calls `run` for each share of a layer. Entries of the batch never meet, so where there are enough of them, and the
-  // recurrent weight stays in the cache of every core, a share goes through all steps alone: `team` is null. Else all
-  // shares wait for their team after each step.
+  // Calls `run` for each share of a layer. Directions and entries of the batch never meet, so where there are enough of
+  // them, and the recurrent weight stays in the cache of every core, a share goes through all steps alone: `team` is
+  // null. Else all shares wait for their team after each step, one direction after the other.
   void run_shares(FunctionRef<const Share&, Team*> run) const;
   // The recurrent weight of one cell in panels, made anew in `panels`, which has room for whole ones.
   const float* make_panels(const float* weight, float* panels) const;
@@ -63,7 +63,7 @@ class RecurrentLayersCall : public PreparedCall {
                                const void* x, float* bias, float* gates, void* scratch) const;
 
   size_t operands_ = 0;
-  int64_t gates_ = 0;
+  int64_t gates_ = 0, directions_ = 0;
   int64_t steps_ = 0, batch_ = 0, hidden_ = 0;
   int64_t width_ = 0;                     // of a state h: as many as hidden units, or what they are projected to
   int64_t step_row_ = 0, batch_row_ = 0;  // distance of time steps and of batch entries, in rows of x and y
