@@ -10,6 +10,7 @@
 #include "capture/state.h"
 #include "capture/symbols.h"
 #include "ir/dead_nodes.h"
+#include "opset/versions.h"
 
 namespace atenon::capture {
 namespace {
@@ -213,7 +214,7 @@ ir::ExportedProgram Trace::finish(const Inputs& inputs) {
   for (const auto& [name, graph] : variant_.subgraphs) note_operators(graph);
 
   ir::ExportedProgram program = std::move(session_.program);
-  for (const std::string& name : namespaces) program.opsets.push_back({name, 1});
+  for (const std::string& name : namespaces) program.opsets.push_back({name, opset::newest_version});
   program.custom_blocks.assign(blocks.begin(), blocks.end());
   ir::EntryPoint entry{.symbols = std::move(session_.symbols), .signature = std::move(signature_)};
   entry.variants.push_back(std::move(variant_));

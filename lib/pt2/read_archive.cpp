@@ -2,6 +2,7 @@
 #include <set>
 
 #include "ir/dead_nodes.h"
+#include "opset/versions.h"
 #include "pt2/archive.h"
 #include "pt2/graph_reader.h"
 #include "pt2/pt2.h"
@@ -105,7 +106,7 @@ Result<ir::ExportedProgram> read_program(const Archive& archive, opset::Opset& o
   };
   for (auto& [name, body] : variant.subgraphs) finish(body);
   finish(variant.graph);
-  for (const std::string& name : namespaces) program.opsets.push_back({name, 1});
+  for (const std::string& name : namespaces) program.opsets.push_back({name, opset::newest_version});
   entry.variants.push_back(std::move(variant));
   program.entries.push_back(std::move(entry));
   return program;

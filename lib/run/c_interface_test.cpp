@@ -293,4 +293,25 @@ TEST_CASE("what is no program is refused from C") {
   atenon_free_message(message);
 }
 
+TEST_CASE("meanings of another version are not taken for those known from C") {
+  atenon_session* session = nullptr;
+  REQUIRE(load(R"text(program 1.0
+opset "aten" 7
+
+entry "forward"
+  output user_output "y"
+  input_tree ()
+  output_tree *
+  graph()
+    %y: f32[1] = aten::ones([1])
+    return (%y)
+)text",
+               &session) == ATENON_OK);
+  float room = 0;
+  const int64_t sizes[] = {1};
+  atenon_tensor y = {ATENON_F32, 1, sizes, &room};
+  CHECK(atenon_run(session, nullptr, 0, &y, 1, nullptr) == ATENON_BAD_INPUT);
+  atenon_free(session);
+}
+
 }  // namespace atenon::run

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "kernels/body.h"
+#include "opset/versions.h"
 #include "program/program_file.h"
 #include "run/interpreter.h"
 #include "run/kernel_library.h"
@@ -226,8 +227,9 @@ Result<const opset::Opset*> Session::opset() {
     return error(Status::unsupported, 615,
                  "this program is not lowered throughout, and no operator set was found to run it by");
   Result<const opset::Opset*> loaded = options_.opset();
-  if (loaded) opset_ = *loaded;
-  return loaded;
+  if (!loaded) return loaded;
+  if (Result<void> known = opset::check_versions(program_, **loaded); !known) return known.error();
+  return opset_ = *loaded;
 }
 
 // --- Inputs and variants --------------------------------------------------------------------------------------------

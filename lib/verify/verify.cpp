@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "opset/versions.h"
 #include "text/limits.h"
 #include "verify/check_graph.h"
 
@@ -148,6 +149,7 @@ void check_entry(const ir::EntryPoint& entry, Findings& findings) {
 std::vector<Diagnostic> problems(const ir::ExportedProgram& program, const opset::Opset& opset,
                                  const text::NodePlaces& places) {
   Findings findings{program, opset, places};
+  if (Result<void> known = opset::check_versions(program, opset); !known) findings.problems.push_back(known.error());
   check_weights(findings);
   std::set<std::string> names;
   for (const ir::EntryPoint& entry : program.entries) {
