@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cstring>
+#include <set>
 
 #include "arrays/member.h"
 
@@ -53,7 +54,9 @@ Tensor to_tensor(const Contents& bytes, ScalarType dtype, std::vector<int64_t> s
   return tensor;
 }
 
-Result<std::vector<Array>> parse(const Contents& contents, const std::string& file_name) {
+namespace {
+
+Result<std::vector<Array>> parse_by_content(const Contents& contents, const std::string& file_name) {
   const std::string_view text = contents.text();
   if (text.starts_with("\x93NUMPY")) return parse_npy(contents, file_name);
   // PyTorch's legacy format is a pickle that starts with a magic number.
@@ -67,6 +70,17 @@ Result<std::vector<Array>> parse(const Contents& contents, const std::string& fi
   }
   if (text.size() > 8 && text[8] == '{') return parse_safetensors(contents, file_name);
   return error(Status::bad_input, 811, "this is no .npy, .npz, .safetensors or .pt file").at({.file = file_name});
+}
+
+}  // namespace
+
+Result<std::vector<Array>> parse(const Contents& contents, const std::string& file_name) {
+  Result<std::vector<Array>> arrays = parse_by_content(contents, file_name);
+  if (!arrays) return arrays;
+  std::set<std::string_view> names;
+  for (const Array& array : *arrays)
+    if (!names.insert(array.name).second) return damaged(file_name, "two arrays are named '" + array.name + "'");
+  return arrays;
 }
 
 Result<std::vector<Array>> read(const std::string& path) {

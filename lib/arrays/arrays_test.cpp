@@ -178,6 +178,9 @@ TEST_CASE("files that lie are refused") {
        "t: f: error[E0812]: the bytes of 'w' lie outside of the file, or its shape contradicts them\n"},
       {safetensors(R"({"w":{"dtype":"F8","shape":[1],"data_offsets":[0,1]}})"),
        "t: f: error[E0813]: 'w' is of type F8, which is not supported\n"},
+      {safetensors(
+           R"({"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"w":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})"),
+       "t: f: error[E0812]: two arrays are named 'w'\n"},
       {safetensors(R"({"w":[]})"), "t: f: error[E0812]: the .safetensors header does not describe 'w'\n"},
       {safetensors("{[[[[[[[["), "t: f: error[E0812]: the .safetensors header is no JSON object\n"},
       {std::string("\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF{", 9), "t: f: error[E0812]: the .safetensors header is cut off\n"},

@@ -117,22 +117,30 @@ Result<Datum> fitted(const Leaf& leaf, Tensor tensor, const std::string& name) {
 Result<std::vector<std::optional<Datum>>> read_inputs(const Session& session, const std::vector<std::string>& inputs,
                                                       const std::vector<std::string>& files) {
   std::vector<std::optional<Datum>> values(session.inputs().size());
-  auto put = [&](const std::string& name, Tensor tensor) -> Result<void> {
+  std::set<size_t> given;
+  const auto find = [&](const std::string& name) -> Result<size_t> {
     std::optional<size_t> leaf = find_leaf(session.inputs(), name);
     if (!leaf) return no_such_input(session, name);
-    Result<Datum> value = fitted(session.inputs()[*leaf], std::move(tensor), name);
+    if (!given.insert(*leaf).second)
+      return error(Status::usage, 621, "the input '" + session.inputs()[*leaf].path + "' is given twice");
+    return *leaf;
+  };
+  const auto put = [&](size_t leaf, const std::string& name, Tensor tensor) -> Result<void> {
+    Result<Datum> value = fitted(session.inputs()[leaf], std::move(tensor), name);
     if (!value) return value.error();
-    values[*leaf] = std::move(*value);
+    values[leaf] = std::move(*value);
     return {};
   };
   for (const std::string& file : files) {
     Result<std::vector<arrays::Array>> content = arrays::read(file);
     if (!content) return content.error();
     for (arrays::Array& array : *content) {
-      if (Result<void> done = put(array.name, std::move(array.tensor)); !done) return done.error();
+      Result<size_t> leaf = find(array.name);
+      if (!leaf) return leaf.error();
+      if (Result<void> done = put(*leaf, array.name, std::move(array.tensor)); !done) return done.error();
     }
   }
-  std::set<size_t> given;
+  given.clear();  // --input may replace what a file gives
   for (const std::string& word : inputs) {
     size_t equals = word.find('=');
     if (equals == std::string::npos) {
@@ -140,10 +148,8 @@ Result<std::vector<std::optional<Datum>>> read_inputs(const Session& session, co
           .note("write NAME=FILE.npy, NAME=random, NAME=zeros or NAME=3");
     }
     std::string name = word.substr(0, equals), value = word.substr(equals + 1);
-    std::optional<size_t> leaf = find_leaf(session.inputs(), name);
-    if (!leaf) return no_such_input(session, name);
-    if (!given.insert(*leaf).second)
-      return error(Status::usage, 621, "the input '" + session.inputs()[*leaf].path + "' is given twice");
+    Result<size_t> leaf = find(name);
+    if (!leaf) return leaf.error();
     Result<std::optional<Datum>> here = make(session, session.inputs()[*leaf], value);
     if (!here) return here.error();
     if (!*here) *here = number(session.inputs()[*leaf], value);
@@ -156,7 +162,7 @@ Result<std::vector<std::optional<Datum>>> read_inputs(const Session& session, co
     if (content->size() != 1)
       return error(Status::usage, 621, value + " holds " + std::to_string(content->size()) + " arrays, not one")
           .note("--inputs " + value + " takes them by their names");
-    if (Result<void> done = put(name, std::move((*content)[0].tensor)); !done) return done.error();
+    if (Result<void> done = put(*leaf, name, std::move((*content)[0].tensor)); !done) return done.error();
   }
   std::vector<std::string> names = leaf_names(session.inputs());
   Diagnostic missing = error(Status::usage, 623, "an input is missing");

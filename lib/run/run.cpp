@@ -132,6 +132,8 @@ Result<Outcome> execute(ir::ExportedProgram program, const Options& options,
   }
   if (!options.sizes.empty())
     return error(Status::usage, 628, "--size is for --memory without inputs, which have sizes of their own");
+  if (!options.nodes.empty() && options.dump.empty())
+    return error(Status::usage, 624, "--nodes chooses what --dump FILE writes, which is not given");
   Result<Inputs> inputs = read_inputs(session, options.inputs, options.input_files);
   if (!inputs) return inputs.error();
 
@@ -202,6 +204,8 @@ Result<Outcome> execute(ir::ExportedProgram program, const Options& options,
     outcome.report += describe(*memory);
   }
   if (!options.dump.empty()) {
+    if (dump.arrays.empty() && dump.pattern)
+      return error(Status::usage, 624, "the name of no node that was run has '" + options.nodes + "' in it");
     if (Result<void> written = arrays::write(options.dump, dump.arrays); !written) return written.error();
   }
   if (!options.output.empty()) {
