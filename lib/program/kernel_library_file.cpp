@@ -16,15 +16,28 @@ std::string architecture(uint16_t machine) {
   return machine == EM_X86_64 ? "x86_64" : machine == EM_AARCH64 ? "aarch64" : "";
 }
 
+// Whether a whole ELF file is a library: an executable that may lie anywhere is ET_DYN, too, but names an interpreter.
+bool is_library(const Contents& file, const Elf64_Ehdr& header) {
+  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
+      header.e_type != ET_DYN || header.e_phnum == 0)
+    return false;
+  Elf64_Phdr part{};
+  if (header.e_phoff > file.size || header.e_phnum > (file.size - header.e_phoff) / sizeof part) return false;
+  for (size_t i = 0; i < header.e_phnum; ++i) {
+    std::memcpy(&part, file.bytes + header.e_phoff + i * sizeof part, sizeof part);
+    if (part.p_type == PT_INTERP || part.p_offset > file.size || part.p_filesz > file.size - part.p_offset)
+      return false;
+  }
+  return true;
+}
+
 Result<ir::CodeSegment> read_library(const std::string& path) {
   Result<Contents> contents = read_contents(path);
   if (!contents) return contents.error();
   Elf64_Ehdr header{};
   if (contents->size >= sizeof header) std::memcpy(&header, contents->bytes, sizeof header);
-  const bool is_library = std::memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 && header.e_ident[EI_CLASS] == ELFCLASS64 &&
-                          header.e_type == ET_DYN;
   const std::string target = architecture(header.e_machine);
-  if (!is_library || target.empty())
+  if (!is_library(*contents, header) || target.empty())
     return error(Status::bad_input, 236, path + " is no shared library")
         .note("fix: cc -shared -fPIC -O2 kernels.c -o kernels.so, where kernels.c includes atenon_kernel.h");
   auto bytes = Storage::view(contents->bytes, contents->size, contents->keep_alive, /*writable=*/false);
