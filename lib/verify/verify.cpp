@@ -123,6 +123,26 @@ void check_nesting(const ir::Variant& variant, Findings& findings) {
                           std::to_string(text::max_depth) + " deep");
 }
 
+// Whether a run can read the symbol where it says: "n", a number, or "x[0]", a dimension. A variant for one size has
+// that in its place; an input that became a constant has no value.
+bool is_readable(const ir::Symbol& symbol, const ir::EntryPoint& entry, const ir::Variant& variant) {
+  const size_t bracket = symbol.source.rfind('[');
+  for (const ir::InputSpec& spec : entry.signature.inputs) {
+    const bool is_number = spec.target == symbol.source;
+    if (spec.kind != ir::InputKind::user_input || (!is_number && spec.target != symbol.source.substr(0, bracket)))
+      continue;
+    const ir::Value* value = spec.value.empty() ? nullptr : variant.graph.find(spec.value);
+    if (!value) return true;
+    if (is_number || !value->is_tensor()) return is_number && !value->is_tensor();
+    const std::vector<ir::SymInt>& sizes = value->meta().sizes;
+    for (size_t axis = 0; axis < sizes.size(); ++axis)
+      if (symbol.source.substr(bracket) == "[" + std::to_string(axis) + "]")
+        return sizes[axis].as_symbol() == symbol.name || !sizes[axis].symbols().contains(symbol.name);
+    return false;
+  }
+  return false;
+}
+
 void check_entry(const ir::EntryPoint& entry, Findings& findings) {
   std::set<std::string> symbols;
   for (const ir::Symbol& symbol : entry.symbols) {
@@ -134,6 +154,9 @@ void check_entry(const ir::EntryPoint& entry, Findings& findings) {
   if (entry.variants.empty()) findings.add(137, "the entry point " + quoted(entry.name) + " has no graph");
   for (const ir::Variant& variant : entry.variants) {
     check_signature(entry, variant, findings);
+    for (const ir::Symbol& symbol : entry.symbols)
+      if (!symbol.source.empty() && !is_readable(symbol, entry, variant))
+        findings.add(136, "the symbol " + quoted(symbol.name) + " cannot be read from " + quoted(symbol.source));
     check_nesting(variant, findings);
     std::set<std::string> known = check_graph(variant.graph, entry, variant, symbols, findings);
     for (const auto& [name, graph] : variant.subgraphs)
