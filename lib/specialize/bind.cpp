@@ -4,6 +4,7 @@
 // inputs' sizes choose the variant; each variant assumes its value and has it substituted.
 #include <algorithm>
 #include <charconv>
+#include <set>
 
 #include "specialize/passes.h"
 
@@ -138,6 +139,20 @@ Result<void> bind_input(ir::EntryPoint& entry, ir::InputSpec& spec, const Bindin
   return {};
 }
 
+// What the program assumes about a name of the model's that none of its symbols has: "x[0] is 4*h".
+std::set<std::string> reasons_with(const ir::ExportedProgram& program, const std::string& name) {
+  std::set<std::string> reasons;
+  for (const ir::EntryPoint& entry : program.entries)
+    for (const ir::Variant& variant : entry.variants)
+      for (const ir::Constraint& assumption : variant.assumptions) {
+        const size_t is = assumption.reason.find(" is ");
+        if (is == std::string::npos) continue;
+        const Result<shape::SymInt> size = shape::parse_int(assumption.reason.substr(is + 4));
+        if (size && size->symbols().contains(name)) reasons.insert(assumption.reason);
+      }
+  return reasons;
+}
+
 Result<void> bind_one(ir::ExportedProgram& program, const Binding& binding) {
   bool found = false;
   std::vector<std::string> known;
@@ -147,26 +162,31 @@ Result<void> bind_one(ir::ExportedProgram& program, const Binding& binding) {
     list += (list.empty() ? "" : ", ") + name + (of.empty() || of == name ? "" : " (" + of + ")");
   };
   for (ir::EntryPoint& entry : program.entries) {
-    for (size_t i = 0; i < entry.symbols.size(); ++i) {
-      list_one(entry.symbols[i].name, entry.symbols[i].source);
-      if (entry.symbols[i].name != binding.name) continue;
-      found = true;
+    bool is_bound = false;
+    std::string number = binding.name;  // the input that is one, with its value
+    for (size_t i = 0; i < entry.symbols.size() && !is_bound; ++i) {
+      const std::string name = entry.symbols[i].name, source = entry.symbols[i].source;
+      list_one(name, source);
+      is_bound = binding.name == name || (binding.name == source && source.ends_with(']'));
+      if (!is_bound) continue;
       if (Result<void> done = bind_symbol(entry, i, binding); !done) return done;
-      break;
+      number = binding.values.size() == 1 ? source : "";
     }
     for (ir::InputSpec& spec : entry.signature.inputs) {
-      if (found || spec.kind != ir::InputKind::user_input || spec.value.empty()) continue;
+      if (spec.kind != ir::InputKind::user_input || spec.value.empty()) continue;
       list_one(spec.target, "");
-      if (spec.target != binding.name) continue;
-      found = true;
+      if (spec.target != number) continue;
+      is_bound = true;
       if (Result<void> done = bind_input(entry, spec, binding); !done) return done;
     }
+    found = found || is_bound;
   }
   if (found) return {};
   Diagnostic unknown = error(Status::usage, 410, "the program has no symbol or input '" + binding.name + "'");
   std::string near = nearest(binding.name, known);
   if (!near.empty()) unknown.notes.push_back({"did you mean '" + near + "'?"});
   unknown.notes.push_back({list.empty() ? "it has none: all its sizes are fixed" : "it has " + list});
+  for (const std::string& reason : reasons_with(program, binding.name)) unknown.notes.push_back({reason});
   return unknown;
 }
 
