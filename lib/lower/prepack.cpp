@@ -57,12 +57,15 @@ Value* input_made_from(Lowering& lowering, const Value& from, const ir::Weight& 
   std::vector<ir::InputSpec>& inputs = lowering.entry.signature.inputs;
   const ir::InputSpec spec = *spec_of(lowering, from);
   for (const ir::InputSpec& other : inputs)
-    if (other.kind != ir::InputKind::user_input && other.target == made.name)
-      if (Value* known = lowering.graph().find(other.value)) return known;
+    if (other.kind != ir::InputKind::user_input && other.target == made.name) return lowering.graph().find(other.value);
+  // Signatures are per entry point: every variant gets the input.
+  std::vector<ir::Variant>& variants = lowering.entry.variants;
+  std::string name = from.name + suffix;
+  while (std::any_of(variants.begin(), variants.end(), [&](ir::Variant& v) { return v.graph.find(name); })) name += "_";
   const ir::TensorMeta meta{made.tensor.dtype, {made.tensor.sizes.begin(), made.tensor.sizes.end()}};
-  Value* input = lowering.graph().add_input(from.name + suffix, meta);
-  inputs.push_back({spec.kind, input->name, made.name, spec.persistent});
-  return input;
+  for (ir::Variant& variant : variants) variant.graph.add_input(name, meta);
+  inputs.push_back({spec.kind, name, made.name, spec.persistent});
+  return lowering.graph().find(name);
 }
 
 Result<void> prepack_weights(Lowering& lowering) {
