@@ -116,6 +116,11 @@ ATENON_EXPORT atenon_status atenon_run(atenon_session* session, const atenon_ten
  */
 ATENON_EXPORT void atenon_seed(atenon_session* session, uint64_t seed);
 
+/* Buffers that the program writes, such as a cache, are kept from run to run, by each session for itself. Copies them
+ * from another session of the same program: from a prefill to its decode, or to go on twice from one place. NULL: as
+ * they were at first. Not while a run of either is under way. */
+ATENON_EXPORT atenon_status atenon_copy_state(atenon_session* to, const atenon_session* from, char** message);
+
 #ifdef __cplusplus
 }
 #endif

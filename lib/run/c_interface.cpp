@@ -173,6 +173,19 @@ Result<void> run_once(run::Session& session, const atenon_tensor* inputs, size_t
   return results ? Result<void>() : results.error();
 }
 
+Result<void> copy_state(run::Session& to, const run::Session* from) {
+  const auto reads = [&](const std::string& name) {
+    const std::vector<ir::InputSpec>& inputs = to.entry().signature.inputs;
+    return std::any_of(inputs.begin(), inputs.end(),
+                       [&](const ir::InputSpec& spec) { return ir::is_state(spec.kind) && spec.target == name; });
+  };
+  for (const auto& [name, state] : (from ? *from : to).changing_state()) {
+    if (from && !reads(name)) continue;
+    if (Result<void> done = to.restore(name, from ? state : to.program().weight(name)->tensor); !done) return done;
+  }
+  return {};
+}
+
 }  // namespace
 
 extern "C" {
@@ -232,6 +245,10 @@ atenon_status atenon_output_sizes(atenon_session* session, const atenon_tensor* 
 }
 
 void atenon_seed(atenon_session* session, uint64_t seed) { session->session->seed(seed); }
+
+atenon_status atenon_copy_state(atenon_session* to, const atenon_session* from, char** message) {
+  return answer(message, [&] { return copy_state(*to->session, from ? from->session.get() : nullptr); });
+}
 
 atenon_status atenon_run(atenon_session* session, const atenon_tensor* inputs, size_t input_count,
                          atenon_tensor* outputs, size_t output_count, char** message) {

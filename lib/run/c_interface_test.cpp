@@ -73,14 +73,14 @@ entry "forward"
 weight "w": f32[3, 2] = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]
 )text";
 
-atenon_status load(const std::string& text, atenon_session** session) {
+atenon_status load(const std::string& text, atenon_session** session, const char* entry = nullptr) {
   static std::list<std::string> programs;  // sessions read them in place
   auto program = text::parse(text, "test");
   REQUIRE(program);
   auto bytes = program::serialize(*program);
   REQUIRE(bytes);
   const std::string& kept = programs.emplace_back(std::move(*bytes));
-  const atenon_options options = {nullptr, "opsets"};
+  const atenon_options options = {entry, "opsets"};
   return atenon_load_memory(kept.data(), kept.size(), &options, session, nullptr);
 }
 
@@ -283,6 +283,50 @@ entry "forward"
   CHECK(allocations_of_a_run[0] == allocations_of_a_run[1]);
   CHECK(first == again);
   atenon_free(session);
+}
+
+TEST_CASE("sessions keep their buffers, and hand them over from C") {
+  const std::string entry = R"text(
+  input %total: buffer "total"
+  input %x: user_input "x"
+  output buffer_mutation "total"
+  output user_output "y"
+  input_tree (x: *)
+  output_tree {y: *}
+  graph(%total: f32[1], %x: f32[1])
+    %sum: f32[1] = aten::add.Tensor(%total, %x)
+    %y: f32[1] = aten::neg(%sum)
+    return (%sum, %y)
+)text";
+  const std::string text = "program 1.0\nopset \"aten\" 1\n\nentry \"first\"" + entry + "\nentry \"then\"" + entry +
+                           "\nweight \"total\": f32[1] = [10.0]\n";
+  atenon_session *first = nullptr, *then = nullptr;
+  REQUIRE(load(text, &first) == ATENON_OK);
+  REQUIRE(load(text, &then, "then") == ATENON_OK);
+  const auto add = [](atenon_session* session, float number) {
+    const int64_t sizes[] = {1};
+    float result = 0;
+    const atenon_tensor x = {ATENON_F32, 1, sizes, &number};
+    atenon_tensor y = {ATENON_F32, 1, sizes, &result};
+    CHECK(atenon_run(session, &x, 1, &y, 1, nullptr) == ATENON_OK);
+    return -result;
+  };
+  CHECK(add(first, 1) == 11);
+  CHECK(add(first, 2) == 13);
+  CHECK(add(then, 3) == 13);  // a session of its own
+  CHECK(atenon_copy_state(then, first, nullptr) == ATENON_OK);
+  CHECK(add(then, 3) == 16);
+  CHECK(add(first, 1) == 14);
+  CHECK(atenon_copy_state(then, nullptr, nullptr) == ATENON_OK);
+  CHECK(add(then, 3) == 13);
+
+  atenon_session* other = nullptr;  // of another program, in which the buffer is larger
+  std::string wider = text;
+  for (size_t at = 0; (at = wider.find("f32[1]", at)) != std::string::npos;) wider.replace(at, 6, "f32[2]");
+  wider.replace(wider.find("[10.0]"), 6, "[1.0, 2.0]");
+  REQUIRE(load(wider, &other) == ATENON_OK);
+  CHECK(atenon_copy_state(other, first, nullptr) == ATENON_USAGE);
+  for (atenon_session* session : {first, then, other}) atenon_free(session);
 }
 
 TEST_CASE("what is no program is refused from C") {

@@ -194,12 +194,12 @@ Result<void> Session::restore(const std::string& name, const Tensor& tensor) {
   for (const auto& [known, state] : changing_state()) {
     if (known != name) continue;
     if (state.dtype != tensor.dtype || state.sizes != tensor.sizes)
-      return error(Status::usage, 625, "the state '" + name + "' has another type in the file of the state");
+      return error(Status::usage, 625, "the state '" + name + "' has another type than the program's");
     const Tensor rows = tensor.contiguous();
     std::memcpy(Tensor(state).mutable_data(), rows.data(), rows.nbytes());
     return {};
   }
-  return error(Status::usage, 625, "the program writes no buffer '" + name + "', which the file of the state has");
+  return error(Status::usage, 625, "the program writes no buffer '" + name + "' that a state could be put into");
 }
 
 Result<kernels::CallSite> Session::call_site(const ir::Variant& variant, const ir::Node& node, const ir::Graph& body,
