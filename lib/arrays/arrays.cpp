@@ -89,17 +89,18 @@ Result<std::vector<Array>> read(const std::string& path) {
   return parse(*contents, path == "-" ? "<stdin>" : path);
 }
 
-Result<void> write(const std::string& path, const std::vector<Array>& arrays) {
-  const auto named = [&](const char* extension) { return path.ends_with(extension); };
-  const bool npy = named(".npy") || (path == "-" && arrays.size() == 1), npz = named(".npz") || (path == "-" && !npy);
-  if (!npy && !npz && !named(".safetensors")) {
+Result<void> check_format(const std::string& path, size_t count) {
+  if (path != "-" && !path.ends_with(".npy") && !path.ends_with(".npz") && !path.ends_with(".safetensors"))
     return error(Status::usage, 814, "no array format goes by the extension of '" + path + "'")
         .note("there are: .npy, .npz, .safetensors");
-  }
-  if (npy && arrays.size() != 1) {
-    return error(Status::usage, 814, "a .npy file holds one array, not " + std::to_string(arrays.size()))
+  if (path.ends_with(".npy") && count != 1)
+    return error(Status::usage, 814, "a .npy file holds one array, not " + std::to_string(count))
         .note("a .npz file holds several");
-  }
+  return {};
+}
+
+Result<void> write(const std::string& path, const std::vector<Array>& arrays) {
+  if (Result<void> known = check_format(path, arrays.size()); !known) return known;
   for (const Array& array : arrays) {
     if (array.tensor.storage->is_absent()) {
       return error(Status::usage, 814, "the bytes of '" + array.name + "' are not here")
@@ -109,12 +110,12 @@ Result<void> write(const std::string& path, const std::vector<Array>& arrays) {
   Result<OutputFile> file = OutputFile::create(path);
   if (!file) return file.error();
   Result<void> written;
-  if (npy) {
+  if (path.ends_with(".npy") || (path == "-" && arrays.size() == 1)) {
     const Tensor tensor = arrays[0].tensor.contiguous();
     written = file->write(npy_header(tensor));
     if (written) written = file->write(tensor.data(), tensor.nbytes());
   } else {
-    written = npz ? write_npz(*file, arrays) : write_safetensors(*file, arrays);
+    written = path.ends_with(".safetensors") ? write_safetensors(*file, arrays) : write_npz(*file, arrays);
   }
   if (!written) return written.error();
   return file->commit();

@@ -33,7 +33,8 @@ Result<std::vector<Array>> parse_torch(const Contents& contents, const std::stri
 
 // The format follows from the extension: .npy (exactly one array), .npz, .safetensors; "-" is .npy for one array, else
 // .npz. The same arrays give the same bytes. E0814: another extension, or a type or number of arrays that the format
-// cannot hold.
+// cannot hold; check_format() says so beforehand, but for types.
+Result<void> check_format(const std::string& path, size_t count);
 Result<void> write(const std::string& path, const std::vector<Array>& arrays);
 
 }  // namespace atenon::arrays

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "support/json.h"
 #include "support/parallel.h"
 
 namespace atenon::run {
@@ -54,9 +55,25 @@ std::string bytes(size_t count) { return std::to_string(count) + " bytes"; }
 
 std::string scratch_of(const Memory& memory) { return memory.scratch_of.empty() ? "" : ", of " + memory.scratch_of; }
 
+nlohmann::ordered_json to_json(const Memory& memory) {
+  nlohmann::ordered_json json = {{"weights", memory.weights}, {"copies", memory.repacked}};
+  if (memory.formula.empty()) return json;
+  json.update({{"arena", memory.arena},
+               {"formula", memory.formula},
+               {"scratch", memory.scratch},
+               {"threads", threads()},
+               {"total", memory.total()}});
+  return json;
+}
+
 }  // namespace
 
-std::string describe(const Memory& memory) {
+std::string describe(const Memory& memory, bool json) {
+  if (json) {
+    nlohmann::ordered_json all = {{"schema", 1}};
+    all.update(to_json(memory));
+    return json_text(all, 1) + "\n";
+  }
   std::string text = "weights " + bytes(memory.weights) + "\n";
   if (memory.repacked > 0) text += "copies  " + bytes(memory.repacked) + ": weights in another layout\n";
   if (memory.formula.empty()) return text + "the rest is not planned: the program is not lowered\n";
@@ -66,7 +83,7 @@ std::string describe(const Memory& memory) {
   return text + "total   " + bytes(memory.total()) + "\n";
 }
 
-Result<std::string> memory_at(Session& session, const std::vector<std::string>& sizes) {
+Result<std::string> memory_at(Session& session, const std::vector<std::string>& sizes, bool json) {
   shape::Bindings symbols;
   for (const ir::Symbol& symbol : session.entry().symbols)
     symbols[symbol.name] = symbol.hint.value_or(symbol.range.lower);
@@ -86,14 +103,21 @@ Result<std::string> memory_at(Session& session, const std::vector<std::string>& 
   if (lines == 1) {
     Result<Memory> memory = session.memory(symbols);
     if (!memory) return memory.error();
-    return describe(*memory);
+    return describe(*memory, json);
   }
 
   std::string text;
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (bool is_done = false; !is_done;) {
+    nlohmann::ordered_json& here = list.emplace_back();
+    for (const SizeRange& range : ranges) here["sizes"][range.symbol] = symbols[range.symbol];
     for (const SizeRange& range : ranges)
       text += (&range == ranges.data() ? "" : ", ") + range.symbol + "=" + std::to_string(symbols[range.symbol]);
     Result<Memory> memory = session.memory(symbols);
+    if (memory)
+      here.update(to_json(*memory));
+    else
+      here["refused"] = memory.failure().message;
     if (memory)
       text += ": arena " + std::to_string(memory->arena) + ", scratch " + std::to_string(memory->scratch) +
               scratch_of(*memory) + ", total " + bytes(memory->total()) + "\n";
@@ -108,7 +132,7 @@ Result<std::string> memory_at(Session& session, const std::vector<std::string>& 
       value = is_done ? ranges[i].lower : value + 1;
     }
   }
-  return text;
+  return json ? json_text({{"schema", 1}, {"memory", list}}, 1) + "\n" : text;
 }
 
 }  // namespace atenon::run

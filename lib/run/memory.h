@@ -5,10 +5,10 @@
 
 namespace atenon::run {
 
-// A line for each kind of memory.
-std::string describe(const Memory& memory);
+// A line for each kind of memory, or one JSON object.
+std::string describe(const Memory& memory, bool json);
 // For sizes that are named: "batch=8", or "batch=1..64" for a line each; others are as in the example.
 // E0628: a size that cannot be read, or that the program has not.
-Result<std::string> memory_at(Session& session, const std::vector<std::string>& sizes);
+Result<std::string> memory_at(Session& session, const std::vector<std::string>& sizes, bool json);
 
 }  // namespace atenon::run

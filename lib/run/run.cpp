@@ -11,43 +11,14 @@
 #include "run/leaves.h"
 #include "run/memory.h"
 #include "run/profile.h"
+#include "run/summary.h"
 #include "support/json.h"
 #include "support/parallel.h"
-#include "text/numbers.h"
-#include "text/text.h"
 
 namespace atenon::run {
 namespace {
 
 using Inputs = std::vector<std::optional<Datum>>;
-
-std::string shortest(double x) { return text::rounded(x, 6); }
-
-// `0: f32[1, 10]  -0.12 .. 0.34  [0.01, -0.12, ...]`, `1: c64[1]  [0.5-2j]`
-std::string summary(const std::string& name, const Datum& value) {
-  const Tensor tensor = tensor_of(value), reals = in_reals(tensor);
-  std::string line = name + ": " + name_of(tensor.dtype) + "[";
-  for (size_t i = 0; i < tensor.sizes.size(); ++i) line += (i ? ", " : "") + std::to_string(tensor.sizes[i]);
-  line += "]";
-  const int64_t count = tensor.numel();
-  if (count > 1 && !is_complex(tensor.dtype)) {
-    double lowest = INFINITY, highest = -INFINITY;
-    for (int64_t i = 0; i < count && !std::isnan(lowest); ++i) {
-      const double element = reals.float_at(i);
-      lowest = std::isnan(element) ? element : std::min(lowest, element);
-      highest = std::isnan(element) ? element : std::max(highest, element);
-    }
-    line += "  " + shortest(lowest) + " .. " + shortest(highest);
-  }
-  const auto element = [&](int64_t i) {
-    if (!is_complex(tensor.dtype)) return shortest(reals.float_at(i));
-    const double imaginary = reals.float_at(2 * i + 1);
-    return shortest(reals.float_at(2 * i)) + (std::signbit(imaginary) ? "" : "+") + shortest(imaginary) + "j";
-  };
-  line += "  [";
-  for (int64_t i = 0; i < std::min<int64_t>(count, 5); ++i) line += (i ? ", " : "") + element(i);
-  return line + (count > 5 ? ", ...]" : "]");
-}
 
 std::string comment(const std::string& line) { return line.empty() ? "" : "  # " + line; }
 
@@ -76,11 +47,6 @@ struct Dump {
     }
   }
 };
-
-// An output that is neither a tensor nor a number: None, or a text.
-bool is_word(const Leaf& leaf) {
-  return leaf.constant && (leaf.constant->is<ir::None>() || leaf.constant->is<std::string>());
-}
 
 // The room that a caller has for outputs who runs a program again and again.
 std::vector<Tensor> room_of(const std::vector<Datum>& outputs) {
@@ -126,12 +92,20 @@ Result<Outcome> execute(ir::ExportedProgram program, const Options& options,
   if (!loaded) return loaded.error();
   Session& session = **loaded;
   if (options.memory && options.inputs.empty() && options.input_files.empty()) {
-    Result<std::string> planned = memory_at(session, options.sizes);
+    Result<std::string> planned = memory_at(session, options.sizes, options.json);
     if (!planned) return planned.error();
     return Outcome{Status::ok, std::move(*planned)};
   }
   if (!options.sizes.empty())
     return error(Status::usage, 628, "--size is for --memory without inputs, which have sizes of their own");
+  // What cannot be written is not computed first.
+  const std::vector<Leaf>& leaves = session.outputs();
+  const auto written = leaves.size() - static_cast<size_t>(std::count_if(leaves.begin(), leaves.end(), is_word));
+  for (const auto& [path, count] : {std::pair{&options.output, written},
+                                    {&options.state, session.changing_state().size()},
+                                    {&options.dump, size_t{1}}})
+    if (Result<void> known = path->empty() ? Result<void>() : arrays::check_format(*path, count); !known)
+      return known.error();
   if (!options.nodes.empty() && options.dump.empty())
     return error(Status::usage, 624, "--nodes chooses what --dump FILE writes, which is not given");
   Result<Inputs> inputs = read_inputs(session, options.inputs, options.input_files);
@@ -181,7 +155,12 @@ Result<Outcome> execute(ir::ExportedProgram program, const Options& options,
   }
   if (options.find_nan) {
     outcome.status = odd.empty() ? Status::ok : Status::no;
-    outcome.report += odd.empty() ? "all results are finite\n" : "the first NaN or infinity is in " + odd + "\n";
+    outcome.report += options.json  ? json_text({{"schema", 1}, {"finite", odd.empty()}, {"first", odd}}) + "\n"
+                      : odd.empty() ? "all results are finite\n"
+                                    : "the first NaN or infinity is in " + odd + "\n";
+    for (size_t i = 0; !odd.empty() && !options.json && i < inputs->size(); ++i)
+      if ((*inputs)[i] && has_odd_number(*(*inputs)[i]))
+        outcome.report += "the input '" + session.inputs()[i].path + "' has one already\n";
   }
   if (options.profile) {
     const kernels::Limits limits = kernels::measure_limits();
@@ -201,7 +180,7 @@ Result<Outcome> execute(ir::ExportedProgram program, const Options& options,
   if (options.memory) {
     Result<Memory> memory = session.memory(*inputs);
     if (!memory) return memory.error();
-    outcome.report += describe(*memory);
+    outcome.report += describe(*memory, options.json);
   }
   if (!options.dump.empty()) {
     if (dump.arrays.empty() && dump.pattern)
@@ -211,12 +190,7 @@ Result<Outcome> execute(ir::ExportedProgram program, const Options& options,
   if (!options.output.empty()) {
     if (Result<void> written = write_outputs(session, *outputs, options.output); !written) return written.error();
   } else if (outcome.report.empty()) {
-    std::vector<std::string> names = leaf_names(session.outputs());
-    for (size_t i = 0; i < names.size(); ++i) {
-      const Leaf& leaf = session.outputs()[i];
-      outcome.report +=
-          (is_word(leaf) ? names[i] + ": " + text::print(*leaf.constant) : summary(names[i], (*outputs)[i])) + "\n";
-    }
+    outcome.report = describe_outputs(session, *outputs, options.json);
   }
   // Last, so that a run whose outputs could not be written can be repeated.
   const bool is_measured = options.profile || options.benchmark > 0;

@@ -216,6 +216,8 @@ Result<OutputFile> OutputFile::create(const std::string& path) {
       return file.descriptor_ >= 0;
     });
   }
+  if (file.descriptor_ < 0 && errno == ENOENT && !exists && slash != std::string::npos)
+    return cannot("create", 1, path.substr(0, path.rfind('/') + 1), errno);  // there is no such folder
   if (file.descriptor_ < 0) return cannot("create", 1, path, errno);
   if (exists && fchmod(file.descriptor_, mode) != 0) return cannot("create", 1, path, errno);
   return file;
