@@ -110,10 +110,41 @@ void compare_leaves(const std::vector<run::Leaf>& left, const std::vector<run::L
   }
 }
 
+// The first node of the left graph that is another one in the right, or has other arguments, and that one. Both have as
+// many nodes.
+std::optional<std::pair<const ir::Node*, const ir::Node*>> first_unlike(const ir::Graph& left, const ir::Graph& right) {
+  std::map<const ir::Value*, ir::Value*> twin;
+  const auto pair_up = [&](const auto& ours, const auto& theirs) {
+    for (size_t i = 0; i < std::min(ours.size(), theirs.size()); ++i) twin[theirs[i].get()] = ours[i].get();
+  };
+  const auto twin_of = [&](ir::Value* value) -> ir::Argument { return twin.contains(value) ? twin[value] : value; };
+  const auto is_same = [](const ir::Named& a, const ir::Named& b) {
+    return a.name == b.name && a.argument == b.argument;
+  };
+  pair_up(left.inputs(), right.inputs());
+  auto next = right.forward().begin();
+  for (const ir::Node& node : left.forward()) {
+    const ir::Node& other = *next;
+    const std::vector<ir::Named> named = ir::map_values(other.keywords(), twin_of);
+    if (node.target() != other.target() || !(node.arguments() == ir::map_values(other.arguments(), twin_of)) ||
+        !std::equal(node.keywords().begin(), node.keywords().end(), named.begin(), named.end(), is_same))
+      return std::pair(&node, &other);
+    pair_up(node.results(), other.results());
+    ++next;
+  }
+  return std::nullopt;
+}
+
 void compare_structure(const run::Session& left, const run::Session& right, Report& report) {
   compare_leaves(left.inputs(), right.inputs(), "input", report);
   compare_leaves(left.outputs(), right.outputs(), "output", report);
-  std::map<std::string, int> a = operators_of(left.entry().variants[0]), b = operators_of(right.entry().variants[0]);
+  const std::vector<ir::Variant>&ours = left.entry().variants, &theirs = right.entry().variants;
+  if (ours.size() != theirs.size())
+    report.structure.push_back("variants: " + std::to_string(ours.size()) + " | " + std::to_string(theirs.size()));
+  std::map<std::string, int> a = operators_of(ours[0]), b = operators_of(theirs[0]);
+  if (a == b)
+    if (const auto unlike = first_unlike(ours[0].graph, theirs[0].graph))
+      report.structure.push_back(text::print(*unlike->first) + " | " + text::print(*unlike->second));
   std::map<std::string, std::pair<int, int>> both;
   for (const auto& [target, count] : a) both[target].first = count;
   for (const auto& [target, count] : b) both[target].second = count;

@@ -46,7 +46,9 @@ struct Inexact {
 };
 
 struct Report {
-  std::vector<std::string> structure;  // a line for each way in which inputs, outputs and operators differ
+  // A line for each way in which inputs, outputs, variants and operators differ; where operators are as many, one for
+  // the first node that is another.
+  std::vector<std::string> structure;
   bool same_interface = true;
   size_t matched = 0;  // node values that were compared
   size_t nodes = 0;    // in the first program
