@@ -7,11 +7,11 @@ int main(int argc, char** argv) {
   using namespace atenon;
   cli::Tool tool("atenon-pack", "joins programs into one package: variants, entry points, shared weights",
                  "atenon pack batch1.atn batch8.atn prefill=prefill.atn -o net.atn");
-  std::vector<std::string> files, named;
-  std::vector<std::string> kernels;
+  std::vector<std::string> files, named, kernels;
   std::string format = "atn";
   tool.positional(files, "FILE",
-                  "programs; those of one entry point become its variants, first that fits runs (default: -)");
+                  "programs; those of one entry point become its variants: the first that fits inputs and machine runs "
+                  "(default: -)");
   tool.assignments(named, "ENTRY=FILE", "a program whose entry point gets the name ENTRY");
   tool.option("--format", format, "FORMAT", "atn, or pt2: an archive that torch.export.load of PyTorch reads");
   tool.option("--kernels", kernels, "FILE", "a shared library that computes custom operators, to travel inside");

@@ -12,21 +12,21 @@ namespace atenon::kernels {
 
 namespace {
 
-// "" if this CPU runs code for `target` ("x86_64-avx512"), else what it lacks.
-std::string missing_feature(const std::string& target) {
+// "" if this CPU runs code for `target` ("x86_64-avx512"), else why not.
+std::string refusal_of(const std::string& target) {
   const size_t dash = target.find('-');
   const std::string features = dash == std::string::npos ? "" : target.substr(dash + 1);
 #if defined(__x86_64__)
-  if (target.substr(0, dash) != "x86_64") return "another architecture";
+  if (target.substr(0, dash) != "x86_64") return "this machine is of another architecture";
   __builtin_cpu_init();
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  if (features == "avx512" && !avx512) return "AVX-512";
-  if (features == "avx2" && !avx2) return "AVX2";
-  return "";
+  if (features == "avx512") return avx512 ? "" : "this machine lacks AVX-512";
+  if (features == "avx2") return avx2 ? "" : "this machine lacks AVX2";
+  return features.empty() ? "" : "this atenon does not know " + features;
 #else
-  return "another architecture";
+  return "this machine is of another architecture";
 #endif
 }
 
@@ -117,8 +117,7 @@ Result<std::shared_ptr<const Code>> Code::open(const std::vector<ir::CodeSegment
     auto refuse = [&](const std::string& why) {
       return error(Status::unsupported, 612, "code segment '" + segment.name + "' for " + segment.target + ": " + why);
     };
-    if (std::string lacks = missing_feature(segment.target); !lacks.empty())
-      return refuse("this machine lacks " + lacks);
+    if (std::string why = refusal_of(segment.target); !why.empty()) return refuse(why);
     const void* bytes = segment.bytes ? segment.bytes->data() : nullptr;
     if (!bytes) return refuse("its bytes are absent");
     auto object = SharedObject::open(segment.name, bytes, segment.bytes->size());

@@ -87,6 +87,41 @@ bool is_lowered(const ir::Variant& variant) {
   return true;
 }
 
+namespace {
+
+bool calls(const ir::Variant& variant, const std::set<std::string>& code) {
+  const auto is_call = [&](const ir::Node& node) {
+    const ir::Argument* named = node.annotation("code");
+    return named && named->is<std::string>() && code.contains(named->get<std::string>());
+  };
+  const auto has_call = [&](const ir::Graph& graph) {
+    for (const ir::Node& node : graph.forward())
+      if (is_call(node)) return true;
+    return false;
+  };
+  return has_call(variant.graph) || std::any_of(variant.subgraphs.begin(), variant.subgraphs.end(),
+                                                [&](const auto& body) { return has_call(body.second); });
+}
+
+// A package may hold variants for several instruction sets: those that this machine has not are left out.
+Result<std::shared_ptr<const kernels::Code>> open_code(const ir::ExportedProgram& program, ir::EntryPoint& entry) {
+  auto all = kernels::Code::open(program.code);
+  if (all) return all;
+  std::vector<ir::CodeSegment> usable;
+  std::set<std::string> others;
+  for (const ir::CodeSegment& segment : program.code) {
+    if (kernels::Code::open({segment}))
+      usable.push_back(segment);
+    else
+      others.insert(segment.name);
+  }
+  std::erase_if(entry.variants, [&](const ir::Variant& variant) { return calls(variant, others); });
+  if (entry.variants.empty()) return all;
+  return kernels::Code::open(usable);
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Session>> Session::load(ir::ExportedProgram program, const std::string& entry,
                                                LoadOptions options) {
   std::unique_ptr<Session> session(new Session);
@@ -102,7 +137,7 @@ Result<std::unique_ptr<Session>> Session::load(ir::ExportedProgram program, cons
   }
   if (Result<void> connected = session->connect(); !connected) return connected.error();
   if (!session->program_.code.empty() && !session->options_.reference) {
-    auto code = kernels::Code::open(session->program_.code);
+    auto code = open_code(session->program_, *session->program_.entry(entry));
     if (!code) return code.error();
     session->code_ = *code;
   }
