@@ -15,6 +15,7 @@
 #include "cli/message.h"
 #include "cli/option_table.h"
 #include "cli/progress.h"
+#include "ir/call_body.h"
 #include "program/program_file.h"
 #include "support/exceptions.h"
 #include "support/streams.h"
@@ -392,7 +393,7 @@ Result<ir::ExportedProgram> read_executable(const std::string& path, Context& co
   bool lowered = true;
   for (const ir::EntryPoint& entry : program->entries) {
     for (const ir::Variant& variant : entry.variants) {
-      for (const ir::Node& node : variant.graph.forward()) lowered = lowered && node.target() == "atenon::call";
+      for (const ir::Node& node : variant.graph.forward()) lowered = lowered && ir::is_call(node);
     }
   }
   if (lowered) return program;

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <set>
 
+#include "ir/call_body.h"
 #include "ir/control_flow.h"
 #include "ir/dead_nodes.h"
 #include "opset/call.h"
@@ -50,7 +51,7 @@ class Rewriter {
   // Replaces `node` by its decomposition if it has to go; says whether it did.
   Result<bool> visit(ir::Node& node, ir::EntryPoint& entry, ir::Graph& graph, shape::Facts& facts,
                      std::vector<ir::Constraint>& assumptions) {
-    if (node.target() == "atenon::call") return decided(node, false, "was lowered already");
+    if (ir::is_call(node)) return decided(node, false, "was lowered already");
     if (ir::is_control_flow(node.target())) return decided(node, false, "its subgraphs are rewritten");
     Result<opset::Call> call = opset::bind(opset_, node);
     if (!call) return explained(call.error(), node);

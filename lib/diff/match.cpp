@@ -1,5 +1,7 @@
 #include "diff/match.h"
 
+#include "ir/call_body.h"
+
 namespace atenon::diff {
 namespace {
 
@@ -29,11 +31,7 @@ Origin origin_of(const ir::ExportedProgram& program, const ir::Value& value, con
 std::vector<Origin> origins(const ir::ExportedProgram& program, const ir::Variant& variant) {
   std::vector<Origin> all;
   for (const ir::Node& node : variant.graph.forward()) {
-    const ir::Graph* body = nullptr;
-    if (node.target() == "atenon::call" && !node.arguments().empty() && node.arguments()[0].is<ir::SubgraphRef>()) {
-      auto found = variant.subgraphs.find(node.arguments()[0].get<ir::SubgraphRef>().name);
-      if (found != variant.subgraphs.end()) body = &found->second;
-    }
+    const ir::Graph* body = ir::body_of(node, variant);
     for (size_t i = 0; i < node.results().size(); ++i) {
       const ir::Value& result = *node.results()[i];
       const ir::Value* inner = body && i < body->outputs().size() ? body->outputs()[i].value() : nullptr;

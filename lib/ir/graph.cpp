@@ -5,6 +5,8 @@
 #include <cassert>
 #include <cctype>
 
+#include "ir/call_body.h"
+
 namespace atenon::ir {
 namespace {
 
@@ -251,7 +253,7 @@ std::set<std::string> symbols_read(const Node& node) {
 
 std::set<std::string> symbols_defined(const Node& node) {
   std::set<std::string> defined;
-  if (node.target() == "atenon::call") return defined;
+  if (is_call(node)) return defined;
   std::set<std::string> known = symbols_read(node);
   for (const Value* operand : node.operands()) collect(operand->type, known);
   for (const auto& result : node.results()) {

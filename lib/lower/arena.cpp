@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "ir/call_body.h"
 #include "kernels/body.h"
 #include "lower/lowering.h"
 
@@ -89,7 +90,7 @@ int Planner::overwritten(const ir::Node& call, size_t result, std::set<const Val
   const kernels::Kernel* kernel = kernels::find(kernels::kernel_of(call));
   if (!kernel) return -1;
   const std::vector<Value*> operands = call.operands();
-  const ir::Graph& body = lowering_.variant.subgraphs.at(call.arguments()[0].get<ir::SubgraphRef>().name);
+  const ir::Graph& body = *ir::body_of(call, lowering_.variant);
   for (size_t j = 0; j < operands.size(); ++j) {
     const bool is_whole = operands[j] == root(operands[j]) && dying.count(operands[j]) &&
                           std::count(operands.begin(), operands.end(), operands[j]) == 1;

@@ -1,6 +1,7 @@
 // The stage: a list of passes over each variant, and one compilation for all.
 #include "lower/lower.h"
 
+#include "ir/call_body.h"
 #include "lower/lowering.h"
 #include "program/program_file.h"
 #include "support/json.h"
@@ -63,7 +64,7 @@ Result<ir::ExportedProgram> run(ir::ExportedProgram program, const opset::Opset&
   for (const ir::EntryPoint& entry : program.entries)
     for (const ir::Variant& variant : entry.variants)
       for (const ir::Node& node : variant.graph.forward())
-        if (node.target() == "atenon::call")
+        if (ir::is_call(node))
           return error(Status::usage, 505, "the program is lowered already")
               .note("lower the program that this one was made from");
   if (Result<void> whole = program::verify_digests(program); !whole) return whole.error();

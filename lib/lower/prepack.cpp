@@ -1,6 +1,7 @@
 // Weights in the layouts that kernels want, packed once and named by their layout.
 #include <algorithm>
 
+#include "ir/call_body.h"
 #include "kernels/body.h"
 #include "lower/lowering.h"
 #include "program/program_file.h"
@@ -34,7 +35,7 @@ const ir::InputSpec* spec_of(const Lowering& lowering, const Value& value) {
 }  // namespace
 
 kernels::CallSite site_of(const Lowering& lowering, const ir::Node& call) {
-  const ir::Graph& body = lowering.variant.subgraphs.at(call.arguments()[0].get<ir::SubgraphRef>().name);
+  const ir::Graph& body = *ir::body_of(call, lowering.variant);
   kernels::CallSite site{
       .body = &body, .annotations = &call.annotations, .symbols = lowering.hints, .threads = threads()};
   for (const Value* operand : call.operands()) {

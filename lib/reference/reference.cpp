@@ -7,6 +7,7 @@
 #include <bit>
 #include <map>
 
+#include "ir/call_body.h"
 #include "reference/extern_kernels.h"
 #include "reference/loop_runner.h"
 #include "reference/run_control_flow.h"
@@ -72,7 +73,7 @@ class Evaluation {
       : opset_(opset), subgraphs_(subgraphs), generator_(generator), declared_(declared) {}
 
   Result<void> evaluate(const ir::Node& node, Environment& environment) {
-    Results results = node.target() == "atenon::call"      ? call_subgraph(node, environment)
+    Results results = ir::is_call(node)                    ? call_subgraph(node, environment)
                       : ir::is_control_flow(node.target()) ? call_control_flow(node, environment)
                                                            : call_operator(node, environment);
     if (!results) return std::move(results.error()).note("in " + text::print(node));

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <set>
 
+#include "ir/call_body.h"
 #include "kernels/body.h"
 #include "opset/versions.h"
 #include "program/program_file.h"
@@ -80,7 +81,7 @@ std::string python_line(const ir::ExportedProgram& program, const ir::Node& node
 
 bool is_lowered(const ir::Variant& variant) {
   for (const ir::Node& node : variant.graph.forward()) {
-    if (node.target() != "atenon::call" || !node.annotation("kernel")) return false;
+    if (!ir::is_call(node) || !node.annotation("kernel")) return false;
     for (const auto& result : node.results())
       if (!result->is_tensor()) return false;
   }

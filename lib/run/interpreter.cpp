@@ -8,6 +8,7 @@
 #include <chrono>
 #include <numeric>
 
+#include "ir/call_body.h"
 #include "ir/control_flow.h"
 #include "kernels/body.h"
 #include "reference/run_control_flow.h"
@@ -190,16 +191,12 @@ const Interpreter::Walk& Interpreter::walk(const ir::Graph& graph) {
 }
 
 Result<void> Interpreter::run_node(Scope& scope, const ir::Node& node, Observation& seen) {
-  if (node.target() == "atenon::call") {
-    const ir::SubgraphRef* body = node.arguments().empty() || !node.arguments()[0].is<ir::SubgraphRef>()
-                                      ? nullptr
-                                      : &node.arguments()[0].get<ir::SubgraphRef>();
-    auto found = body ? scope.variant.subgraphs.find(body->name) : scope.variant.subgraphs.end();
-    if (found == scope.variant.subgraphs.end())
-      return error(Status::bad_input, 617, "a call names no subgraph of its variant");
+  if (ir::is_call(node)) {
+    const ir::Graph* body = ir::body_of(node, scope.variant);
+    if (!body) return error(Status::bad_input, 617, "a call names no subgraph of its variant");
     const std::string kernel = kernels::kernel_of(node);
-    if (session_.options_.reference || kernel.empty()) return run_body(scope, node, found->second);
-    if (kernel != "alias") return run_call(scope, node, found->second, seen);
+    if (session_.options_.reference || kernel.empty()) return run_body(scope, node, *body);
+    if (kernel != "alias") return run_call(scope, node, *body, seen);
     seen.kernel = "alias";
     return run_alias(scope, node);
   }

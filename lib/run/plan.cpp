@@ -8,6 +8,7 @@
 #include <system_error>
 #include <thread>
 
+#include "ir/call_body.h"
 #include "kernels/body.h"
 #include "run/leaves.h"
 #include "run/lowered_call.h"
@@ -176,12 +177,9 @@ Result<void> Plan::prepare(Session& session) {
     if (name != "alias") {
       if (!kernel)
         return error(Status::unsupported, 619, "this version has no kernel '" + name + "', which the program asks for");
-      const ir::Argument& body = node.arguments()[0];
-      auto found = body.is<ir::SubgraphRef>() ? variant_->subgraphs.find(body.get<ir::SubgraphRef>().name)
-                                              : variant_->subgraphs.end();
-      if (found == variant_->subgraphs.end())
-        return error(Status::bad_input, 617, "a call names no subgraph of its variant");
-      Result<kernels::CallSite> started = session.call_site(*variant_, node, found->second, symbols_);
+      const ir::Graph* body = ir::body_of(node, *variant_);
+      if (!body) return error(Status::bad_input, 617, "a call names no subgraph of its variant");
+      Result<kernels::CallSite> started = session.call_site(*variant_, node, *body, symbols_);
       if (!started) return started.error();
       site = std::move(*started);
       for (const ir::Value* operand : node.operands()) {
@@ -195,7 +193,7 @@ Result<void> Plan::prepare(Session& session) {
       if (Result<void> checked = check_call(*kernel, site, node); !checked) return checked.error();
       for (size_t i = 0; i < site.operands.size(); ++i)
         if (const ir::Weight* weight = site.operands[i].weight;
-            weight && weight->tensor.storage->is_absent() && kernel->reads(found->second, i))
+            weight && weight->tensor.storage->is_absent() && kernel->reads(*body, i))
           return error(Status::bad_input, 617, "a call reads '" + weight->name + "', which is said to be unread");
       for (const Place& result : step.results) {
         site.results.push_back({result.dtype, result.sizes, result.strides});

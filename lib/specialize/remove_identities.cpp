@@ -3,6 +3,7 @@
 // Which they are follows from their meaning: the result has the operand's type, and its element at every index is the
 // operand's element at that index. So clone, detach, a cast to the same dtype and a view to the same shape need no
 // list.
+#include "ir/call_body.h"
 #include "ir/control_flow.h"
 #include "specialize/passes.h"
 
@@ -28,7 +29,7 @@ Result<Changed> remove_identities(Scope& scope) {
   Changed changed = Changed::no;
   shape::Facts facts = scope.entry.facts(scope.variant);
   for (ir::Node& node : scope.variant.graph.forward()) {
-    if (node.target() == "atenon::call" || ir::is_control_flow(node.target()) || node.results().size() != 1) continue;
+    if (ir::is_call(node) || ir::is_control_flow(node.target()) || node.results().size() != 1) continue;
     Result<opset::Call> call = opset::bind(scope.opset, node);
     if (!call) return call.error();
     // A decomposition that returns an argument as it is (dropout in evaluation) is found when it is decomposed.

@@ -1,5 +1,6 @@
 #include "verify/check_graph.h"
 
+#include "ir/call_body.h"
 #include "ir/control_flow.h"
 #include "opset/call.h"
 #include "text/text.h"
@@ -52,7 +53,7 @@ class GraphCheck {
     }
     for (const ir::Node& node : graph_.forward()) {
       check_operands(node);
-      if (node.target() == "atenon::call")
+      if (ir::is_call(node))
         check_call(node);
       else if (ir::is_control_flow(node.target()))
         check_control_flow(node);
@@ -99,11 +100,7 @@ class GraphCheck {
 
   // A lowered call is what its subgraph says: the operands and results must be the subgraph's.
   void check_call(const ir::Node& node) {
-    const ir::Graph* body = nullptr;
-    if (!node.arguments().empty() && node.arguments()[0].is<ir::SubgraphRef>()) {
-      auto found = variant_.subgraphs.find(node.arguments()[0].get<ir::SubgraphRef>().name);
-      if (found != variant_.subgraphs.end()) body = &found->second;
-    }
+    const ir::Graph* body = ir::body_of(node, variant_);
     if (!body) return findings_.add(124, "a call names no subgraph of its variant", node);
     std::vector<ir::Value*> operands = node.operands();
     bool fits = operands.size() == body->inputs().size() && node.results().size() == body->outputs().size();
