@@ -81,6 +81,152 @@ std::string benchmark_report(std::vector<double> seconds, bool json) {
   return line;
 }
 
+// One run, or as many as are measured, and what is said of it.
+class Execution {
+ public:
+  Execution(Session& session, const Options& options)
+      : session_(session), options_(options), profile_(session.program()) {}
+
+  Result<Outcome> run() {
+    if (Result<void> known = check_files(); !known) return known.error();
+    if (Result<void> taken = take_inputs(); !taken) return taken.error();
+    if (Result<void> restored = restore_state(); !restored) return restored.error();
+    Result<std::vector<Datum>> outputs = options_.profile ? run_profiled() : session_.run(inputs_, observer());
+    if (!outputs) return outputs.error();
+    if (options_.find_nan) report_odd();
+    if (options_.profile) {
+      const kernels::Limits limits = kernels::measure_limits();
+      outcome_.report += options_.json ? profile_.to_json(limits) : profile_.to_text(limits);
+    } else if (options_.benchmark > 0) {
+      if (Result<void> timed = run_timed(*outputs); !timed) return timed.error();
+    }
+    if (options_.memory) {
+      Result<Memory> memory = session_.memory(inputs_);
+      if (!memory) return memory.error();
+      outcome_.report += describe(*memory, options_.json);
+    }
+    if (Result<void> written = write(*outputs); !written) return written.error();
+    return std::move(outcome_);
+  }
+
+ private:
+  // What cannot be written is not computed first.
+  Result<void> check_files() {
+    if (!options_.nodes.empty() && options_.dump.empty())
+      return error(Status::usage, 624, "--nodes chooses what --dump FILE writes, which is not given");
+    const std::vector<Leaf>& leaves = session_.outputs();
+    const auto arrays = leaves.size() - static_cast<size_t>(std::count_if(leaves.begin(), leaves.end(), is_word));
+    for (const auto& [path, count] : {std::pair{&options_.output, arrays},
+                                      {&options_.state, session_.changing_state().size()},
+                                      {&options_.dump, size_t{1}}})
+      if (Result<void> known = path->empty() ? Result<void>() : arrays::check_format(*path, count); !known)
+        return known;
+    if (options_.nodes.empty()) return {};
+    try {
+      dump_.pattern.emplace(options_.nodes);
+    } catch (const std::regex_error& problem) {  // std's way to report a pattern that the user got wrong
+      return error(Status::usage, 624,
+                   "cannot read the regular expression '" + options_.nodes + "': " + problem.what());
+    }
+    return {};
+  }
+
+  Result<void> take_inputs() {
+    Result<Inputs> inputs = read_inputs(session_, options_.inputs, options_.input_files);
+    if (!inputs) return inputs.error();
+    inputs_ = std::move(*inputs);
+    return {};
+  }
+
+  Result<void> restore_state() {
+    std::error_code unreadable;  // of such a file, reading says more
+    if (options_.state.empty() || (!std::filesystem::exists(options_.state, unreadable) && !unreadable)) return {};
+    Result<std::vector<arrays::Array>> kept = arrays::read(options_.state);
+    if (!kept) return kept.error();
+    for (const arrays::Array& array : *kept)
+      if (Result<void> restored = session_.restore(array.name, array.tensor); !restored) return restored;
+    return {};
+  }
+
+  // Of a run whose results are looked at; none where they are not, so that nothing slows it down.
+  Observer observer() {
+    if (!options_.profile && !options_.find_nan && options_.dump.empty()) return {};
+    return [this](const Observation& seen) -> Result<void> {
+      if (options_.profile) profile_.add(seen);
+      if (!options_.dump.empty()) dump_.take(seen);
+      for (size_t i = 0; options_.find_nan && odd_.empty() && i < seen.results.size(); ++i)
+        if (has_odd_number(seen.results[i]))
+          odd_ = "%" + seen.node.result(i)->name + comment(python_line(session_.program(), seen.node));
+      return {};
+    };
+  }
+
+  Result<std::vector<Datum>> run_profiled() {
+    Result<std::vector<Datum>> warm = session_.run(inputs_);  // makes plans and touches weights
+    if (!warm) return warm;
+    std::vector<Tensor> room = room_of(*warm);
+    Result<std::vector<Datum>> outputs = session_.run(inputs_, observer());
+    const auto add = [this](const Observation& seen) -> Result<void> {
+      profile_.add(seen);
+      return {};
+    };
+    for (int run = 1; outputs && run < std::max(options_.benchmark, 5); ++run)
+      if (Result<std::vector<Datum>> again = session_.run(inputs_, add, room); !again) return again;
+    return outputs;
+  }
+
+  Result<void> run_timed(std::vector<Datum>& outputs) {
+    std::vector<double> seconds;
+    std::vector<Tensor> room = room_of(outputs);
+    for (int run = 0; run < options_.benchmark; ++run) {
+      const auto start = std::chrono::steady_clock::now();
+      Result<std::vector<Datum>> again = session_.run(inputs_, {}, room);
+      seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+      if (!again) return again.error();
+      outputs = std::move(*again);
+    }
+    outcome_.report += benchmark_report(std::move(seconds), options_.json);
+    return {};
+  }
+
+  void report_odd() {
+    outcome_.status = odd_.empty() ? Status::ok : Status::no;
+    outcome_.report += options_.json  ? json_text({{"schema", 1}, {"finite", odd_.empty()}, {"first", odd_}}) + "\n"
+                       : odd_.empty() ? "all results are finite\n"
+                                      : "the first NaN or infinity is in " + odd_ + "\n";
+    for (size_t i = 0; !odd_.empty() && !options_.json && i < inputs_.size(); ++i)
+      if (inputs_[i] && has_odd_number(*inputs_[i]))
+        outcome_.report += "the input '" + session_.inputs()[i].path + "' has one already\n";
+  }
+
+  Result<void> write(const std::vector<Datum>& outputs) {
+    if (!options_.dump.empty()) {
+      if (dump_.arrays.empty() && dump_.pattern)
+        return error(Status::usage, 624, "the name of no node that was run has '" + options_.nodes + "' in it");
+      if (Result<void> written = arrays::write(options_.dump, dump_.arrays); !written) return written;
+    }
+    if (!options_.output.empty()) {
+      if (Result<void> written = write_outputs(session_, outputs, options_.output); !written) return written;
+    } else if (outcome_.report.empty()) {
+      outcome_.report = describe_outputs(session_, outputs, options_.json);
+    }
+    // Last, so that a run whose outputs could not be written can be repeated.
+    const bool is_measured = options_.profile || options_.benchmark > 0;
+    if (options_.state.empty() || is_measured) return {};
+    std::vector<arrays::Array> kept;
+    for (auto& [name, tensor] : session_.changing_state()) kept.push_back({name, std::move(tensor)});
+    return arrays::write(options_.state, kept);
+  }
+
+  Session& session_;
+  const Options& options_;
+  Inputs inputs_;
+  Profile profile_;
+  Dump dump_;
+  std::string odd_;  // the first node with a NaN or infinity
+  Outcome outcome_;
+};
+
 }  // namespace
 
 Result<Outcome> execute(ir::ExportedProgram program, const Options& options,
@@ -90,116 +236,14 @@ Result<Outcome> execute(ir::ExportedProgram program, const Options& options,
   Result<std::unique_ptr<Session>> loaded =
       Session::load(std::move(program), options.entry, {options.reference, opset, options.seed});
   if (!loaded) return loaded.error();
-  Session& session = **loaded;
   if (options.memory && options.inputs.empty() && options.input_files.empty()) {
-    Result<std::string> planned = memory_at(session, options.sizes, options.json);
+    Result<std::string> planned = memory_at(**loaded, options.sizes, options.json);
     if (!planned) return planned.error();
     return Outcome{Status::ok, std::move(*planned)};
   }
   if (!options.sizes.empty())
     return error(Status::usage, 628, "--size is for --memory without inputs, which have sizes of their own");
-  // What cannot be written is not computed first.
-  const std::vector<Leaf>& leaves = session.outputs();
-  const auto written = leaves.size() - static_cast<size_t>(std::count_if(leaves.begin(), leaves.end(), is_word));
-  for (const auto& [path, count] : {std::pair{&options.output, written},
-                                    {&options.state, session.changing_state().size()},
-                                    {&options.dump, size_t{1}}})
-    if (Result<void> known = path->empty() ? Result<void>() : arrays::check_format(*path, count); !known)
-      return known.error();
-  if (!options.nodes.empty() && options.dump.empty())
-    return error(Status::usage, 624, "--nodes chooses what --dump FILE writes, which is not given");
-  Result<Inputs> inputs = read_inputs(session, options.inputs, options.input_files);
-  if (!inputs) return inputs.error();
-
-  std::error_code unreadable;  // of such a file, reading says more
-  if (!options.state.empty() && (std::filesystem::exists(options.state, unreadable) || unreadable)) {
-    Result<std::vector<arrays::Array>> kept = arrays::read(options.state);
-    if (!kept) return kept.error();
-    for (const arrays::Array& array : *kept)
-      if (Result<void> restored = session.restore(array.name, array.tensor); !restored) return restored.error();
-  }
-
-  Outcome outcome;
-  Profile profile(session.program());
-  Dump dump;
-  if (!options.nodes.empty()) {
-    try {
-      dump.pattern.emplace(options.nodes);
-    } catch (const std::regex_error& problem) {  // std's way to report a pattern that the user got wrong
-      return error(Status::usage, 624, "cannot read the regular expression '" + options.nodes + "': " + problem.what());
-    }
-  }
-  std::string odd;
-  Observer observer;
-  if (options.profile || options.find_nan || !options.dump.empty()) {
-    observer = [&](const Observation& seen) -> Result<void> {
-      if (options.profile) profile.add(seen);
-      if (!options.dump.empty()) dump.take(seen);
-      for (size_t i = 0; options.find_nan && odd.empty() && i < seen.results.size(); ++i) {
-        if (has_odd_number(seen.results[i]))
-          odd = "%" + seen.node.result(i)->name + comment(python_line(session.program(), seen.node));
-      }
-      return {};
-    };
-  }
-  std::vector<Tensor> room;
-  if (options.profile) {  // the first run makes plans and touches weights
-    Result<std::vector<Datum>> warm = session.run(*inputs);
-    if (!warm) return warm.error();
-    room = room_of(*warm);
-  }
-  Result<std::vector<Datum>> outputs = session.run(*inputs, observer);
-  if (!outputs) return outputs.error();
-  for (int run = 1; options.profile && run < std::max(options.benchmark, 5); ++run) {
-    if (Result<std::vector<Datum>> again = session.run(*inputs, observer, room); !again) return again.error();
-  }
-  if (options.find_nan) {
-    outcome.status = odd.empty() ? Status::ok : Status::no;
-    outcome.report += options.json  ? json_text({{"schema", 1}, {"finite", odd.empty()}, {"first", odd}}) + "\n"
-                      : odd.empty() ? "all results are finite\n"
-                                    : "the first NaN or infinity is in " + odd + "\n";
-    for (size_t i = 0; !odd.empty() && !options.json && i < inputs->size(); ++i)
-      if ((*inputs)[i] && has_odd_number(*(*inputs)[i]))
-        outcome.report += "the input '" + session.inputs()[i].path + "' has one already\n";
-  }
-  if (options.profile) {
-    const kernels::Limits limits = kernels::measure_limits();
-    outcome.report += options.json ? profile.to_json(limits) : profile.to_text(limits);
-  }
-  if (options.benchmark > 0 && !options.profile) {
-    std::vector<double> seconds;
-    room = room_of(*outputs);
-    for (int run = 0; run < options.benchmark; ++run) {
-      auto start = std::chrono::steady_clock::now();
-      outputs = session.run(*inputs, {}, room);
-      seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-      if (!outputs) return outputs.error();
-    }
-    outcome.report += benchmark_report(std::move(seconds), options.json);
-  }
-  if (options.memory) {
-    Result<Memory> memory = session.memory(*inputs);
-    if (!memory) return memory.error();
-    outcome.report += describe(*memory, options.json);
-  }
-  if (!options.dump.empty()) {
-    if (dump.arrays.empty() && dump.pattern)
-      return error(Status::usage, 624, "the name of no node that was run has '" + options.nodes + "' in it");
-    if (Result<void> written = arrays::write(options.dump, dump.arrays); !written) return written.error();
-  }
-  if (!options.output.empty()) {
-    if (Result<void> written = write_outputs(session, *outputs, options.output); !written) return written.error();
-  } else if (outcome.report.empty()) {
-    outcome.report = describe_outputs(session, *outputs, options.json);
-  }
-  // Last, so that a run whose outputs could not be written can be repeated.
-  const bool is_measured = options.profile || options.benchmark > 0;
-  if (!options.state.empty() && !is_measured) {
-    std::vector<arrays::Array> kept;
-    for (auto& [name, tensor] : session.changing_state()) kept.push_back({name, std::move(tensor)});
-    if (Result<void> written = arrays::write(options.state, kept); !written) return written.error();
-  }
-  return outcome;
+  return Execution(**loaded, options).run();
 }
 
 }  // namespace atenon::run
