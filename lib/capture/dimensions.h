@@ -14,6 +14,7 @@ class Dimensions {
 
   // The range of a symbol, whatever else says (--dynamic).
   void narrow(const std::string& name, shape::Range range) { ranges_[name] = range; }
+  const std::map<std::string, shape::Range>& narrowed() const { return ranges_; }
 
   // A size in terms of symbols, whose hints follow from the example where the size is one symbol; `source` is "x[0]".
   // False with a Python exception (E0306).

@@ -297,6 +297,16 @@ bool InputMaker::trace(Inputs& inputs) {
     const Ref traced = add(value, text_of(key));
     if (!traced || PyDict_SetItem(inputs.keywords.get(), key, traced.get()) < 0) return false;
   }
+  for (const auto& [name, range] : dimensions_.narrowed()) {
+    if (session_.hints.contains(name)) continue;
+    std::vector<std::string> known;
+    for (const ir::Symbol& symbol : session_.symbols) known.push_back(symbol.name);
+    const std::string near = nearest(name, known);
+    fail("--dynamic " + name + ": no dimension of the inputs has that name",
+         near.empty() ? "--input x='f32[" + name + ",224]', or a Dim of that name in dynamic_shapes()"
+                      : "--dynamic " + near + "=" + range.to_string());
+    return false;
+  }
   dimensions_.solve_derived();
   for (const Given& given : given_)
     if (!given.used) {

@@ -57,6 +57,14 @@ bool is_code(const std::string& word) {
   return word.size() == 5 && word[0] == 'E' && word.find_first_not_of("0123456789", 1) == std::string::npos;
 }
 
+// CLI11 counts: "--to: At Most 1 required but received 2", "--threads: 1 required INT missing".
+std::string in_our_words(const std::string& problem) {
+  const size_t twice = problem.find(": At Most 1 required"), missing = problem.find(": 1 required ");
+  return twice != std::string::npos     ? problem.substr(0, twice) + " is given more than once"
+         : missing != std::string::npos ? problem.substr(0, missing) + " needs a value"
+                                        : problem;
+}
+
 // "mlp.py" for "/home/u/mlp.py": a program must not depend on the folder that a tool was called from.
 std::string without_folders(const std::string& value) {
   size_t slash = value.rfind('/');
@@ -209,7 +217,7 @@ Result<void> Tool::State::parse(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& problem) {  // CLI11's way to report; ours starts here
-    Diagnostic wrong = error(Status::usage, 5, problem.what());
+    Diagnostic wrong = error(Status::usage, 5, in_our_words(problem.what()));
     std::vector<std::string> known;
     for (const OptionRow& row : text.options) known.push_back(row.long_name());
     for (int i = 1; i < argc; ++i) {

@@ -164,8 +164,11 @@ Result<ir::ExportedProgram> run(ir::ExportedProgram program, opset::Opset& opset
   for (std::string& name : spelled.keep) {
     if (const opset::Operator* op = opset.find(name))
       name = op->target();
-    else if (opset.overloads(name).empty())
-      return opset.check(name).error();
+    else if (opset.overloads(name).empty()) {
+      Diagnostic unknown = opset.check(name).error();
+      unknown.status = Status::usage;
+      return unknown;
+    }
   }
   Rewriter rewriter(program, opset, spelled, std::move(*set), *files);
   auto matters = [&](const ir::Node& node) {
