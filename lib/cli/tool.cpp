@@ -29,6 +29,7 @@ struct Tool::State {
   Context context;
   std::string path = "-";  // the program that is read
   std::string output = "-";
+  bool writes_program = false;
   bool as_text = false;
   bool compress = false;
   // Positional words are sorted out by us: what has a `=` goes to the assignments, the rest to the positionals in
@@ -46,12 +47,17 @@ struct Tool::State {
   }
   Result<void> parse(int argc, char** argv);
   Result<void> sort_words();
+  Result<void> check_output() const;
   int finish(Diagnostic diagnostic) const;
   void add_output_options(Tool& tool);
   Result<void> write(ir::ExportedProgram program);
 };
 
 namespace {
+
+constexpr std::string_view program_start =
+    "\x89"
+    "ATN";  // of a binary program
 
 bool is_code(const std::string& word) {
   return word.size() == 5 && word[0] == 'E' && word.find_first_not_of("0123456789", 1) == std::string::npos;
@@ -235,6 +241,33 @@ Result<void> Tool::State::parse(int argc, char** argv) {
   return sort_words();
 }
 
+// What is written must not replace what else is read or written: that would be lost. A program may be replaced by one.
+Result<void> Tool::State::check_output() const {
+  namespace fs = std::filesystem;
+  std::string written;
+  std::vector<std::pair<std::string, std::string>> others;  // the option, or "", and its value
+  for (const auto& [target, row] : single) others.emplace_back("", *target);
+  for (const OptionRow& row : text.options)
+    for (const std::string& value : row.given && !row.value_name.empty() ? row.given() : std::vector<std::string>())
+      if (row.long_name() == "--output")
+        written = value;
+      else
+        others.emplace_back(row.long_name(), value);
+  std::error_code unknown;
+  const bool is_there = fs::exists(written, unknown);
+  if (written.empty() || written == "-" || (is_there && !fs::is_regular_file(written, unknown))) return {};
+  for (const auto& [option, value] : others)
+    for (const std::string& path : {value, value.substr(value.find('=') + 1), value.substr(0, value.rfind(':'))}) {
+      if (is_there ? !fs::equivalent(path, written, unknown) : path != written) continue;
+      const Result<Contents> known = writes_program && !as_text ? read_contents(path) : Result<Contents>(Contents());
+      if (known && known->text().starts_with(program_start)) continue;
+      return error(Status::usage, 5,
+                   "-o " + written + " would replace " + (option.empty() ? "what is read" : "the file of " + option))
+          .note("name another file");
+    }
+  return {};
+}
+
 int Tool::State::finish(Diagnostic diagnostic) const {
   std::cout.flush();
   print_message(diagnostic, text.name);
@@ -290,6 +323,7 @@ int Tool::run(int argc, char** argv, const std::function<Result<Status>(Context&
     std::cout << *text;
   }
   if (version || purpose || man || !shell.empty()) return finish_output(Status::ok, state.text.name);
+  if (Result<void> kept = state.check_output(); !kept) return state.finish(kept.error());
 
   try {
     Result<Status> status = body(state.context);
@@ -340,6 +374,7 @@ int Tool::transform(int argc, char** argv,
 int Tool::produce(int argc, char** argv,
                   const std::function<Result<std::optional<ir::ExportedProgram>>(Context&)>& stage) {
   State& state = *state_;
+  state.writes_program = true;
   state.add_output_options(*this);
   return run(argc, argv, [&](Context& context) -> Result<Status> {
     context.output = state.output;
