@@ -1,7 +1,8 @@
 // Attention as one kernel: scaled_dot_product_attention, or the same written out as product, softmax, product.
 //
 // Tiles are (batch, head, block of queries), so scores never leave the cache. Operands are read through their strides:
-// views of one fused projection need no copies. Masks are of truths (true: seen) or added, broadcast as PyTorch does.
+// views of one fused projection need no copies. Masks are of truths (true: seen) or added, broadcast as PyTorch does;
+// what is added may see the batch as images and their windows. Scores may have a factor for each head.
 #include <cmath>
 #include <numeric>
 
@@ -17,9 +18,16 @@ namespace {
 constexpr int64_t tile_queries = 128;  // by shape alone, so that results do not depend on the threads
 
 struct Attention {
-  View q, k, v;                 // [..., queries or keys, depth]
-  int mask = -1;                // input of the body; -1: none
+  View q, k, v;  // [..., queries or keys, depth]
+  struct Mask {
+    int input;
+    bool sees_parts;  // the batch's axis `split` is two for it
+  };
+  std::vector<Mask> masks;      // at most as many as a tile has
+  int split = -1;               // an axis of the batch; -1: none is split
+  ir::SymInt parts = 1;         // the size of the second of its two
   std::optional<double> scale;  // nullopt: 1 / sqrt(depth)
+  int factor = -1;              // input of the body by whose number the scores of a head are multiplied, too; -1: none
   bool causal = false;
   bool empty_is_zero = true;
   const ir::Value* result = nullptr;
@@ -93,7 +101,7 @@ std::string read_operator(const ir::Node& node, const shape::Bindings& symbols, 
   found.result = node.result();
   if (const ir::Value* mask = arguments.tensor(3, "attn_mask")) {
     if (mask->producer) return "the mask is computed in the body";
-    found.mask = mask->index;
+    found.masks.push_back({mask->index, false});
   }
   if (arguments.number(4, "dropout_p", 0) != 0.0) return "dropout";
   std::optional<bool> causal = arguments.boolean(5, "is_causal", false);
@@ -119,8 +127,36 @@ bool is_attention(const ir::Node& node) {
   return name_without_overload(node.target()) == "aten::scaled_dot_product_attention";
 }
 
-// product, numbers times or divided, a mask added, softmax, product.
-std::string read_written_out(const ir::Node& first, const shape::Bindings& symbols, Attention& found) {
+// Whether a view gives scores of these sizes with one axis of the batch as two, of which the second has `parts`.
+bool splits_batch(const ir::Node& node, const std::vector<ir::SymInt>& whole, int& axis, ir::SymInt& parts) {
+  const std::string name = name_without_overload(node.target());
+  if (name != "aten::view" && name != "aten::reshape" && name != "aten::_unsafe_view") return false;
+  const std::vector<ir::SymInt>& sizes = node.result()->meta().sizes;
+  if (sizes.size() != whole.size() + 1) return false;
+  size_t same = 0;
+  while (same < whole.size() && sizes[same] == whole[same]) ++same;
+  if (same + 2 >= whole.size() || !std::equal(whole.begin() + same + 1, whole.end(), sizes.begin() + same + 2))
+    return false;
+  axis = static_cast<int>(same);
+  parts = sizes[same + 1];
+  return true;
+}
+
+bool is_one_for_all_keys(const ir::TensorMeta& meta) {
+  const size_t rank = meta.sizes.size();
+  return meta.dtype == ScalarType::f32 && rank >= 2 && meta.sizes[rank - 1] == ir::SymInt(1) &&
+         meta.sizes[rank - 2] == ir::SymInt(1);
+}
+
+// An operand's size on an axis of the scores; 0 where it has others in number.
+ir::SymInt size_on(const ir::Graph& body, const View& view, size_t axis, size_t rank) {
+  if (view.axes.size() != rank) return 0;
+  return body.inputs()[view.input]->meta().sizes[view.axes[axis]];
+}
+
+// product, numbers times or divided, masks added, softmax, product.
+std::string read_written_out(const ir::Graph& body, const ir::Node& first, const shape::Bindings& symbols,
+                             Attention& found) {
   found.q = view_of(first.arguments()[0].value());
   found.k = heads_of(first.arguments()[1].value());
   if (found.q.input < 0 || found.k.input < 0 || found.k.axes.size() < 2) return "an operand is computed in the body";
@@ -128,9 +164,22 @@ std::string read_written_out(const ir::Node& first, const shape::Bindings& symbo
   found.scale = 1;
   found.empty_is_zero = false;
   const ir::Value* chain = first.result();
+  const std::vector<ir::SymInt>& whole = chain->meta().sizes;
+  bool is_split = false;
   while (const ir::Node* node = only_user(chain)) {
     const std::string name = name_without_overload(node->target());
     Arguments arguments(*node, symbols);
+    if (found.split < 0 && splits_batch(*node, whole, found.split, found.parts)) {
+      is_split = true;
+      chain = node->result();
+      continue;
+    }
+    if (is_split && node->arguments()[0].value() == chain && node->result()->meta().sizes == whole &&
+        name != "aten::add") {
+      is_split = false;
+      chain = node->result();
+      continue;
+    }
     if (name == "aten::softmax" || name == "aten::_softmax") {
       const std::optional<int64_t> axis = arguments.integer(1, "dim", -1);
       if (!axis || (*axis != -1 && *axis != chain->meta().rank() - 1)) return "softmax over another axis";
@@ -140,7 +189,12 @@ std::string read_written_out(const ir::Node& first, const shape::Bindings& symbo
         return "no product after softmax";
       found.v = heads_of(last->arguments()[1].value());
       found.result = last->result();
-      return found.v.input < 0 ? "an operand is computed in the body" : "";
+      if (found.v.input < 0) return "an operand is computed in the body";
+      if (is_split) return "softmax of scores of another shape";
+      for (const View* view : {&found.q, &found.k, &found.v})
+        if (found.split >= 0 && size_on(body, *view, found.split, whole.size()) != whole[found.split])
+          return "an operand is broadcast over an axis that is split";
+      return "";
     }
     const bool multiply = name == "aten::mul", divide = name == "aten::div", add = name == "aten::add";
     if (!(multiply || divide || add) || node->arguments().size() < 2 || node->keyword("rounding_mode"))
@@ -149,13 +203,20 @@ std::string read_written_out(const ir::Node& first, const shape::Bindings& symbo
     const ir::Argument& other = node->arguments()[is_first ? 1 : 0];
     if (add) {
       const ir::Value* mask = other.value();
-      if (!mask || mask->producer || found.mask >= 0 || mask->meta().dtype != ScalarType::f32 ||
-          arguments.number(2, "alpha", 1) != 1.0)
-        return "what is added is not one mask";
-      found.mask = mask->index;
+      if (!mask || mask->producer || found.masks.size() == std::size(AttentionTile{}.added) ||
+          mask->meta().dtype != ScalarType::f32 || arguments.number(2, "alpha", 1) != 1.0)
+        return "what is added is no mask, or one too many";
+      found.masks.push_back({mask->index, is_split});
     } else {
+      const ir::Value* factor = other.value();
+      if (factor && multiply && !factor->producer && found.factor < 0 && found.masks.empty() && found.split < 0 &&
+          node->result()->meta().sizes == whole && is_one_for_all_keys(factor->meta())) {
+        found.factor = factor->index;
+        chain = node->result();
+        continue;
+      }
       const std::optional<double> number = number_of(other, symbols);
-      if (!number || found.mask >= 0 || (divide && !is_first))
+      if (!number || !found.masks.empty() || (divide && !is_first))
         return "scores are scaled by something else than a number";
       *found.scale = multiply ? *found.scale * *number : *found.scale / *number;
     }
@@ -176,15 +237,15 @@ std::string read_attention(const ir::Graph& body, const shape::Bindings& symbols
   if (!anchor || anchor->results().size() != 1) return "no attention in it";
   const bool is_operator = is_attention(*anchor);
   std::string refusal =
-      is_operator ? read_operator(*anchor, symbols, found) : read_written_out(*anchor, symbols, found);
+      is_operator ? read_operator(*anchor, symbols, found) : read_written_out(body, *anchor, symbols, found);
   if (!refusal.empty()) return refusal;
   if (body.outputs()[0].value() != found.result) return "something follows the attention";
   for (const View* view : {&found.q, &found.k, &found.v}) {
     if (body.inputs()[view->input]->meta().dtype != ScalarType::f32) return "only f32 so far";
     if (view->axes.size() < 2) return "an operand has less than two axes";
   }
-  if (found.mask >= 0) {
-    const ScalarType dtype = body.inputs()[found.mask]->meta().dtype;
+  for (const Attention::Mask& mask : found.masks) {
+    const ScalarType dtype = body.inputs()[mask.input]->meta().dtype;
     if (dtype != ScalarType::f32 && dtype != ScalarType::boolean) return "a mask that is neither f32 nor bool";
   }
   return "";
@@ -195,14 +256,28 @@ struct Strides {
   std::vector<int64_t> sizes, strides;
   int64_t row() const { return strides[strides.size() - 2]; }
   int64_t column() const { return strides.back(); }
+  // An axis becomes two, the second of `parts`.
+  void split(int axis, int64_t parts) {
+    const bool is_one = sizes[axis] == 1;
+    sizes.insert(sizes.begin() + axis + 1, is_one ? 1 : parts);
+    strides.insert(strides.begin() + axis + 1, strides[axis]);
+    if (is_one) return;
+    sizes[axis] /= parts;
+    strides[axis] *= parts;
+  }
 };
 
 class AttentionCall : public TiledCall {
  public:
   Attention attention;
   size_t operands = 0;
-  Strides q, k, v, y, mask;
-  bool mask_is_added = false;
+  Strides q, k, v, y, factor;
+  struct Mask {
+    int input;
+    bool is_added;
+    Strides at;
+  };
+  std::vector<Mask> masks;
   int64_t queries = 0, keys = 0, depth = 0, value_depth = 0;
 
   // One query a head, and heads in a row that see the same keys: they are queries of one tile, which then reads its
@@ -215,14 +290,16 @@ class AttentionCall : public TiledCall {
     const int64_t heads = y.sizes[head], shared = k.sizes[head];
     if (shared == heads || v.sizes[head] != shared || q.sizes[head] != heads || outer() / heads * shared < enough_tiles)
       return;
-    if (attention.mask >= 0 && mask.sizes[head] != 1) return;
+    if (attention.factor >= 0 ||
+        std::any_of(masks.begin(), masks.end(), [&](const Mask& mask) { return mask.at.sizes[head] != 1; }))
+      return;
     for (Strides* strides : {&q, &y}) {
       strides->sizes[rows] = heads / shared;
       strides->strides[rows] = strides->strides[head];
       strides->sizes[head] = shared;
       strides->strides[head] *= heads / shared;
     }
-    if (attention.mask >= 0) mask.strides[rows] = 0;
+    for (Mask& mask : masks) mask.at.strides[rows] = 0;
   }
 
   int64_t outer() const { return std::accumulate(y.sizes.begin(), y.sizes.end() - 2, int64_t{1}, std::multiplies<>()); }
@@ -259,15 +336,16 @@ class AttentionCall : public TiledCall {
     tile.queries = std::min(tile_queries, queries - first);
     tile.keys = keys, tile.depth = depth, tile.value_depth = value_depth;
     tile.scale = static_cast<float>(*attention.scale);
+    if (attention.factor >= 0) tile.scale *= *at(attention.factor, factor);
     tile.causal = attention.causal;
     tile.empty_is_zero = attention.empty_is_zero;
-    if (attention.mask >= 0) {
-      tile.mask_row = mask.row(), tile.mask_column = mask.column();
-      const int64_t place = base(mask, index) + first * mask.row();
-      if (mask_is_added)
-        tile.added = static_cast<const float*>(buffers[attention.mask]) + place;
+    auto* added = tile.added;
+    for (const Mask& mask : masks) {
+      const int64_t row = mask.at.row(), column = mask.at.column(), place = base(mask.at, index) + first * row;
+      if (mask.is_added)
+        *added++ = {static_cast<const float*>(buffers[mask.input]) + place, row, column};
       else
-        tile.allowed = static_cast<const unsigned char*>(buffers[attention.mask]) + place;
+        tile.allowed = {static_cast<const unsigned char*>(buffers[mask.input]) + place, row, column};
     }
     tile.scratch = static_cast<float*>(scratch);
     lanes().attention(tile);
@@ -296,6 +374,14 @@ class AttentionKernel : public Kernel {
 
   bool may_begin(const ir::Node& node) const override { return is_matmul(node); }
 
+  // Masks: a few numbers that all tiles of a head read.
+  bool reads_rows(const ir::Graph& body, size_t operand) const override {
+    Attention found;
+    if (!read_attention(body, {}, found).empty()) return false;
+    return std::any_of(found.masks.begin(), found.masks.end(),
+                       [&](const Attention::Mask& mask) { return mask.input == static_cast<int>(operand); });
+  }
+
   Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const override {
     auto call = std::make_unique<AttentionCall>();
     [[maybe_unused]] std::string refusal = read_attention(*site.body, site.symbols, call->attention);
@@ -312,16 +398,27 @@ class AttentionKernel : public Kernel {
     call->k = strides_of(site.operands[attention.k.input], attention.k.axes, rank);
     call->v = strides_of(site.operands[attention.v.input], attention.v.axes, rank);
     call->y = strides_of(site.results[0], all_axes(site.results[0]), rank);
-    if (attention.mask >= 0) {
-      const Operand& mask = site.operands[attention.mask];
-      call->mask = strides_of(mask, all_axes(mask), rank);
-      call->mask_is_added = mask.dtype == ScalarType::f32;
+    if (attention.factor >= 0) {
+      const Operand& factor = site.operands[attention.factor];
+      call->factor = strides_of(factor, all_axes(factor), rank);
+    }
+    for (const Attention::Mask& mask : attention.masks) {
+      const Operand& operand = site.operands[mask.input];
+      call->masks.push_back({mask.input, operand.dtype == ScalarType::f32,
+                             strides_of(operand, all_axes(operand), rank + mask.sees_parts)});
+    }
+    if (attention.split >= 0) {
+      const int64_t count = *shape::evaluate(attention.parts, site.symbols);
+      for (Strides* strides : {&call->q, &call->k, &call->v, &call->y, &call->factor})
+        if (!strides->sizes.empty()) strides->split(attention.split, count);
+      for (size_t i = 0; i < call->masks.size(); ++i)
+        if (!attention.masks[i].sees_parts) call->masks[i].at.split(attention.split, count);
     }
     call->share_keys();
-    call->queries = call->q.sizes[rank - 2];
-    call->keys = call->k.sizes[rank - 2];
-    call->depth = call->q.sizes[rank - 1];
-    call->value_depth = call->v.sizes[rank - 1];
+    call->queries = call->q.sizes.end()[-2];
+    call->keys = call->k.sizes.end()[-2];
+    call->depth = call->q.sizes.back();
+    call->value_depth = call->v.sizes.back();
     // A lone key or query has no distance to the next; any will do, but columns are told dense by theirs.
     for (Strides* strides : {&call->q, &call->k, &call->v, &call->y})
       if (strides->sizes.back() == 1) strides->strides.back() = 1;

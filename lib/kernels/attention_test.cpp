@@ -18,9 +18,12 @@ struct Case {
   const char* about;
   int64_t batch, heads, key_heads, queries, keys, depth;
   bool causal, heads_inside;
-  char mask;  // ' ' none, 'b' truths, 'f' added
+  char mask;  // ' ' none, 'b' truths, 'f' added, '2' two are added, 'w' one of them by windows,
+              // 'h' none, but a factor for each head
   bool written_out;
 };
+
+constexpr int64_t windows = 3;  // of an image
 
 const Case cases[] = {
     {"small", 1, 1, 1, 3, 5, 4, false, false, ' ', false},
@@ -34,10 +37,13 @@ const Case cases[] = {
     {"grouped heads", 1, 4, 2, 6, 7, 32, false, false, ' ', false},
     {"written out", 2, 3, 3, 20, 20, 64, false, true, 'f', true},
     {"depth 80", 1, 2, 2, 50, 50, 80, false, true, ' ', false},
+    {"two masks", 2, 3, 3, 20, 20, 10, false, true, '2', true},
+    {"images and windows", 6, 2, 2, 20, 20, 10, false, true, 'w', true},
+    {"a factor for each head", 2, 3, 3, 20, 20, 10, false, true, 'h', true},
 };
 
 std::vector<double> plain_loops(const Case& c, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
-                                double scale) {
+                                const Tensor& second, double scale) {
   std::vector<double> y;
   for (int64_t b = 0; b < c.batch; ++b)
     for (int64_t h = 0; h < c.heads; ++h)
@@ -50,7 +56,11 @@ std::vector<double> plain_loops(const Case& c, const Tensor& q, const Tensor& k,
             dot += q.float_at(((b * c.heads + h) * c.queries + i) * c.depth + d) *
                    k.float_at(((b * c.key_heads + hk) * c.keys + j) * c.depth + d);
           dot *= scale;
+          if (c.mask == 'h') dot *= mask.float_at(h);
           if (c.mask == 'f') dot += mask.float_at(b * c.keys + j);
+          if (c.mask == '2' || c.mask == 'w') dot += mask.float_at((h * c.queries + i) * c.keys + j);
+          if (c.mask == '2') dot += second.float_at((b * c.queries + i) * c.keys + j);
+          if (c.mask == 'w') dot += second.float_at((b % windows * c.queries + i) * c.keys + j);
           if ((c.mask == 'b' && mask.float_at((b * c.queries + i) * c.keys + j) == 0) || (c.causal && j > i))
             dot = -INFINITY;
           scores.push_back(dot);
@@ -88,14 +98,29 @@ TEST_CASE("attention equals plain loops") {
       for (int64_t i = 0; i < mask.numel(); ++i)
         mask.set(i, i / c.keys != 1 && i % 3 != 0);  // the second query sees nothing
     }
-    if (c.mask != ' ') pm = call.input(mask);
-    const std::vector<int64_t> sizes{c.batch, c.heads, c.queries, c.depth}, scores{c.batch, c.heads, c.queries, c.keys};
+    if (c.mask == 'h') mask = testing::numbers({c.heads, 1, 1}, 4, 5);
+    Tensor second;  // of '2' and 'w'; the first lies turned, as a table of biases does
+    const bool has_two = c.mask == '2' || c.mask == 'w';
+    if (has_two) {
+      mask = testing::numbers({1, c.heads, c.queries, c.keys}, 4, 5);
+      second = c.mask == 'w' ? testing::numbers({1, windows, 1, c.queries, c.keys}, 5, 5)
+                             : testing::numbers({c.batch, 1, c.queries, c.keys}, 5, 5);
+    }
+    if (c.mask != ' ') pm = call.input(has_two ? testing::laid_out(mask, {0, 2, 3, 1}) : mask);
+    const std::vector<int64_t> sizes{c.batch, c.heads, c.queries, c.depth}, scores{c.batch, c.heads, c.queries, c.keys},
+        parts{c.batch / windows, windows, c.heads, c.queries, c.keys};
     ir::Value* y = nullptr;
     if (c.written_out) {
       ir::Value* turned = call.apply("aten::transpose.int", {pk, -2, -1}, {c.batch, c.heads, c.depth, c.keys});
       y = call.apply("aten::matmul", {pq, turned}, scores);
       y = call.apply("aten::div.Tensor", {y, 8.0}, scores);
-      y = call.apply("aten::add.Tensor", {y, pm}, scores);
+      y = call.apply(c.mask == 'h' ? "aten::mul.Tensor" : "aten::add.Tensor", {y, pm}, scores);
+      if (c.mask == '2') y = call.apply("aten::add.Tensor", {y, call.input(second)}, scores);
+      if (c.mask == 'w') {
+        y = call.apply("aten::view", {y, list({-1, windows, c.heads, c.queries, c.keys})}, parts);
+        y = call.apply("aten::add.Tensor", {y, call.input(second)}, parts);
+        y = call.apply("aten::view", {y, list({-1, c.heads, c.queries, c.keys})}, scores);
+      }
       y = call.apply("aten::softmax.int", {y, -1}, scores);
       y = call.apply("aten::matmul", {y, pv}, sizes);
     } else {
@@ -104,7 +129,7 @@ TEST_CASE("attention equals plain loops") {
     }
     call.body.set_outputs({y});
     const double scale = c.written_out ? 0.125 : 1 / std::sqrt(static_cast<double>(c.depth));
-    const std::vector<double> expected = plain_loops(c, q, k, v, mask, scale);
+    const std::vector<double> expected = plain_loops(c, q, k, v, mask, second, scale);
     Tensor result = testing::laid_out(Tensor::zeros(ScalarType::f32, sizes), order);
     REQUIRE(call.run(attention(), result) == "");
     double apart = 0;

@@ -10,6 +10,12 @@
 namespace atenon::kernels {
 
 // Attention of some queries of one head: softmax(scale * q k^T + mask) v. Distances count elements.
+template <class T>
+struct AttentionMask {
+  const T* first;
+  int64_t row, column;  // distances between queries and between keys
+};
+
 struct AttentionTile {
   const float *q, *k, *v;
   float* y;
@@ -17,11 +23,11 @@ struct AttentionTile {
   int64_t first_query, queries;  // of the tile; positions count for `causal`
   int64_t keys, depth, value_depth;
   float scale;
-  bool causal;                    // query i sees keys 0 to i
-  bool empty_is_zero;             // a query that sees nothing gives zeros, not NaN
-  const float* added;             // mask that is added, or null
-  const unsigned char* allowed;   // mask of truths, or null
-  int64_t mask_row, mask_column;  // distances in either mask; `added` and `allowed` point at the tile's first query
+  bool causal;         // query i sees keys 0 to i
+  bool empty_is_zero;  // a query that sees nothing gives zeros, not NaN
+  // Masks, from the tile's first query on, or null.
+  AttentionMask<float> added[3];
+  AttentionMask<unsigned char> allowed;  // of truths
   float* scratch;
 };
 

@@ -145,19 +145,20 @@ void pack_keys(const AttentionTile& tile, int64_t keys, float* packed) {
 float softmax_row(const AttentionTile& tile, int64_t query, float* scores, int64_t keys) {
   int64_t seen = keys;
   if (tile.causal && tile.first_query + query + 1 < seen) seen = tile.first_query + query + 1;
-  if (tile.added) {
-    const float* added = tile.added + query * tile.mask_row;
-    if (tile.mask_column == 1) {
+  for (const AttentionMask<float>& mask : tile.added) {
+    if (!mask.first) continue;
+    const float* added = mask.first + query * mask.row;
+    if (mask.column == 1) {
       int64_t j = 0;
       for (; j + V::width <= seen; j += V::width) (V::load(scores + j) + V::load(added + j)).store(scores + j);
       for (; j < seen; ++j) scores[j] += added[j];
     } else {
-      for (int64_t j = 0; j < seen; ++j) scores[j] += added[j * tile.mask_column];
+      for (int64_t j = 0; j < seen; ++j) scores[j] += added[j * mask.column];
     }
   }
-  if (tile.allowed) {
-    const unsigned char* allowed = tile.allowed + query * tile.mask_row;
-    for (int64_t j = 0; j < seen; ++j) scores[j] = allowed[j * tile.mask_column] ? scores[j] : -infinity;
+  if (tile.allowed.first) {
+    const unsigned char* allowed = tile.allowed.first + query * tile.allowed.row;
+    for (int64_t j = 0; j < seen; ++j) scores[j] = allowed[j * tile.allowed.column] ? scores[j] : -infinity;
   }
   const int64_t padded = round_up(keys);
   for (int64_t j = seen; j < padded; ++j) scores[j] = -infinity;
@@ -191,8 +192,12 @@ int64_t attention_scratch(int64_t keys, int64_t depth, int64_t value_depth) {
 // y[i * y_column] = factor * x[i * x_column] for i < n.
 inline void scale_row(const float* x, int64_t x_column, float factor, float* y, int64_t y_column, int64_t n) {
   int64_t i = 0;
-  if (x_column == 1 && y_column == 1)
+  if (x_column == 1 && y_column == 1) {
     for (; i + V::width <= n; i += V::width) (V::all(factor) * V::load(x + i)).store(y + i);
+    if (const int rest = static_cast<int>(n - i); rest > 0)
+      (V::all(factor) * V::load_first(x + i, rest)).store_first(y + i, rest);
+    return;
+  }
   for (; i < n; ++i) y[i * y_column] = factor * x[i * x_column];
 }
 
