@@ -193,9 +193,13 @@ bool Grouper::is_reduction(const Node& node) const {
 }
 
 // An image that others read as well lies in memory anyway: its mean reads it there, so that what makes it runs in
-// order; unless what reads the mean reads the image, too, as a norm does.
+// order; unless what reads the mean reads the image, too, as a norm does, and there are channels enough to share.
 bool Grouper::stays_apart(const Node& node, const Value& operand) const {
   if (!is_reduction(node) || operand.users.size() < 2 || operand.meta().rank() <= 3) return false;
+  constexpr int64_t few_channels = 64, large_image = 1 << 16;
+  int64_t channels = 1;
+  for (const SymInt& size : node.result()->meta().sizes) channels *= lowering_.typical(size);
+  if (channels < few_channels && lowering_.typical(operand.meta().numel()) >= large_image) return true;
   const std::vector<Node*>& readers = node.result()->users;
   return std::none_of(readers.begin(), readers.end(), [&](const Node* reader) {
     const std::vector<Value*> read = reader->operands();
