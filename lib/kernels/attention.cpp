@@ -4,6 +4,7 @@
 // views of one fused projection need no copies. Masks are of truths (true: seen) or added, broadcast as PyTorch does;
 // what is added may see the batch as images and their windows. Scores may have a factor for each head.
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "kernels/body.h"
@@ -23,11 +24,14 @@ struct Attention {
     int input;
     bool sees_parts;  // the batch's axis `split` is two for it
   };
-  std::vector<Mask> masks;      // at most as many as a tile has
-  int split = -1;               // an axis of the batch; -1: none is split
-  ir::SymInt parts = 1;         // the size of the second of its two
-  std::optional<double> scale;  // nullopt: 1 / sqrt(depth)
-  int factor = -1;              // input of the body by whose number the scores of a head are multiplied, too; -1: none
+  std::vector<Mask> masks;                                   // at most as many as a tile has
+  bool has_truths = false;                                   // the last mask is of truths that are written out
+  bool truths_hide = false;                                  // true is not seen
+  double hidden = -std::numeric_limits<double>::infinity();  // the score of what truths do not let see
+  int split = -1;                                            // an axis of the batch; -1: none is split
+  ir::SymInt parts = 1;                                      // the size of the second of its two
+  std::optional<double> scale;                               // nullopt: 1 / sqrt(depth)
+  int factor = -1;  // input of the body by whose number the scores of a head are multiplied, too; -1: none
   bool causal = false;
   bool empty_is_zero = true;
   const ir::Value* result = nullptr;
@@ -154,7 +158,24 @@ ir::SymInt size_on(const ir::Graph& body, const View& view, size_t axis, size_t 
   return body.inputs()[view.input]->meta().sizes[view.axes[axis]];
 }
 
-// product, numbers times or divided, masks added, softmax, product.
+// masked_fill(scores, truths, number), or where(truths, scores, number).
+std::string read_truths(const ir::Node& node, const ir::Value* scores, bool hides, bool sees_parts,
+                        const shape::Bindings& symbols, Attention& found) {
+  if (node.arguments().size() != 3 || node.arguments()[hides ? 0 : 1].value() != scores || found.has_truths)
+    return node.target() + " is no mask of scores";
+  const ir::Value* truths = node.arguments()[hides ? 1 : 0].value();
+  const std::optional<double> hidden = number_of(node.arguments()[2], symbols);
+  if (!truths || truths->producer || truths->meta().dtype != ScalarType::boolean || !hidden)
+    return "what is hidden is computed in the body";
+  if (node.result()->meta().sizes != scores->meta().sizes) return node.target() + " changes the shape";
+  found.has_truths = true;
+  found.masks.push_back({truths->index, sees_parts});
+  found.truths_hide = hides;
+  found.hidden = *hidden;
+  return "";
+}
+
+// product, numbers times or divided, masks added, some hidden, softmax, product.
 std::string read_written_out(const ir::Graph& body, const ir::Node& first, const shape::Bindings& symbols,
                              Attention& found) {
   found.q = view_of(first.arguments()[0].value());
@@ -196,6 +217,14 @@ std::string read_written_out(const ir::Graph& body, const ir::Node& first, const
           return "an operand is broadcast over an axis that is split";
       return "";
     }
+    if (name == "aten::masked_fill" || name == "aten::where") {
+      const bool hides = name == "aten::masked_fill";
+      if (std::string refusal = read_truths(*node, chain, hides, is_split, symbols, found); !refusal.empty())
+        return refusal;
+      chain = node->result();
+      continue;
+    }
+    if (found.has_truths) return node->target() + " follows a mask of truths";
     const bool multiply = name == "aten::mul", divide = name == "aten::div", add = name == "aten::add";
     if (!(multiply || divide || add) || node->arguments().size() < 2 || node->keyword("rounding_mode"))
       return node->target() + " is no part of attention";
@@ -338,6 +367,8 @@ class AttentionCall : public TiledCall {
     tile.scale = static_cast<float>(*attention.scale);
     if (attention.factor >= 0) tile.scale *= *at(attention.factor, factor);
     tile.causal = attention.causal;
+    tile.truths_hide = attention.truths_hide;
+    tile.hidden = static_cast<float>(attention.hidden);
     tile.empty_is_zero = attention.empty_is_zero;
     auto* added = tile.added;
     for (const Mask& mask : masks) {
@@ -345,7 +376,7 @@ class AttentionCall : public TiledCall {
       if (mask.is_added)
         *added++ = {static_cast<const float*>(buffers[mask.input]) + place, row, column};
       else
-        tile.allowed = {static_cast<const unsigned char*>(buffers[mask.input]) + place, row, column};
+        tile.truths = {static_cast<const unsigned char*>(buffers[mask.input]) + place, row, column};
     }
     tile.scratch = static_cast<float*>(scratch);
     lanes().attention(tile);

@@ -19,11 +19,12 @@ struct Case {
   int64_t batch, heads, key_heads, queries, keys, depth;
   bool causal, heads_inside;
   char mask;  // ' ' none, 'b' truths, 'f' added, '2' two are added, 'w' one of them by windows,
-              // 'h' none, but a factor for each head
+              // 'h' none, but a factor for each head, 'm' truths hide, 's' truths show
   bool written_out;
 };
 
 constexpr int64_t windows = 3;  // of an image
+constexpr double hidden = -1e9;
 
 const Case cases[] = {
     {"small", 1, 1, 1, 3, 5, 4, false, false, ' ', false},
@@ -39,6 +40,8 @@ const Case cases[] = {
     {"depth 80", 1, 2, 2, 50, 50, 80, false, true, ' ', false},
     {"two masks", 2, 3, 3, 20, 20, 10, false, true, '2', true},
     {"images and windows", 6, 2, 2, 20, 20, 10, false, true, 'w', true},
+    {"hidden", 2, 3, 3, 20, 37, 10, false, true, 'm', true},
+    {"shown", 2, 3, 3, 20, 37, 10, false, true, 's', true},
     {"a factor for each head", 2, 3, 3, 20, 20, 10, false, true, 'h', true},
 };
 
@@ -61,6 +64,9 @@ std::vector<double> plain_loops(const Case& c, const Tensor& q, const Tensor& k,
           if (c.mask == '2' || c.mask == 'w') dot += mask.float_at((h * c.queries + i) * c.keys + j);
           if (c.mask == '2') dot += second.float_at((b * c.queries + i) * c.keys + j);
           if (c.mask == 'w') dot += second.float_at((b % windows * c.queries + i) * c.keys + j);
+          if ((c.mask == 'm' && mask.float_at((b * c.queries + i) * c.keys + j) != 0) ||
+              (c.mask == 's' && mask.float_at((b * c.queries + i) * c.keys + j) == 0))
+            dot = hidden;
           if ((c.mask == 'b' && mask.float_at((b * c.queries + i) * c.keys + j) == 0) || (c.causal && j > i))
             dot = -INFINITY;
           scores.push_back(dot);
@@ -93,7 +99,7 @@ TEST_CASE("attention equals plain loops") {
     Tensor mask;
     ir::Argument pm = ir::None();
     if (c.mask == 'f') mask = testing::numbers({c.batch, 1, 1, c.keys}, 4, 5);
-    if (c.mask == 'b') {
+    if (c.mask == 'b' || c.mask == 'm' || c.mask == 's') {
       mask = Tensor::zeros(ScalarType::boolean, {c.batch, 1, c.queries, c.keys});
       for (int64_t i = 0; i < mask.numel(); ++i)
         mask.set(i, i / c.keys != 1 && i % 3 != 0);  // the second query sees nothing
@@ -114,7 +120,12 @@ TEST_CASE("attention equals plain loops") {
       ir::Value* turned = call.apply("aten::transpose.int", {pk, -2, -1}, {c.batch, c.heads, c.depth, c.keys});
       y = call.apply("aten::matmul", {pq, turned}, scores);
       y = call.apply("aten::div.Tensor", {y, 8.0}, scores);
-      y = call.apply(c.mask == 'h' ? "aten::mul.Tensor" : "aten::add.Tensor", {y, pm}, scores);
+      if (c.mask == 'm')
+        y = call.apply("aten::masked_fill.Scalar", {y, pm, hidden}, scores);
+      else if (c.mask == 's')
+        y = call.apply("aten::where.ScalarOther", {pm, y, hidden}, scores);
+      else
+        y = call.apply(c.mask == 'h' ? "aten::mul.Tensor" : "aten::add.Tensor", {y, pm}, scores);
       if (c.mask == '2') y = call.apply("aten::add.Tensor", {y, call.input(second)}, scores);
       if (c.mask == 'w') {
         y = call.apply("aten::view", {y, list({-1, windows, c.heads, c.queries, c.keys})}, parts);

@@ -27,7 +27,9 @@ struct AttentionTile {
   bool empty_is_zero;  // a query that sees nothing gives zeros, not NaN
   // Masks, from the tile's first query on, or null.
   AttentionMask<float> added[3];
-  AttentionMask<unsigned char> allowed;  // of truths
+  AttentionMask<unsigned char> truths;
+  bool truths_hide;  // true: not seen
+  float hidden;      // the score of what the truths do not let see
   float* scratch;
 };
 

@@ -31,6 +31,10 @@ struct V {
     half = _mm_max_ps(half, _mm_movehl_ps(half, half));
     return _mm_cvtss_f32(_mm_max_ss(half, _mm_shuffle_ps(half, half, 1)));
   }
+  static V where(const unsigned char* truths, V yes, V no) {
+    const __m256i wide = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(truths)));
+    return {_mm256_blendv_ps(no.v, yes.v, _mm256_castsi256_ps(_mm256_cmpgt_epi32(wide, _mm256_setzero_si256())))};
+  }
   // p[2 * i]
   static V even(const float* p) {
     const __m256 quarters = _mm256_shuffle_ps(_mm256_loadu_ps(p), _mm256_loadu_ps(p + width), 0x88);

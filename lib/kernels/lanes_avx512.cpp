@@ -23,6 +23,10 @@ struct V {
   void store_first(float* p, int n) const { _mm512_mask_storeu_ps(p, first(n), v); }
   float sum() const { return _mm512_reduce_add_ps(v); }
   float largest() const { return _mm512_reduce_max_ps(v); }
+  static V where(const unsigned char* truths, V yes, V no) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(truths));
+    return {_mm512_mask_blend_ps(_mm_test_epi8_mask(bytes, bytes), no.v, yes.v)};
+  }
   // p[2 * i]
   static V even(const float* p) {
     const __m512i places = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);

@@ -1,9 +1,9 @@
 // The loops behind lanes.h, over a vector type V that the including file defines.
 //
 // max and min give their second operand where one is NaN, larger gives a NaN. V has `width` floats and: load,
-// load_first(p, n), store, store_first(p, n), all(x), +, -, *, max, fma(a, b, c) = a * b + c, round (to nearest),
-// power_of_two (of whole numbers), sum and largest over lanes; `accumulators` is how many vectors a block of a product
-// is wide, so that 6 rows of them fit the registers.
+// load_first(p, n), store, store_first(p, n), all(x), where(truths, yes, no), +, -, *, max, fma(a, b, c) = a * b + c,
+// round (to nearest), power_of_two (of whole numbers), sum and largest over lanes; `accumulators` is how many vectors a
+// block of a product is wide, so that 6 rows of them fit the registers.
 
 namespace {
 
@@ -156,9 +156,16 @@ float softmax_row(const AttentionTile& tile, int64_t query, float* scores, int64
       for (int64_t j = 0; j < seen; ++j) scores[j] += added[j * mask.column];
     }
   }
-  if (tile.allowed.first) {
-    const unsigned char* allowed = tile.allowed.first + query * tile.allowed.row;
-    for (int64_t j = 0; j < seen; ++j) scores[j] = allowed[j * tile.allowed.column] ? scores[j] : -infinity;
+  if (tile.truths.first) {
+    const unsigned char* truths = tile.truths.first + query * tile.truths.row;
+    const V hidden = V::all(tile.hidden);
+    int64_t j = 0;
+    for (; tile.truths.column == 1 && j + V::width <= seen; j += V::width) {
+      const V own = V::load(scores + j);
+      (tile.truths_hide ? V::where(truths + j, hidden, own) : V::where(truths + j, own, hidden)).store(scores + j);
+    }
+    for (; j < seen; ++j)
+      if ((truths[j * tile.truths.column] != 0) == tile.truths_hide) scores[j] = tile.hidden;
   }
   const int64_t padded = round_up(keys);
   for (int64_t j = seen; j < padded; ++j) scores[j] = -infinity;

@@ -24,6 +24,12 @@ struct V {
     const float a = v[0] > v[2] ? v[0] : v[2], b = v[1] > v[3] ? v[1] : v[3];
     return a > b ? a : b;
   }
+  static V where(const unsigned char* truths, V yes, V no) {
+    V result = no;
+    for (int i = 0; i < width; ++i)
+      if (truths[i]) result.v[i] = yes.v[i];
+    return result;
+  }
   // p[2 * i]
   static V even(const float* p) { return {{p[0], p[2], p[4], p[6]}}; }
   // line[places[i]], where places ascend.
