@@ -4,6 +4,7 @@
 # operator sets define is put into the class below as a native descriptor. What is written here by hand has a signature
 # that the schema does not tell (to, type, split), or is no operator (requires_grad_, deepcopy, repr).
 import builtins
+import copy
 import math
 
 import _atenon
@@ -49,6 +50,15 @@ def _cast(dtype_name):
         return self.to(dtype)
 
     return method
+
+
+_pickled = []
+
+
+def _unpickled(index):
+    if index >= len(_pickled):
+        raise NotImplementedError("a pickled tensor can only be read while its capture runs: save state by --weights")
+    return copy.deepcopy(_pickled[index])
 
 
 class Tensor(_atenon.Tensor):
@@ -346,7 +356,10 @@ class Tensor(_atenon.Tensor):
         return copied
 
     def __reduce_ex__(self, protocol):
-        raise NotImplementedError("pickling of tensors is not supported: save the program, or its state by --weights")
+        if self._is_traced:
+            raise NotImplementedError("pickling of tensors that depend on the model's inputs is not supported: return them")
+        _pickled.append(self)  # not its bytes: libraries pickle modules to copy them, or to see that it works
+        return _unpickled, (len(_pickled) - 1,)
 
     def __format__(self, specification):
         if self.dim() == 0 and not self._is_traced:

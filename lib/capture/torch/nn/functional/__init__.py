@@ -21,7 +21,7 @@ _operator_names = frozenset((
     "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cosine_similarity", "elu_", "hardshrink", "hardtanh_",
     "leaky_relu_", "linear", "native_channel_shuffle", "pairwise_distance", "pdist", "pixel_shuffle",
     "pixel_unshuffle", "prelu", "relu_", "rrelu_", "selu_", "softplus", "softshrink", "adaptive_avg_pool1d", "threshold_",
-    "gelu", "scaled_dot_product_attention"))
+    "gelu"))
 
 
 has_torch_function = has_torch_function_unary = has_torch_function_variadic = _answer(False)
