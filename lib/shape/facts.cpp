@@ -130,6 +130,7 @@ void Facts::learn_zero(const SymInt& given) {
     const SymInt value = term.coefficient == 1 ? self - x : self + x;
     if (atom.kind == AtomKind::mod && atom.operands[1].is_constant() && value.is_constant()) {
       residues_.push_back({atom.operands[0], *atom.operands[1].constant(), *value.constant()});
+      learn_multiple(residues_.back());
     }
     if (value.to_string().find(atom.spelling) != std::string::npos) continue;
     replaced_.emplace(atom.spelling, value);
@@ -141,6 +142,19 @@ void Facts::learn_zero(const SymInt& given) {
     }
     return;
   }
+}
+
+void Facts::learn_multiple(const Residue& residue) {
+  const std::optional<std::string> symbol = residue.x.as_symbol();
+  if (!symbol || residue.modulus <= 0) return;
+  const auto found = multiples_.find(*symbol);
+  if (found != multiples_.end() && residue.modulus % found->second.polynomial()->terms[0].coefficient != 0) return;
+  const std::string quotient = *symbol + "'";
+  const Range range = known_ranges_.contains(*symbol) ? known_ranges_.at(*symbol) : Range{0, Range::highest};
+  const auto divided = [&](int64_t end) { return floor_div(end, residue.modulus); };
+  known_ranges_[quotient] = {range.lower == Range::lowest ? range.lower : divided(range.lower),
+                             range.upper == Range::highest ? range.upper : divided(range.upper)};
+  multiples_[*symbol] = SymInt(residue.modulus) * SymInt::symbol(quotient) + SymInt(residue.remainder);
 }
 
 // A maximum that is v: no operand is more, and where only one can reach v, that one is v. Likewise a minimum.
@@ -252,8 +266,17 @@ Truth Facts::decide(const SymBool& question) const {
     return out;
   }
   const SymInt simple = simplify(node.difference);
-  if (node.kind == Kind::ne) return opposite(decide_zero(simple));
-  return node.kind == Kind::eq ? decide_zero(simple) : decide_nonpositive(simple);
+  const SymInt by_multiples = multiples_.empty() ? simple : simplify(substitute(simple, multiples_));
+  if (!(by_multiples == simple)) {
+    const Truth truth = decide(node.kind, by_multiples);
+    if (truth != Truth::open) return truth;
+  }
+  return decide(node.kind, simple);
+}
+
+Truth Facts::decide(Kind kind, const SymInt& difference) const {
+  if (kind == Kind::ne) return opposite(decide_zero(difference));
+  return kind == Kind::eq ? decide_zero(difference) : decide_nonpositive(difference);
 }
 
 Truth Facts::decide_nonpositive(const SymInt& given) const {

@@ -63,6 +63,8 @@ class Facts {
   void learn_extremum(const SymInt& zero);
   void tighten(const std::string& symbol, Range range);
   void pin(const std::string& symbol, const SymInt& value);
+  void learn_multiple(const Residue& residue);
+  Truth decide(SymBool::Kind kind, const SymInt& difference) const;
 
   std::map<std::string, Range> ranges_;
   std::vector<SymBool> assumptions_;
@@ -74,6 +76,7 @@ class Facts {
   std::vector<SymInt> nonzeros_;
   std::vector<SymInt> nonpositives_;
   std::vector<Residue> residues_;
+  Substitution multiples_;  // symbols with a known remainder, as 32*h' for an h of which 32 is a divisor
 };
 
 }  // namespace atenon::shape

@@ -128,6 +128,8 @@ TEST_CASE("questions that programs ask") {
       {"", "4*(s//4) <= s", "proven"},
       {"", "4*(s//4) == s", "open"},
       {"s % 4 == 0", "4*(s//4) == s", "proven"},
+      {"s % 4 == 0", "2*((s - s//2 + 1)//2) == s - s//2", "proven"},
+      {"s=32..640; s % 32 == 0; t=32..640; t % 32 == 0", "(s//2)*((t - t//2 + 1)//2) >= (s//16)*(t//16)", "proven"},
       {"s % 2 == 0; t == 1", "s == 2*(s//2)", "proven"},  // learning t must not lose what is known of s
       {"s % 4 == 0", "s % 2 == 0", "proven"},
       {"s % 4 == 2", "s % 2 == 0", "proven"},
@@ -225,6 +227,7 @@ TEST_CASE("simplification and bounds") {
       {"s=0..7", "s//8 + s % 8", "s", {0, 7}},
       {"s % 4 == 0", "s % 8 % 4 + s % 4", "0", {0, 0}},
       {"s % 4 == 1", "s//2", "s//2", {0, Range::highest}},
+      {"s % 4 == 0", "(s + 1)//2", "s//2", {0, Range::highest}},
       {"s=-3..5", "2*s - 1", "2*s - 1", {-7, 9}},
       {"a=1..8;b=1..8", "a*b - 1", "a*b - 1", {0, 63}},
       {"a=0..10; a + b <= 10", "b", "b", {0, 10}},

@@ -204,6 +204,9 @@ std::pair<double, double> Proof::interval(const SymFloat& x) {
 // The interval after every factor f was written as f' + its lower bound (or upper bound - f'), with f' >= 0: how
 // products of sizes show their sign, as in s*t - s with t >= 1.
 Interval Proof::shifted_interval(const SymInt& x, bool from_above) {
+  size_t products = 0;
+  for (const Term& term : terms_of(x)) products += size_t{1} << std::min<size_t>(term.factors.size(), 10);
+  if (products > most_products) return {};
   SymInt shifted = 0;
   std::map<std::string, Bound> widths;
   for (const Term& term : terms_of(x)) {
@@ -248,6 +251,7 @@ Bound Proof::upper(const SymInt& given, Bound enough, int depth) {
   if (best <= enough || depth == 0 || x.is_constant() || --budget_ < 0) return best;
 
   const Terms terms = terms_of(x);
+  if (terms.size() > most_terms) return best;
   const bool unbounded =
       std::any_of(terms.begin(), terms.end(), [&](const Term& t) { return is_infinite(interval(t).upper); });
   for (const SymInt& hint : hints_for(x)) {
@@ -468,8 +472,11 @@ SymInt Proof::simplify_division(const Atom& atom) {
   }
   if (const std::optional<int64_t> same = only_quotient(a, b))
     return quotient_wanted ? SymInt(*same) : a - b * SymInt(*same);
-  if (!quotient_wanted && b.is_constant()) {
-    if (const std::optional<int64_t> remainder = residue(a, *b.constant())) return *remainder;
+  if (b.is_constant()) {
+    const std::optional<int64_t> remainder = residue(a, *b.constant());
+    if (remainder && !quotient_wanted) return *remainder;
+    // (s + 1)//2 is s//2 for an even s
+    if (remainder.value_or(0) != 0 && constant_term(a) == *remainder) return floor_div(a - SymInt(*remainder), b);
   }
   return plain;
 }

@@ -35,6 +35,9 @@ class Proof {
 
  private:
   static constexpr int search_depth = 4;
+  // A step's work grows with the square of these; what is longer is left to intervals.
+  static constexpr size_t most_terms = 40;
+  static constexpr size_t most_products = 100;
 
   Bound upper(const SymInt& x, Bound enough, int depth);
   Bound upper_by_cases(const SymInt& x, Bound enough, int depth);

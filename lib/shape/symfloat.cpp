@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "shape/proof.h"
 #include "shape/terms.h"
 
 namespace atenon::shape {
@@ -35,6 +36,33 @@ std::optional<std::pair<SymInt, int64_t>> ratio(const SymFloat& x) {
   }
   if (!(*by >= 1 && *by <= 0x1p52) || *by != std::floor(*by)) return std::nullopt;
   return std::pair(of->node()->integer, static_cast<int64_t>(*by));
+}
+
+// x as a fraction of integers, where floating-point arithmetic is exact: of integers, scaled by powers of two.
+std::optional<std::pair<SymInt, SymInt>> fraction(const SymFloat& x) {
+  if (const std::optional<double> value = x.constant()) {
+    const bool is_integer = std::abs(*value) <= 0x1p52 && *value == std::floor(*value);
+    return is_integer ? std::optional(std::pair(SymInt(static_cast<int64_t>(*value)), SymInt(1))) : std::nullopt;
+  }
+  if (x.node()->op == "from") return std::pair(x.node()->integer, SymInt(1));
+  if (x.node()->op != "/") return std::nullopt;
+  const std::optional<double> by = x.node()->operands[1].constant();
+  int exponent;
+  if (!by || *by < 1 || *by > 0x1p52 || std::frexp(*by, &exponent) != 0.5) return std::nullopt;
+  auto of = fraction(x.node()->operands[0]);
+  if (of) of->second = of->second * SymInt(static_cast<int64_t>(*by));
+  return of;
+}
+
+// A quotient that is an integer is not rounded: float(8*b*(h//8))/(float(h)/8.0) is 64*b where 8 divides h.
+std::optional<SymInt> whole(const SymFloat& x) {
+  if (x.node() == nullptr || x.node()->op != "/") return std::nullopt;
+  const auto a = fraction(x.node()->operands[0]), b = fraction(x.node()->operands[1]);
+  if (!a || !b || b->first == SymInt(0)) return std::nullopt;
+  const SymInt dividend = a->first * b->second, divisor = a->second * b->first;
+  if (is_overflow(dividend) || is_overflow(divisor)) return std::nullopt;
+  if (const auto quotient = exact_quotient(dividend, divisor)) return quotient;
+  return exact_quotient(open_divisions(dividend), open_divisions(divisor));
 }
 
 // Python's conversions of a float; nullopt for what does not fit (Python would raise or leave 64 bits).
@@ -110,24 +138,28 @@ bool SymFloat::operator==(const SymFloat& other) const {
 SymInt floor(const SymFloat& x) {
   if (x.constant()) return to_integer(std::floor(*x.constant()));
   if (const auto r = ratio(x)) return floor_div(r->first, r->second);
+  if (const auto quotient = whole(x)) return *quotient;
   return make_atom(AtomKind::floor, {}, {x});
 }
 
 SymInt ceil(const SymFloat& x) {
   if (x.constant()) return to_integer(std::ceil(*x.constant()));
   if (const auto r = ratio(x)) return -floor_div(-r->first, r->second);
+  if (const auto quotient = whole(x)) return *quotient;
   return make_atom(AtomKind::ceil, {}, {x});
 }
 
 SymInt trunc(const SymFloat& x) {
   if (x.constant()) return to_integer(std::trunc(*x.constant()));
   if (const auto r = ratio(x); r && r->second == 1) return r->first;
+  if (const auto quotient = whole(x)) return *quotient;
   return make_atom(AtomKind::trunc, {}, {x});
 }
 
 SymInt round(const SymFloat& x) {
   if (x.constant()) return to_integer(std::nearbyint(*x.constant()));
   if (const auto r = ratio(x); r && r->second == 1) return r->first;
+  if (const auto quotient = whole(x)) return *quotient;
   return make_atom(AtomKind::round, {}, {x});
 }
 

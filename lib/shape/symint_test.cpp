@@ -139,6 +139,8 @@ TEST_CASE("canonical spellings") {
       {"ceil(s/2)", "s - s//2"},
       {"int(s*0.3)", "trunc(float(s)*0.3)"},
       {"trunc(s*1.0)", "s"},
+      {"int(64*b*(h//8)/(8*(h//8)/8.0))", "64*b"},
+      {"int(b*h/(h/7.0))", "trunc(float(b*h)/(float(h)/7.0))"},
       {"round(2.5)", "2"},
       {"round(s*0.5) + 1", "round(float(s)*0.5) + 1"},
       {"s**0.5", "pow(float(s), 0.5)"},
