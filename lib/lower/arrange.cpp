@@ -392,9 +392,10 @@ void Arranger::run() {
   const size_t count = loops_.domain.size();
   if (is_ordered_ || has_reductions_) {
     const int most = is_ordered_ ? 1 : 0;
-    while (loops_.rows < count && loops_.domain[loops_.rows] != loops_.lane &&
-           level(loops_.domain[loops_.rows]) <= most)
-      ++loops_.rows;
+    const auto is_row = [&](int loop) {  // rows are counted before the first begins
+      return loop != loops_.lane && level(loop) <= most && loops_of(loops_.loops[loop].extent) == 0;
+    };
+    while (loops_.rows < count && is_row(loops_.domain[loops_.rows])) ++loops_.rows;
     return;
   }
   if (count <= 1) {
