@@ -9,13 +9,14 @@
 
 namespace atenon::kernels {
 
-// Attention of some queries of one head: softmax(scale * q k^T + mask) v. Distances count elements.
+// Distances count elements: between queries and between keys.
 template <class T>
 struct AttentionMask {
   const T* first;
-  int64_t row, column;  // distances between queries and between keys
+  int64_t row, column;
 };
 
+// Attention of some queries of one head: softmax(scale * q k^T + masks) v. Distances count elements.
 struct AttentionTile {
   const float *q, *k, *v;
   float* y;
