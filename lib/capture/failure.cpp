@@ -52,8 +52,11 @@ Diagnostic diagnostic_of_exception(Session& session) {
       diagnostic.notes.push_back({text_of(PyList_GET_ITEM(notes.get(), i))});
   const std::string module = text_of(attribute(exception.get(), "name").get());
   const bool is_missing = PyErr_GivenExceptionMatches(exception.get(), PyExc_ModuleNotFoundError);
-  if (is_missing && !module.empty() && !module.starts_with("torch."))
-    diagnostic.notes.push_back({"fix: python3 -m venv ENV; ENV/bin/pip install " + module.substr(0, module.find('.')) +
+  const std::string package = module.substr(0, module.find('.'));
+  if (is_missing && text.ends_with("is not a package"))
+    diagnostic.notes.push_back({"fix: rename " + package + ".py, if another '" + package + "' is meant, a package"});
+  else if (is_missing && !module.empty() && !module.starts_with("torch."))
+    diagnostic.notes.push_back({"fix: python3 -m venv ENV; ENV/bin/pip install " + package +
                                 "; VIRTUAL_ENV=ENV atenon capture ...: packages are those of the active environment"});
   std::vector<Note> stack = session.call_stacks->user_frames(frames.get());
   if (!stack.empty()) stack.pop_back();  // the innermost is the place itself
