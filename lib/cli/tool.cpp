@@ -16,6 +16,7 @@
 #include "cli/option_table.h"
 #include "cli/progress.h"
 #include "ir/call_body.h"
+#include "program/container.h"
 #include "program/program_file.h"
 #include "support/exceptions.h"
 #include "support/streams.h"
@@ -54,10 +55,6 @@ struct Tool::State {
 };
 
 namespace {
-
-constexpr std::string_view program_start =
-    "\x89"
-    "ATN";  // of a binary program
 
 bool is_code(const std::string& word) {
   return word.size() == 5 && word[0] == 'E' && word.find_first_not_of("0123456789", 1) == std::string::npos;
@@ -260,7 +257,7 @@ Result<void> Tool::State::check_output() const {
     for (const std::string& path : {value, value.substr(value.find('=') + 1), value.substr(0, value.rfind(':'))}) {
       if (is_there ? !fs::equivalent(path, written, unknown) : path != written) continue;
       const Result<Contents> known = writes_program && !as_text ? read_contents(path) : Result<Contents>(Contents());
-      if (known && known->text().starts_with(program_start)) continue;
+      if (known && program::has_magic(known->text())) continue;
       return error(Status::usage, 5,
                    "-o " + written + " would replace " + (option.empty() ? "what is read" : "the file of " + option))
           .note("name another file");
