@@ -49,6 +49,8 @@ Result<Changed> postpone_concatenations(Scope& scope);
 Result<Changed> split_concatenations(Scope& scope);
 // Replaces strided transposed convolutions by ordinary ones whose results are interleaved.
 Result<Changed> untranspose_convolutions(Scope& scope);
+// Replaces convolutions whose kernels cover all of an image by products of its pixels.
+Result<Changed> flatten_convolutions_of_one_pixel(Scope& scope);
 // Lets nodes with the same operator and arguments be one.
 Changed merge_duplicates(Scope& scope);
 // Drops nodes, state inputs and weights that nobody reads.

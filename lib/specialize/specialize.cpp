@@ -27,6 +27,7 @@ Result<ir::ExportedProgram> run(ir::ExportedProgram program, const opset::Opset&
         if (Result<Changed> done = shorten_affine_maps(scope); !done) return done.error();
         if (Result<Changed> done = postpone_concatenations(scope); !done) return done.error();
         if (Result<Changed> done = untranspose_convolutions(scope); !done) return done.error();
+        if (Result<Changed> done = flatten_convolutions_of_one_pixel(scope); !done) return done.error();
         if (Result<Changed> done = split_concatenations(scope); !done) return done.error();
       }
       remove_unused(scope);
