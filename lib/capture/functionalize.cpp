@@ -248,8 +248,11 @@ std::optional<Ref> unchanged(Session& session, const opset::Call& call, PyObject
     TensorState state = *tensor->state;
     return session.wrap(std::move(state));
   }
-  if (name == "aten::sum_to_size" && call.arguments[1] == Argument(as_list(session.meta(*tensor).sizes)))
-    return Ref::borrow(first);
+  if (name == "aten::sum_to_size") {  // of a number: the sum, which may be of another dtype
+    const std::vector<SymInt> sizes = session.meta(*tensor).sizes;
+    return !sizes.empty() && call.arguments[1] == Argument(as_list(sizes)) ? std::optional(Ref::borrow(first))
+                                                                           : std::nullopt;
+  }
   if (name == "aten::contiguous") {
     const std::vector<SymInt> sizes = session.meta(*tensor).sizes;
     const bool is_so =
