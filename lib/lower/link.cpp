@@ -85,11 +85,12 @@ void optimise(llvm::Module& module, const Target& target, llvm::TargetMachine& m
   builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O3).run(module, modules);
 }
 
-std::string emit(llvm::Module& module, llvm::TargetMachine& machine, llvm::CodeGenFileType kind) {
+// An object file; "" where the machine cannot make one.
+std::string emit(llvm::Module& module, llvm::TargetMachine& machine) {
   llvm::SmallVector<char, 0> bytes;
   llvm::raw_svector_ostream stream(bytes);
   llvm::legacy::PassManager passes;
-  if (machine.addPassesToEmitFile(passes, stream, nullptr, kind)) return "";
+  if (machine.addPassesToEmitFile(passes, stream, nullptr, llvm::CodeGenFileType::ObjectFile)) return "";
   passes.run(module);
   return std::string(bytes.data(), bytes.size());
 }
@@ -196,7 +197,7 @@ Result<Compiled> compile(const std::vector<KernelSource>& kernels, const Target&
       return;
     }
     optimise(module, target, *machine);
-    objects[i] = emit(module, *machine, llvm::CodeGenFileType::ObjectFile);
+    objects[i] = emit(module, *machine);
   });
   for (const std::string& failure : failures)
     if (!failure.empty()) return failed(failure);
@@ -206,22 +207,6 @@ Result<Compiled> compile(const std::vector<KernelSource>& kernels, const Target&
   if (!code) return code.error();
   compiled.code = *code;
   return compiled;
-}
-
-std::string disassemble(const Loops& loops, const Target& target) {
-  std::unique_ptr<llvm::TargetMachine> machine = make_machine(target);
-  llvm::LLVMContext context;
-  llvm::Module module("kernels", context);
-  prepare(module, target, *machine);
-  Result<SymInt> scratch = generate(module, loops, "kernel");
-  if (!scratch) return scratch.failure().message + "\n";
-  std::string text;
-  llvm::raw_string_ostream stream(text);
-  module.print(stream, nullptr);
-  optimise(module, target, *machine);
-  module.print(stream, nullptr);
-  text += emit(module, *machine, llvm::CodeGenFileType::AssemblyFile);
-  return text;
 }
 
 }  // namespace atenon::lower

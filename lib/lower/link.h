@@ -29,7 +29,4 @@ struct Compiled {
 // Compiles kernels side by side. E0503: LLVM or lld failed, or this process may not have files in memory.
 Result<Compiled> compile(const std::vector<KernelSource>& kernels, const Target& target);
 
-// The LLVM IR of one kernel before and after optimisation, and its assembly, for whoever improves the generator.
-std::string disassemble(const Loops& loops, const Target& target);
-
 }  // namespace atenon::lower

@@ -32,7 +32,6 @@ class Generator {
 
   // One standard normal, by the scalar path: every second one was made with the one before and kept.
   double normal();
-  void forget_normal() { next_normal_.reset(); }
 
   bool operator==(const Generator&) const = default;
 
