@@ -627,17 +627,6 @@ Value* Generator::float_operation(const Expr& expr, std::span<Value* const> x) {
     }
     case ScalarOp::trunc_div:
       return b_.CreateUnaryIntrinsic(llvm::Intrinsic::trunc, b_.CreateFDiv(x[0], x[1]));
-    case ScalarOp::floor_div:
-    case ScalarOp::mod: {
-      // In f64 the quotient of two f32 is exact enough that its floor is right wherever an f32 can hold the result.
-      llvm::Type* type = x[0]->getType();
-      Value* a = b_.CreateFPCast(x[0], b_.getDoubleTy());
-      Value* n = b_.CreateFPCast(x[1], b_.getDoubleTy());
-      Value* whole = b_.CreateUnaryIntrinsic(llvm::Intrinsic::floor, b_.CreateFDiv(a, n));
-      if (expr.op == ScalarOp::floor_div) return b_.CreateFPCast(whole, type);
-      Value* rest = b_.CreateIntrinsic(llvm::Intrinsic::fma, {a->getType()}, {b_.CreateFNeg(whole), n, a});
-      return b_.CreateFPCast(rest, type);
-    }
     case ScalarOp::pow: {
       // Small whole powers are products, as in PyTorch.
       const Expr& exponent = loops_.exprs[expr.operands[1]];

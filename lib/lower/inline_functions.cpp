@@ -104,6 +104,7 @@ class Functions {
   Value* digamma(Value* x);
   Value* pow(Value* x, Value* y, bool for_f32);
   Value* precise_power(Value* x, Value* y);
+  Value* floored(ScalarOp op, Value* x, Value* n);
   // Evaluates a function of f32 in f64.
   template <class Function>
   Value* wide(Value* x, Function function) {
@@ -602,6 +603,24 @@ Value* Functions::acosh(Value* x) {
   return choose(less(x, 1), nan(x), value);
 }
 
+// x // n and x % n of Python, as PyTorch computes them: from the rest of truncating division, which is exact.
+//
+// A round subtracts the nearest quotient that there is of a number times n, without rounding, so it takes 53 bits off
+// the quotient; three serve all below 2^150. What is left may have n's sign or the other one, whatever x's was.
+Value* Functions::floored(ScalarOp op, Value* x, Value* n) {
+  Value* rest = x;
+  for (int round = 0; round < 3; ++round) {
+    Value* quotient = call(llvm::Intrinsic::trunc, b_.CreateFDiv(rest, n));
+    Value* is_done = b_.CreateFCmpOLT(absolute(rest), absolute(n));  // an infinite n times 0 would be NaN
+    rest = choose(is_done, rest, fma(b_.CreateFNeg(quotient), n, rest));
+  }
+  Value* is_apart = b_.CreateAnd(b_.CreateFCmpONE(rest, number(x, 0)), b_.CreateXor(less(rest, 0), less(n, 0)));
+  if (op == ScalarOp::mod) return choose(is_apart, b_.CreateFAdd(rest, n), rest);
+  Value* whole = call(llvm::Intrinsic::roundeven, b_.CreateFDiv(b_.CreateFSub(x, rest), n));
+  whole = choose(is_apart, add(whole, -1), whole);
+  return choose(b_.CreateFCmpOEQ(n, number(n, 0)), b_.CreateFDiv(x, n), whole);
+}
+
 Value* Functions::evaluate(ScalarOp op, std::span<Value* const> operands) {
   Value* x = operands[0];
   switch (op) {
@@ -674,6 +693,9 @@ Value* Functions::evaluate(ScalarOp op, std::span<Value* const> operands) {
       return wide(x, [&](Value* v) { return atan(v); });
     case ScalarOp::atan2:
       return is_double(x) ? atan2(x, operands[1]) : narrow(atan2(widen(x), widen(operands[1])), x);
+    case ScalarOp::floor_div:
+    case ScalarOp::mod:
+      return is_double(x) ? floored(op, x, operands[1]) : narrow(floored(op, widen(x), widen(operands[1])), x);
     case ScalarOp::asin:
     case ScalarOp::acos:
       return wide(x, [&](Value* v) {

@@ -9,6 +9,7 @@
 #include <random>
 
 #include "lower/run_kernel.h"
+#include "opset/scalar_values.h"
 
 namespace atenon::lower {
 namespace {
@@ -245,6 +246,38 @@ TEST_CASE("arithmetic is rounded once; powers and angles are within 4 units in t
     check<float>(operation);
     check<double>(operation);
   }
+}
+
+template <class Float>
+void check_floored() {
+  const Float special[] = {0, 1, 3, Float(0.1), 1e15, 1e30, INFINITY, std::numeric_limits<Float>::quiet_NaN()};
+  std::vector<Float> x, n;
+  const auto add = [&](Float a, Float b) {
+    for (const Float sign : {1, -1})
+      for (const Float other : {1, -1}) x.push_back(sign * a), n.push_back(other * b);
+  };
+  for (const Float a : special)
+    for (const Float b : special) add(a, b);
+  std::mt19937_64 generator(3);
+  std::uniform_real_distribution<double> unit(0.5, 1), power(-5, 110);
+  for (int i = 0; i < 20000; ++i) {
+    const Float b = static_cast<Float>(unit(generator));
+    add(static_cast<Float>(i % 2 ? b * std::floor(64 * unit(generator)) : std::exp2(power(generator))), b);
+  }
+  const std::vector<Float> rests = generated<Float>(ScalarOp::mod, {x, n});
+  const std::vector<Float> quotients = generated<Float>(ScalarOp::floor_div, {x, n});
+  for (size_t i = 0; i < x.size(); ++i) {
+    CAPTURE(x[i]);
+    CAPTURE(n[i]);
+    const double rest = opset::modulus(x[i], n[i]), quotient = opset::floor_divide(x[i], n[i]);
+    CHECK((rests[i] == static_cast<Float>(rest) || (std::isnan(rests[i]) && std::isnan(rest))));
+    CHECK((quotient == 0 ? quotients[i] == 0 : ulps(quotients[i], quotient) <= 2.5));  // both are rounded
+  }
+}
+
+TEST_CASE("floored quotients and their rests are exact, where quotients are large or infinite, too") {
+  check_floored<float>();
+  check_floored<double>();
 }
 
 }  // namespace
