@@ -28,7 +28,8 @@ class Indexing {
   // One mask and nothing else among the index tensors.
   TensorObject* only_mask() const;
   size_t mask_position() const { return indices_.size() - 1; }
-  // The list for aten::index: None where an axis is kept.
+  // The list for aten::index: None where an axis is kept. A mask beside other tensors is written as the positions where
+  // it holds: their number then has a name, by which it is held to the others'.
   Ref indices() const;
 
  private:
@@ -188,10 +189,22 @@ TensorObject* Indexing::only_mask() const {
 }
 
 Ref Indexing::indices() const {
-  Ref list(PyList_New(static_cast<Py_ssize_t>(indices_.size())));
-  if (!list) return {};
-  for (size_t i = 0; i < indices_.size(); ++i)
-    PyList_SET_ITEM(list.get(), static_cast<Py_ssize_t>(i), Py_NewRef(indices_[i] ? indices_[i].get() : Py_None));
+  Ref list(PyList_New(0));
+  const auto append = [&](PyObject* item) { return item && PyList_Append(list.get(), item) == 0; };
+  const bool has_others = !only_mask();
+  for (const Ref& index : indices_) {
+    TensorObject* tensor = index ? as_tensor(index.get()) : nullptr;
+    if (!tensor || !has_others || !is_mask(*tensor)) {
+      if (!append(tensor ? index.get() : Py_None)) return {};
+      continue;
+    }
+    const Ref axis(PyLong_FromLong(1)), positions(session_.call("aten::nonzero", {index.get()}));
+    for (size_t j = 0; j < session_.meta(*tensor).sizes.size(); ++j) {
+      const Ref at(PyLong_FromSize_t(j));
+      if (!positions || !append(Ref(session_.call("aten::select", {positions.get(), axis.get(), at.get()})).get()))
+        return {};
+    }
+  }
   return list;
 }
 
