@@ -205,6 +205,11 @@ Result<void> Session::connect() {
       if ((specs[i].kind == OutputKind::user_input_mutation) != mutated) continue;
       const ir::Argument& output = graph.outputs()[i];
       Leaf leaf{specs[i].target, kind_of_constant(output), std::nullopt};
+      // Names are distinct, so that none is lost in a file: {"x": y} and the input x that was written to.
+      const auto is_taken = [&] {
+        return std::any_of(outputs_.begin(), outputs_.end(), [&](const Leaf& o) { return o.path == leaf.path; });
+      };
+      while (!leaf.path.empty() && is_taken()) leaf.path += mutated ? ".updated" : "_1";
       if (const ir::Value* value = output.value())
         leaf.type = value->type;
       else
