@@ -334,9 +334,15 @@ Result<void> Session::bind(const ir::Variant& variant, const std::vector<std::op
 Result<void> Session::check_assumptions(const std::vector<ir::Constraint>& assumptions,
                                         const shape::Bindings& symbols) const {
   for (const ir::Constraint& assumption : assumptions) {
-    if (shape::evaluate(assumption.truth, symbols) != false) continue;
+    const std::optional<bool> holds = shape::evaluate(assumption.truth, symbols);
+    const auto names = assumption.truth.symbols();
+    // What depends on a number that is not there yet is checked with it; other truths without a value are beyond 64
+    // bits.
+    const bool is_late =
+        !holds && std::any_of(names.begin(), names.end(), [&](const auto& name) { return !symbols.contains(name); });
+    if (holds.value_or(is_late)) continue;
     std::string values;
-    for (const std::string& name : assumption.truth.symbols()) {
+    for (const std::string& name : names) {
       const ir::Symbol* symbol = entry_->symbol(name);
       auto value = symbols.find(name);
       if (value == symbols.end()) continue;

@@ -171,8 +171,9 @@ Result<std::vector<Datum>> Interpreter::run_graph(Scope& scope, const ir::Graph&
   std::vector<Datum> results;
   for (const ir::Argument& output : graph.outputs()) {
     const ir::Value* value = output.value();
-    results.push_back(value ? values.at(value)
-                            : number_of(output, scope.environment.symbols).value_or(Datum(int64_t{0})));
+    Result<Datum> result = value ? values.at(value) : output_of(output, scope.environment.symbols);
+    if (!result) return result.error();
+    results.push_back(std::move(*result));
   }
   return results;
 }

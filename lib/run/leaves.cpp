@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "text/text.h"
+
 namespace atenon::run {
 
 std::optional<size_t> find_leaf(const std::vector<Leaf>& leaves, const std::string& name) {
@@ -44,6 +46,13 @@ std::optional<Datum> number_of(const ir::Argument& argument, const shape::Bindin
   if (argument.is<ir::SymFloat>()) return evaluated(argument.get<ir::SymFloat>());
   if (argument.is<ir::SymBool>()) return evaluated(argument.get<ir::SymBool>());
   return std::nullopt;
+}
+
+Result<Datum> output_of(const ir::Argument& constant, const shape::Bindings& symbols) {
+  if (std::optional<Datum> number = number_of(constant, symbols)) return std::move(*number);
+  if (!constant.is<ir::SymInt>() && !constant.is<ir::SymFloat>() && !constant.is<ir::SymBool>())
+    return Datum(int64_t{0});
+  return error(Status::violated, 632, "the number " + text::print(constant) + " has no value");
 }
 
 std::optional<Datum> number_of(const Tensor& tensor, ir::ScalarKind kind) {

@@ -17,6 +17,8 @@ bool is_countable(ScalarType dtype, std::span<const int64_t> sizes);
 ir::ScalarKind kind_of_constant(const ir::Argument& constant);
 // The number that an argument is at these sizes; nullopt where that is not known, or it is none.
 std::optional<Datum> number_of(const ir::Argument& argument, const shape::Bindings& symbols);
+// The same; an error where it is a number beyond 64 bits, or of a division by zero. What is none is 0.
+Result<Datum> output_of(const ir::Argument& constant, const shape::Bindings& symbols);
 // The number that a tensor holds; nullopt unless it is one element, of a type that says this kind exactly.
 std::optional<Datum> number_of(const Tensor& tensor, ir::ScalarKind kind);
 void store_number(const Datum& number, Tensor& into);

@@ -333,7 +333,9 @@ Result<std::vector<Datum>> Plan::run(Context& context, const Session& session,
     } else if (const ir::Value* number = variant_->graph.outputs()[i].value()) {
       results[i] = *inputs[session.input_of(*variant_, *number)];  // no call gives a number
     } else {
-      results[i] = number_of(variant_->graph.outputs()[i], symbols_).value_or(int64_t{0});
+      Result<Datum> constant = output_of(variant_->graph.outputs()[i], symbols_);
+      if (!constant) return constant.error();
+      results[i] = std::move(*constant);
     }
   }
   return results;
