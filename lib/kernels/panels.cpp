@@ -25,14 +25,18 @@ constexpr int64_t large_filter = 256 * 1024;  // of a pointwise convolution: rea
 // fetched in time here, and not by oneDNN.
 constexpr int64_t large_images = 3 * 1024 * 1024;
 constexpr int64_t few_pixels = 800;  // of a pointwise convolution's result: oneDNN cuts them into uneven parts
+constexpr int64_t small_matrix = 8 * 1024;
 constexpr int64_t serial_products = 512 * 1024;  // less than this is done before a second thread has woken up
+
+bool in_columns(const Matrix& b) { return b.stride(2) == 1 || b.size(2) == 1; }
+bool in_rows(const Matrix& b) { return b.stride(1) == 1 || b.size(1) == 1; }
 
 class PanelsCall : public PreparedCall {
  public:
   Product product;
   Loops loops;
   size_t result = 0;      // buffer
-  bool in_panels = true;  // else the matrix lies column by column, and each tile makes its panel
+  bool in_panels = true;  // else the matrix lies column by column or row by row, and each tile makes its panel
   int64_t panels = 0, row_tiles = 0;
 
   int64_t tile_rows() const { return row_tiles == 0 ? 0 : (loops.m() + row_tiles - 1) / row_tiles; }  // at most
@@ -70,13 +74,21 @@ class PanelsCall : public PreparedCall {
     float* made = scratch + tile_rows() * panel_columns;
     const int64_t number = i % panels, column = number * panel_columns;
     if (!in_panels) {
-      const float* b = static_cast<const float*>(buffers[product.b.input]) + column * loops.b.stride(1);
-      lanes().make_panel(b, loops.b.stride(1), loops.k(), std::min(panel_columns, loops.n() - column), made);
+      make_panel(static_cast<const float*>(buffers[product.b.input]) + column * loops.b.stride(1),
+                 std::min(panel_columns, loops.n() - column), made);
     }
     if (is_made_once(workers()))
       for (int64_t rows = 0; rows < row_tiles; ++rows) run_rows(buffers, number, rows, scratch);
     else
       run_rows(buffers, number, i / panels, scratch);
+  }
+
+  void make_panel(const float* b, int64_t columns, float* panel) const {
+    if (in_columns(loops.b)) return lanes().make_panel(b, loops.b.stride(1), loops.k(), columns, panel);
+    for (int64_t k = 0; k < loops.k(); ++k, b += loops.b.stride(2), panel += panel_columns) {
+      std::copy_n(b, columns, panel);
+      std::fill(panel + columns, panel + panel_columns, 0.0f);
+    }
   }
 
   void run_rows(std::span<void* const> buffers, int64_t number, int64_t rows, float* scratch) const {
@@ -96,7 +108,7 @@ class PanelsCall : public PreparedCall {
       tile.b = scratch + tile_rows() * panel_columns;
       tile.is_made = true;
       // Where columns follow each other, those of the next panel are as many bytes as the panel itself.
-      if (loops.b.stride(1) == tile.k && column + 2 * panel_columns <= loops.n())
+      if (in_columns(loops.b) && loops.b.stride(1) == tile.k && column + 2 * panel_columns <= loops.n())
         tile.next = b + (column + panel_columns) * tile.k;
     }
     tile.bias = product.bias < 0 ? nullptr : static_cast<const float*>(buffers[product.bias]) + column;
@@ -138,6 +150,14 @@ bool is_panels(const Operand& matrix, const std::vector<int>& axes) {
   for (size_t axis = 0; axis < matrix.sizes.size(); ++axis)
     if (matrix.sizes[axis] == 1) layout.strides[axis] = wanted.strides[axis];
   return layout == wanted;
+}
+
+// Of a matrix that lies row by row: oneDNN is as fast, but starts slowly, and falls back to plain loops where a step of
+// the epilogue has one number for each row.
+bool is_for_own_panels(const Loops& loops) {
+  for (const Matrix& matrix : loops.epilogue)
+    if (!matrix.sizes.empty() && matrix.size(1) < loops.n() && matrix.size(2) == loops.m()) return true;
+  return loops.k() * loops.n() <= small_matrix;
 }
 
 std::unique_ptr<PanelsCall> make_call(Product product, Loops loops, const CallSite& site) {
@@ -201,10 +221,10 @@ class Panels : public Kernel {
     Loops loops = make_loops(product, site);
     const Operand& matrix = site.operands[product.b.input];
     const bool is_packed = matrix.weight && matrix.weight->layout;
-    const bool in_columns = !is_packed && (loops.b.stride(2) == 1 || loops.k() == 1);
-    if (!lies_in_rows(product, loops, site) || !(is_packed ? is_panels(matrix, product.b.axes) : in_columns))
-      return other_kernel(product).prepare(site);
-    if (!is_packed && loops.m() <= 4) return few_rows().prepare(site);
+    const bool is_read = is_packed ? is_panels(matrix, product.b.axes)
+                                   : in_columns(loops.b) || (in_rows(loops.b) && is_for_own_panels(loops));
+    if (!lies_in_rows(product, loops, site) || !is_read) return other_kernel(product).prepare(site);
+    if (!is_packed && in_columns(loops.b) && loops.m() <= 4) return few_rows().prepare(site);
     return std::unique_ptr<PreparedCall>(make_call(std::move(product), std::move(loops), site));
   }
 };

@@ -7,6 +7,7 @@
 #include <limits>
 #include <optional>
 
+#include "kernels/lanes.h"
 #include "kernels/list.h"
 #include "kernels/testing.h"
 #include "support/parallel.h"
@@ -122,6 +123,26 @@ TEST_CASE("products with panels equal plain loops: rows, columns and depths of e
         CHECK(call.note == "");
         CHECK(testing::difference(result, plain_linear(x, w, bias, residual, epilogue, sizes)) == 0);
       }
+}
+
+TEST_CASE("a matrix that lies row by row is read by panels where each row of the result has a number of its own") {
+  for (int64_t rows : {1, 3, 70, 500})
+    for (auto [inner, columns] : {std::pair<int64_t, int64_t>{3, 70}, {130, 128}, {64, 600}}) {
+      CAPTURE(rows);
+      CAPTURE(columns);
+      Call call;
+      const Tensor a = testing::whole_numbers({rows, inner}, 1), b = testing::whole_numbers({inner, columns}, 2),
+                   added = testing::whole_numbers({rows, 1}, 3);
+      ir::Value *pa = call.input(a), *pb = call.input(b), *pr = call.input(added);
+      ir::Value* y = call.apply("aten::mm", {pa, pb}, {rows, columns});
+      call.body.set_outputs({call.apply("aten::add.Tensor", {y, pr}, {rows, columns})});
+      Tensor result = Tensor::zeros(ScalarType::f32, {rows, columns});
+      REQUIRE(call.run(panels(), result) == "");
+      CHECK(call.detail == lanes().name);  // oneDNN's is "ref:any", a hundred times slower
+      Tensor expected = plain_loops(a, b, {rows, columns});
+      for (int64_t i = 0; i < expected.numel(); ++i) expected.mutable_as<float>()[i] += added.as<float>()[i / columns];
+      CHECK(testing::difference(result, expected) == 0);
+    }
 }
 
 TEST_CASE("how rows of a product with panels are cut for threads changes no bit") {
