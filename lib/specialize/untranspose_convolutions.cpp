@@ -18,11 +18,12 @@ struct Axis {
   int64_t first() const { return padding / stride; }               // the q at which the result starts
 };
 
-// Stride and padding of i = (o + padding - k) // stride, read off its values at the start: it rises every `stride`.
+// Stride and padding of i = (o + padding - k) // stride, read off its values at the start: it rises every `stride`,
+// which mostly is no more than the kernel.
 std::optional<Axis> as_transposed(const ProductIndices& indices, size_t axis, int64_t kernel) {
   const std::string o = *result_index(axis).as_symbol(), k = *summed_index(axis).as_symbol();
   const auto value = [&](int64_t at) { return shape::evaluate(indices.x[axis], {{o, at}, {k, 0}}); };
-  constexpr int64_t most = 64;
+  const int64_t most = std::max<int64_t>(kernel, 64);
   std::vector<int64_t> rises;
   for (int64_t at = 1; at <= 2 * most && rises.size() < 2; ++at) {
     const std::optional<int64_t> before = value(at - 1), after = value(at);
