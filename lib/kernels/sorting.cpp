@@ -2,7 +2,7 @@
 //
 // A line becomes whole numbers that sort as its elements do, NaN last, each with its position: equal elements keep
 // their order, and an element of 32 bits and its position are one word. Words are sorted by radix, a byte at a time;
-// few of many are found by a heap.
+// few of many are looked for among those that are not behind the last of the few so far, which most elements are.
 #include <algorithm>
 #include <bit>
 #include <cassert>
@@ -100,6 +100,8 @@ WideWord* sort_words(WideWord* words, WideWord*, int64_t n) {
   return words;
 }
 
+constexpr int64_t block = 64;  // elements that are looked at together
+
 class SortingCall : public TiledCall {
  public:
   Sorting sorting;
@@ -108,9 +110,11 @@ class SortingCall : public TiledCall {
   int64_t n = 1, k = 1, lines = 1, grain = 1;
 
   bool is_wide() const { return size_of(x.dtype) == 8; }
+  bool keeps_few() const { return k * 8 <= n; }
+  int64_t room() const { return 2 * (k + block); }  // words of a line
   int64_t tiles() const override { return divide_up(lines, grain); }
   size_t worker_bytes() const override {
-    return static_cast<size_t>(n) * 2 * (is_wide() ? sizeof(WideWord) : sizeof(Word));
+    return static_cast<size_t>(keeps_few() ? room() : 2 * n) * (is_wide() ? sizeof(WideWord) : sizeof(Word));
   }
 
   void run_tile(std::span<void* const> buffers, int64_t tile, void* own) const override {
@@ -122,6 +126,40 @@ class SortingCall : public TiledCall {
   }
 
  private:
+  template <class W, class T>
+  W word_at(const T* source, int64_t step, int64_t i) const {
+    const auto key = key_of(source[i * step]);
+    return word(sorting.descending ? ~key : key, i);
+  }
+
+  // The first k words of a line, sorted. An element equal to the last of those so far, or behind it, is none of them; a
+  // NaN may be.
+  template <bool descending, class T, class W>
+  void keep_few(const T* source, int64_t step, W* words) const {
+    if (k == 0) return;
+    T last{};
+    bool knows_last = false;
+    const auto may_be = [&](T x) { return descending ? !(x <= last) : !(x >= last); };
+    for (int64_t i = 0, count = 0; i < n;) {
+      const int64_t end = std::min(n, i + block);
+      if (knows_last && step == 1 && end == i + block) {
+        int any = 0;
+        for (int64_t j = 0; j < block; ++j) any |= may_be(source[i + j]);
+        if (!any) i = end;
+      }
+      for (; i < end; ++i) {
+        words[count] = word_at<W>(source, step, i);
+        count += !knows_last || may_be(source[i * step]);
+      }
+      if (i < n && count + block <= room()) continue;
+      std::nth_element(words, words + k - 1, words + count);
+      count = k;
+      last = source[position(words[k - 1]) * step];
+      knows_last = true;
+    }
+    std::sort(words, words + k);
+  }
+
   // Where the line begins in an operand, and the distance of its elements.
   std::pair<int64_t, int64_t> place(const Operand& operand, int64_t line) const {
     int64_t first = 0;
@@ -137,15 +175,13 @@ class SortingCall : public TiledCall {
   void sort_line(std::span<void* const> buffers, int64_t line, void* scratch) const {
     const auto [from, step] = place(x, line);
     const T* source = static_cast<const T*>(buffers[0]) + from;
-    W *words = static_cast<W*>(scratch), *spare = words + n;
-    for (int64_t i = 0; i < n; ++i) {
-      const auto key = key_of(source[i * step]);
-      words[i] = word(sorting.descending ? ~key : key, i);
+    W* words = static_cast<W*>(scratch);
+    if (keeps_few()) {
+      sorting.descending ? keep_few<true>(source, step, words) : keep_few<false>(source, step, words);
+    } else {
+      for (int64_t i = 0; i < n; ++i) words[i] = word_at<W>(source, step, i);
+      words = sort_words(words, words + n, n);
     }
-    if (k * 8 <= n)
-      std::partial_sort(words, words + k, words + n);
-    else
-      words = sort_words(words, spare, n);
     if (sorting.values >= 0) {
       const auto [to, distance] = place(results[static_cast<size_t>(sorting.values)], line);
       T* values = static_cast<T*>(buffers[1 + static_cast<size_t>(sorting.values)]) + to;

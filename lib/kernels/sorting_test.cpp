@@ -18,10 +18,11 @@ TEST_CASE("sorting keeps the order of equal elements and puts NaN last") {
     bool descending;
   };
   const Case cases[] = {
-      {1, 0, ScalarType::f32, false},   {7, 0, ScalarType::f32, true},    {300, 0, ScalarType::f32, false},
-      {300, 0, ScalarType::f32, true},  {300, 5, ScalarType::f32, true},  {300, 200, ScalarType::f32, false},
-      {300, 0, ScalarType::i32, true},  {50, 0, ScalarType::i64, false},  {300, 0, ScalarType::f64, true},
-      {300, 9, ScalarType::f64, false}, {300, 300, ScalarType::f32, true}};
+      {1, 0, ScalarType::f32, false},    {7, 0, ScalarType::f32, true},      {300, 0, ScalarType::f32, false},
+      {300, 0, ScalarType::f32, true},   {300, 5, ScalarType::f32, true},    {300, 200, ScalarType::f32, false},
+      {300, 0, ScalarType::i32, true},   {50, 0, ScalarType::i64, false},    {300, 0, ScalarType::f64, true},
+      {300, 9, ScalarType::f64, false},  {300, 300, ScalarType::f32, true},  {3000, 100, ScalarType::f32, true},
+      {3000, 4, ScalarType::f32, false}, {2000, 30, ScalarType::i32, false}, {64, 8, ScalarType::i64, true}};
   for (const Case& c : cases)
     for (int64_t axis : {0, 1}) {
       CAPTURE(c.n);
