@@ -150,8 +150,9 @@ class OnednnMatmul : public Kernel {
   const char* name() const override { return "onednn.matmul"; }
 
   std::string refusal(const ir::Graph& body) const override {
-    Product ignored;
-    return read_product(body, {}, ignored);
+    Product product;
+    if (std::string refusal = read_product(body, {}, product); !refusal.empty()) return refusal;
+    return thin_refusal(body, product);
   }
 
   bool may_overwrite(const ir::Graph& body, size_t operand) const override {

@@ -182,6 +182,7 @@ class Panels : public Kernel {
     Product product;
     if (std::string refusal = read_product(body, {}, product); !refusal.empty()) return refusal;
     if (product.b.axes.size() != 2) return "the matrix has batch axes";
+    if (std::string refusal = thin_refusal(body, product); !refusal.empty()) return refusal;
     if (product.is_convolution()) {
       const ir::TensorMeta &filter = body.inputs()[product.b.input]->meta(),
                            &x = body.inputs()[product.a.input]->meta();

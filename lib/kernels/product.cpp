@@ -11,6 +11,8 @@ namespace atenon::kernels {
 
 namespace {
 
+constexpr int64_t tiny_product = 64;
+
 bool is_product(const std::string& name) {
   return name == "aten::linear" || name == "aten::matmul" || name == "aten::mm" || name == "aten::bmm" ||
          name == "aten::addmm";
@@ -116,6 +118,18 @@ std::string read_product(const ir::Graph& body, const shape::Bindings& symbols, 
   }
   const size_t rank = anchor->result()->meta().rank();
   return read_epilogue(body, anchor->result(), rank - 1, found.b.axes.size() == 2, symbols, found.epilogue);
+}
+
+std::string thin_refusal(const ir::Graph& body, const Product& product) {
+  if (product.is_convolution()) return "";
+  const auto size = [&](const View& view, size_t from_end) {
+    return body.inputs()[static_cast<size_t>(view.input)]->meta().sizes[view.axes[view.axes.size() - from_end]];
+  };
+  const ir::SymInt m = size(product.a, 2), k = size(product.a, 1), n = size(product.b, 1);
+  const bool has_batch = product.b.axes.size() > 2;
+  if (n == ir::SymInt(1) || (has_batch && m == ir::SymInt(1))) return "a product with a vector";
+  const std::optional<int64_t> products = (m * n * k).constant();
+  return has_batch && products && *products <= tiny_product ? "a batch of products of a few numbers" : "";
 }
 
 bool may_overwrite_addend(const ir::Graph& body, size_t operand) {

@@ -25,6 +25,10 @@ struct Product {
 // "" and `found`, or why the body is no product.
 std::string read_product(const ir::Graph& body, const shape::Bindings& symbols, Product& found);
 
+// Why plain loops are faster, or "": products with vectors, and of matrices of a few numbers each in a batch. Reading
+// them is what takes time, and a library starts anew for each.
+std::string thin_refusal(const ir::Graph& body, const Product& product);
+
 // Whether the result of a product may take over the buffer of this operand: it is added once, elsewhere unread, and as
 // large.
 bool may_overwrite_addend(const ir::Graph& body, size_t operand);

@@ -188,22 +188,22 @@ TEST_CASE("every step of an epilogue with panels agrees with the C library") {
   for (const Case& c : cases) {
     CAPTURE(c.target);
     Call call;
-    Tensor x = testing::numbers({300, 1}, 1, 12), w = Tensor::zeros(ScalarType::f32, {1, 1});
-    w.mutable_as<float>()[0] = 1;
+    Tensor x = testing::numbers({300, 1}, 1, 12), w = Tensor::zeros(ScalarType::f32, {2, 1});
+    w.mutable_as<float>()[0] = w.mutable_as<float>()[1] = 1;
     x.mutable_as<float>()[0] = nan, x.mutable_as<float>()[1] = infinity, x.mutable_as<float>()[2] = -3e38f;
     ir::Value *px = call.input(x), *pw = call.weight(w);
-    std::vector<ir::Argument> arguments = {call.apply("aten::linear", {px, pw}, {300, 1})};
+    std::vector<ir::Argument> arguments = {call.apply("aten::linear", {px, pw}, {300, 2})};
     arguments.insert(arguments.end(), c.more.begin(), c.more.end());
-    call.body.set_outputs({call.apply(c.target, arguments, {300, 1})});
-    Tensor result = Tensor::zeros(ScalarType::f32, {300, 1});
+    call.body.set_outputs({call.apply(c.target, arguments, {300, 2})});
+    Tensor result = Tensor::zeros(ScalarType::f32, {300, 2});
     REQUIRE(call.run(panels(), result) == "");
     CHECK(std::isnan(result.as<float>()[0]));
     for (int64_t i = 1; i < 300; ++i) {
       const double expected = c.f(x.as<float>()[i]);
       if (std::isinf(expected))
-        CHECK(result.as<float>()[i] == expected);
+        CHECK(result.as<float>()[2 * i] == expected);
       else
-        CHECK(std::fabs(result.as<float>()[i] - expected) <= 2e-6 * (1 + std::fabs(expected)));
+        CHECK(std::fabs(result.as<float>()[2 * i] - expected) <= 2e-6 * (1 + std::fabs(expected)));
     }
   }
 }
@@ -260,7 +260,7 @@ TEST_CASE("batched products take transposed and broadcast operands as they lie")
       {"heads, batch 1", {1, 12, 33, 64}, {1, 12, 64, 33}, {1, 12, 33, 33}, true},
       {"right broadcast", {2, 3, 4, 8}, {8, 5}, {2, 3, 4, 5}, false},
       {"left broadcast", {4, 8}, {3, 8, 5}, {3, 4, 5}, false},
-      {"one row", {2, 4, 1, 8}, {2, 4, 8, 7}, {2, 4, 1, 7}, true},
+      {"two rows", {2, 4, 2, 8}, {2, 4, 8, 7}, {2, 4, 2, 7}, true},
   };
   for (const Case& c : cases) {
     CAPTURE(c.about);
@@ -284,6 +284,24 @@ TEST_CASE("batched products take transposed and broadcast operands as they lie")
       value = value / 4 + scale.as<float>()[i % c.y.back()];
     }
     CHECK(testing::difference(result, expected) == 0);
+  }
+}
+
+TEST_CASE("products with vectors, and of tiny matrices in a batch, are left to plain loops") {
+  struct Case {
+    std::vector<int64_t> a, b, y;
+    bool is_taken;
+  };
+  const Case cases[] = {{{50, 40}, {40, 1}, {50, 1}, false},          {{3, 50, 40}, {3, 40, 1}, {3, 50, 1}, false},
+                        {{3, 1, 40}, {3, 40, 50}, {3, 1, 50}, false}, {{90, 4, 4}, {90, 4, 4}, {90, 4, 4}, false},
+                        {{50, 1}, {1, 40}, {50, 40}, true},           {{90, 8, 8}, {90, 8, 8}, {90, 8, 8}, true},
+                        {{1, 40}, {40, 50}, {1, 50}, true},           {{4, 4}, {4, 4}, {4, 4}, true}};
+  for (const Case& c : cases) {
+    Call call;
+    ir::Value *a = call.input(testing::numbers(c.a, 1)), *b = call.input(testing::numbers(c.b, 2));
+    call.body.set_outputs({call.apply("aten::matmul", {a, b}, c.y)});
+    CHECK((onednn_matmul().refusal(call.body) == "") == c.is_taken);
+    if (!c.is_taken) CHECK(panels().refusal(call.body) != "");
   }
 }
 
