@@ -16,14 +16,16 @@ bool is_plain_tuple(Session& session, PyObject* object) {
   return PyTuple_CheckExact(object) || reinterpret_cast<PyObject*>(Py_TYPE(object)) == session.size_class.get();
 }
 
-// How a registered class is taken apart: torch.utils._pytree.SUPPORTED_NODES[type]; null, without an exception, if it
-// is not.
-Ref registered(Session& session, PyObject* object) {
-  if (!session.pytree) return {};
+// How a class is taken apart: torch.utils._pytree.SUPPORTED_NODES[type], or by its attributes; null, without an
+// exception, if it is a leaf.
+Ref node_of(Session& session, PyObject* object) {
+  if (!session.pytree || as_tensor(object) || as_symbol(object)) return {};
   const Ref nodes = attribute(session.pytree.get(), "SUPPORTED_NODES");
   if (!nodes) return {};
   PyObject* found = PyDict_GetItemWithError(nodes.get(), reinterpret_cast<PyObject*>(Py_TYPE(object)));
-  return Ref::borrow(found);
+  if (found || PyErr_Occurred()) return Ref::borrow(found);
+  Ref node(PyObject_CallMethod(session.pytree.get(), "node_of_attributes", "O", object));
+  return node.get() == Py_None ? Ref() : std::move(node);
 }
 
 std::string class_name(PyObject* object) {
@@ -38,7 +40,7 @@ struct Parts {
   std::string type;
   std::vector<std::string> keys;  // names for paths; positions where there are none
   std::vector<Ref> children;
-  Ref node, context;  // of a registered class
+  Ref node, context;  // of a custom class
 };
 
 bool take_apart(Session& session, PyObject* object, Parts& parts) {
@@ -67,7 +69,7 @@ bool take_apart(Session& session, PyObject* object, Parts& parts) {
     }
     return true;
   }
-  parts.node = registered(session, object);
+  parts.node = node_of(session, object);
   if (!parts.node) return !PyErr_Occurred();
   const Ref function(PyObject_GetAttrString(parts.node.get(), "flatten_fn"));
   const Ref pair(function ? PyObject_CallOneArg(function.get(), object) : nullptr);

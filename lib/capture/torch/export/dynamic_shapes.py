@@ -254,9 +254,9 @@ def _fail(message, fix):
 
 def _children(value):
     """(key, child) pairs of a container; None of a leaf."""
-    if _pytree.tree_is_leaf(value):
+    node = _pytree.SUPPORTED_NODES.get(_pytree._get_node_type(value)) or _pytree.node_of_attributes(value)
+    if node is None:
         return None
-    node = _pytree.SUPPORTED_NODES[_pytree._get_node_type(value)]
     if node.flatten_with_keys_fn is None:
         return list(enumerate(node.flatten_fn(value)[0]))
     return [(key.step, child) for key, child in node.flatten_with_keys_fn(value)[0]]
@@ -265,10 +265,10 @@ def _children(value):
 def _match(path, value, spec):
     """The specs of the leaves of one value, in order."""
     children = _children(value)
-    if spec is None:
-        return [None] * len(_pytree.tree_leaves(value))
     if children is None:
-        return [_axes(path, value, spec)]
+        return [None if spec is None else _axes(path, value, spec)]
+    if spec is None:
+        return [found for key, child in children for found in _match(f"{path}.{key}", child, None)]
     if type(spec) is type(value) and not isinstance(spec, (dict, tuple, list)):  # a dataclass of shapes
         spec = dict(_children(spec))
     if isinstance(spec, dict):

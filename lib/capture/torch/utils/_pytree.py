@@ -2,6 +2,7 @@
 #
 # The order of leaves is PyTorch's: dict in insertion order, namedtuple in field order, dataclass by its registration. Libraries
 # register their own containers (model outputs, caches) here while they are imported.
+import copy
 import functools
 from collections import OrderedDict, defaultdict, deque, namedtuple
 
@@ -82,6 +83,64 @@ def _private_register_pytree_node(cls, flatten_fn, unflatten_fn, *, serialized_t
 
 
 _register_pytree_node = _private_register_pytree_node
+
+
+# --- Objects of other classes, as arguments and results of forward: a cache of keys and values is one
+
+
+class _Cycle(Exception):
+    pass
+
+
+def node_of_attributes(obj):
+    """Takes an object of a class that nobody registered apart by those of its attributes that hold tensors; the others
+    stay as they are. None if no attribute does, or where one leads back to the object."""
+    try:
+        return _attributes if _names_with_tensors(obj, ()) else None
+    except _Cycle:
+        return None
+
+
+def _names_with_tensors(obj, outer):
+    from torch.nn.modules.module import Module
+
+    attributes = getattr(obj, "__dict__", None)
+    if type(attributes) is not dict or isinstance(obj, (type, Module)) or callable(obj):
+        return []
+    return [name for name, value in attributes.items() if _holds_tensor(value, (*outer, obj))]
+
+
+def _holds_tensor(value, outer):
+    from torch._tensor import Tensor
+
+    if isinstance(value, Tensor):
+        return True
+    if any(value is seen for seen in outer):
+        raise _Cycle
+    if tree_is_leaf(value):
+        return bool(_names_with_tensors(value, outer))
+    children = SUPPORTED_NODES[_get_node_type(value)].flatten_fn(value)[0]
+    return any([_holds_tensor(child, (*outer, value)) for child in children])
+
+
+def _attributes_flatten(obj):
+    names = _names_with_tensors(obj, ())
+    return [vars(obj)[name] for name in names], (obj, names)
+
+
+def _attributes_unflatten(values, context):
+    obj, names = context
+    made = copy.copy(obj)
+    vars(made).update(zip(names, values))
+    return made
+
+
+def _attributes_flatten_with_keys(obj):
+    values, context = _attributes_flatten(obj)
+    return [(GetAttrKey(name), value) for name, value in zip(context[1], values)], context
+
+
+_attributes = NodeDef(object, _attributes_flatten, _attributes_unflatten, _attributes_flatten_with_keys)
 
 
 def _deregister_pytree_node(cls):
