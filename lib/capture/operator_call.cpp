@@ -116,7 +116,7 @@ class Dispatch {
  private:
   bool take(PyObject* const* args, size_t count, PyObject* keyword_names);
   std::optional<Call> resolved();
-  bool make_number(Argument& argument);              // where it is a tensor of rank 0
+  bool make_number(Argument& argument);              // where it is a tensor of rank 0, or a list of such
   PyObject* passed(const Argument& argument) const;  // the tensor that it stands for, borrowed, or null
   std::vector<Laid> operands(const Call& call) const;
   std::optional<Tensor> turned(const Call& call, ScalarType dtype, const std::vector<int64_t>& sizes,
@@ -179,20 +179,31 @@ std::optional<Call> Dispatch::resolved() {
   const std::optional<std::vector<Argument>> sizes = packed(arguments_.positional, packed_position(overloads_));
   if (sizes)
     if (Result<Call> other = choose(session_.opset, name_, *sizes, arguments_.keywords)) return std::move(*other);
-  // A tensor of rank 0 stands for its number: x.view(n, -1) with n = torch.tensor(3).
+  // A tensor of rank 0 stands for its number: x.view(n, -1) or x.view([n, -1]) with n = torch.tensor(3); before forward
+  // also in first place, torch.empty(n).
   std::vector<Argument> numbers = arguments_.positional;
   std::vector<Named> keywords = arguments_.keywords;
-  for (size_t i = 1; i < numbers.size(); ++i)
-    if (!make_number(numbers[i])) return std::nullopt;
   for (Named& keyword : keywords)
     if (!make_number(keyword.argument)) return std::nullopt;
-  const std::optional<std::vector<Argument>> both = packed(numbers, packed_position(overloads_));
-  if (Result<Call> other = choose(session_.opset, name_, both.value_or(numbers), keywords)) return std::move(*other);
+  for (const bool is_first_one : {false, true}) {
+    for (size_t i = 0; i < numbers.size(); ++i)
+      if ((i > 0 || is_first_one || numbers[i].is<ArgumentList>()) && !make_number(numbers[i])) return std::nullopt;
+    const std::optional<std::vector<Argument>> both = packed(numbers, packed_position(overloads_));
+    if (Result<Call> other = choose(session_.opset, name_, both.value_or(numbers), keywords)) return std::move(*other);
+    if (session_.is_tracing) break;
+  }
   session_.raise(call.error());
   return std::nullopt;
 }
 
 bool Dispatch::make_number(Argument& argument) {
+  if (argument.is<ArgumentList>()) {
+    ArgumentList items = argument.get<ArgumentList>();
+    for (Argument& item : items)
+      if (!make_number(item)) return false;
+    argument = std::move(items);
+    return true;
+  }
   PyObject* tensor = passed(argument);
   if (!tensor || !session_.meta(*as_tensor(tensor)).sizes.empty()) return true;
   const Ref number(PyObject_CallMethod(tensor, "item", nullptr));
