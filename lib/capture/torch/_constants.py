@@ -118,6 +118,7 @@ _table = {
     "torch._dynamo.exc": {"TorchDynamoException": RuntimeError, "UserError": _atenon.CaptureError, "Unsupported": _atenon.CaptureError},
     "torch._dynamo.utils": {"is_compile_supported": answer(False)},
     "torch._dynamo.eval_frame": {"is_dynamo_supported": answer(False)},
+    "torch._dynamo._trace_wrapped_higher_order_op": {"TransformGetItemToIndex": nothing},
     "torch._logging": {"set_logs": answer()},
     "torch.overrides": {"has_torch_function": answer(False), "has_torch_function_unary": answer(False),
                         "has_torch_function_variadic": answer(False), "is_tensor_like": lambda x: _is_tensor(x),

@@ -67,6 +67,7 @@ class Tensor(_atenon.Tensor):
     # What other devices and layouts would answer.
     is_cuda = is_xpu = is_mps = is_meta = is_sparse = is_sparse_csr = is_quantized = is_nested = is_mkldnn = False
     is_cpu = True
+    layout = _dtypes.layouts["strided"]
     is_hpu = is_ipu = is_maia = is_mtia = is_vulkan = is_xla = False
     names = property(lambda self: (None,) * self.dim())
     grad_fn = None
