@@ -188,8 +188,9 @@ std::optional<Call> Dispatch::resolved() {
   for (const bool is_first_one : {false, true}) {
     for (size_t i = 0; i < numbers.size(); ++i)
       if ((i > 0 || is_first_one || numbers[i].is<ArgumentList>()) && !make_number(numbers[i])) return std::nullopt;
-    const std::optional<std::vector<Argument>> both = packed(numbers, packed_position(overloads_));
-    if (Result<Call> other = choose(session_.opset, name_, both.value_or(numbers), keywords)) return std::move(*other);
+    if (Result<Call> other = choose(session_.opset, name_, numbers, keywords)) return std::move(*other);
+    if (const std::optional<std::vector<Argument>> both = packed(numbers, packed_position(overloads_)))
+      if (Result<Call> other = choose(session_.opset, name_, *both, keywords)) return std::move(*other);
     if (session_.is_tracing) break;
   }
   session_.raise(call.error());
