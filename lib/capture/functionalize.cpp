@@ -455,9 +455,20 @@ bool Session::may_update(const TensorObject& tensor, const Base& base) {
   return true;
 }
 
+bool require_castable(ScalarType result, ScalarType target) {
+  const auto category = [](ScalarType type) {
+    return is_complex(type) ? 3 : is_floating(type) ? 2 : type == ScalarType::boolean ? 0 : 1;
+  };
+  if (category(result) <= category(target)) return true;
+  PyErr_Format(PyExc_RuntimeError, "result type %s can't be cast to the desired output type %s", torch_name_of(result),
+               torch_name_of(target));
+  return false;
+}
+
 bool Session::write(TensorObject& tensor, ir::Value* value) {
   TensorState& state = *tensor.state;
   const ir::TensorMeta before = meta(tensor);
+  if (!require_castable(value->meta().dtype, before.dtype)) return false;
   if (value->meta().sizes.size() != before.sizes.size()) {
     raise(312, "an update in place cannot change the shape from " + ir::to_string(before) + " to " +
                    ir::to_string(value->meta()));
@@ -520,12 +531,7 @@ bool Session::write_real(TensorObject& tensor, const Tensor& value) {
     PyErr_SetString(PyExc_RuntimeError, "an update in place cannot change the shape of a tensor");
     return false;
   }
-  if (!is_integral(value.dtype) && value.dtype != ScalarType::boolean &&
-      (is_integral(target.dtype) || target.dtype == ScalarType::boolean) && is_floating(value.dtype)) {
-    PyErr_Format(PyExc_RuntimeError, "result type %s can't be cast to the desired output type %s",
-                 torch_name_of(value.dtype), torch_name_of(target.dtype));
-    return false;
-  }
+  if (!require_castable(value.dtype, target.dtype)) return false;
   assign(target, value);
   return true;
 }

@@ -452,15 +452,7 @@ PyObject* Dispatch::give(const Operator& op, const std::vector<std::pair<bool, s
 
 // An out= tensor takes numbers of its own kind or a narrower one, and has a place for each.
 bool Dispatch::may_hold(TensorObject& target, TensorObject& source) {
-  const auto rank = [](ScalarType type) {
-    return is_complex(type) ? 3 : is_floating(type) ? 2 : type == ScalarType::boolean ? 0 : 1;
-  };
-  const ScalarType from = session_.meta(source).dtype, to = session_.meta(target).dtype;
-  if (rank(from) > rank(to)) {
-    PyErr_Format(PyExc_RuntimeError, "%s: the result is %s, which out= of %s cannot hold", name_.c_str(),
-                 std::string(name_of(from)).c_str(), std::string(name_of(to)).c_str());
-    return false;
-  }
+  if (!require_castable(session_.meta(source).dtype, session_.meta(target).dtype)) return false;
   const Tensor& real = target.state->real;
   for (size_t axis = 0; axis < real.strides.size(); ++axis)
     if (real.strides[axis] == 0 && real.sizes[axis] > 1) {

@@ -287,4 +287,8 @@ class Session : public Recording {
   std::nullptr_t raise(int code, std::string message, std::string fix = "");
 };
 
+// What PyTorch stores in place and by out= (c10::canCast): no float as an integer, and no integer as a truth. Otherwise
+// false with an exception.
+bool require_castable(ScalarType result, ScalarType target);
+
 }  // namespace atenon::capture
