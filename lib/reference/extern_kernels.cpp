@@ -92,53 +92,50 @@ bool is_nan(T x) {
   return x != x;
 }
 
-// (self, axis, descending): stable; NaN counts as the largest.
-Results sort(const ExternCall& call) {
+// (self, axis, ...) -> (values, indices) along an axis: visit(from, to, index, lines, where a line begins).
+template <class Visit>
+Results each_line(const ExternCall& call, Visit visit) {
   const Tensor self = call.tensor(0).contiguous();
-  const bool descending = call.truth(2);
   return visit_real(self, [&]<class T>(T) -> Results {
     Tensor values = call.result(0), indices = call.result(1);
-    const T* from = self.as<T>();
     T* to = values.mutable_as<T>();
     int64_t* index = indices.mutable_as<int64_t>();
     const Lines lines(self.sizes, call.integer(1));
-    std::vector<int64_t> order(static_cast<size_t>(lines.size));
-    lines.each([&](int64_t first) {
-      std::iota(order.begin(), order.end(), 0);
-      std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-        const auto x = comparable(from[first + a * lines.inner]), y = comparable(from[first + b * lines.inner]);
-        if (descending) return is_nan(x) ? !is_nan(y) : x > y;
-        return is_nan(y) ? !is_nan(x) : x < y;
-      });
-      for (int64_t j = 0; j < lines.size; ++j) {
-        to[first + j * lines.inner] = from[first + order[static_cast<size_t>(j)] * lines.inner];
-        index[first + j * lines.inner] = order[static_cast<size_t>(j)];
-      }
-    });
+    lines.each([&](int64_t first) { visit(self.as<T>(), to, index, lines, first); });
     return std::vector<Datum>{values, indices};
+  });
+}
+
+// (self, axis, descending): stable; NaN counts as the largest.
+Results sort(const ExternCall& call) {
+  const bool descending = call.truth(2);
+  std::vector<int64_t> order;
+  return each_line(call, [&](const auto* from, auto* to, int64_t* index, const Lines& lines, int64_t first) {
+    order.resize(static_cast<size_t>(lines.size));
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+      const auto x = comparable(from[first + a * lines.inner]), y = comparable(from[first + b * lines.inner]);
+      if (descending) return is_nan(x) ? !is_nan(y) : x > y;
+      return is_nan(y) ? !is_nan(x) : x < y;
+    });
+    for (int64_t j = 0; j < lines.size; ++j) {
+      to[first + j * lines.inner] = from[first + order[static_cast<size_t>(j)] * lines.inner];
+      index[first + j * lines.inner] = order[static_cast<size_t>(j)];
+    }
   });
 }
 
 // (self, axis, largest): the running maximum or minimum and where it was last met; NaN wins.
 Results cumulative_extremum(const ExternCall& call) {
-  const Tensor self = call.tensor(0).contiguous();
   const bool largest = call.truth(2);
-  return visit_real(self, [&]<class T>(T) -> Results {
-    Tensor values = call.result(0), indices = call.result(1);
-    const T* from = self.as<T>();
-    T* to = values.mutable_as<T>();
-    int64_t* index = indices.mutable_as<int64_t>();
-    const Lines lines(self.sizes, call.integer(1));
-    lines.each([&](int64_t first) {
-      int64_t best = 0;
-      for (int64_t j = 0; j < lines.size; ++j) {
-        const auto x = comparable(from[first + j * lines.inner]), top = comparable(from[first + best * lines.inner]);
-        if (is_nan(x) || (!is_nan(top) && (largest ? x >= top : x <= top))) best = j;
-        to[first + j * lines.inner] = from[first + best * lines.inner];
-        index[first + j * lines.inner] = best;
-      }
-    });
-    return std::vector<Datum>{values, indices};
+  return each_line(call, [&](const auto* from, auto* to, int64_t* index, const Lines& lines, int64_t first) {
+    int64_t best = 0;
+    for (int64_t j = 0; j < lines.size; ++j) {
+      const auto x = comparable(from[first + j * lines.inner]), top = comparable(from[first + best * lines.inner]);
+      if (is_nan(x) || (!is_nan(top) && (largest ? x >= top : x <= top))) best = j;
+      to[first + j * lines.inner] = from[first + best * lines.inner];
+      index[first + j * lines.inner] = best;
+    }
   });
 }
 
