@@ -161,18 +161,22 @@ bool has_plain_bias(const Convolution& convolution, const CallSite& site) {
          site.operands[static_cast<size_t>(convolution.bias)].strides[0] == 1;
 }
 
-ir::BlockedLayout channel_layout(const std::vector<int64_t>& sizes) {
+ir::BlockedLayout outputs_in_blocks(const std::vector<int64_t>& sizes, int64_t columns, size_t first_axis) {
   ir::BlockedLayout layout;
   layout.strides.assign(sizes.size(), 0);
-  int64_t stride = panel_columns;
-  for (size_t axis = sizes.size(); axis-- > 2;) {
+  int64_t stride = columns;
+  for (size_t axis = sizes.size(); axis-- > first_axis;) {
     layout.strides[axis] = stride;
     stride *= sizes[axis];
   }
   layout.strides[0] = stride;
-  layout.inner_blocks = {{0, panel_columns}};
-  layout.padded_bytes = divide_up(sizes[0], panel_columns) * stride * 4;
+  layout.inner_blocks = {{0, columns}};
+  layout.padded_bytes = divide_up(sizes[0], columns) * stride * 4;
   return layout;
+}
+
+ir::BlockedLayout channel_layout(const std::vector<int64_t>& sizes) {
+  return outputs_in_blocks(sizes, panel_columns, 2);
 }
 
 std::vector<std::vector<int64_t>> operand_strides(const std::vector<PostOp>& epilogue, const CallSite& site) {

@@ -47,6 +47,8 @@ bool lies_channels_last(const Operand& image);
 // None, or one whose outputs are neighbours.
 bool has_plain_bias(const Convolution& convolution, const CallSite& site);
 
+// Blocks of `columns` outputs, in them the axes from `first_axis` on as they are numbered.
+ir::BlockedLayout outputs_in_blocks(const std::vector<int64_t>& sizes, int64_t columns, size_t first_axis);
 // Of filters that belong to one channel each: blocks of 64 channels, in them tap by tap.
 ir::BlockedLayout channel_layout(const std::vector<int64_t>& sizes);
 

@@ -31,18 +31,8 @@ int64_t panel_of(int64_t outputs) { return std::min(outputs, panel_columns); }
 
 // Panel by panel; in it term by term, channel by channel.
 ir::BlockedLayout term_layout(const std::vector<int64_t>& sizes, int64_t groups) {
-  const int64_t columns = panel_of(sizes[0] / groups);
-  ir::BlockedLayout layout;
-  layout.strides.assign(sizes.size(), 0);
-  int64_t stride = columns;
-  for (size_t axis = sizes.size(); axis-- > 1;) {
-    layout.strides[axis] = stride;
-    stride *= sizes[axis];
-  }
-  layout.strides[0] = stride;
-  layout.inner_blocks = {{0, columns}};
-  // Behind the last row, what a whole vector reads of it.
-  layout.padded_bytes = (divide_up(sizes[0], columns) * stride + panel_columns) * 4;
+  ir::BlockedLayout layout = outputs_in_blocks(sizes, panel_of(sizes[0] / groups), 1);
+  layout.padded_bytes += panel_columns * 4;  // behind the last row, what a whole vector reads of it
   return layout;
 }
 
