@@ -121,6 +121,10 @@ class Dispatch {
   std::vector<Laid> operands(const Call& call) const;
   std::optional<Tensor> turned(const Call& call, ScalarType dtype, const std::vector<int64_t>& sizes,
                                size_t index = 0) const;
+  Ref permuted(PyObject* tensor, const std::vector<size_t>& axes);
+  Ref run_on(PyObject* first, PyObject* const* args, size_t count, PyObject* keyword_names);
+  std::optional<Ref> stride_in_order_of_memory(const Call& call, PyObject* const* args, size_t count,
+                                               PyObject* keyword_names);
   std::optional<Ref> draw_in_order_of_memory(const Call& call, PyObject* const* args, size_t count,
                                              PyObject* keyword_names);
   std::optional<std::vector<Ref>> evaluate(const Call& call);
@@ -266,23 +270,45 @@ std::optional<Ref> Dispatch::draw_in_order_of_memory(const Call& call, PyObject*
   }
   const std::vector<size_t> order = order_of_memory(laid, session_.facts);
   if (std::is_sorted(order.begin(), order.end())) return std::nullopt;
-  std::vector<SymInt> there(order.size()), back(order.size());
-  for (size_t axis = 0; axis < order.size(); ++axis) {
-    there[axis] = SymInt(static_cast<int64_t>(order[axis]));
-    back[order[axis]] = SymInt(static_cast<int64_t>(axis));
-  }
-  const auto permuted = [&](PyObject* of, const std::vector<SymInt>& axes) {
-    const Ref list = session_.wrap_sizes(axes);
-    return list ? Ref(session_.call("aten::permute", {of, list.get()})) : Ref();
-  };
-  const Ref sorted = permuted(first_, there);
-  if (!sorted) return Ref();
-  const size_t all = count + static_cast<size_t>(keyword_names ? PyTuple_GET_SIZE(keyword_names) : 0);
-  std::vector<PyObject*> passed(args, args + all);
-  std::replace(passed.begin(), passed.end(), first_, sorted.get());
-  const Ref drawn(session_.call(name_, passed.data(), count, keyword_names));
+  std::vector<size_t> back(order.size());
+  for (size_t axis = 0; axis < order.size(); ++axis) back[order[axis]] = axis;
+  const Ref sorted = permuted(first_, order);
+  const Ref drawn = sorted ? run_on(sorted.get(), args, count, keyword_names) : Ref();
   if (!drawn) return Ref();
   return is_in_place(*call.op) ? Ref::borrow(first_) : permuted(drawn.get(), back);
+}
+
+Ref Dispatch::permuted(PyObject* tensor, const std::vector<size_t>& axes) {
+  std::vector<SymInt> order(axes.size());
+  std::transform(axes.begin(), axes.end(), order.begin(), [](size_t axis) { return static_cast<int64_t>(axis); });
+  const Ref list = session_.wrap_sizes(order);
+  return list ? Ref(session_.call("aten::permute", {tensor, list.get()})) : Ref();
+}
+
+// The same call with another tensor in place of its first.
+Ref Dispatch::run_on(PyObject* first, PyObject* const* args, size_t count, PyObject* keyword_names) {
+  const size_t all = count + static_cast<size_t>(keyword_names ? PyTuple_GET_SIZE(keyword_names) : 0);
+  std::vector<PyObject*> passed(args, args + all);
+  std::replace(passed.begin(), passed.end(), first_, first);
+  return Ref(session_.call(name_, passed.data(), count, keyword_names));
+}
+
+// as_strided walks the memory, which a tensor shares with the one that has its axes in the order of memory: if that
+// lies in rows, it is walked. Nullopt of all other calls.
+std::optional<Ref> Dispatch::stride_in_order_of_memory(const Call& call, PyObject* const* args, size_t count,
+                                                       PyObject* keyword_names) {
+  TensorObject* tensor = first_ && session_.is_tracing ? as_tensor(first_) : nullptr;
+  if (!tensor || call.op->schema().name != "aten::as_strided") return std::nullopt;
+  const Laid laid{session_.meta(*tensor).sizes, strides_of(*tensor)};
+  const std::vector<size_t> order = order_of_memory(laid, session_.facts);
+  std::vector<SymInt> sizes, strides;
+  for (const size_t axis : order) {
+    sizes.push_back(laid.sizes[axis]);
+    strides.push_back(laid.strides[axis]);
+  }
+  if (std::is_sorted(order.begin(), order.end()) || strides != row_major(sizes)) return std::nullopt;
+  const Ref walked = permuted(first_, order);
+  return walked ? run_on(walked.get(), args, count, keyword_names) : Ref();
 }
 
 std::optional<std::vector<Ref>> Dispatch::evaluate(const Call& call) {
@@ -500,6 +526,8 @@ PyObject* Dispatch::run(PyObject* const* args, size_t count, PyObject* keyword_n
   const std::optional<Call> call = resolved();
   if (!call) return nullptr;
   if (is_declared_) return call_declared(session_, *call, arguments_, updates);
+  if (std::optional<Ref> walked = stride_in_order_of_memory(*call, args, count, keyword_names))
+    return walked->release();
   if (std::optional<Ref> drawn = draw_in_order_of_memory(*call, args, count, keyword_names)) return drawn->release();
   if (is_in_place(*call->op)) return update(*call);
   const std::optional<Call> function = functional(*call);

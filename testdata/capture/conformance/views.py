@@ -9,6 +9,14 @@ batch = Dim("batch", max=64)
 rows = by_size(lambda n: rand(n, 4), 2, 5)
 
 
+@case(rand(6, 3, 2), shapes={"x": {1: batch}}, others=by_size(lambda n: rand(6, n, 2), 2, 5))
+def windows_by_strides_of_a_transposed_one(self, x):
+    y = x.transpose(0, 1).view(-1, 3, 2, 2)
+    strides = list(y.stride())
+    strides[1] //= 2
+    return y.as_strided([x.shape[1], 5, 2, 2], strides)
+
+
 @case(rand(6, 4), shapes={"x": {0: batch}}, others=rows)
 def slice_with_step(self, x):
     return x[:, 1::2] + x[:, ::2]
