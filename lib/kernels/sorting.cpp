@@ -1,8 +1,8 @@
 // Sorting along an axis, and the k largest or smallest elements of it.
 //
-// A line becomes whole numbers that sort as its elements do, NaN last, each with its position: equal elements keep
-// their order, and an element of 32 bits and its position are one word. Words are sorted by radix, a byte at a time;
-// few of many are looked for among those that are not behind the last of the few so far, which most elements are.
+// A line becomes whole numbers that sort as its elements do, NaN last, each with its position: an element of 32 bits
+// and its position are one word. Words are sorted by radix, a byte at a time, and equal elements keep their order;
+// which of equal ones topk takes, move_first says.
 #include <algorithm>
 #include <bit>
 #include <cassert>
@@ -12,6 +12,7 @@
 #include "kernels/body.h"
 #include "kernels/list.h"
 #include "kernels/tiled_call.h"
+#include "tensor/largest.h"
 
 namespace atenon::kernels {
 
@@ -20,7 +21,8 @@ namespace {
 struct Sorting {
   int64_t axis = 0;
   bool descending = false;
-  int values = -1, indices = -1;  // results of the body; -1: nobody reads them
+  bool is_topk = false, sorted = true;  // sorted: of topk
+  int values = -1, indices = -1;        // results of the body; -1: nobody reads them
 };
 
 std::string read_sorting(const ir::Graph& body, const shape::Bindings& symbols, Sorting& found) {
@@ -39,7 +41,10 @@ std::string read_sorting(const ir::Graph& body, const shape::Bindings& symbols, 
   const auto axis = arguments.integer(first, "dim", -1);
   const auto largest =
       is_topk ? arguments.boolean(3, "largest", true) : arguments.boolean(first + 1, "descending", false);
-  if (!axis || !largest) return "its axis or its order is symbolic";
+  const auto sorted = is_topk ? arguments.boolean(4, "sorted", true) : true;
+  if (!axis || !largest || !sorted) return "its axis or its order is symbolic";
+  found.is_topk = is_topk;
+  found.sorted = *sorted;
   found.axis = *axis < 0 ? *axis + x->meta().rank() : *axis;
   found.descending = *largest;
   for (size_t i = 0; i < body.outputs().size(); ++i) {
@@ -70,6 +75,11 @@ struct WideWord {       // of 64 bits
 };
 Word word(uint32_t key, int64_t position) { return Word(key) << 32 | static_cast<uint32_t>(position); }
 WideWord word(uint64_t key, int64_t position) { return {key, static_cast<uint64_t>(position)}; }
+struct IsBefore {  // equal elements are not before each other
+  bool operator()(Word a, Word b) const { return a >> 32 < b >> 32; }
+  bool operator()(const WideWord& a, const WideWord& b) const { return a.key < b.key; }
+};
+constexpr IsBefore is_before;
 int64_t position(Word word) { return static_cast<uint32_t>(word); }
 int64_t position(const WideWord& word) { return static_cast<int64_t>(word.position); }
 
@@ -110,11 +120,9 @@ class SortingCall : public TiledCall {
   int64_t n = 1, k = 1, lines = 1, grain = 1;
 
   bool is_wide() const { return size_of(x.dtype) == 8; }
-  bool keeps_few() const { return k * 8 <= n; }
-  int64_t room() const { return 2 * (k + block); }  // words of a line
   int64_t tiles() const override { return divide_up(lines, grain); }
   size_t worker_bytes() const override {
-    return static_cast<size_t>(keeps_few() ? room() : 2 * n) * (is_wide() ? sizeof(WideWord) : sizeof(Word));
+    return static_cast<size_t>(sorting.is_topk ? n + k : 2 * n) * (is_wide() ? sizeof(WideWord) : sizeof(Word));
   }
 
   void run_tile(std::span<void* const> buffers, int64_t tile, void* own) const override {
@@ -132,32 +140,35 @@ class SortingCall : public TiledCall {
     return word(sorting.descending ? ~key : key, i);
   }
 
-  // The first k words of a line, sorted. An element equal to the last of those so far, or behind it, is none of them; a
-  // NaN may be.
+  // The first k words of a line, as move_first leaves them: what cannot be before the last of the k so far would be
+  // passed over, so it is left out, whole blocks at a time. A NaN may be before it.
   template <bool descending, class T, class W>
   void keep_few(const T* source, int64_t step, W* words) const {
     if (k == 0) return;
-    T last{};
-    bool knows_last = false;
+    W* const heap = words + n;  // of the k so far
+    for (int64_t i = 0; i < k; ++i) heap[i] = words[i] = word_at<W>(source, step, i);
+    std::make_heap(heap, heap + k, is_before);
+    T last = source[position(heap[0]) * step];
     const auto may_be = [&](T x) { return descending ? !(x <= last) : !(x >= last); };
-    for (int64_t i = 0, count = 0; i < n;) {
+    int64_t count = k;
+    for (int64_t i = k; i < n;) {
       const int64_t end = std::min(n, i + block);
-      if (knows_last && step == 1 && end == i + block) {
+      if (step == 1 && end == i + block) {
         int any = 0;
         for (int64_t j = 0; j < block; ++j) any |= may_be(source[i + j]);
         if (!any) i = end;
       }
       for (; i < end; ++i) {
-        words[count] = word_at<W>(source, step, i);
-        count += !knows_last || may_be(source[i * step]);
+        const W found = word_at<W>(source, step, i);
+        if (!is_before(found, heap[0])) continue;
+        words[count++] = found;
+        std::pop_heap(heap, heap + k, is_before);
+        heap[k - 1] = found;
+        std::push_heap(heap, heap + k, is_before);
+        last = source[position(heap[0]) * step];
       }
-      if (i < n && count + block <= room()) continue;
-      std::nth_element(words, words + k - 1, words + count);
-      count = k;
-      last = source[position(words[k - 1]) * step];
-      knows_last = true;
     }
-    std::sort(words, words + k);
+    std::partial_sort(words, words + k, words + count, is_before);
   }
 
   // Where the line begins in an operand, and the distance of its elements.
@@ -176,11 +187,14 @@ class SortingCall : public TiledCall {
     const auto [from, step] = place(x, line);
     const T* source = static_cast<const T*>(buffers[0]) + from;
     W* words = static_cast<W*>(scratch);
-    if (keeps_few()) {
+    if (sorting.is_topk && is_few(k, n)) {
       sorting.descending ? keep_few<true>(source, step, words) : keep_few<false>(source, step, words);
     } else {
       for (int64_t i = 0; i < n; ++i) words[i] = word_at<W>(source, step, i);
-      words = sort_words(words, words + n, n);
+      if (sorting.is_topk)
+        move_first(words, k, n, sorting.sorted, is_before);
+      else
+        words = sort_words(words, words + n, n);
     }
     if (sorting.values >= 0) {
       const auto [to, distance] = place(results[static_cast<size_t>(sorting.values)], line);

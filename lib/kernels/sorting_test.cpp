@@ -1,4 +1,5 @@
-// Sorting against std::stable_sort: equal elements, NaN, both orders, lines side by side and apart.
+// Sorting against std::stable_sort, topk against move_first: equal elements, NaN, both orders, lines side by side and
+// apart.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -6,12 +7,13 @@
 
 #include "kernels/list.h"
 #include "kernels/testing.h"
+#include "tensor/largest.h"
 
 namespace atenon::kernels {
 
 using testing::Call;
 
-TEST_CASE("sorting keeps the order of equal elements and puts NaN last") {
+TEST_CASE("sorting keeps the order of equal elements, topk that of move_first, and NaN is last") {
   struct Case {
     int64_t n, k;  // k 0: all, sorted
     ScalarType dtype;
@@ -56,10 +58,14 @@ TEST_CASE("sorting keeps the order of equal elements and puts NaN last") {
           std::vector<int64_t> order(static_cast<size_t>(c.n));
           std::iota(order.begin(), order.end(), 0);
           auto at = [&](int64_t i) { return x.float_at(line * line_step + i * step); };
-          std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+          const auto before = [&](int64_t a, int64_t b) {
             if (c.descending) return std::isnan(at(a)) ? !std::isnan(at(b)) : at(a) > at(b);
             return std::isnan(at(b)) ? !std::isnan(at(a)) : at(a) < at(b);
-          });
+          };
+          if (c.k > 0)
+            move_first(order.data(), k, c.n, true, before);
+          else
+            std::stable_sort(order.begin(), order.end(), before);
           for (int64_t i = 0; i < k; ++i) {
             const double got = result.float_at(line * result_line + i * step),
                          want = which == 1 ? static_cast<double>(order[static_cast<size_t>(i)])

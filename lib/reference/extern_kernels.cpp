@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "tensor/elements.h"
+#include "tensor/largest.h"
 
 namespace atenon::reference {
 
@@ -92,6 +93,16 @@ bool is_nan(T x) {
   return x != x;
 }
 
+// Whether one element of a line stands before another; NaN counts as the largest.
+template <class T>
+auto before(const T* line, int64_t step, bool descending) {
+  return [=](int64_t a, int64_t b) {
+    const auto x = comparable(line[a * step]), y = comparable(line[b * step]);
+    if (descending) return is_nan(x) ? !is_nan(y) : x > y;
+    return is_nan(y) ? !is_nan(x) : x < y;
+  };
+}
+
 // (self, axis, ...) -> (values, indices) along an axis: visit(from, to, index, lines, where a line begins).
 template <class Visit>
 Results each_line(const ExternCall& call, Visit visit) {
@@ -106,22 +117,45 @@ Results each_line(const ExternCall& call, Visit visit) {
   });
 }
 
-// (self, axis, descending): stable; NaN counts as the largest.
+// (self, axis, descending): stable.
 Results sort(const ExternCall& call) {
   const bool descending = call.truth(2);
   std::vector<int64_t> order;
   return each_line(call, [&](const auto* from, auto* to, int64_t* index, const Lines& lines, int64_t first) {
     order.resize(static_cast<size_t>(lines.size));
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-      const auto x = comparable(from[first + a * lines.inner]), y = comparable(from[first + b * lines.inner]);
-      if (descending) return is_nan(x) ? !is_nan(y) : x > y;
-      return is_nan(y) ? !is_nan(x) : x < y;
-    });
+    std::stable_sort(order.begin(), order.end(), before(from + first, lines.inner, descending));
     for (int64_t j = 0; j < lines.size; ++j) {
       to[first + j * lines.inner] = from[first + order[static_cast<size_t>(j)] * lines.inner];
       index[first + j * lines.inner] = order[static_cast<size_t>(j)];
     }
+  });
+}
+
+// (self, k, axis, largest, sorted)
+Results topk(const ExternCall& call) {
+  const Tensor self = call.tensor(0).contiguous();
+  const int64_t k = self.sizes.empty() ? 1 : call.integer(1);
+  const bool largest = call.truth(3), sorted = call.truth(4);
+  return visit_real(self, [&]<class T>(T) -> Results {
+    Tensor values = call.result(0), indices = call.result(1);
+    const T* from = self.as<T>();
+    T* to = values.mutable_as<T>();
+    int64_t* index = indices.mutable_as<int64_t>();
+    const Lines lines(self.sizes, call.integer(2));
+    std::vector<int64_t> order(static_cast<size_t>(lines.size));
+    int64_t line = 0;
+    lines.each([&](int64_t first) {
+      const int64_t place = line / lines.inner * k * lines.inner + line % lines.inner;
+      ++line;
+      std::iota(order.begin(), order.end(), 0);
+      move_first(order.data(), k, lines.size, sorted, before(from + first, lines.inner, largest));
+      for (int64_t j = 0; j < k; ++j) {
+        to[place + j * lines.inner] = from[first + order[static_cast<size_t>(j)] * lines.inner];
+        index[place + j * lines.inner] = order[static_cast<size_t>(j)];
+      }
+    });
+    return std::vector<Datum>{values, indices};
   });
 }
 
@@ -355,6 +389,7 @@ ExternKernel find_extern_kernel(const std::string& name) {
                                                                      {"rnn_relu", rnn_relu},
                                                                      {"rnn_tanh", rnn_tanh},
                                                                      {"sort", sort},
+                                                                     {"topk", topk},
                                                                      {"cholesky", cholesky},
                                                                      {"lu", lu},
                                                                      {"lu_order", lu_order},
