@@ -120,9 +120,12 @@ class SortingCall : public TiledCall {
   int64_t n = 1, k = 1, lines = 1, grain = 1;
 
   bool is_wide() const { return size_of(x.dtype) == 8; }
+  bool keeps_few() const { return (k + 1) * 8 <= n && (sorting.sorted || is_few(k, n)); }
+  int64_t room() const { return 2 * (k + 1 + block); }  // words that are looked through for few
   int64_t tiles() const override { return divide_up(lines, grain); }
   size_t worker_bytes() const override {
-    return static_cast<size_t>(sorting.is_topk ? n + k : 2 * n) * (is_wide() ? sizeof(WideWord) : sizeof(Word));
+    return static_cast<size_t>(sorting.is_topk ? std::max(n, room()) : 2 * n) *
+           (is_wide() ? sizeof(WideWord) : sizeof(Word));
   }
 
   void run_tile(std::span<void* const> buffers, int64_t tile, void* own) const override {
@@ -140,35 +143,34 @@ class SortingCall : public TiledCall {
     return word(sorting.descending ? ~key : key, i);
   }
 
-  // The first k words of a line, as move_first leaves them: what cannot be before the last of the k so far would be
-  // passed over, so it is left out, whole blocks at a time. A NaN may be before it.
+  // The first k words of a line, sorted, if none of the first k + 1 are equal, so that it does not matter how they are
+  // found: among the elements before the last of those so far, which most are not. A NaN may be before it.
   template <bool descending, class T, class W>
-  void keep_few(const T* source, int64_t step, W* words) const {
-    if (k == 0) return;
-    W* const heap = words + n;  // of the k so far
-    for (int64_t i = 0; i < k; ++i) heap[i] = words[i] = word_at<W>(source, step, i);
-    std::make_heap(heap, heap + k, is_before);
-    T last = source[position(heap[0]) * step];
+  bool find_few(const T* source, int64_t step, W* words) const {
+    T last{};
+    bool knows_last = false;
     const auto may_be = [&](T x) { return descending ? !(x <= last) : !(x >= last); };
-    int64_t count = k;
-    for (int64_t i = k; i < n;) {
+    const int64_t few = k + 1;
+    for (int64_t i = 0, count = 0; i < n;) {
       const int64_t end = std::min(n, i + block);
-      if (step == 1 && end == i + block) {
+      if (knows_last && step == 1 && end == i + block) {
         int any = 0;
         for (int64_t j = 0; j < block; ++j) any |= may_be(source[i + j]);
         if (!any) i = end;
       }
       for (; i < end; ++i) {
-        const W found = word_at<W>(source, step, i);
-        if (!is_before(found, heap[0])) continue;
-        words[count++] = found;
-        std::pop_heap(heap, heap + k, is_before);
-        heap[k - 1] = found;
-        std::push_heap(heap, heap + k, is_before);
-        last = source[position(heap[0]) * step];
+        words[count] = word_at<W>(source, step, i);
+        count += !knows_last || may_be(source[i * step]);
       }
+      if (i < n && (knows_last ? count + block <= room() : count < 2 * few)) continue;
+      std::nth_element(words, words + k, words + count);
+      count = few;
+      last = source[position(words[k]) * step];
+      knows_last = true;
     }
-    std::partial_sort(words, words + k, words + count, is_before);
+    std::sort(words, words + few);
+    return std::adjacent_find(words, words + few, [](const W& a, const W& b) { return !is_before(a, b); }) ==
+           words + few;
   }
 
   // Where the line begins in an operand, and the distance of its elements.
@@ -187,9 +189,10 @@ class SortingCall : public TiledCall {
     const auto [from, step] = place(x, line);
     const T* source = static_cast<const T*>(buffers[0]) + from;
     W* words = static_cast<W*>(scratch);
-    if (sorting.is_topk && is_few(k, n)) {
-      sorting.descending ? keep_few<true>(source, step, words) : keep_few<false>(source, step, words);
-    } else {
+    const bool is_done =
+        sorting.is_topk && keeps_few() &&
+        (sorting.descending ? find_few<true>(source, step, words) : find_few<false>(source, step, words));
+    if (!is_done) {
       for (int64_t i = 0; i < n; ++i) words[i] = word_at<W>(source, step, i);
       if (sorting.is_topk)
         move_first(words, k, n, sorting.sorted, is_before);

@@ -8,7 +8,7 @@
 
 namespace atenon {
 
-// So few that the others are passed over one by one.
+// So few that they come in order whether asked for or not.
 inline bool is_few(int64_t k, int64_t n) { return k * 64 <= n; }
 
 // Leaves the first k of n elements in front, in order where `sorted`.
