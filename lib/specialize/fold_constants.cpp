@@ -2,8 +2,8 @@
 //
 // A result much larger than what it is computed from (an expanded or filled tensor) is left to be computed at run time:
 // bytes in a file cost more than such loops. But what is small again behind it, such as the sum over a large table, is
-// not. Random operators stay, for each run draws anew. So do views that turn a
-// weight which is read as it lies, too: kernels read it through them, and it is held once.
+// computed here. Random operators stay, for each run draws anew. So do views that turn a weight which is read as it
+// lies, too: kernels read it through them, and it is held once.
 #include <algorithm>
 #include <cstring>
 #include <ranges>
