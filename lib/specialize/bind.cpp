@@ -193,9 +193,13 @@ Result<void> bind_one(ir::ExportedProgram& program, const Binding& binding) {
 }  // namespace
 
 Result<void> bind(ir::ExportedProgram& program, const Options& options) {
+  std::map<std::string, std::string> given;  // by name, as the user wrote it
   for (const std::string& text : options.bindings) {
     Result<Binding> binding = parse(text);
     if (!binding) return binding.error();
+    if (const auto [other, is_first] = given.emplace(binding->name, text); !is_first)
+      return error(Status::usage, 410, "'" + binding->name + "' is bound twice: " + other->second + " and " + text)
+          .note("write " + binding->name + "=2,3 for a variant each");
     if (Result<void> done = bind_one(program, *binding); !done) return done;
     if (options.report) options.report->push_back("bound " + text);
   }
