@@ -146,14 +146,25 @@ bool Trace::write_outputs(PyObject* result, const Inputs& inputs) {
   return check_buffers_read() && add_mutations(inputs) && add_result(result);
 }
 
-// Views that were only written through, and what Python computed and forgot.
+// Views that were only written through, and what Python computed and forgot. A draw that nobody reads, as those of a
+// module that forward makes and gives other weights, matters to the draws behind it: where none is read, all go.
 void Trace::eliminate_unread_nodes() {
-  const auto matters = [&](const ir::Node& node) {
+  const auto has = [&](const ir::Node& node, const char* tag) {
     const opset::Operator* op = session_.opset.find(node.target());
-    return op && (op->has_tag("keep") || op->has_tag("random"));
+    return op && op->has_tag(tag);
   };
-  for (auto& [name, graph] : variant_.subgraphs) ir::eliminate_dead_nodes(variant_, graph, matters);
-  ir::eliminate_dead_nodes(variant_, variant_.graph, matters);
+  std::vector<ir::Graph*> graphs;
+  for (auto& [name, graph] : variant_.subgraphs) graphs.push_back(&graph);
+  graphs.push_back(&variant_.graph);
+  bool draws = false;
+  for (ir::Graph* graph : graphs) {
+    ir::eliminate_dead_nodes(variant_, *graph,
+                             [&](const ir::Node& node) { return has(node, "keep") || has(node, "random"); });
+    for (const ir::Node& node : graph->forward()) draws |= node.has_users() && has(node, "random");
+  }
+  if (!draws)
+    for (ir::Graph* graph : graphs)
+      ir::eliminate_dead_nodes(variant_, *graph, [&](const ir::Node& node) { return has(node, "keep"); });
   std::set<std::string> mentioned = variant_.graph.symbols();
   for (const auto& [name, graph] : variant_.subgraphs) mentioned.merge(graph.symbols());
   for (const ir::Constraint& constraint : variant_.assumptions) mentioned.merge(constraint.truth.symbols());
