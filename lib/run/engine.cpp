@@ -335,12 +335,12 @@ Result<void> Session::check_assumptions(const std::vector<ir::Constraint>& assum
                                         const shape::Bindings& symbols) const {
   for (const ir::Constraint& assumption : assumptions) {
     const std::optional<bool> holds = shape::evaluate(assumption.truth, symbols);
+    if (holds == true) continue;
     const auto names = assumption.truth.symbols();
     // What depends on a number that is not there yet is checked with it; other truths without a value are beyond 64
     // bits.
-    const bool is_late =
-        !holds && std::any_of(names.begin(), names.end(), [&](const auto& name) { return !symbols.contains(name); });
-    if (holds.value_or(is_late)) continue;
+    if (!holds && std::any_of(names.begin(), names.end(), [&](const auto& name) { return !symbols.contains(name); }))
+      continue;
     std::string values;
     for (const std::string& name : names) {
       const ir::Symbol* symbol = entry_->symbol(name);
