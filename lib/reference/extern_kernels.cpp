@@ -117,6 +117,15 @@ Results each_line(const ExternCall& call, Visit visit) {
   });
 }
 
+// The first `count` elements of a line in this order, and where they stood; elements are `step` apart.
+template <class T>
+void take(const T* line, const std::vector<int64_t>& order, int64_t count, int64_t step, T* to, int64_t* index) {
+  for (int64_t j = 0; j < count; ++j) {
+    index[j * step] = order[static_cast<size_t>(j)];
+    to[j * step] = line[index[j * step] * step];
+  }
+}
+
 // (self, axis, descending): stable.
 Results sort(const ExternCall& call) {
   const bool descending = call.truth(2);
@@ -125,10 +134,7 @@ Results sort(const ExternCall& call) {
     order.resize(static_cast<size_t>(lines.size));
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(), before(from + first, lines.inner, descending));
-    for (int64_t j = 0; j < lines.size; ++j) {
-      to[first + j * lines.inner] = from[first + order[static_cast<size_t>(j)] * lines.inner];
-      index[first + j * lines.inner] = order[static_cast<size_t>(j)];
-    }
+    take(from + first, order, lines.size, lines.inner, to + first, index + first);
   });
 }
 
@@ -150,10 +156,7 @@ Results topk(const ExternCall& call) {
       ++line;
       std::iota(order.begin(), order.end(), 0);
       move_first(order.data(), k, lines.size, sorted, before(from + first, lines.inner, largest));
-      for (int64_t j = 0; j < k; ++j) {
-        to[place + j * lines.inner] = from[first + order[static_cast<size_t>(j)] * lines.inner];
-        index[place + j * lines.inner] = order[static_cast<size_t>(j)];
-      }
+      take(from + first, order, k, lines.inner, to + place, index + place);
     });
     return std::vector<Datum>{values, indices};
   });
