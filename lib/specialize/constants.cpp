@@ -47,6 +47,14 @@ ir::Value* add_constant(Scope& scope, const std::string& wish, Tensor tensor) {
   return mine;
 }
 
+Tensor part_of(Tensor tensor, size_t axis, int64_t start, int64_t size) {
+  tensor.offset += start * tensor.strides[axis];
+  tensor.sizes[axis] = size;
+  return tensor;
+}
+
+ir::ArgumentList list_of(const std::vector<ir::SymInt>& values) { return {values.begin(), values.end()}; }
+
 Changed remove_unused(Scope& scope) {
   auto matters = [&](const ir::Node& node) {
     const opset::Operator* op = scope.opset.find(node.target());

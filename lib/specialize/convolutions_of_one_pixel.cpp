@@ -88,10 +88,7 @@ std::optional<std::vector<Covered>> read_plane(const ChannelProduct& product, co
 
 // [outputs, inputs and taps, 1..] of the taps that meet the image.
 Tensor flat_weight(Tensor weight, const std::vector<Covered>& plane) {
-  for (size_t i = 0; i < plane.size(); ++i) {
-    weight.offset += plane[i].tap * weight.strides[i + 2];
-    weight.sizes[i + 2] = plane[i].count;
-  }
+  for (size_t i = 0; i < plane.size(); ++i) weight = part_of(weight, i + 2, plane[i].tap, plane[i].count);
   Tensor flat = weight.contiguous();
   for (size_t axis = 2; axis < flat.sizes.size(); ++axis) flat.sizes[1] *= std::exchange(flat.sizes[axis], 1);
   flat.strides = contiguous_strides(flat.sizes);
@@ -104,7 +101,6 @@ Result<ir::Value*> as_product(Scope& scope, ir::Node& node, const ChannelProduct
     return opset::append(scope.opset, scope.variant.graph, target, std::move(arguments), {}, facts, node.provenance,
                          &node);
   };
-  const auto list_of = [](const std::vector<SymInt>& values) { return ir::ArgumentList(values.begin(), values.end()); };
   for (size_t i = 0; i < plane.size(); ++i) {
     if (x->meta().sizes[i + 2] == SymInt(plane[i].count)) continue;
     Result<ir::Node*> part = append(

@@ -97,7 +97,7 @@ Result<Changed> fold_constants(Scope& scope) {
       sources.emplace(result.get(), is_small ? bytes_of(*result) : small + large);
     candidates.push_back({&node, is_small});
   }
-  // Large results are computed where a small one needs them.
+  // Large results are candidates only where a small one needs them.
   std::set<const ir::Node*> needed;
   auto is_needed = [&](const ir::Node* node) { return needed.contains(node); };
   for (const Candidate& candidate : std::views::reverse(candidates)) {
@@ -106,23 +106,23 @@ Result<Changed> fold_constants(Scope& scope) {
       is_read = is_read || std::any_of(result->users.begin(), result->users.end(), is_needed);
     if (is_read) needed.insert(candidate.node);
   }
-  std::vector<ir::Node*> folded;
+  std::erase_if(candidates, [&](const Candidate& candidate) { return !is_needed(candidate.node); });
   std::set<const ir::Node*> gone;
   for (const Candidate& candidate : candidates) {
-    if (!is_needed(candidate.node)) continue;
     if (Result<void> done = reference::evaluate(scope.opset, *candidate.node, facts, environment); !done)
       return done.error();
-    if (candidate.is_small) folded.push_back(candidate.node), gone.insert(candidate.node);
+    if (candidate.is_small) gone.insert(candidate.node);
   }
   auto is_gone = [&](const ir::Node* node) { return gone.contains(node); };
   for (const Candidate& candidate : std::views::reverse(candidates)) {
     const bool is_unread = std::ranges::all_of(candidate.node->results(), [&](const auto& result) {
       return result->returned == 0 && std::all_of(result->users.begin(), result->users.end(), is_gone);
     });
-    if (is_needed(candidate.node) && is_unread) gone.insert(candidate.node);
+    if (is_unread) gone.insert(candidate.node);
   }
   // Only what is read by a node that stays becomes a weight.
-  for (ir::Node* node : folded) {
+  for (const auto& [node, is_small] : candidates) {
+    if (!is_small) continue;
     for (const auto& result : node->results()) {
       bool is_read = result->returned > 0;
       for (const ir::Node* user : result->users) is_read = is_read || !is_gone(user);
@@ -136,7 +136,7 @@ Result<Changed> fold_constants(Scope& scope) {
     }
   }
   for (const Candidate& candidate : std::views::reverse(candidates)) {
-    if (is_needed(candidate.node) && !candidate.node->has_users()) scope.variant.graph.erase(*candidate.node);
+    if (!candidate.node->has_users()) scope.variant.graph.erase(*candidate.node);
   }
   return changed;
 }

@@ -66,5 +66,9 @@ std::optional<Tensor> constant_behind(const Scope& scope, const ir::Value* value
 // A new constant: a weight named after `wish` (made unique) and the graph input that holds it, in every variant of the
 // entry.
 ir::Value* add_constant(Scope& scope, const std::string& wish, Tensor tensor);
+// `size` places of a tensor along an axis, from `start` on, in its memory.
+Tensor part_of(Tensor tensor, size_t axis, int64_t start, int64_t size);
+// Sizes, strides or paddings as an argument.
+ir::ArgumentList list_of(const std::vector<ir::SymInt>& values);
 
 }  // namespace atenon::specialize

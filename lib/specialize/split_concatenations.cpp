@@ -17,12 +17,6 @@ bool pays(const Scope& scope, const Concatenation& joined, const ir::Value& x, c
   return taken && made && (static_cast<int64_t>(joined.parts.size()) - 1) * *made < *taken;
 }
 
-Tensor part_of(Tensor tensor, int axis, int64_t start, int64_t size) {
-  tensor.offset += start * tensor.strides[static_cast<size_t>(axis)];
-  tensor.sizes[static_cast<size_t>(axis)] = size;
-  return tensor;
-}
-
 // The sum of the products of all parts, in the place of `node`.
 Result<ir::Value*> sum_of_parts(Scope& scope, ir::Node& node, const Concatenation& joined, const ir::Value* x,
                                 const ChannelProduct& product, int weight_axis, const shape::Facts& facts) {
@@ -33,7 +27,8 @@ Result<ir::Value*> sum_of_parts(Scope& scope, ir::Node& node, const Concatenatio
   int64_t start = 0;
   for (ir::Value* part : joined.parts) {
     const int64_t size = *part->meta().sizes[static_cast<size_t>(joined.axis)].constant();
-    ir::Value* of_weight = add_constant(scope, name + ".part", part_of(weight, weight_axis, start, size));
+    ir::Value* of_weight =
+        add_constant(scope, name + ".part", part_of(weight, static_cast<size_t>(weight_axis), start, size));
     NodeArguments arguments = with_replaced(call, [&](size_t i, const ir::Argument& argument) -> ir::Argument {
       if (i == product.bias_argument && start > 0) return {};
       return argument.value() == x ? part : argument.value() == product.weight ? of_weight : argument;

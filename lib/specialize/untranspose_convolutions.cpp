@@ -141,8 +141,6 @@ Tensor repeated(const Tensor& bias, int64_t times) {
   return result;
 }
 
-ir::ArgumentList list_of(const std::vector<SymInt>& values) { return {values.begin(), values.end()}; }
-
 // What the node gives, made of an ordinary convolution; null where sizes do not fit.
 Result<ir::Value*> untransposed(Scope& scope, ir::Node& node, const ChannelProduct& product, ir::Value* x,
                                 const std::vector<Axis>& axes, const shape::Facts& facts) {
