@@ -286,12 +286,6 @@ std::string lanes_refusal(const std::vector<PostOp>& steps) {
   return "";
 }
 
-Step make_step(const PostOp& op, std::span<void* const> buffers, int64_t offset, int64_t row, int64_t column) {
-  if (!op.is_binary()) return {op.kind, op.alpha, op.beta, nullptr, 0, 0};
-  const auto* operand = static_cast<const float*>(buffers[static_cast<size_t>(op.operand)]);
-  return {op.kind, op.alpha, op.beta, operand + offset, row, column};
-}
-
 double count(const std::vector<int64_t>& sizes) {
   return std::accumulate(sizes.begin(), sizes.end(), 1.0, std::multiplies<>());
 }

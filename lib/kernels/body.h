@@ -66,7 +66,11 @@ std::string read_epilogue(const ir::Graph& body, const ir::Value* start, size_t 
 constexpr size_t most_steps = 16;
 std::string lanes_refusal(const std::vector<PostOp>& steps);
 // A step for those loops. Its operand, if it has one, is read from `offset` on, at these distances.
-Step make_step(const PostOp& op, std::span<void* const> buffers, int64_t offset, int64_t row, int64_t column);
+inline Step make_step(const PostOp& op, std::span<void* const> buffers, int64_t offset, int64_t row, int64_t column) {
+  if (!op.is_binary()) return {op.kind, op.alpha, op.beta, nullptr, 0, 0};
+  const auto* operand = static_cast<const float*>(buffers[static_cast<size_t>(op.operand)]);
+  return {op.kind, op.alpha, op.beta, operand + offset, row, column};
+}
 
 // Elements of a tensor of these sizes, for a profile.
 double count(const std::vector<int64_t>& sizes);

@@ -50,8 +50,7 @@ class FewRowsCall : public PreparedCall {
       lanes().dots(x, loops.a.stride(2), out.rows, w + j * loops.b.stride(1), loops.b.stride(1), out.columns, loops.k(),
                    sums, panel_columns);
       out.bias = bias ? bias + j : nullptr;
-      for (size_t s = 0; s < product.epilogue.size(); ++s)
-        steps[s] = step_at(product.epilogue[s], loops.epilogue[s], buffers, 0, j);
+      write_steps(product, loops, buffers, 0, j, steps);
       out.y = static_cast<float*>(buffers[result]) + j;
       lanes().finish(out);
     }

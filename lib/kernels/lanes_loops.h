@@ -374,7 +374,7 @@ struct Fetch {
 
 // end[0..rows)[0..vectors * width) = start + a * b over `depth`.
 template <int rows, int vectors>
-inline void panel_block(int64_t depth, const float* a, int64_t a_row, const float* b, Start start, End end,
+inline void panel_block(int64_t depth, const float* a, int64_t a_row, const float* b, Start start, const End& end,
                         Fetch fetch) {
   // An addition waits for the one before it: where there are few sums, even and odd steps have one each.
   constexpr int chains = vectors == 1 || rows * vectors <= 6 ? 2 : 1;
@@ -424,7 +424,7 @@ inline void panel_block(int64_t depth, const float* a, int64_t a_row, const floa
       end.put(chains == 2 ? sum[0][i][j] + sum[chains - 1][i][j] : sum[0][i][j], i, j * V::width, j + 1 == vectors);
 }
 
-using PanelBlock = void (*)(int64_t, const float*, int64_t, const float*, Start, End, Fetch);
+using PanelBlock = void (*)(int64_t, const float*, int64_t, const float*, Start, const End&, Fetch);
 
 // Nobody asks for more rows than fit.
 template <int vectors, int rows>
@@ -435,7 +435,7 @@ constexpr PanelBlock block_of_at_most() {
 
 template <int vectors>
 PanelBlock panel_block_of(int64_t rows) {
-  constexpr PanelBlock blocks[] = {
+  static constexpr PanelBlock blocks[] = {
       block_of_at_most<vectors, 1>(),  block_of_at_most<vectors, 2>(),  block_of_at_most<vectors, 3>(),
       block_of_at_most<vectors, 4>(),  block_of_at_most<vectors, 5>(),  block_of_at_most<vectors, 6>(),
       block_of_at_most<vectors, 7>(),  block_of_at_most<vectors, 8>(),  block_of_at_most<vectors, 9>(),
@@ -585,10 +585,14 @@ void finish(const PanelTile& tile) {
   finish_rows(tile, 0, tile.rows);
 }
 
-// The bias of a tile's columns, of which whole vectors are read; `room` is zeros.
+// The bias of a tile's columns, of which whole vectors are read; in `room` where it is not there or is no whole
+// vectors.
 const float* whole_bias(const PanelTile& tile, float (&room)[panel_columns]) {
   if (tile.bias && tile.columns % V::width == 0) return tile.bias;
-  for (int64_t j = 0; tile.bias && j < tile.columns; ++j) room[j] = tile.bias[j];
+  for (int64_t j = 0; j < tile.columns; j += V::width) {
+    const int count = static_cast<int>(tile.columns - j < V::width ? tile.columns - j : V::width);
+    (tile.bias ? V::load_first(tile.bias + j, count) : V::all(0)).store(room + j);
+  }
   return room;
 }
 
@@ -597,23 +601,25 @@ void panel(const PanelTile& tile) {
   const bool is_tall = tile.columns <= 2 * V::width || (tile.rows > row_block && tile.rows <= tall_block);
   const int64_t wide = (is_tall ? 2 : V::accumulators) * V::width, most_rows = is_tall ? tall_block : row_block;
   const int64_t depths = tile.k > depth_block ? (tile.k + depth_block - 1) / depth_block : 1;
-  const int64_t depth = ((tile.k + depths - 1) / depths + 3) / 4 * 4;
-  const int64_t groups = (tile.rows + most_rows - 1) / most_rows;
+  const int64_t depth = depths == 1 ? tile.k : ((tile.k + depths - 1) / depths + 3) / 4 * 4;
+  const int64_t groups = tile.rows <= most_rows ? 1 : (tile.rows + most_rows - 1) / most_rows;
   // While a block is used, the next one is fetched, spread over the groups of rows; with few rows, reading the panel is
   // all that takes time, and what is fetched lies a little ahead in it.
   const bool is_stream = groups <= 2;
   const int64_t lines = is_stream ? 16 : (16 + groups - 1) / groups;
-  float room[panel_columns] = {};
+  float room[panel_columns];
   const float* bias = whole_bias(tile, room);
   End result{tile.y, tile.y_row};
   const bool is_direct = ends_at_once(tile, result);
-  for (int64_t k = 0; k < tile.k || k == 0; k += depth) {
+  int64_t k = 0;
+  do {  // once where k is 0, too: then the bias is all
     const int64_t count = tile.k - k < depth ? tile.k - k : depth;
     const bool is_last = k + depth >= tile.k;
     const float *block = tile.b + k * panel_columns, *ahead = is_last ? tile.next : block + depth * panel_columns;
     if (tile.is_made) ahead = tile.next ? tile.next + k * panel_columns : nullptr;
     for (int64_t group = 0, row = 0; group < groups; ++group) {
-      const int64_t rows = (tile.rows - row + groups - group - 1) / (groups - group);
+      const int64_t groups_left = groups - group;
+      const int64_t rows = groups_left == 1 ? tile.rows - row : (tile.rows - row + groups_left - 1) / groups_left;
       Fetch fetch{nullptr, 0, is_stream};
       if (is_stream && group == 0 && tile.next) fetch.first = block + 32 * panel_columns, fetch.lines = lines;
       if (!is_stream && ahead && group * lines < 16)
@@ -635,7 +641,8 @@ void panel(const PanelTile& tile) {
       if (is_last && !is_direct) finish_rows(tile, row, rows);
       row += rows;
     }
-  }
+    k += depth;
+  } while (k < tile.k);
 }
 
 void make_panel(const float* b, int64_t b_column, int64_t k, int64_t columns, float* panel) {
@@ -735,7 +742,7 @@ void taps_columns(const TapsTile& tile, const float* bias, const End& end, int64
 
 void taps(const TapsTile& tile) {
   const PanelTile& out = tile.out;
-  float room[panel_columns] = {};
+  float room[panel_columns];
   const float* bias = whole_bias(out, room);
   End end{out.y, out.y_row};
   const bool is_direct = ends_at_once(out, end);

@@ -26,6 +26,7 @@ constexpr int64_t large_filter = 256 * 1024;  // of a pointwise convolution: rea
 constexpr int64_t large_images = 3 * 1024 * 1024;
 constexpr int64_t few_pixels = 800;  // of a pointwise convolution's result: oneDNN cuts them into uneven parts
 constexpr int64_t small_matrix = 8 * 1024;
+constexpr int64_t fetched_matrix = 32 * 1024;  // smaller ones arrive by themselves, and fetching takes time of its own
 constexpr int64_t serial_products = 512 * 1024;  // less than this is done before a second thread has woken up
 
 bool in_columns(const Matrix& b) { return b.stride(2) == 1 || b.size(2) == 1; }
@@ -40,7 +41,7 @@ class PanelsCall : public PreparedCall {
   int64_t panels = 0, row_tiles = 0;
 
   int64_t tile_rows() const { return row_tiles == 0 ? 0 : (loops.m() + row_tiles - 1) / row_tiles; }  // at most
-  int64_t first_row(int64_t tile) const { return loops.m() * tile / row_tiles; }
+  int64_t first_row(int64_t tile) const { return row_tiles == 1 ? tile * loops.m() : loops.m() * tile / row_tiles; }
   size_t worker_bytes() const {
     return static_cast<size_t>((tile_rows() + (in_panels ? 0 : loops.k())) * panel_columns) * sizeof(float);
   }
@@ -95,30 +96,32 @@ class PanelsCall : public PreparedCall {
     const int64_t row = first_row(rows), column = number * panel_columns;
     const auto* b = static_cast<const float*>(buffers[product.b.input]);
     Step steps[most_steps];
-    PanelTile tile{};
-    tile.a = static_cast<const float*>(buffers[product.a.input]) + row * loops.a.stride(2);
-    tile.a_row = loops.a.stride(2);
-    tile.rows = first_row(rows + 1) - row;
-    tile.k = loops.k();
-    tile.columns = std::min(panel_columns, loops.n() - column);
+    write_steps(product, loops, buffers, row, column, steps);
+    const float *panel = scratch + tile_rows() * panel_columns, *next = nullptr;
     if (in_panels) {
-      tile.b = b + number * panel_columns * tile.k;
-      tile.next = number + 1 < panels ? tile.b + panel_columns * tile.k : row_tiles > 1 ? b : nullptr;
-    } else {
-      tile.b = scratch + tile_rows() * panel_columns;
-      tile.is_made = true;
-      // Where columns follow each other, those of the next panel are as many bytes as the panel itself.
-      if (in_columns(loops.b) && loops.b.stride(1) == tile.k && column + 2 * panel_columns <= loops.n())
-        tile.next = b + (column + panel_columns) * tile.k;
+      panel = b + column * loops.k();
+      if (loops.k() * loops.n() > fetched_matrix)
+        next = number + 1 < panels ? panel + panel_columns * loops.k() : row_tiles > 1 ? b : nullptr;
+    } else if (in_columns(loops.b) && loops.b.stride(1) == loops.k() && column + 2 * panel_columns <= loops.n()) {
+      // Columns follow each other: those of the next panel are as many bytes as the panel itself.
+      next = b + (column + panel_columns) * loops.k();
     }
-    tile.bias = product.bias < 0 ? nullptr : static_cast<const float*>(buffers[product.bias]) + column;
-    tile.steps = steps;
-    tile.step_count = static_cast<int64_t>(product.epilogue.size());
-    for (size_t s = 0; s < product.epilogue.size(); ++s)
-      steps[s] = step_at(product.epilogue[s], loops.epilogue[s], buffers, row, column);
-    tile.y = static_cast<float*>(buffers[result]) + row * loops.y.stride(2) + column;
-    tile.y_row = loops.y.stride(2);
-    tile.scratch = scratch;
+    const PanelTile tile = {
+        .a = static_cast<const float*>(buffers[product.a.input]) + row * loops.a.stride(2),
+        .a_row = loops.a.stride(2),
+        .rows = first_row(rows + 1) - row,
+        .k = loops.k(),
+        .b = panel,
+        .next = next,
+        .is_made = !in_panels,
+        .columns = std::min(panel_columns, loops.n() - column),
+        .bias = product.bias < 0 ? nullptr : static_cast<const float*>(buffers[product.bias]) + column,
+        .steps = steps,
+        .step_count = static_cast<int64_t>(product.epilogue.size()),
+        .y = static_cast<float*>(buffers[result]) + row * loops.y.stride(2) + column,
+        .y_row = loops.y.stride(2),
+        .scratch = scratch,
+    };
     lanes().panel(tile);
   }
 };

@@ -210,11 +210,15 @@ Loops make_loops(const Product& product, const CallSite& site) {
   return loops;
 }
 
-Step step_at(const PostOp& op, const Matrix& operand, std::span<void* const> buffers, int64_t row, int64_t column) {
-  if (!op.is_binary()) return make_step(op, buffers, 0, 0, 0);
-  const int64_t row_step = operand.size(2) > 1 ? operand.stride(2) : 0;
-  const int64_t column_step = operand.size(1) > 1 ? operand.stride(1) : 0;
-  return make_step(op, buffers, row * row_step + column * column_step, row_step, column_step);
+void write_steps(const Product& product, const Loops& loops, std::span<void* const> buffers, int64_t row,
+                 int64_t column, Step* steps) {
+  for (size_t s = 0; s < product.epilogue.size(); ++s) {
+    const Matrix& operand = loops.epilogue[s];
+    const bool is_binary = product.epilogue[s].is_binary();
+    const int64_t row_step = is_binary && operand.size(2) > 1 ? operand.stride(2) : 0;
+    const int64_t column_step = is_binary && operand.size(1) > 1 ? operand.stride(1) : 0;
+    steps[s] = make_step(product.epilogue[s], buffers, row * row_step + column * column_step, row_step, column_step);
+  }
 }
 
 }  // namespace atenon::kernels

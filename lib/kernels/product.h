@@ -64,8 +64,9 @@ bool lies_in_rows(const Product& product, const Loops& loops, const CallSite& si
 // The kernel behind those of our own, where operands lie as these do not read them: oneDNN's.
 const Kernel& other_kernel(const Product& product);
 
-// A step of the epilogue from (row, column) of the result on.
-Step step_at(const PostOp& op, const Matrix& operand, std::span<void* const> buffers, int64_t row, int64_t column);
+// The steps of the epilogue from (row, column) of the result on; `steps` has room for most_steps.
+void write_steps(const Product& product, const Loops& loops, std::span<void* const> buffers, int64_t row,
+                 int64_t column, Step* steps);
 
 // A matrix in panels (lanes.h): axes[0] is k, axes[1] counts the columns.
 ir::BlockedLayout panel_layout(const std::vector<int64_t>& sizes, const std::vector<int>& axes);

@@ -356,6 +356,23 @@ TEST_CASE("a weight whose batch axes are of size 1 is a matrix, packed or not") 
         }
 }
 
+TEST_CASE("a product that adds nothing up is its bias") {
+  for (const Kernel* kernel : {&onednn_matmul(), &panels(), &few_rows()})
+    for (int64_t rows : {1, 50}) {
+      CAPTURE(kernel->name());
+      CAPTURE(rows);
+      Call call;
+      Tensor x = Tensor::zeros(ScalarType::f32, {rows, 0}), w = Tensor::zeros(ScalarType::f32, {70, 0}),
+             bias = testing::whole_numbers({70}, 3);
+      ir::Value *px = call.input(x), *pw = call.input(w), *pb = call.input(bias);
+      call.body.set_outputs({call.apply("aten::linear", {px, pw, pb}, {rows, 70})});
+      if (!kernel->refusal(call.body).empty()) continue;
+      Tensor result = testing::whole_numbers({rows, 70}, 4);
+      REQUIRE(call.run(*kernel, result) == "");
+      for (int64_t i = 0; i < result.numel(); ++i) CHECK(result.as<float>()[i] == bias.as<float>()[i % 70]);
+    }
+}
+
 TEST_CASE("addmm with a view of its weight") {
   Call call;
   Tensor x = testing::whole_numbers({6, 16}, 1), w = testing::whole_numbers({20, 16}, 2),
