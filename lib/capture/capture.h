@@ -5,15 +5,19 @@
 // would have computed for every input that satisfies the program's assumptions, or capture fails and says why.
 //
 // How the files of this folder share the work:
-//   embed        an interpreter that behaves the same everywhere
-//   session      what is known during one capture; the native objects below all point to it
-//   native       the Python module `_atenon`: what the Python of lib/capture/torch stands on
-//   tensor_object, symbols, scalar_objects   the Python types Tensor; SymInt, SymFloat, SymBool; dtype, device,
-//   Generator convert      Python values to arguments of operators and back operator_call one call of an operator: real
-//   tensors are computed, traced ones append a node functionalize  views, aliases and updates in place become functions
-//   of values indexing     x[...] and x[...] = y in terms of operators random_fill  random numbers that are not drawn
-//   before somebody reads them callstack    where in the user's Python a node comes from inputs, state, driver example
-//   inputs and dynamic dimensions; parameters and buffers; the whole run
+// - embed: an interpreter that behaves the same everywhere
+// - session: what is known during one capture; the native objects below all point to it
+// - native: the Python module `_atenon`, what the Python of lib/capture/torch stands on
+// - tensor_object, symbols, scalar_objects: the Python types Tensor; SymInt and its like; dtype, device, Generator
+// - convert: Python values to arguments of operators and back
+// - operator_call: one call of an operator; real tensors are computed, traced ones append a node
+// - functionalize: views, aliases and updates in place become functions of values
+// - indexing: x[...] and x[...] = y in terms of operators
+// - lazy_fill: random numbers that are not drawn before somebody reads them
+// - callstack: where in the user's Python a node comes from
+// - inputs, dimensions, state: example inputs and dynamic dimensions; parameters and buffers
+// - trace, discharge: one capture; assumptions of it that do not matter
+// - driver: the whole run
 #pragma once
 
 #include <string>

@@ -27,6 +27,8 @@ std::string value_name(const std::string& path) {
 }
 
 bool Dimensions::declare(const std::string& name, shape::Range range, int64_t hint, const std::string& source) {
+  const auto fixed = fixed_.find(name);
+  if (fixed != fixed_.end()) hint = fixed->second;
   const auto known = std::find_if(session_.symbols.begin(), session_.symbols.end(),
                                   [&](const ir::Symbol& s) { return s.name == name; });
   if (known != session_.symbols.end()) {
@@ -46,6 +48,7 @@ bool Dimensions::declare(const std::string& name, shape::Range range, int64_t hi
   }
   session_.unbacked = std::max(session_.unbacked, ir::unbacked_after(name));
   if (const auto given = ranges_.find(name); given != ranges_.end()) range = given->second;
+  if (fixed != fixed_.end()) range = {hint, hint};
   if (!range.contains(hint)) {
     session_.raise(
         306, "dimension `" + name + "` is " + std::to_string(hint) + " in the example, outside of " + range.to_string(),
@@ -67,7 +70,7 @@ bool Dimensions::match(const SymInt& size, int64_t example, const std::string& s
                      "an input one of whose sizes is `" + symbol + "` itself, before it");
       return false;
     }
-  if (shape::evaluate(size, session_.hints) == example) return true;
+  if (shape::evaluate(size, session_.hints) == example || !fixed_.empty()) return true;
   session_.raise(306, source + " is " + std::to_string(example) + " in the example, not " + size.to_string(),
                  "an example of that size");
   return false;

@@ -15,6 +15,8 @@ class Dimensions {
   // The range of a symbol, whatever else says (--dynamic).
   void narrow(const std::string& name, shape::Range range) { ranges_[name] = range; }
   const std::map<std::string, shape::Range>& narrowed() const { return ranges_; }
+  // What symbols are, whatever the example's sizes are.
+  void fix(const shape::Bindings& sizes) { fixed_ = sizes; }
 
   // A size in terms of symbols, whose hints follow from the example where the size is one symbol; `source` is "x[0]".
   // False with a Python exception (E0306).
@@ -43,6 +45,7 @@ class Dimensions {
 
   Session& session_;
   std::map<std::string, shape::Range> ranges_;
+  shape::Bindings fixed_;
   std::map<std::string, Derived> derived_;  // by the root
 };
 

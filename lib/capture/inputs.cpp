@@ -329,6 +329,7 @@ bool InputMaker::specify(PyObject* model, PyObject* dynamic_shapes) {
 }
 
 std::optional<Inputs> InputMaker::make(const Example& example, PyObject* model) {
+  dimensions_.fix(example.sizes);
   const Ref forward = attribute(model, "forward");
   parameters_ = parameters_of(forward ? forward.get() : model);
   Inputs inputs;

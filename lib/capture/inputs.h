@@ -17,9 +17,10 @@ struct Inputs {
 
 // What a capture starts from.
 struct Example {
-  Ref args;            // tuple; null where --input alone says what goes in
-  Ref keywords;        // dict
-  Ref dynamic_shapes;  // as torch.export.export takes it; null or None for none
+  Ref args;                    // tuple; null where --input alone says what goes in
+  Ref keywords;                // dict
+  Ref dynamic_shapes;          // as torch.export.export takes it; null or None for none
+  shape::Bindings sizes = {};  // of dynamic dimensions: what they are, whatever the arguments' are
 };
 
 // The inputs() and dynamic_shapes() of a model file; nothing with a Python exception.

@@ -5,6 +5,7 @@
 
 #include "capture/callstack.h"
 #include "capture/dimensions.h"
+#include "capture/discharge.h"
 #include "capture/promises.h"
 #include "capture/pytree.h"
 #include "capture/state.h"
@@ -328,7 +329,9 @@ std::optional<Traced> Trace::run(const Example& example, const Options& options,
 
 std::optional<Traced> trace(Session& session, PyObject* model, const Example& example, const Options& options,
                             Report& report) {
-  return Trace(session, model).run(example, options, report);
+  std::optional<Traced> traced = Trace(session, model).run(example, options, report);
+  if (traced) discharge(session, model, example, options, traced->program);
+  return traced;
 }
 
 }  // namespace atenon::capture

@@ -61,6 +61,9 @@ Result<Meaning> meaning(const Opset& opset, const Call& call, const shape::Facts
 // Which of the two a call has; `unknown` of an operator that is only declared, whose meaning() is E0119.
 enum class MeaningKind { loops, extern_kernel, decomposition, unknown };
 Result<MeaningKind> meaning_kind(const Opset& opset, const Call& call, const shape::Facts& facts);
+// The operand that the node gives back: its only result has the operand's type, and its element at every index is the
+// operand's there. Null where there is none, or only expand() would show it.
+Result<ir::Value*> unchanged_operand(const Opset& opset, const ir::Node& node, const shape::Facts& facts);
 
 // Rewrites one call into the operators of its decomposition, one level deep, inserting nodes before `before` (null
 // appends). Returns the values that replace the call's results (an argument of the call itself where the decomposition

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <deque>
 
+#include "ir/call_body.h"
+#include "ir/control_flow.h"
 #include "opset/loop_builder.h"
 #include "opset/rules.h"
 #include "text/text.h"
@@ -468,6 +470,39 @@ std::string Meaning::to_string() const {
     text += results[i].value != no_scalar ? " = " + scalar_name(results[i].value) + '\n' : "\n";
   }
   return text;
+}
+
+namespace {
+
+bool reads_itself(const Meaning& meaning, const ir::Value* operand) {
+  if (meaning.results.size() != 1 || meaning.scatter || !meaning.extern_kernel.empty()) return false;
+  const LoopNest& nest = meaning.results[0];
+  if (nest.value == no_scalar) return false;
+  const Scalar& value = meaning.scalars[static_cast<size_t>(nest.value)];
+  if (value.op != ScalarOp::read || meaning.tensors[static_cast<size_t>(value.tensor)] != operand) return false;
+  for (size_t axis = 0; axis < value.operands.size(); ++axis) {
+    const Scalar& index = meaning.scalars[static_cast<size_t>(value.operands[axis])];
+    const bool is_only_one = nest.type.sizes[axis] == 1 && index.op == ScalarOp::constant && index.integer == 0;
+    if (!is_only_one && (index.op != ScalarOp::index || index.variable != nest.variables[axis])) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Result<ir::Value*> unchanged_operand(const Opset& opset, const ir::Node& node, const shape::Facts& facts) {
+  if (ir::is_call(node) || ir::is_control_flow(node.target()) || node.results().size() != 1) return nullptr;
+  Result<Call> call = bind(opset, node);
+  if (!call) return call.error();
+  for (ir::Value* operand : node.operands()) {
+    if (operand->type != node.result()->type) continue;
+    Result<MeaningKind> kind = meaning_kind(opset, *call, facts);
+    if (!kind || *kind != MeaningKind::loops) break;
+    Result<Meaning> loops = meaning(opset, *call, facts);
+    if (!loops) return loops.error();
+    if (reads_itself(*loops, operand)) return operand;
+  }
+  return nullptr;
 }
 
 }  // namespace atenon::opset

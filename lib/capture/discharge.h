@@ -1,0 +1,19 @@
+// Assumptions that a capture made because Python asked, and that do not matter: what is done where they fail is the
+// same.
+#pragma once
+
+#include "capture/capture.h"
+#include "capture/inputs.h"
+#include "capture/session.h"
+
+namespace atenon::capture {
+
+// `if batch != 1: positions = positions.expand(batch, -1)` keeps out one size of a batch for which the program is right
+// as well. For each size of a dimension that an assumption keeps out, where they are but one or two, the model is
+// captured again with that size; where that computes what the program computes there, the assumption lets it in.
+//
+// `program` is what trace() gave for the other arguments. No exception is left, nor what forward prints.
+void discharge(Session& session, PyObject* model, const Example& example, const Options& options,
+               ir::ExportedProgram& program);
+
+}  // namespace atenon::capture
