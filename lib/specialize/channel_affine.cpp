@@ -36,6 +36,7 @@ int result_axis(const Meaning& meaning, ScalarId id) {
 // A sum of products, perhaps plus one read of a bias at [channel].
 struct SumOfProducts {
   const opset::Reduction* reduction = nullptr;
+  const Scalar *left = nullptr, *right = nullptr;  // the factors, both reads
   const Scalar* bias = nullptr;
 };
 
@@ -56,7 +57,18 @@ std::optional<SumOfProducts> sum_of_products(const Meaning& meaning) {
   if (root->op != ScalarOp::reduce) return std::nullopt;
   found.reduction = &meaning.reductions[static_cast<size_t>(root->reduction)];
   if (found.reduction->monoid.name != "sum" || found.reduction->prefix) return std::nullopt;
+  const Scalar& element = bare(meaning, found.reduction->element[0]);
+  if (element.op != ScalarOp::mul) return std::nullopt;
+  found.left = &bare(meaning, element.operands[0]);
+  found.right = &bare(meaning, element.operands[1]);
+  if (found.left->op != ScalarOp::read || found.right->op != ScalarOp::read) return std::nullopt;
   return found;
+}
+
+// Lets the factor that reads `tensor` be the right one. False where neither does.
+bool put_on_right(const Meaning& meaning, const ir::Value* tensor, SumOfProducts& sum) {
+  if (tensor_of(meaning, *sum.right) != tensor) std::swap(sum.left, sum.right);
+  return tensor_of(meaning, *sum.right) == tensor;
 }
 
 bool depends_on(const Meaning& meaning, ScalarId id, int variable) {
@@ -240,7 +252,7 @@ class ChannelEvaluator {
   }
 
   std::optional<Part> read(const Scalar& scalar) const {
-    const ir::Value* tensor = meaning_.tensors[static_cast<size_t>(scalar.tensor)];
+    const ir::Value* tensor = tensor_of(meaning_, scalar);
     if (auto part = parts_.find(tensor); part != parts_.end()) {  // x, at the same index as the result
       for (size_t axis = 0; axis < scalar.operands.size(); ++axis) {
         // An axis of size 1 is read at 0 (a batch of one).
@@ -278,16 +290,16 @@ class ChannelEvaluator {
 };
 
 // Expands every decomposition in a scratch graph. False where one cannot be.
-bool expand_all(const Scope& scope, ir::Graph& graph, const shape::Facts& facts) {
+bool expand_all(const Scope& scope, ir::Graph& graph) {
   for (bool changed = true; changed;) {
     changed = false;
     for (ir::Node& node : graph.forward()) {
       Result<opset::Call> call = opset::bind(scope.opset, node);
       if (!call) return false;
-      Result<opset::MeaningKind> kind = opset::meaning_kind(scope.opset, *call, facts);
+      Result<opset::MeaningKind> kind = opset::meaning_kind(scope.opset, *call, scope.facts);
       if (!kind) return false;
       if (*kind != opset::MeaningKind::decomposition) continue;
-      Result<opset::Expansion> expansion = opset::expand(scope.opset, *call, facts, graph, &node, 0);
+      Result<opset::Expansion> expansion = opset::expand(scope.opset, *call, scope.facts, graph, &node, 0);
       if (!expansion) return false;
       for (size_t i = 0; i < expansion->results.size(); ++i) graph.replace_uses(node.result(i), expansion->results[i]);
       graph.erase(node);
@@ -299,16 +311,20 @@ bool expand_all(const Scope& scope, ir::Graph& graph, const shape::Facts& facts)
 
 }  // namespace
 
-std::optional<Meaning> loops(const Scope& scope, const opset::Call& call, const shape::Facts& facts) {
-  Result<opset::MeaningKind> kind = opset::meaning_kind(scope.opset, call, facts);
+std::optional<Meaning> loops(const Scope& scope, const opset::Call& call) {
+  Result<opset::MeaningKind> kind = opset::meaning_kind(scope.opset, call, scope.facts);
   if (!kind || *kind != opset::MeaningKind::loops) return std::nullopt;
-  Result<Meaning> meaning = opset::meaning(scope.opset, call, facts);
+  Result<Meaning> meaning = opset::meaning(scope.opset, call, scope.facts);
   if (!meaning) return std::nullopt;
   return std::move(*meaning);
 }
 
-NodeArguments with_replaced(const opset::Call& call,
-                            const std::function<ir::Argument(size_t, const ir::Argument&)>& replace) {
+std::optional<Meaning> loops(const Scope& scope, const ir::Node& node) {
+  const Result<opset::Call> call = opset::bind(scope.opset, node);
+  return call ? loops(scope, *call) : std::nullopt;
+}
+
+NodeArguments with_replaced(const opset::Call& call, const Replace& replace) {
   NodeArguments made;
   for (size_t i = 0; i < call.arguments.size(); ++i) {
     const opset::Parameter& parameter = call.op->schema().parameters[i];
@@ -319,6 +335,13 @@ NodeArguments with_replaced(const opset::Call& call,
       made.positional.push_back(std::move(argument));
   }
   return made;
+}
+
+Result<ir::Value*> append_copy(Scope& scope, ir::Node& place, const ir::Node& node, const Replace& replace) {
+  Result<opset::Call> call = opset::bind(scope.opset, node);
+  if (!call) return call.error();
+  NodeArguments arguments = with_replaced(*call, replace);
+  return append_before(scope, place, node.target(), std::move(arguments.positional), std::move(arguments.keywords));
 }
 
 // The axis of the result along which a product reads its weight or its bias at an index, or -1. A single channel is
@@ -332,7 +355,7 @@ static int channel_of(const Meaning& meaning, const ir::SymInt& size, ScalarId i
   return first == sizes.end() ? -1 : static_cast<int>(first - sizes.begin());
 }
 
-std::optional<ChannelProduct> channel_product(const Scope& scope, const ir::Node& node, const shape::Facts& facts) {
+std::optional<ChannelProduct> channel_product(const Scope& scope, const ir::Node& node) {
   Result<opset::Call> call = opset::bind(scope.opset, node);
   if (!call) return std::nullopt;
   ChannelProduct product;
@@ -343,19 +366,15 @@ std::optional<ChannelProduct> channel_product(const Scope& scope, const ir::Node
   product.bias_argument = static_cast<size_t>(bias - parameters.begin());
   product.bias = call->arguments[product.bias_argument].value();
 
-  std::optional<Meaning> meaning = loops(scope, *call, facts);
+  std::optional<Meaning> meaning = loops(scope, *call);
   if (!meaning) return std::nullopt;
   std::optional<SumOfProducts> sum = sum_of_products(*meaning);
   if (!sum) return std::nullopt;
-  const Scalar& element = bare(*meaning, sum->reduction->element[0]);
-  if (element.op != ScalarOp::mul) return std::nullopt;
-  for (ScalarId side : element.operands) {
-    const Scalar& read = bare(*meaning, side);
-    if (read.op != ScalarOp::read) return std::nullopt;
-    ir::Value* tensor = meaning->tensors[static_cast<size_t>(read.tensor)];
+  for (const Scalar* read : {sum->left, sum->right}) {
+    ir::Value* tensor = tensor_of(*meaning, *read);
     if (product.weight || !constant_behind(scope, tensor)) continue;
-    for (size_t axis = 0; axis < read.operands.size(); ++axis) {
-      const int channel = channel_of(*meaning, tensor->meta().sizes[axis], read.operands[axis]);
+    for (size_t axis = 0; axis < read->operands.size(); ++axis) {
+      const int channel = channel_of(*meaning, tensor->meta().sizes[axis], read->operands[axis]);
       if (channel < 0) continue;
       product.weight = tensor;
       product.weight_axis = static_cast<int>(axis);
@@ -372,36 +391,26 @@ std::optional<ChannelProduct> channel_product(const Scope& scope, const ir::Node
     ir::TensorMeta type{node.result()->meta().dtype,
                         {node.result()->meta().sizes[static_cast<size_t>(product.channel_axis)]}};
     call->arguments[product.bias_argument] = scratch.add_input("bias", type);
-    meaning = loops(scope, *call, facts);
+    meaning = loops(scope, *call);
     sum = meaning ? sum_of_products(*meaning) : std::nullopt;
   }
   if (!sum || !sum->bias || sum->bias->operands.size() != 1) return std::nullopt;
-  const ir::SymInt& channels = meaning->tensors[static_cast<size_t>(sum->bias->tensor)]->meta().sizes[0];
+  const ir::SymInt& channels = tensor_of(*meaning, *sum->bias)->meta().sizes[0];
   if (channel_of(*meaning, channels, sum->bias->operands[0]) != product.channel_axis) return std::nullopt;
   return product;
 }
 
 std::optional<SummedAxes> summed_axes(const Scope& scope, const ir::Node& node, const ir::Value* x,
-                                      const ir::Value* weight, const shape::Facts& facts) {
-  Result<opset::Call> call = opset::bind(scope.opset, node);
-  if (!call) return std::nullopt;
-  const std::optional<Meaning> meaning = loops(scope, *call, facts);
-  const std::optional<SumOfProducts> sum = meaning ? sum_of_products(*meaning) : std::nullopt;
-  if (!sum) return std::nullopt;
-  const Scalar& element = bare(*meaning, sum->reduction->element[0]);
-  if (element.op != ScalarOp::mul) return std::nullopt;
-  const Scalar *of_x = &bare(*meaning, element.operands[0]), *of_weight = &bare(*meaning, element.operands[1]);
-  if (of_x->op != ScalarOp::read || of_weight->op != ScalarOp::read) return std::nullopt;
-  if (meaning->tensors[static_cast<size_t>(of_x->tensor)] != x) std::swap(of_x, of_weight);
-  if (meaning->tensors[static_cast<size_t>(of_x->tensor)] != x ||
-      meaning->tensors[static_cast<size_t>(of_weight->tensor)] != weight)
-    return std::nullopt;
+                                      const ir::Value* weight) {
+  const std::optional<Meaning> meaning = loops(scope, node);
+  std::optional<SumOfProducts> sum = meaning ? sum_of_products(*meaning) : std::nullopt;
+  if (!sum || !put_on_right(*meaning, weight, *sum) || tensor_of(*meaning, *sum->left) != x) return std::nullopt;
   const opset::Reduction& reduction = *sum->reduction;
   for (size_t i = 0; i < reduction.variables.size(); ++i) {
     const int variable = reduction.variables[i];
     const auto depends = [&](ScalarId id) { return id != opset::no_scalar && depends_on(*meaning, id, variable); };
     if (depends(reduction.guard) || std::any_of(reduction.extents.begin(), reduction.extents.end(), depends)) continue;
-    const SummedAxes axes{axis_of(*meaning, *of_x, variable), axis_of(*meaning, *of_weight, variable)};
+    const SummedAxes axes{axis_of(*meaning, *sum->left, variable), axis_of(*meaning, *sum->right, variable)};
     if (axes.x < 0 || axes.weight < 0) continue;
     const ir::SymInt& size = x->meta().sizes[static_cast<size_t>(axes.x)];
     const Scalar& extent = at(*meaning, reduction.extents[i]);
@@ -416,24 +425,15 @@ std::optional<SummedAxes> summed_axes(const Scope& scope, const ir::Node& node, 
 ir::SymInt result_index(size_t axis) { return ir::SymInt::symbol("result." + std::to_string(axis)); }
 ir::SymInt summed_index(size_t weight_axis) { return ir::SymInt::symbol("summed." + std::to_string(weight_axis)); }
 
-std::optional<ProductIndices> product_indices(const Scope& scope, const ir::Node& node, const ir::Value* weight,
-                                              const shape::Facts& facts) {
-  Result<opset::Call> call = opset::bind(scope.opset, node);
-  if (!call) return std::nullopt;
-  const std::optional<Meaning> meaning = loops(scope, *call, facts);
-  const std::optional<SumOfProducts> sum = meaning ? sum_of_products(*meaning) : std::nullopt;
-  if (!sum) return std::nullopt;
+std::optional<ProductIndices> product_indices(const Scope& scope, const ir::Node& node, const ir::Value* weight) {
+  const std::optional<Meaning> meaning = loops(scope, node);
+  std::optional<SumOfProducts> sum = meaning ? sum_of_products(*meaning) : std::nullopt;
+  if (!sum || !put_on_right(*meaning, weight, *sum)) return std::nullopt;
   const opset::Reduction& reduction = *sum->reduction;
-  const Scalar& element = bare(*meaning, reduction.element[0]);
-  if (element.op != ScalarOp::mul) return std::nullopt;
-  const Scalar *of_x = &bare(*meaning, element.operands[0]), *of_weight = &bare(*meaning, element.operands[1]);
-  if (of_x->op != ScalarOp::read || of_weight->op != ScalarOp::read) return std::nullopt;
-  if (meaning->tensors[static_cast<size_t>(of_weight->tensor)] != weight) std::swap(of_x, of_weight);
-  if (meaning->tensors[static_cast<size_t>(of_weight->tensor)] != weight) return std::nullopt;
 
   ProductIndices found;
-  found.operand = meaning->tensors[static_cast<size_t>(of_x->tensor)];
-  found.facts = facts;
+  found.operand = tensor_of(*meaning, *sum->left);
+  found.facts = scope.facts;
   std::map<int, ir::SymInt> variables;
   const opset::LoopNest& nest = meaning->results[0];
   for (size_t axis = 0; axis < nest.variables.size(); ++axis) {
@@ -448,7 +448,7 @@ std::optional<ProductIndices> product_indices(const Scope& scope, const ir::Node
       variables.emplace(reduction.variables[i], 0);
       continue;
     }
-    const int axis = axis_of(*meaning, *of_weight, reduction.variables[i]);
+    const int axis = axis_of(*meaning, *sum->right, reduction.variables[i]);
     if (axis < 0) return std::nullopt;
     const ir::SymInt index = summed_index(static_cast<size_t>(axis));
     if (!variables.emplace(reduction.variables[i], index).second || !extent ||
@@ -462,7 +462,7 @@ std::optional<ProductIndices> product_indices(const Scope& scope, const ir::Node
         into.push_back(found.facts.simplify(*index));
     return into.size() == read.operands.size();
   };
-  if (!collect(*of_x, found.x) || !collect(*of_weight, found.weight)) return std::nullopt;
+  if (!collect(*sum->left, found.x) || !collect(*sum->right, found.weight)) return std::nullopt;
   for (size_t axis = 0; axis < found.weight.size(); ++axis)
     found.is_summed.push_back(found.weight[axis] == summed_index(axis) ||  // of one place: it is read at 0
                               (found.weight[axis] == ir::SymInt(0) && weight->meta().sizes[axis] == ir::SymInt(1)));
@@ -481,7 +481,7 @@ bool has_one_result(const ir::Node& node) {
 }
 
 std::optional<ChannelAffine> channel_affine(const Scope& scope, const ir::Node& node, const ir::Value* x,
-                                            int channel_axis, const shape::Facts& facts) {
+                                            int channel_axis) {
   if (!has_one_result(node) || node.result()->type != x->type) return std::nullopt;
   std::optional<int64_t> channels = x->meta().sizes[static_cast<size_t>(channel_axis)].constant();
   if (!channels) return std::nullopt;
@@ -506,18 +506,17 @@ std::optional<ChannelAffine> channel_affine(const Scope& scope, const ir::Node& 
   auto moved = [&](ir::Value* value) { return ir::Argument(inputs.at(value)); };
   ir::Node* copy = scratch.add_copy(node, moved);
   scratch.set_outputs({copy->result()});
-  if (!expand_all(scope, scratch, facts)) return std::nullopt;
+  if (!expand_all(scope, scratch)) return std::nullopt;
 
   for (ir::Node& step : scratch.forward()) {
     bool depends = false;
     for (ir::Value* operand : step.operands()) depends = depends || parts.contains(operand);
     if (!depends) {
-      if (Result<void> done = reference::evaluate(scope.opset, step, facts, constants); !done) return std::nullopt;
+      if (Result<void> done = reference::evaluate(scope.opset, step, scope.facts, constants); !done)
+        return std::nullopt;
       continue;
     }
-    Result<opset::Call> call = opset::bind(scope.opset, step);
-    if (!call) return std::nullopt;
-    std::optional<Meaning> meaning = loops(scope, *call, facts);
+    std::optional<Meaning> meaning = loops(scope, step);
     if (!meaning || meaning->results.size() != 1 || meaning->scatter) return std::nullopt;
     std::optional<Part> part =
         ChannelEvaluator(*meaning, channel_axis, *channels, parts, constants).evaluate(meaning->results[0].value);

@@ -13,8 +13,13 @@ inline const opset::Scalar& at(const opset::Meaning& meaning, opset::ScalarId id
   return meaning.scalars[static_cast<size_t>(id)];
 }
 
+inline ir::Value* tensor_of(const opset::Meaning& meaning, const opset::Scalar& read) {
+  return meaning.tensors[static_cast<size_t>(read.tensor)];
+}
+
 // The meaning of a call that is loops; nullopt where it is something else.
-std::optional<opset::Meaning> loops(const Scope& scope, const opset::Call& call, const shape::Facts& facts);
+std::optional<opset::Meaning> loops(const Scope& scope, const opset::Call& call);
+std::optional<opset::Meaning> loops(const Scope& scope, const ir::Node& node);
 
 // Whether the first result is a tensor and nobody reads the others.
 bool has_one_result(const ir::Node& node);
@@ -24,8 +29,10 @@ struct NodeArguments {
   std::vector<ir::Argument> positional;
   std::vector<ir::Named> keywords;
 };
-NodeArguments with_replaced(const opset::Call& call,
-                            const std::function<ir::Argument(size_t, const ir::Argument&)>& replace);
+using Replace = std::function<ir::Argument(size_t, const ir::Argument&)>;
+NodeArguments with_replaced(const opset::Call& call, const Replace& replace);
+// The first result of such a copy of `node`, put before `place`.
+Result<ir::Value*> append_copy(Scope& scope, ir::Node& place, const ir::Node& node, const Replace& replace);
 
 // A product whose result can be scaled channel by channel by scaling a weight: result[.., c, ..] is a sum of products
 // in which the weight is read at c along `weight_axis`, plus bias[c] where there is a bias.
@@ -38,7 +45,7 @@ struct ChannelProduct {
 };
 
 // nullopt where `node` is no such product, or the weight or bias is no constant.
-std::optional<ChannelProduct> channel_product(const Scope& scope, const ir::Node& node, const shape::Facts& facts);
+std::optional<ChannelProduct> channel_product(const Scope& scope, const ir::Node& node);
 
 // The axes along which a product pairs the elements of an operand and of a weight and sums over them, each from its
 // first index to its last: result = sum over c, .. of x[.., c, ..] * weight[.., c, ..].
@@ -47,7 +54,7 @@ struct SummedAxes {
 };
 // nullopt where there is no such pair, or more of x's index or of the sum's bounds depends on c.
 std::optional<SummedAxes> summed_axes(const Scope& scope, const ir::Node& node, const ir::Value* x,
-                                      const ir::Value* weight, const shape::Facts& facts);
+                                      const ir::Value* weight);
 
 // Where a product reads, written as sizes are written, over two kinds of symbols besides the program's own: the index
 // in the result along axis i, and the place in the sum along axis i of the weight.
@@ -63,8 +70,7 @@ struct ProductIndices {
 ir::SymInt result_index(size_t axis);
 ir::SymInt summed_index(size_t weight_axis);
 // nullopt where an index cannot be written so, or what is summed along is no axis of the weight.
-std::optional<ProductIndices> product_indices(const Scope& scope, const ir::Node& node, const ir::Value* weight,
-                                              const shape::Facts& facts);
+std::optional<ProductIndices> product_indices(const Scope& scope, const ir::Node& node, const ir::Value* weight);
 
 // y[.., c, ..] = scale[c] * x[.., c, ..] + shift[c]
 struct ChannelAffine {
@@ -75,6 +81,6 @@ struct ChannelAffine {
 // The affine map by channel that `node` applies to its operand `x`, all its other operands being constants.
 // Decompositions are looked through (a batch norm in inference is such a map). nullopt where it is none.
 std::optional<ChannelAffine> channel_affine(const Scope& scope, const ir::Node& node, const ir::Value* x,
-                                            int channel_axis, const shape::Facts& facts);
+                                            int channel_axis);
 
 }  // namespace atenon::specialize

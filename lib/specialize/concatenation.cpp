@@ -8,11 +8,9 @@ using opset::Meaning;
 using opset::Scalar;
 using opset::ScalarOp;
 
-std::optional<Concatenation> concatenation(const Scope& scope, const ir::Node& node, const shape::Facts& facts) {
+std::optional<Concatenation> concatenation(const Scope& scope, const ir::Node& node) {
   if (node.results().size() != 1) return std::nullopt;
-  Result<opset::Call> call = opset::bind(scope.opset, node);
-  if (!call) return std::nullopt;
-  const std::optional<Meaning> meaning = loops(scope, *call, facts);
+  const std::optional<Meaning> meaning = loops(scope, node);
   if (!meaning || meaning->results.size() != 1 || meaning->scatter || meaning->results[0].value == opset::no_scalar)
     return std::nullopt;
   const opset::LoopNest& nest = meaning->results[0];
@@ -42,7 +40,7 @@ std::optional<Concatenation> concatenation(const Scope& scope, const ir::Node& n
     const Scalar& read = at(*meaning, read_id);
     if (read.op != ScalarOp::read || found.axis < 0 || read.operands.size() != nest.variables.size())
       return std::nullopt;
-    ir::Value* part = meaning->tensors[static_cast<size_t>(read.tensor)];
+    ir::Value* part = tensor_of(*meaning, read);
     const std::optional<int64_t> size = part->meta().sizes[static_cast<size_t>(found.axis)].constant();
     if (!size || part->meta().dtype != nest.type.dtype) return std::nullopt;
     for (size_t axis = 0; axis < read.operands.size(); ++axis) {

@@ -13,7 +13,7 @@ struct Concatenation {
 };
 
 // nullopt where `node` is none, or a part's size along the axis is not known.
-std::optional<Concatenation> concatenation(const Scope& scope, const ir::Node& node, const shape::Facts& facts);
+std::optional<Concatenation> concatenation(const Scope& scope, const ir::Node& node);
 
 // Whether a part has so few channels that vectors stay half empty in what is computed from it alone.
 bool has_thin_part(const Concatenation& joined);

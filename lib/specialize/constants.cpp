@@ -47,6 +47,16 @@ ir::Value* add_constant(Scope& scope, const std::string& wish, Tensor tensor) {
   return mine;
 }
 
+const std::string& weight_name(const Scope& scope, const ir::Value& value) {
+  return scope.entry.signature.input(value.name)->target;
+}
+
+Tensor as_tensor(const std::vector<double>& values, ScalarType dtype, const std::vector<int64_t>& sizes) {
+  Tensor tensor = Tensor::empty(dtype, sizes);
+  for (size_t i = 0; i < values.size(); ++i) tensor.set(static_cast<int64_t>(i), values[i]);
+  return tensor;
+}
+
 Tensor part_of(Tensor tensor, size_t axis, int64_t start, int64_t size) {
   tensor.offset += start * tensor.strides[axis];
   tensor.sizes[axis] = size;
@@ -54,6 +64,14 @@ Tensor part_of(Tensor tensor, size_t axis, int64_t start, int64_t size) {
 }
 
 ir::ArgumentList list_of(const std::vector<ir::SymInt>& values) { return {values.begin(), values.end()}; }
+
+Result<ir::Value*> append_before(Scope& scope, ir::Node& node, const std::string& target,
+                                 std::vector<ir::Argument> arguments, std::vector<ir::Named> keywords) {
+  Result<ir::Node*> made = opset::append(scope.opset, scope.variant.graph, target, std::move(arguments),
+                                         std::move(keywords), scope.facts, node.provenance, &node);
+  if (!made) return made.error();
+  return (*made)->result();
+}
 
 Changed remove_unused(Scope& scope) {
   auto matters = [&](const ir::Node& node) {

@@ -96,53 +96,46 @@ Tensor flat_weight(Tensor weight, const std::vector<Covered>& plane) {
 }
 
 Result<ir::Value*> as_product(Scope& scope, ir::Node& node, const ChannelProduct& product, ir::Value* x,
-                              const std::vector<Covered>& plane, const shape::Facts& facts) {
-  const auto append = [&](const char* target, std::vector<ir::Argument> arguments) {
-    return opset::append(scope.opset, scope.variant.graph, target, std::move(arguments), {}, facts, node.provenance,
-                         &node);
-  };
+                              const std::vector<Covered>& plane) {
   for (size_t i = 0; i < plane.size(); ++i) {
     if (x->meta().sizes[i + 2] == SymInt(plane[i].count)) continue;
-    Result<ir::Node*> part = append(
-        "aten::slice.Tensor",
+    Result<ir::Value*> part = append_before(
+        scope, node, "aten::slice.Tensor",
         {x, SymInt(static_cast<int64_t>(i + 2)), SymInt(plane[i].pixel), SymInt(plane[i].pixel + plane[i].count)});
-    if (!part) return part.error();
-    x = (*part)->result();
+    if (!part) return part;
+    x = *part;
   }
   Tensor flat = flat_weight(*constant_behind(scope, product.weight), plane);
   std::vector<SymInt> sizes(flat.sizes.size(), 1);
   sizes[0] = x->meta().sizes[0];
   sizes[1] = flat.sizes[1];
   if (x->meta().sizes != sizes) {
-    Result<ir::Node*> rows = append("aten::reshape", {x, list_of(sizes)});
-    if (!rows) return rows.error();
-    x = (*rows)->result();
+    Result<ir::Value*> rows = append_before(scope, node, "aten::reshape", {x, list_of(sizes)});
+    if (!rows) return rows;
+    x = *rows;
   }
-  ir::Value* const weight =
-      add_constant(scope, scope.entry.signature.input(product.weight->name)->target + ".flat", std::move(flat));
+  ir::Value* const weight = add_constant(scope, weight_name(scope, *product.weight) + ".flat", std::move(flat));
   ir::Argument bias;
   if (product.bias) bias = product.bias;
   const std::vector<SymInt> ones(plane.size(), 1), zeros(plane.size(), 0);
-  Result<ir::Node*> made = append("aten::convolution", {x, weight, bias, list_of(ones), list_of(zeros), list_of(ones),
-                                                        false, list_of(zeros), SymInt(1)});
-  if (!made) return made.error();
-  return (*made)->result();
+  return append_before(
+      scope, node, "aten::convolution",
+      {x, weight, bias, list_of(ones), list_of(zeros), list_of(ones), false, list_of(zeros), SymInt(1)});
 }
 
 }  // namespace
 
 Result<Changed> flatten_convolutions_of_one_pixel(Scope& scope) {
   Changed changed = Changed::no;
-  const shape::Facts facts = scope.entry.facts(scope.variant);
   for (ir::Node& node : scope.variant.graph.forward()) {
     if (!has_one_result(node) || !is_one_pixel(node.result()->meta().sizes)) continue;
-    const std::optional<ChannelProduct> product = channel_product(scope, node, facts);
+    const std::optional<ChannelProduct> product = channel_product(scope, node);
     if (!product) continue;
-    const std::optional<ProductIndices> indices = product_indices(scope, node, product->weight, facts);
+    const std::optional<ProductIndices> indices = product_indices(scope, node, product->weight);
     if (!indices) continue;
     const std::optional<std::vector<Covered>> plane = read_plane(*product, *indices);
     if (!plane) continue;
-    Result<ir::Value*> made = as_product(scope, node, *product, indices->operand, *plane, facts);
+    Result<ir::Value*> made = as_product(scope, node, *product, indices->operand, *plane);
     if (!made) return made.error();
     scope.report("flattened " + node.target() + " %" + node.result()->name);
     scope.variant.graph.replace_uses(node.result(), *made);

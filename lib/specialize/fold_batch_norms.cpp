@@ -29,27 +29,21 @@ Tensor scaled(const Tensor& weight, int axis, const std::vector<double>& scale) 
 }
 
 Tensor shifted(const std::optional<Tensor>& bias, ScalarType dtype, const ChannelAffine& map) {
-  Tensor result = Tensor::empty(dtype, {static_cast<int64_t>(map.scale.size())});
-  std::optional<Tensor> rows = bias ? std::optional(bias->contiguous()) : std::nullopt;
-  for (size_t c = 0; c < map.scale.size(); ++c) {
-    double before = rows ? rows->float_at(static_cast<int64_t>(c)) : 0;
-    result.set(static_cast<int64_t>(c), before * map.scale[c] + map.shift[c]);
+  std::vector<double> after = map.shift;
+  if (bias) {
+    const Tensor rows = bias->contiguous();
+    for (size_t c = 0; c < after.size(); ++c) after[c] += rows.float_at(static_cast<int64_t>(c)) * map.scale[c];
   }
-  return result;
-}
-
-std::string weight_name(const Scope& scope, const ir::Value* value) {
-  return scope.entry.signature.input(value->name)->target;
+  return as_tensor(after, dtype, {static_cast<int64_t>(after.size())});
 }
 
 // The nodes after `product` that are affine by channel, each the only reader of the one before, and their composition.
-std::vector<ir::Node*> affine_chain(const Scope& scope, const ir::Node& node, int channel_axis,
-                                    const shape::Facts& facts, ChannelAffine& map) {
+std::vector<ir::Node*> affine_chain(const Scope& scope, const ir::Node& node, int channel_axis, ChannelAffine& map) {
   std::vector<ir::Node*> chain;
   const ir::Value* value = node.result();
   while (value->users.size() == 1 && value->returned == 0) {
     ir::Node* user = value->users[0];
-    std::optional<ChannelAffine> step = channel_affine(scope, *user, value, channel_axis, facts);
+    std::optional<ChannelAffine> step = channel_affine(scope, *user, value, channel_axis);
     if (!step) break;
     if (chain.empty()) {
       map = std::move(*step);
@@ -69,19 +63,18 @@ std::vector<ir::Node*> affine_chain(const Scope& scope, const ir::Node& node, in
 
 Result<Changed> fold_batch_norms(Scope& scope) {
   Changed changed = Changed::no;
-  shape::Facts facts = scope.entry.facts(scope.variant);
   // Backward, because a product takes away nodes that come after it.
   for (ir::Node& node : scope.variant.graph.backward()) {
-    if (node.results().size() != 1 || !node.result()->is_tensor()) continue;
+    if (!has_one_result(node)) continue;
     ScalarType dtype = node.result()->meta().dtype;
     if (dtype != ScalarType::f32 && dtype != ScalarType::f64) continue;
-    std::optional<ChannelProduct> product = channel_product(scope, node, facts);
+    std::optional<ChannelProduct> product = channel_product(scope, node);
     if (!product) continue;
     ChannelAffine map;
-    std::vector<ir::Node*> chain = affine_chain(scope, node, product->channel_axis, facts, map);
+    std::vector<ir::Node*> chain = affine_chain(scope, node, product->channel_axis, map);
     if (chain.empty()) continue;
 
-    std::string name = weight_name(scope, product->weight);
+    const std::string name = weight_name(scope, *product->weight);
     std::optional<Tensor> bias = product->bias ? constant_behind(scope, product->bias) : std::nullopt;
     ir::Value* weight = add_constant(scope, name + ".folded",
                                      scaled(*constant_behind(scope, product->weight), product->weight_axis, map.scale));

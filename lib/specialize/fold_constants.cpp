@@ -62,7 +62,6 @@ Tensor compact(const Tensor& tensor) {
 
 Result<Changed> fold_constants(Scope& scope) {
   Changed changed = Changed::no;
-  shape::Facts facts = scope.entry.facts(scope.variant);
   reference::Environment environment;
   // Values that are constants, weights and what could be computed from them, with the bytes that they come from.
   std::map<const ir::Value*, size_t> sources;
@@ -109,7 +108,7 @@ Result<Changed> fold_constants(Scope& scope) {
   std::erase_if(candidates, [&](const Candidate& candidate) { return !is_needed(candidate.node); });
   std::set<const ir::Node*> gone;
   for (const Candidate& candidate : candidates) {
-    if (Result<void> done = reference::evaluate(scope.opset, *candidate.node, facts, environment); !done)
+    if (Result<void> done = reference::evaluate(scope.opset, *candidate.node, scope.facts, environment); !done)
       return done.error();
     if (candidate.is_small) gone.insert(candidate.node);
   }

@@ -8,9 +8,9 @@
 namespace atenon::specialize {
 namespace {
 
-std::optional<bool> known_truth(const Scope& scope, const ir::Argument& condition, const shape::Facts& facts) {
+std::optional<bool> known_truth(const Scope& scope, const ir::Argument& condition) {
   if (condition.is<ir::SymBool>()) {
-    const shape::Truth truth = facts.decide(condition.get<ir::SymBool>());
+    const shape::Truth truth = scope.facts.decide(condition.get<ir::SymBool>());
     return truth == shape::Truth::open ? std::nullopt : std::optional(truth == shape::Truth::proven);
   }
   const std::optional<Tensor> tensor = condition.value() ? constant_behind(scope, condition.value()) : std::nullopt;
@@ -80,7 +80,6 @@ void drop_symbols(ir::EntryPoint& entry, const shape::Substitution& gone) {
 
 Changed inline_conditions(Scope& scope) {
   Changed changed = Changed::no;
-  const shape::Facts facts = scope.entry.facts(scope.variant);
   ir::Graph& graph = scope.variant.graph;
   // Conditions inside of a branch that was inlined stand before it: each round goes one deeper.
   for (bool found = true; found;) {
@@ -88,7 +87,7 @@ Changed inline_conditions(Scope& scope) {
     for (ir::Node& node : graph.forward()) {
       const std::optional<ir::ControlFlow> flow = ir::control_flow(node);
       if (!flow || flow->kind != ir::ControlFlow::Kind::cond) continue;
-      const std::optional<bool> truth = known_truth(scope, flow->condition, facts);
+      const std::optional<bool> truth = known_truth(scope, flow->condition);
       const auto body =
           truth ? scope.variant.subgraphs.find(flow->bodies[*truth ? 0 : 1]) : scope.variant.subgraphs.end();
       if (body == scope.variant.subgraphs.end() || !gives_tensors(body->second)) continue;

@@ -25,14 +25,14 @@ struct Summand {
   ChannelAffine map;
 };
 
-std::optional<Summand> as_product(const Scope& scope, ir::Value* value, const shape::Facts& facts) {
+std::optional<Summand> as_product(const Scope& scope, ir::Value* value) {
   if (!value->producer || value->users.size() != 1 || value->returned > 0 || !has_one_result(*value->producer))
     return std::nullopt;
   Summand summand;
   summand.node = value->producer;
-  summand.product = channel_product(scope, *summand.node, facts);
+  summand.product = channel_product(scope, *summand.node);
   if (!summand.product) return std::nullopt;
-  std::optional<ProductIndices> indices = product_indices(scope, *summand.node, summand.product->weight, facts);
+  std::optional<ProductIndices> indices = product_indices(scope, *summand.node, summand.product->weight);
   if (!indices) return std::nullopt;
   summand.indices = std::move(*indices);
   summand.x = summand.indices.operand;
@@ -41,8 +41,7 @@ std::optional<Summand> as_product(const Scope& scope, ir::Value* value, const sh
 }
 
 // `value` as an affine map of what the product takes.
-std::optional<Summand> as_affine(const Scope& scope, const Summand& product, ir::Value* value,
-                                 const shape::Facts& facts) {
+std::optional<Summand> as_affine(const Scope& scope, const Summand& product, ir::Value* value) {
   Summand summand;
   summand.x = product.x;
   summand.channel_axis = product.channel_axis;
@@ -56,7 +55,7 @@ std::optional<Summand> as_affine(const Scope& scope, const Summand& product, ir:
     return summand;
   }
   if (!value->producer) return std::nullopt;
-  std::optional<ChannelAffine> map = channel_affine(scope, *value->producer, product.x, product.channel_axis, facts);
+  std::optional<ChannelAffine> map = channel_affine(scope, *value->producer, product.x, product.channel_axis);
   if (!map) return std::nullopt;
   summand.map = std::move(*map);
   return summand;
@@ -137,12 +136,6 @@ class MovedIndex {
   bool depends_on_channel_ = false, is_inside_ = true;
 };
 
-Tensor as_tensor(const std::vector<double>& values, ScalarType dtype, const std::vector<int64_t>& sizes) {
-  Tensor tensor = Tensor::empty(dtype, sizes);
-  for (size_t i = 0; i < values.size(); ++i) tensor.set(static_cast<int64_t>(i), values[i]);
-  return tensor;
-}
-
 // The weight of `wide` plus what `narrow` multiplies with, each element in its place. nullopt where one has none.
 std::optional<Tensor> sum_of_weights(const Tensor& wide_weight, const Summand& wide, const Tensor& narrow_weight,
                                      const shape::Substitution& places) {
@@ -189,8 +182,7 @@ bool have_one_form(const Summand& wide, const Summand& narrow) {
 }
 
 // The product that gives wide + narrow, in the place of `sum`; null where there is none.
-Result<ir::Value*> merged(Scope& scope, ir::Node& sum, const Summand& wide, const Summand& narrow,
-                          const shape::Facts& facts) {
+Result<ir::Value*> merged(Scope& scope, ir::Node& sum, const Summand& wide, const Summand& narrow) {
   if (narrow.x != wide.x || !have_one_form(wide, narrow)) return nullptr;
   const std::optional<shape::Substitution> found = places(wide.indices, narrow.indices);
   if (!found) return nullptr;
@@ -212,28 +204,20 @@ Result<ir::Value*> merged(Scope& scope, ir::Node& sum, const Summand& wide, cons
       shift_by([&](size_t c) { return bias.float_at(static_cast<int64_t>(c)); });
     }
   }
-  const std::string name = scope.entry.signature.input(wide.product->weight->name)->target;
+  const std::string name = weight_name(scope, *wide.product->weight);
   ir::Value* const new_weight = add_constant(scope, name + ".merged", *weight);
   ir::Value* const new_bias =
       add_constant(scope, name + ".merged_bias", as_tensor(shift, weight->dtype, {static_cast<int64_t>(shift.size())}));
-  const opset::Call call = *opset::bind(scope.opset, *wide.node);
-  NodeArguments arguments = with_replaced(call, [&](size_t i, const ir::Argument& argument) -> ir::Argument {
+  return append_copy(scope, sum, *wide.node, [&](size_t i, const ir::Argument& argument) -> ir::Argument {
     if (i == wide.product->bias_argument) return new_bias;
     return argument.value() == wide.product->weight ? new_weight : argument;
   });
-  Result<ir::Node*> made =
-      opset::append(scope.opset, scope.variant.graph, wide.node->target(), std::move(arguments.positional),
-                    std::move(arguments.keywords), facts, sum.provenance, &sum);
-  if (!made) return made.error();
-  return (*made)->result();
 }
 
 // The operands of a sum of two tensors of its own type, element by element.
-std::optional<std::pair<ir::Value*, ir::Value*>> summands(const Scope& scope, const ir::Node& node,
-                                                          const shape::Facts& facts) {
+std::optional<std::pair<ir::Value*, ir::Value*>> summands(const Scope& scope, const ir::Node& node) {
   if (node.operands().size() != 2 || !has_one_result(node)) return std::nullopt;
-  const Result<opset::Call> call = opset::bind(scope.opset, node);
-  const std::optional<opset::Meaning> meaning = call ? loops(scope, *call, facts) : std::nullopt;
+  const std::optional<opset::Meaning> meaning = loops(scope, node);
   if (!meaning || meaning->scatter || meaning->results[0].value == opset::no_scalar) return std::nullopt;
   const opset::Scalar& root = at(*meaning, meaning->results[0].value);
   if (root.op != opset::ScalarOp::add) return std::nullopt;
@@ -247,7 +231,7 @@ std::optional<std::pair<ir::Value*, ir::Value*>> summands(const Scope& scope, co
   for (size_t i : {0, 1}) {
     const opset::Scalar& read = once(root.operands[i]);
     if (read.op != opset::ScalarOp::read) return std::nullopt;
-    found[i] = meaning->tensors[static_cast<size_t>(read.tensor)];
+    found[i] = tensor_of(*meaning, read);
     if (found[i]->type != node.result()->type) return std::nullopt;  // so both are read at the result's index
   }
   return std::pair(found[0], found[1]);
@@ -257,20 +241,19 @@ std::optional<std::pair<ir::Value*, ir::Value*>> summands(const Scope& scope, co
 
 Result<Changed> merge_parallel_products(Scope& scope) {
   Changed changed = Changed::no;
-  const shape::Facts facts = scope.entry.facts(scope.variant);
   for (ir::Node& node : scope.variant.graph.forward()) {
-    const auto both = summands(scope, node, facts);
+    const auto both = summands(scope, node);
     if (!both) continue;
     const ScalarType dtype = node.result()->meta().dtype;
     if (dtype != ScalarType::f32 && dtype != ScalarType::f64) continue;
     ir::Value* result = nullptr;
     for (auto [wide_value, narrow_value] : {*both, std::pair(both->second, both->first)}) {
-      const std::optional<Summand> wide = as_product(scope, wide_value, facts);
+      const std::optional<Summand> wide = as_product(scope, wide_value);
       if (!wide) continue;
-      std::optional<Summand> narrow = as_product(scope, narrow_value, facts);
-      if (!narrow) narrow = as_affine(scope, *wide, narrow_value, facts);
+      std::optional<Summand> narrow = as_product(scope, narrow_value);
+      if (!narrow) narrow = as_affine(scope, *wide, narrow_value);
       if (!narrow) continue;
-      Result<ir::Value*> made = merged(scope, node, *wide, *narrow, facts);
+      Result<ir::Value*> made = merged(scope, node, *wide, *narrow);
       if (!made) return made.error();
       if (!*made) continue;
       result = *made;

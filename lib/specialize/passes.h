@@ -22,6 +22,7 @@ struct Scope {
   ir::Variant& variant;
   const opset::Opset& opset;
   const Options& options;
+  shape::Facts facts;  // of the variant
 
   void report(std::string line) const {
     if (options.report) options.report->push_back(std::move(line));
@@ -66,9 +67,20 @@ std::optional<Tensor> constant_behind(const Scope& scope, const ir::Value* value
 // A new constant: a weight named after `wish` (made unique) and the graph input that holds it, in every variant of the
 // entry.
 ir::Value* add_constant(Scope& scope, const std::string& wish, Tensor tensor);
+// The weight that a graph input holds, by name.
+const std::string& weight_name(const Scope& scope, const ir::Value& value);
+// Values in rows, each rounded once.
+Tensor as_tensor(const std::vector<double>& values, ScalarType dtype, const std::vector<int64_t>& sizes);
 // `size` places of a tensor along an axis, from `start` on, in its memory.
 Tensor part_of(Tensor tensor, size_t axis, int64_t start, int64_t size);
 // Sizes, strides or paddings as an argument.
 ir::ArgumentList list_of(const std::vector<ir::SymInt>& values);
+
+// New nodes
+// ---------------------------------------------------------------------------------------------------
+
+// The first result of `target(arguments...)`, put before `node` in its place in the Python.
+Result<ir::Value*> append_before(Scope& scope, ir::Node& node, const std::string& target,
+                                 std::vector<ir::Argument> arguments, std::vector<ir::Named> keywords = {});
 
 }  // namespace atenon::specialize

@@ -20,10 +20,8 @@ constexpr int64_t least_saved = 16384;
 
 // The axis of the result whose index is the operand's index along `axis` in every read, and nothing else; nullopt where
 // there is none, or the node reads more than the operand.
-std::optional<int> kept_axis(const Scope& scope, const ir::Node& node, int axis, const shape::Facts& facts) {
-  const Result<opset::Call> call = opset::bind(scope.opset, node);
-  if (!call) return std::nullopt;
-  const std::optional<opset::Meaning> meaning = loops(scope, *call, facts);
+std::optional<int> kept_axis(const Scope& scope, const ir::Node& node, int axis) {
+  const std::optional<opset::Meaning> meaning = loops(scope, node);
   if (!meaning || meaning->tensors.size() != 1 || meaning->scatter || meaning->results[0].value == opset::no_scalar)
     return std::nullopt;
   const std::vector<int>& variables = meaning->results[0].variables;
@@ -53,26 +51,21 @@ std::optional<int> kept_axis(const Scope& scope, const ir::Node& node, int axis,
 }
 
 // What `node` gives for one part of its operand; null where its arguments fit the whole alone.
-ir::Value* of_part(Scope& scope, ir::Node& node, const ir::Value* whole, ir::Value* part, int axis, int kept,
-                   const shape::Facts& facts) {
-  const opset::Call call = *opset::bind(scope.opset, node);
-  NodeArguments arguments = with_replaced(call, [&](size_t, const ir::Argument& argument) -> ir::Argument {
-    return argument.value() == whole ? part : argument;
-  });
-  Result<ir::Node*> made =
-      opset::append(scope.opset, scope.variant.graph, node.target(), std::move(arguments.positional),
-                    std::move(arguments.keywords), facts, node.provenance, &node);
+ir::Value* of_part(Scope& scope, ir::Node& node, const ir::Value* whole, ir::Value* part, int axis, int kept) {
+  const Result<ir::Value*> made =
+      append_copy(scope, node, node, [&](size_t, const ir::Argument& argument) -> ir::Argument {
+        return argument.value() == whole ? part : argument;
+      });
   if (!made) return nullptr;
   std::vector<ir::SymInt> expected = node.result()->meta().sizes;
   expected[static_cast<size_t>(kept)] = part->meta().sizes[static_cast<size_t>(axis)];
-  return (*made)->result()->meta().sizes == expected ? (*made)->result() : nullptr;
+  return (*made)->meta().sizes == expected ? *made : nullptr;
 }
 
 }  // namespace
 
 Result<Changed> postpone_concatenations(Scope& scope) {
   Changed changed = Changed::no;
-  const shape::Facts facts = scope.entry.facts(scope.variant);
   for (ir::Node& node : scope.variant.graph.forward()) {
     const std::vector<ir::Value*> operands = node.operands();
     if (operands.size() != 1 || !operands[0]->is_tensor() || !has_one_result(node)) continue;
@@ -80,20 +73,19 @@ Result<Changed> postpone_concatenations(Scope& scope) {
     if (!x->producer || x->users.size() != 1 || x->returned > 0) continue;
     const std::optional<int64_t> taken = elements(scope, *x), made = elements(scope, *node.result());
     if (!taken || !made || *taken - *made < least_saved) continue;
-    const std::optional<Concatenation> joined = concatenation(scope, *x->producer, facts);
+    const std::optional<Concatenation> joined = concatenation(scope, *x->producer);
     if (!joined || has_thin_part(*joined)) continue;
-    const std::optional<int> kept = kept_axis(scope, node, joined->axis, facts);
+    const std::optional<int> kept = kept_axis(scope, node, joined->axis);
     if (!kept) continue;
     ir::ArgumentList parts;
     for (ir::Value* part : joined->parts)
-      if (ir::Value* result = of_part(scope, node, x, part, joined->axis, *kept, facts)) parts.emplace_back(result);
+      if (ir::Value* result = of_part(scope, node, x, part, joined->axis, *kept)) parts.emplace_back(result);
     if (parts.size() != joined->parts.size()) continue;  // dead nodes are removed at the end
-    Result<ir::Node*> cat = opset::append(scope.opset, scope.variant.graph, x->producer->target(),
-                                          {std::move(parts), ir::SymInt(*kept)}, {}, facts, node.provenance, &node);
+    Result<ir::Value*> cat = append_before(scope, node, x->producer->target(), {std::move(parts), ir::SymInt(*kept)});
     if (!cat) return cat.error();
     scope.report("postponed " + x->producer->target() + " %" + x->name + " until after " + node.target() + " %" +
                  node.result()->name);
-    scope.variant.graph.replace_uses(node.result(), (*cat)->result());
+    scope.variant.graph.replace_uses(node.result(), *cat);
     changed = Changed::yes;
   }
   return changed;

@@ -5,10 +5,9 @@ namespace atenon::specialize {
 
 Result<Changed> remove_identities(Scope& scope) {
   Changed changed = Changed::no;
-  const shape::Facts facts = scope.entry.facts(scope.variant);
   for (ir::Node& node : scope.variant.graph.forward()) {
     // A decomposition that returns an argument as it is (dropout in evaluation) is found when it is decomposed.
-    Result<ir::Value*> operand = opset::unchanged_operand(scope.opset, node, facts);
+    Result<ir::Value*> operand = opset::unchanged_operand(scope.opset, node, scope.facts);
     if (!operand) return operand.error();
     if (!*operand) continue;
     scope.report("removed " + node.target() + " %" + node.result()->name);

@@ -29,38 +29,29 @@ ir::Value* variable_operand(const Scope& scope, const ir::Node& node) {
   return constants < least_constants ? nullptr : found;
 }
 
-// [1, channels, 1, ..]
-Tensor by_channel(const std::vector<double>& values, ScalarType dtype, int rank) {
-  std::vector<int64_t> sizes(static_cast<size_t>(rank), 1);
-  sizes[channel_axis] = static_cast<int64_t>(values.size());
-  Tensor tensor = Tensor::empty(dtype, sizes);
-  for (size_t i = 0; i < values.size(); ++i) tensor.set(static_cast<int64_t>(i), values[i]);
-  return tensor;
-}
-
 }  // namespace
 
 Result<Changed> shorten_affine_maps(Scope& scope) {
   Changed changed = Changed::no;
-  const shape::Facts facts = scope.entry.facts(scope.variant);
   for (ir::Node& node : scope.variant.graph.forward()) {
     ir::Value* const x = variable_operand(scope, node);
     if (!x) continue;
     const ir::TensorMeta& meta = x->meta();
     if ((meta.dtype != ScalarType::f32 && meta.dtype != ScalarType::f64) || meta.rank() <= channel_axis) continue;
-    const std::optional<ChannelAffine> map = channel_affine(scope, node, x, channel_axis, facts);
+    const std::optional<ChannelAffine> map = channel_affine(scope, node, x, channel_axis);
     if (!map) continue;
 
     const std::string name = node.result()->name;
+    std::vector<int64_t> sizes(static_cast<size_t>(meta.rank()), 1);
+    sizes[channel_axis] = static_cast<int64_t>(map->scale.size());
     ir::Value* value = x;
     const auto apply = [&](const char* target, const char* what, const std::vector<double>& values,
                            double nothing) -> Result<void> {
       if (std::all_of(values.begin(), values.end(), [&](double one) { return one == nothing; })) return {};
-      ir::Value* constant = add_constant(scope, name + what, by_channel(values, meta.dtype, meta.rank()));
-      Result<ir::Node*> made =
-          opset::append(scope.opset, scope.variant.graph, target, {value, constant}, {}, facts, node.provenance, &node);
+      ir::Value* constant = add_constant(scope, name + what, as_tensor(values, meta.dtype, sizes));
+      Result<ir::Value*> made = append_before(scope, node, target, {value, constant});
       if (!made) return made.error();
-      value = (*made)->result();
+      value = *made;
       return {};
     };
     if (Result<void> done = apply("aten::mul.Tensor", ".scale", map->scale, 1); !done) return done.error();

@@ -11,8 +11,8 @@ Result<ir::ExportedProgram> run(ir::ExportedProgram program, const opset::Opset&
   // Sizes and ranges are what was asked for; each variant has its own graph.
   for (ir::EntryPoint& entry : program.entries) {
     for (ir::Variant& variant : entry.variants) {
-      Scope scope{program, entry, variant, opset, options};
-      inline_conditions(scope);
+      Scope scope{program, entry, variant, opset, options, entry.facts(variant)};
+      if (inline_conditions(scope) == Changed::yes) scope.facts = entry.facts(variant);
       if (Result<Changed> done = remove_identities(scope); !done) return done.error();
       merge_duplicates(scope);
       if (!options.keep_weights) {

@@ -19,33 +19,24 @@ bool pays(const Scope& scope, const Concatenation& joined, const ir::Value& x, c
 
 // The sum of the products of all parts, in the place of `node`.
 Result<ir::Value*> sum_of_parts(Scope& scope, ir::Node& node, const Concatenation& joined, const ir::Value* x,
-                                const ChannelProduct& product, int weight_axis, const shape::Facts& facts) {
-  const opset::Call call = *opset::bind(scope.opset, node);
+                                const ChannelProduct& product, int weight_axis) {
   const Tensor weight = *constant_behind(scope, product.weight);
-  const std::string name = scope.entry.signature.input(product.weight->name)->target;
+  const std::string name = weight_name(scope, *product.weight);
   ir::Value* sum = nullptr;
   int64_t start = 0;
   for (ir::Value* part : joined.parts) {
     const int64_t size = *part->meta().sizes[static_cast<size_t>(joined.axis)].constant();
     ir::Value* of_weight =
         add_constant(scope, name + ".part", part_of(weight, static_cast<size_t>(weight_axis), start, size));
-    NodeArguments arguments = with_replaced(call, [&](size_t i, const ir::Argument& argument) -> ir::Argument {
-      if (i == product.bias_argument && start > 0) return {};
-      return argument.value() == x ? part : argument.value() == product.weight ? of_weight : argument;
-    });
-    Result<ir::Node*> made =
-        opset::append(scope.opset, scope.variant.graph, node.target(), std::move(arguments.positional),
-                      std::move(arguments.keywords), facts, node.provenance, &node);
-    if (!made) return made.error();
+    Result<ir::Value*> made =
+        append_copy(scope, node, node, [&](size_t i, const ir::Argument& argument) -> ir::Argument {
+          if (i == product.bias_argument && start > 0) return {};
+          return argument.value() == x ? part : argument.value() == product.weight ? of_weight : argument;
+        });
+    if (made && sum) made = append_before(scope, node, "aten::add.Tensor", {sum, *made});
+    if (!made) return made;
     start += size;
-    ir::Value* summand = (*made)->result();
-    if (sum) {
-      Result<ir::Node*> added = opset::append(scope.opset, scope.variant.graph, "aten::add.Tensor", {sum, summand}, {},
-                                              facts, node.provenance, &node);
-      if (!added) return added.error();
-      summand = (*added)->result();
-    }
-    sum = summand;
+    sum = *made;
   }
   return sum;
 }
@@ -54,19 +45,18 @@ Result<ir::Value*> sum_of_parts(Scope& scope, ir::Node& node, const Concatenatio
 
 Result<Changed> split_concatenations(Scope& scope) {
   Changed changed = Changed::no;
-  const shape::Facts facts = scope.entry.facts(scope.variant);
   for (ir::Node& node : scope.variant.graph.backward()) {
-    if (node.results().size() != 1 || !node.result()->is_tensor()) continue;
+    if (!has_one_result(node)) continue;
     for (ir::Value* x : node.operands()) {
       ir::Node* producer = x->producer;
       if (!producer || !x->is_tensor() || x->users.size() != 1 || x->returned > 0) continue;
-      const std::optional<Concatenation> joined = concatenation(scope, *producer, facts);
+      const std::optional<Concatenation> joined = concatenation(scope, *producer);
       if (!joined || !pays(scope, *joined, *x, *node.result())) continue;
-      const std::optional<ChannelProduct> product = channel_product(scope, node, facts);
+      const std::optional<ChannelProduct> product = channel_product(scope, node);
       if (!product || product->weight->users.size() != 1) continue;
-      const std::optional<SummedAxes> axes = summed_axes(scope, node, x, product->weight, facts);
+      const std::optional<SummedAxes> axes = summed_axes(scope, node, x, product->weight);
       if (!axes || axes->x != joined->axis) continue;
-      Result<ir::Value*> sum = sum_of_parts(scope, node, *joined, x, *product, axes->weight, facts);
+      Result<ir::Value*> sum = sum_of_parts(scope, node, *joined, x, *product, axes->weight);
       if (!sum) return sum.error();
       scope.report("split " + node.target() + " %" + node.result()->name + " of " + producer->target() + " %" +
                    x->name);

@@ -143,12 +143,8 @@ Tensor repeated(const Tensor& bias, int64_t times) {
 
 // What the node gives, made of an ordinary convolution; null where sizes do not fit.
 Result<ir::Value*> untransposed(Scope& scope, ir::Node& node, const ChannelProduct& product, ir::Value* x,
-                                const std::vector<Axis>& axes, const shape::Facts& facts) {
+                                const std::vector<Axis>& axes) {
   const size_t plane = axes.size();
-  const auto append = [&](const char* target, std::vector<ir::Argument> arguments) {
-    return opset::append(scope.opset, scope.variant.graph, target, std::move(arguments), {}, facts, node.provenance,
-                         &node);
-  };
   const std::vector<SymInt>& wanted = node.result()->meta().sizes;
   std::vector<SymInt> ones(plane, 1), zeros(plane, 0), padding;
   std::vector<int64_t> firsts;  // the q at which the ordinary one's result starts
@@ -165,18 +161,19 @@ Result<ir::Value*> untransposed(Scope& scope, ir::Node& node, const ChannelProdu
     padding.emplace_back(axis.taps() - 1 - firsts.back());
     phases *= axis.stride;
   }
-  const std::string name = scope.entry.signature.input(product.weight->name)->target;
+  const std::string name = weight_name(scope, *product.weight);
   ir::Value* const weight =
       add_constant(scope, name + ".phases", weight_of_phases(*constant_behind(scope, product.weight), axes));
   ir::Argument bias;
   if (product.bias)
     bias = add_constant(scope, name + ".phases_bias", repeated(*constant_behind(scope, product.bias), phases));
-  Result<ir::Node*> made = append("aten::convolution", {x, weight, bias, list_of(ones), list_of(padding), list_of(ones),
-                                                        false, list_of(zeros), SymInt(1)});
-  if (!made) return made.error();
+  Result<ir::Value*> made = append_before(
+      scope, node, "aten::convolution",
+      {x, weight, bias, list_of(ones), list_of(padding), list_of(ones), false, list_of(zeros), SymInt(1)});
+  if (!made) return made;
 
   // [n, phases.., c, q..] -> [n, c, (q, phase)..] -> from the first of the result on
-  const std::vector<SymInt> sizes = (*made)->result()->meta().sizes;
+  const std::vector<SymInt> sizes = (*made)->meta().sizes;
   std::vector<SymInt> split = {sizes[0]}, order = {0, SymInt(static_cast<int64_t>(plane) + 1)},
                       joined = {sizes[0], wanted[1]};
   for (size_t i = 0; i < plane; ++i) split.emplace_back(axes[i].stride);
@@ -189,35 +186,34 @@ Result<ir::Value*> untransposed(Scope& scope, ir::Node& node, const ChannelProdu
   }
   for (const auto& [target, to] :
        {std::pair("aten::view", &split), {"aten::permute", &order}, {"aten::reshape", &joined}}) {
-    made = append(target, {(*made)->result(), list_of(*to)});
-    if (!made) return made.error();
+    made = append_before(scope, node, target, {*made, list_of(*to)});
+    if (!made) return made;
   }
   for (size_t i = 0; i < plane; ++i) {
     const SymInt start = axes[i].padding - firsts[i] * axes[i].stride, end = start + wanted[i + 2];
-    if (facts.decide(shape::less_equal(end, joined[i + 2])) != shape::Truth::proven) return nullptr;
+    if (scope.facts.decide(shape::less_equal(end, joined[i + 2])) != shape::Truth::proven) return nullptr;
     if (start == SymInt(0) && end == joined[i + 2]) continue;
-    made = append("aten::slice.Tensor", {(*made)->result(), SymInt(static_cast<int64_t>(i + 2)), start, end});
-    if (!made) return made.error();
+    made = append_before(scope, node, "aten::slice.Tensor", {*made, SymInt(static_cast<int64_t>(i + 2)), start, end});
+    if (!made) return made;
   }
-  return (*made)->result()->type == node.result()->type ? (*made)->result() : nullptr;
+  return (*made)->type == node.result()->type ? *made : nullptr;
 }
 
 }  // namespace
 
 Result<Changed> untranspose_convolutions(Scope& scope) {
   Changed changed = Changed::no;
-  const shape::Facts facts = scope.entry.facts(scope.variant);
   for (ir::Node& node : scope.variant.graph.forward()) {
     if (!has_one_result(node)) continue;
     const ScalarType dtype = node.result()->meta().dtype;
     if (dtype != ScalarType::f32 && dtype != ScalarType::f64) continue;
-    const std::optional<ChannelProduct> product = channel_product(scope, node, facts);
+    const std::optional<ChannelProduct> product = channel_product(scope, node);
     if (!product) continue;
-    const std::optional<ProductIndices> indices = product_indices(scope, node, product->weight, facts);
+    const std::optional<ProductIndices> indices = product_indices(scope, node, product->weight);
     if (!indices) continue;
     const std::optional<std::vector<Axis>> axes = read_axes(*product, *indices);
     if (!axes || !pays(*axes, *product, *indices, node.result()->meta().sizes)) continue;
-    Result<ir::Value*> made = untransposed(scope, node, *product, indices->operand, *axes, facts);
+    Result<ir::Value*> made = untransposed(scope, node, *product, indices->operand, *axes);
     if (!made) return made.error();
     if (!*made) continue;
     scope.report("untransposed " + node.target() + " %" + node.result()->name);
