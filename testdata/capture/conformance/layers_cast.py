@@ -64,6 +64,17 @@ class AutocastRnnRelu(Recurrent):
         super().__init__(nn.RNN(4, 3, nonlinearity="relu", num_layers=2))
 
 
+@case(rand(5, 2, 4))
+class RecurrentDtypes(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.LSTM(4, 3, 2, bidirectional=True).double(), nn.RNN(4, 3).double(),
+                                     nn.LSTM(4, 3, proj_size=2).bfloat16(), nn.GRU(4, 3).bfloat16()])
+
+    def forward(self, x):
+        return [layer(x.to(layer.weight_ih_l0.dtype)) for layer in self.layers]
+
+
 @case(rand(2, 4), rand(2, 3))
 class AutocastCells(nn.Module):
     def __init__(self):
