@@ -369,7 +369,7 @@ class AttentionCall : public TiledCall {
     tile.causal = attention.causal;
     tile.truths_hide = attention.truths_hide;
     tile.hidden = static_cast<float>(attention.hidden);
-    tile.empty_is_zero = attention.empty_is_zero;
+    tile.empty_is_zero = attention.empty_is_zero || keys == 0;  // the product with no values
     auto* added = tile.added;
     for (const Mask& mask : masks) {
       const int64_t row = mask.at.row(), column = mask.at.column(), place = base(mask.at, index) + first * row;

@@ -251,7 +251,6 @@ void attention(const AttentionTile& tile) {
 }
 
 // --- Products of few rows with a matrix that lies row by row
-// ----------------------------------------------------------
 
 template <int rows, int columns>
 inline void dots_block(const float* x, int64_t x_row, const float* w, int64_t w_row, int64_t k, float* y,
@@ -323,7 +322,6 @@ void lstm_cell(const float* const of_input[4], const float* const of_state[4], f
 }
 
 // --- Products with panels
-// ---------------------------------------------------------------------------------------------
 
 constexpr int64_t depth_block = 1024;  // of k: its part of a panel and of the rows stay in the second-level cache
 constexpr int64_t line = 16;           // floats
@@ -674,7 +672,6 @@ void add_lines(const float* const* lines, int64_t count, float start, int64_t n,
 }
 
 // --- Convolutions of few channels
-// ---------------------------------------------------------------------------------------------
 
 // `fixed`: the distance between outputs where it is known, so that it costs no register; else 0.
 template <int rows, int vectors, int fixed>

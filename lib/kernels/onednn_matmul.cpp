@@ -46,6 +46,7 @@ struct Chosen {
   dnnl::matmul::primitive_desc primitive;
   memory::desc a_lies, a, b_lies, b, bias, y_lies, y;
   PostOps post_ops;
+  bool is_empty = false;  // sums of nothing, which oneDNN does not write: of one product with zeros instead
   bool is_slow() const { return std::string(primitive.impl_info_str()).starts_with("ref"); }
 };
 
@@ -124,6 +125,11 @@ Chosen read(const CallSite& site, bool pack) {
   [[maybe_unused]] std::string refusal = read_product(*site.body, site.symbols, chosen.product);
   assert(refusal.empty());
   chosen.loops = make_loops(chosen.product, site);
+  chosen.is_empty = chosen.loops.k() == 0;
+  if (chosen.is_empty) {
+    chosen.loops.a.sizes.back() = *std::prev(chosen.loops.b.sizes.end(), 2) = 1;
+    for (Matrix* zeros : {&chosen.loops.a, &chosen.loops.b}) zeros->strides = contiguous_strides(zeros->sizes);
+  }
   const ir::Weight* weight = site.operands[chosen.product.b.input].weight;
   chosen.cut = make_cut(chosen.product, chosen.loops, site.operands.size(), pack || (weight && weight->layout));
   return chosen;
@@ -178,7 +184,6 @@ class OnednnMatmul : public Kernel {
     const Product& product = chosen.product;
     const Loops& loops = chosen.loops;
     const Cut& cut = chosen.cut;
-    if (loops.k() == 0) return reference_kernel().prepare(site);  // oneDNN writes nothing
     choose(chosen, site, false);
     auto call = std::make_unique<OnednnCall>();
     call->run_in_tiles(cut.tiles);
@@ -187,6 +192,7 @@ class OnednnMatmul : public Kernel {
     const bool in_place = chosen.y == chosen.y_lies;
     const Place computed = in_place ? result : call->reserve(chosen.y);
     const auto place = [&](const View& view, const memory::desc& lies, const memory::desc& wanted, int64_t step) {
+      if (chosen.is_empty) return call->own(Storage::zeros(wanted.get_size()));
       return call->operand(site, view.input, lies, wanted, view.axes, step);
     };
     std::vector<OnednnCall::Binding> bindings{
