@@ -89,7 +89,7 @@ Result<Given> parse_given(const std::string& text) {
   while (sizes.find_first_not_of(" ") != std::string::npos) {
     const size_t comma = sizes.find(',');
     Result<SymInt> size = shape::parse_int(sizes.substr(0, comma));
-    if (!size) return wrong("'" + sizes.substr(0, comma) + "' is no size");
+    if (!size || size->constant().value_or(0) < 0) return wrong("'" + sizes.substr(0, comma) + "' is no size");
     given.sizes.push_back(*size);
     sizes = comma == std::string::npos ? "" : sizes.substr(comma + 1);
   }
@@ -101,7 +101,7 @@ std::optional<shape::Range> range_of(std::string_view text) {
   shape::Range range{0, shape::Range::highest};
   const char* end = text.data() + text.size();
   const auto [dots, no_lower] = std::from_chars(text.data(), end, range.lower);
-  if (no_lower != std::errc() || !std::string_view(dots, end).starts_with("..")) return std::nullopt;
+  if (no_lower != std::errc() || range.lower < 0 || !std::string_view(dots, end).starts_with("..")) return std::nullopt;
   if (dots + 2 == end) return range;
   const auto [rest, no_upper] = std::from_chars(dots + 2, end, range.upper);
   if (no_upper != std::errc() || rest != end || range.upper < range.lower) return std::nullopt;
