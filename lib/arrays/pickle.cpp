@@ -43,8 +43,7 @@ class Unpickler {
     failed_ = true;
   }
 
-  // Input
-  // ----------------------------------------------------------------------------------------------------------------
+  // --- Input
 
   uint64_t little_endian(size_t bytes) {
     if (text_.size() - next_ < bytes) return fail("the pickle is cut off"), 0;
@@ -69,8 +68,7 @@ class Unpickler {
     return out;
   }
 
-  // Stack
-  // ----------------------------------------------------------------------------------------------------------------
+  // --- Stack
 
   PickleValue* make(Kind kind) {
     PickleValue& value = pickle_.values_.emplace_back();
@@ -164,8 +162,7 @@ class Unpickler {
     push(value);
   }
 
-  // Instructions
-  // ---------------------------------------------------------------------------------------------------------
+  // --- Instructions
 
   void step(char opcode) {
     switch (static_cast<uint8_t>(opcode)) {

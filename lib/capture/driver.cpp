@@ -20,7 +20,6 @@ namespace atenon::capture {
 namespace {
 
 // --- The stages of a run
-// --------------------------------------------------------------------------------------------------
 
 class Run {
  public:

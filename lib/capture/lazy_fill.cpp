@@ -14,7 +14,6 @@ namespace {
 using Kind = Distribution::Kind;
 
 // --- Generator
-// ----------------------------------------------------------------------------------------------------------
 
 Generator& generator_of(PyObject* self) { return *reinterpret_cast<GeneratorObject*>(self)->generator; }
 
@@ -80,7 +79,6 @@ PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(destroy)},
                        {0, nullptr}};
 
 // --- Arguments of a call
-// --------------------------------------------------------------------------------------------------
 
 const Argument* argument(const opset::Call& call, const std::string& name) {
   const auto& parameters = call.op->schema().parameters;

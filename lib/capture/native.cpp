@@ -20,7 +20,6 @@ namespace {
 Session& session_of(PyObject* module) { return **static_cast<Session**>(PyModule_GetState(module)); }
 
 // --- Operators as callables
-// -------------------------------------------------------------------------------------------
 
 FunctionObject& function_of(PyObject* self) { return *reinterpret_cast<FunctionObject*>(self); }
 
@@ -157,7 +156,6 @@ PyObject* call(PyObject* module, PyObject* const* args, Py_ssize_t count, PyObje
 }
 
 // --- Classes and tensors
-// ----------------------------------------------------------------------------------------------
 
 PyObject* register_classes(PyObject* module, PyObject*, PyObject* keywords) {
   Session& session = session_of(module);
@@ -241,7 +239,6 @@ PyObject* empty(PyObject* module, PyObject* args, PyObject* keywords) {
 }
 
 // --- Random draws in place
-// --------------------------------------------------------------------------------------------
 
 PyObject* draw_in_place(PyObject* module, PyObject* args, const char* format, const char* distribution, double a,
                         double b) {
@@ -275,7 +272,6 @@ PyObject* exponential(PyObject* module, PyObject* args) {
 }
 
 // --- Modes and modules
-// ------------------------------------------------------------------------------------------------
 
 PyObject* is_grad_enabled(PyObject* module, PyObject*) { return PyBool_FromLong(session_of(module).grad_enabled); }
 PyObject* set_grad_enabled(PyObject* module, PyObject* value) {

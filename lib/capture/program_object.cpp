@@ -54,7 +54,6 @@ ArgumentObjects named_objects(Session& session) {
 }
 
 // --- What a program consists of
-// ----------------------------------------------------------------------------------------
 
 // [(kind, name of the value, target, persistent, is constant, constant)]
 PyObject* inputs(PyObject* self, PyObject*) {
@@ -183,7 +182,6 @@ PyObject* weights(PyObject* self, PyObject*) {
 }
 
 // --- What can be done with it
-// ------------------------------------------------------------------------------------------
 
 PyObject* call(PyObject* self, PyObject* args) {
   PyObject *leaves = nullptr, *state = nullptr;

@@ -4,7 +4,6 @@ namespace atenon::capture {
 namespace {
 
 // --- dtype: one object a type, so that `is` works as in PyTorch
-// -------------------------------------------------------
 
 void destroy_dtype(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);
@@ -42,7 +41,6 @@ PyType_Slot dtype_slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(destroy_dty
                              {0, nullptr}};
 
 // --- device
-// -----------------------------------------------------------------------------------------------------------
 
 void destroy_device(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);

@@ -43,7 +43,6 @@ using shape::SymFloat;
 using shape::SymInt;
 
 // --- Tensors
-// ----------------------------------------------------------------------------------------------------------
 
 // The memory that some traced tensors share.
 struct Base {
@@ -86,7 +85,6 @@ struct TensorObject {
 };
 
 // --- Other Python objects
-// ---------------------------------------------------------------------------------------------
 
 // SymInt, SymFloat and SymBool of Python. Constants never stay in one: they become Python's own numbers.
 struct SymbolObject {
@@ -125,7 +123,6 @@ DeviceObject* as_device(PyObject* object);
 GeneratorObject* as_generator(PyObject* object);
 
 // --- The session
-// ------------------------------------------------------------------------------------------------------
 
 struct StateEntry {  // a parameter or buffer of the model, by name, in PyTorch's order
   std::string name;

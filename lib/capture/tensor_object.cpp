@@ -31,7 +31,6 @@ PyObject* new_instance(PyTypeObject* type, PyObject* args, PyObject*) {
 }
 
 // --- Attributes
-// -------------------------------------------------------------------------------------------------------
 
 std::vector<SymInt> sizes_of(TensorObject& tensor) { return tensor.session->meta(tensor).sizes; }
 
@@ -138,7 +137,6 @@ PyObject* data_ptr(PyObject* self, PyObject*) {
 }
 
 // --- Values as Python's own
-// -------------------------------------------------------------------------------------------
 
 // Whether the value is known while capturing: a number that depends on inputs stays symbolic.
 bool is_symbolic(TensorObject& tensor) {
@@ -253,7 +251,6 @@ PyObject* numpy(PyObject* self, PyObject*, PyObject*) {
 }
 
 // --- As a sequence
-// ----------------------------------------------------------------------------------------------------
 
 Py_ssize_t length(PyObject* self) {
   TensorObject& tensor = self_of(self);
@@ -279,7 +276,6 @@ int store(PyObject* self, PyObject* index, PyObject* value) {
 }
 
 // --- Operators
-// ---------------------------------------------------------------------------------------------------------
 
 bool is_array(PyObject* object) {  // of NumPy, and not one of its numbers
   return !as_tensor(object) && PySequence_Check(object) && PyObject_HasAttrString(object, "__array_interface__");
@@ -374,7 +370,6 @@ Py_hash_t hash(PyObject* self) { return _Py_HashPointer(self); }
 PyObject* itself(PyObject* self) { return Py_NewRef(self); }
 
 // --- The type
-// -----------------------------------------------------------------------------------------------------------
 
 template <class Function>
 PyCFunction method(Function function) {

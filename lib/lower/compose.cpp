@@ -77,7 +77,6 @@ class Composer {
 };
 
 // --- Expressions
-// ------------------------------------------------------------------------------------------------------
 
 LoopSet Composer::loops_of(const SymInt& x) const {
   LoopSet set = 0;
@@ -159,7 +158,6 @@ int Composer::add_loop(const SymInt& extent) {
 }
 
 // --- Reads
-// ------------------------------------------------------------------------------------------------------------
 
 ExprId Composer::clamped(ExprId index, const SymInt& size) {
   const ExprId low = intern({.op = ScalarOp::maximum, .dtype = ScalarType::i64, .operands = {index, integer(0)}});
@@ -214,7 +212,6 @@ ExprId Composer::element(const Value* value, const std::vector<SymInt>& index) {
 }
 
 // --- Scalars
-// ----------------------------------------------------------------------------------------------------------
 
 ExprId Composer::scalar(Instance& instance, ScalarId id) {
   if (auto found = instance.done.find(id); found != instance.done.end()) return found->second;
@@ -354,7 +351,6 @@ ExprId Composer::apply(const Scalar& scalar, std::vector<ExprId> operands) {
 }
 
 // --- Reductions
-// -------------------------------------------------------------------------------------------------------
 
 int Composer::reduction(Instance& instance, int number) {
   if (auto found = instance.reductions.find(number); found != instance.reductions.end()) return found->second;
@@ -541,7 +537,6 @@ bool Composer::slides(const Instance& instance, const opset::Reduction& reductio
 }
 
 // --- Results
-// ----------------------------------------------------------------------------------------------------------
 
 std::vector<SymInt> without_ones(const std::vector<SymInt>& sizes) {
   std::vector<SymInt> kept;

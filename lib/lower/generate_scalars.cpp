@@ -20,7 +20,6 @@ constexpr int64_t least_wide_loop = 8;  // turns that fill a vector
 }  // namespace
 
 // --- Types
-// ------------------------------------------------------------------------------------------------------------
 
 llvm::Type* Generator::memory_type(ScalarType type) {
   switch (type) {
@@ -94,7 +93,6 @@ Value* Generator::narrow(Value* x, ScalarType type) {
 }
 
 // --- Placement
-// --------------------------------------------------------------------------------------------------------
 
 size_t Generator::scope_of(const Placement& wanted) const {
   if (wanted.is_branching) return scopes_.size() - 1;
@@ -191,7 +189,6 @@ void Generator::close_loop() {
 }
 
 // --- Integers
-// ---------------------------------------------------------------------------------------------------------
 
 // A polynomial is summed from the outermost loop inwards, so that each loop adds only what changes in it.
 Value* Generator::index(const SymInt& x) {
@@ -326,7 +323,6 @@ Value* Generator::size_float(const SymFloat& x) {
 }
 
 // --- Scalars
-// ----------------------------------------------------------------------------------------------------------
 
 Value* Generator::address(int buffer, ScalarType type, const SymInt& at) {
   Value* offset = index(at);

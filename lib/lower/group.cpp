@@ -145,7 +145,6 @@ void Grouper::add_group(Group group) {
 }
 
 // --- Kernels of libraries
-// ---------------------------------------------------------------------------------------------
 
 // The anchor and the longest chain behind it that the kernel takes.
 std::vector<Node*> Grouper::epilogue(Node* anchor, const kernels::Kernel& kernel) {
@@ -295,7 +294,6 @@ void Grouper::take_kernels() {
 }
 
 // --- Loops
-// ------------------------------------------------------------------------------------------------------------
 
 // Is there a path from one of `from`'s nodes to `to` (or `also`) by way of some other group?
 bool Grouper::reaches(const Group& from, const Group& to, const Group& also, std::set<const Group*>& seen,

@@ -19,7 +19,6 @@ Evaluator::Evaluator(const Opset& opset, const Call& call, const shape::Facts& f
     : budget(std::make_shared<int64_t>(most_steps)), opset_(opset), call_(call), given_facts_(facts) {}
 
 // --- Failures
-// -------------------------------------------------------------------------------------------------------------
 
 Datum Evaluator::fail(const Expr* at, int code, const std::string& label, const std::string& message) {
   if (failure_) return {};
@@ -40,7 +39,6 @@ void Evaluator::adopt(Diagnostic failure, const std::string& label) {
 }
 
 // --- Blocks
-// ---------------------------------------------------------------------------------------------------------------
 
 Call origin_call(const Call& call) {
   const Operator& op = *call.op;
@@ -130,7 +128,6 @@ std::string Evaluator::format(const Message& message) {
 }
 
 // --- Truths
-// ---------------------------------------------------------------------------------------------------------------
 
 ir::SymBool Evaluator::settled(const ir::SymBool& truth) const {
   if (truth.constant()) return truth;
@@ -193,7 +190,6 @@ bool Evaluator::choose(const ir::SymBool& truth, const Expr* at) {
 }
 
 // --- Frames
-// ---------------------------------------------------------------------------------------------------------------
 
 Datum Evaluator::in_frame(const SourceFile& file, int slots, std::vector<Datum> arguments,
                           const std::function<Datum()>& body) {
@@ -232,7 +228,6 @@ void Evaluator::bind(const Pattern& pattern, const Datum& value, const Expr* at)
 }
 
 // --- Expressions
-// ----------------------------------------------------------------------------------------------------------
 
 Datum Evaluator::evaluate(const Expr* expr) {
   if (failed()) return {};
@@ -513,7 +508,6 @@ Datum Evaluator::decomposed(const Step& step) {
 }
 
 // --- Arithmetic
-// -----------------------------------------------------------------------------------------------------------
 
 std::optional<ir::SymInt> Evaluator::as_int(const Datum& datum, const Expr* at) {
   if (datum.is<ir::SymInt>()) return datum.get<ir::SymInt>();

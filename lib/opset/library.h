@@ -40,8 +40,7 @@ Result<Scan> scan(const SourceFile& file);
 // "aten::add.Tensor", the target of a header, without parsing its schema.
 std::string_view target_of(const BlockPlace& place, size_t header);
 
-// derive.cpp: the operators that follow from others.
-// ---------------------------------------------------------------------------
+// --- derive.cpp: the operators that follow from others.
 
 struct DerivedName {
   Derivation derivation = Derivation::none;

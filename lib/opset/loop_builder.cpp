@@ -42,7 +42,6 @@ bool is_comparison(ScalarOp op) {
 }  // namespace
 
 // --- Single scalars
-// -------------------------------------------------------------------------------------------------------
 
 ScalarId Loops::add(Scalar scalar) {
   const uint64_t hash = hash_of(scalar);
@@ -132,7 +131,6 @@ ScalarId Loops::read(ir::Value* tensor, std::vector<ScalarId> index) {
 }
 
 // --- From data
-// ------------------------------------------------------------------------------------------------------------
 
 ScalarId Loops::scalar(const Datum& datum, const Expr* expr, std::optional<ScalarType> dtype) {
   if (evaluator_.failed()) return constant(int64_t{0}, dtype.value_or(ScalarType::i64));
@@ -230,7 +228,6 @@ Datum Loops::element(const Datum& owner, const std::vector<Datum>& index, const 
 }
 
 // --- Arithmetic
-// -----------------------------------------------------------------------------------------------------------
 
 bool Loops::is_nonnegative(ScalarId id) const {
   const Scalar& s = at(id);
@@ -390,7 +387,6 @@ Datum Loops::select(const Datum& condition, const Datum& then, const Datum& othe
 }
 
 // --- Reductions
-// -----------------------------------------------------------------------------------------------------------
 
 Monoid Loops::make_monoid(const MonoidDefinition& definition, const std::vector<ScalarType>& dtypes, const Expr* expr) {
   Monoid monoid{.name = definition.name};

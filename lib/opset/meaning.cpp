@@ -377,7 +377,6 @@ Result<Meaning> meaning(const Opset& opset, const Call& call, const shape::Facts
 }
 
 // --- Text
-// -----------------------------------------------------------------------------------------------------------------
 
 const char* name_of(ScalarOp op) {
   static constexpr const char* names[] = {

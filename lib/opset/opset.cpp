@@ -37,7 +37,6 @@ std::string_view name_of_target(std::string_view target) { return target.substr(
 }  // namespace
 
 // --- Operator
-// -------------------------------------------------------------------------------------------------------------
 
 bool Operator::has_tag(const std::string& tag) const {
   const std::vector<std::string>& tags = block_->get().tags;
@@ -65,7 +64,6 @@ SourceSpan Operator::place() const {
 }
 
 // --- Opset
-// ----------------------------------------------------------------------------------------------------------------
 
 struct Opset::State {
   struct Entry {

@@ -27,7 +27,6 @@ const Data& spread(const Data& arguments) {
 }
 
 // --- Lists
-// ----------------------------------------------------------------------------------------------------------------
 
 Datum len(Evaluator& evaluator, const Expr& call, const Data& arguments) {
   const Data* items = list_argument(evaluator, call, arguments);
@@ -123,7 +122,6 @@ Datum first(Evaluator& evaluator, const Expr& call, const Data& arguments) {
 }
 
 // --- Indices
-// --------------------------------------------------------------------------------------------------------------
 
 // The row-major position of an index in a shape.
 Datum ravel(Evaluator& evaluator, const Expr& call, const Data& arguments) {
@@ -306,7 +304,6 @@ Datum einsum_sizes(Evaluator& evaluator, const Expr& call, const Data& arguments
 }
 
 // --- Symbols
-// --------------------------------------------------------------------------------------------------------------
 
 // floor(size * factor), rounding the product as double does: 10 * 0.7 is 7, though 0.7 is less than seven tenths.
 Datum floor_scaled(Evaluator& evaluator, const Expr& call, const Data& arguments) {
@@ -339,7 +336,6 @@ Datum known(Evaluator& evaluator, const Expr& call, const Data& arguments) {
 }
 
 // --- Numbers
-// --------------------------------------------------------------------------------------------------------------
 
 bool any_dynamic(const Evaluator& evaluator, const Data& arguments) {
   return evaluator.loops && std::any_of(arguments.begin(), arguments.end(),

@@ -71,7 +71,6 @@ class Splitter {
   ScalarId choose(ScalarId truth, ScalarId a, ScalarId b) { return make(ScalarOp::select, {truth, a, b}); }
 
   // --- Arithmetic
-  // -----------------------------------------------------------------------------------------------------
 
   Parts multiply(Parts a, Parts b) {
     return {difference(product(a.real, b.real), product(a.imaginary, b.imaginary)),
@@ -160,7 +159,6 @@ class Splitter {
   Parts negate(Parts a) { return {of(ScalarOp::neg, a.real), of(ScalarOp::neg, a.imaginary)}; }
 
   // --- Scalars
-  // --------------------------------------------------------------------------------------------------------
 
   Parts split(const Scalar& scalar) {
     const bool reads_complex =
@@ -307,7 +305,6 @@ class Splitter {
   }
 
   // --- Reductions
-  // -----------------------------------------------------------------------------------------------------
 
   // A component of a reduction as the first, or second, of its two.
   Scalar reduced(const Scalar& scalar, bool imaginary) const {
@@ -351,7 +348,6 @@ class Splitter {
   }
 
   // --- Results
-  // --------------------------------------------------------------------------------------------------------
 
   // The part that variable `at` stands for.
   ScalarId part_at(int variable, const Parts& value) {

@@ -115,8 +115,7 @@ SymInt open_divisions(const SymInt& x) {
   return x;
 }
 
-// Intervals
-// -------------------------------------------------------------------------------------------------------------
+// --- Intervals
 
 Interval Proof::interval(const SymInt& x) {
   if (x.is_constant()) return {*x.constant(), *x.constant()};
@@ -233,8 +232,7 @@ Interval Proof::shifted_interval(const SymInt& x, bool from_above) {
   return sum;
 }
 
-// Search
-// ----------------------------------------------------------------------------------------------------------------
+// --- Search
 
 Bound Proof::upper(const SymInt& given, Bound enough, int depth) {
   if (is_overflow(given)) return infinite;
@@ -330,8 +328,7 @@ std::vector<SymInt> Proof::hints_for(const SymInt& x) {
   return hints;
 }
 
-// Divisibility
-// ----------------------------------------------------------------------------------------------------------
+// --- Divisibility
 
 std::optional<int64_t> Proof::residue(const SymInt& x, int64_t modulus) {
   if (modulus <= 0 || is_overflow(x)) return std::nullopt;
@@ -376,8 +373,7 @@ std::optional<int64_t> Proof::residue(const SymInt& x, int64_t modulus) {
   return static_cast<int64_t>(remainder < 0 ? remainder + modulus : remainder);
 }
 
-// Simplification
-// --------------------------------------------------------------------------------------------------------
+// --- Simplification
 
 SymInt Proof::simplify(const SymInt& x) {
   if (x.is_constant() || is_overflow(x)) return x;

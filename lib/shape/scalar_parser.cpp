@@ -36,8 +36,7 @@ class Parser {
   }
 
  private:
-  // Tokens
-  // ---------------------------------------------------------------------------------------------------------------
+  // --- Tokens
 
   void advance() {
     while (next_ < text_.size() && (text_[next_] == ' ' || text_[next_] == '\t')) ++next_;
@@ -81,8 +80,7 @@ class Parser {
     next_ = text_.size();
   }
 
-  // Values
-  // ---------------------------------------------------------------------------------------------------------------
+  // --- Values
 
   static bool is_int(const Scalar& x) { return std::holds_alternative<SymInt>(x); }
   static bool is_bool(const Scalar& x) { return std::holds_alternative<SymBool>(x); }
@@ -124,8 +122,7 @@ class Parser {
     return op == ">" ? less(y, x) : less_equal(y, x);
   }
 
-  // Grammar, loosest first
-  // -----------------------------------------------------------------------------------------------
+  // --- Grammar, loosest first
 
   Scalar disjunction() {
     Scalar x = conjunction();

@@ -118,8 +118,7 @@ std::string atom_text(AtomKind kind, const std::vector<SymInt>& operands, const 
 
 }  // namespace
 
-// Parts
-// -----------------------------------------------------------------------------------------------------------------
+// --- Parts
 
 std::strong_ordering order(const Atom& a, const Atom& b) {
   if (&a == &b) return std::strong_ordering::equal;
@@ -256,8 +255,7 @@ bool is_overflow(const SymInt& x) {
   return atom != nullptr && atom->kind == AtomKind::overflow;
 }
 
-// SymInt
-// ----------------------------------------------------------------------------------------------------------------
+// --- SymInt
 
 SymInt SymInt::symbol(const std::string& name) {
   auto atom = std::make_shared<Atom>();

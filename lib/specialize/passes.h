@@ -59,8 +59,7 @@ Changed remove_unused(Scope& scope);
 // Drops assumptions that follow from the ranges and the other assumptions.
 void discharge_assumptions(Scope& scope);
 
-// Weights as constants
-// ---------------------------------------------------------------------------------------------------
+// --- Weights as constants
 
 // The tensor behind a graph input, if it is state that no entry point mutates and that has plain strides.
 std::optional<Tensor> constant_behind(const Scope& scope, const ir::Value* value);
@@ -76,8 +75,7 @@ Tensor part_of(Tensor tensor, size_t axis, int64_t start, int64_t size);
 // Sizes, strides or paddings as an argument.
 ir::ArgumentList list_of(const std::vector<ir::SymInt>& values);
 
-// New nodes
-// ---------------------------------------------------------------------------------------------------
+// --- New nodes
 
 // The first result of `target(arguments...)`, put before `node` in its place in the Python.
 Result<ir::Value*> append_before(Scope& scope, ir::Node& node, const std::string& target,

@@ -181,8 +181,7 @@ void fill_as(Generator& generator, const Distribution& distribution, ScalarType 
 
 }  // namespace
 
-// Generator
-// -------------------------------------------------------------------------------------------------------------
+// --- Generator
 
 void Generator::manual_seed(uint64_t seed) {
   seed_ = seed;
@@ -243,8 +242,7 @@ double Generator::normal() {
   return radius * math::cos(theta);
 }
 
-// Fills
-// -----------------------------------------------------------------------------------------------------------------
+// --- Fills
 
 // Uniform or normal complex numbers are twice as many reals, normal ones with half of the variance each.
 static std::optional<std::pair<Distribution, ScalarType>> in_reals(Distribution distribution, ScalarType dtype) {
