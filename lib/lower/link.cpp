@@ -13,6 +13,8 @@
 #include <utility>
 
 #include <lld/Common/Driver.h>
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/InstIterator.h>
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/Module.h>
 #include <llvm/IR/Verifier.h>
@@ -83,6 +85,22 @@ void optimise(llvm::Module& module, const Target& target, llvm::TargetMachine& m
   builder.registerLoopAnalyses(loops);
   builder.crossRegisterProxies(loops, functions, calls, modules);
   builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O3).run(module, modules);
+}
+
+// Chooses between 16-bit floats by their bits: where such a choice is a maximum, LLVM calls fmaxf, which nobody links.
+void choose_by_bits(llvm::Module& module) {
+  for (llvm::Function& function : module)
+    for (llvm::Instruction& instruction : llvm::make_early_inc_range(llvm::instructions(function))) {
+      auto* select = llvm::dyn_cast<llvm::SelectInst>(&instruction);
+      if (!select || !select->getType()->getScalarType()->is16bitFPTy()) continue;
+      llvm::IRBuilder<> builder(select);
+      llvm::Type* bits = select->getType()->getWithNewType(builder.getInt16Ty());
+      llvm::Value* chosen =
+          builder.CreateSelect(select->getCondition(), builder.CreateBitCast(select->getTrueValue(), bits),
+                               builder.CreateBitCast(select->getFalseValue(), bits));
+      select->replaceAllUsesWith(builder.CreateBitCast(chosen, select->getType()));
+      select->eraseFromParent();
+    }
 }
 
 // An object file; "" where the machine cannot make one.
@@ -197,6 +215,7 @@ Result<Compiled> compile(const std::vector<KernelSource>& kernels, const Target&
       return;
     }
     optimise(module, target, *machine);
+    choose_by_bits(module);
     objects[i] = emit(module, *machine);
   });
   for (const std::string& failure : failures)
