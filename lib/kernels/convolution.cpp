@@ -193,7 +193,7 @@ std::vector<std::vector<int64_t>> operand_strides(const std::vector<PostOp>& epi
   return all;
 }
 
-void ConvolutionCall::read(const CallSite& site, size_t axes) {
+void ConvolutionSizes::read(const CallSite& site, size_t axes) {
   [[maybe_unused]] const std::string refusal = read_convolution(*site.body, site.symbols, convolution);
   assert(refusal.empty());
   const Operand &x = site.operands[static_cast<size_t>(convolution.x)],

@@ -61,8 +61,7 @@ inline std::vector<std::vector<int64_t>> operand_strides(const Convolution& conv
 
 // What calls by loops of our own know of a convolution. Axes are counted from the last one on (depth, height, width);
 // those that an image has not have size 1.
-class ConvolutionCall : public TiledCall {
- public:
+struct ConvolutionSizes {
   Convolution convolution;
   std::vector<int64_t> x_sizes, x_strides, y_sizes, y_strides;  // batch, channels and axes
   std::vector<int64_t> filter, stride, padding, dilation;       // axes
@@ -72,6 +71,8 @@ class ConvolutionCall : public TiledCall {
   // Takes these from a site whose body is a convolution, for `axes` axes.
   void read(const CallSite& site, size_t axes);
 };
+
+class ConvolutionCall : public TiledCall, public ConvolutionSizes {};
 
 // The steps of a tile of the result from `at` on, whose rows lie `step` apart on the last axis and whose columns are
 // channels; `strides` are the operands'.

@@ -76,6 +76,11 @@ constexpr int64_t widest_vector = 16;  // floats
 struct PanelTile {
   const float* a;  // columns side by side
   int64_t a_row, rows, k;
+  // Rows in lines of so many, which begin `a_line` apart; 0: all in one.
+  int64_t line_rows, a_line;
+  // Where each `run` columns of a row begin in it, if they are not all side by side; or null.
+  const int64_t* runs;
+  int64_t run;
   const float* b;
   const float* next;  // what this thread reads next, as many bytes as a panel, to be fetched; null: nothing is fetched
   bool is_made;       // b was made just now: none of it has to be fetched

@@ -596,11 +596,14 @@ const float* whole_bias(const PanelTile& tile, float (&room)[panel_columns]) {
 
 void panel(const PanelTile& tile) {
   // Few columns, and rows that would not fit one block of all columns by a little, go in tall blocks.
-  const bool is_tall = tile.columns <= 2 * V::width || (tile.rows > row_block && tile.rows <= tall_block);
+  const int64_t line_rows = tile.line_rows ? tile.line_rows : tile.rows;
+  const bool is_tall = tile.columns <= 2 * V::width || (line_rows > row_block && line_rows <= tall_block);
   const int64_t wide = (is_tall ? 2 : V::accumulators) * V::width, most_rows = is_tall ? tall_block : row_block;
-  const int64_t depths = tile.k > depth_block ? (tile.k + depth_block - 1) / depth_block : 1;
-  const int64_t depth = depths == 1 ? tile.k : ((tile.k + depths - 1) / depths + 3) / 4 * 4;
-  const int64_t groups = tile.rows <= most_rows ? 1 : (tile.rows + most_rows - 1) / most_rows;
+  const int64_t run = tile.runs ? tile.run : tile.k;
+  const int64_t depths = run > depth_block ? (run + depth_block - 1) / depth_block : 1;
+  const int64_t depth = depths == 1 ? run : ((run + depths - 1) / depths + 3) / 4 * 4;
+  const int64_t line_groups = line_rows <= most_rows ? 1 : (line_rows + most_rows - 1) / most_rows;
+  const int64_t groups = line_rows == tile.rows ? line_groups : tile.rows / line_rows * line_groups;
   // While a block is used, the next one is fetched, spread over the groups of rows; with few rows, reading the panel is
   // all that takes time, and what is fetched lies a little ahead in it.
   const bool is_stream = groups <= 2;
@@ -609,22 +612,23 @@ void panel(const PanelTile& tile) {
   const float* bias = whole_bias(tile, room);
   End result{tile.y, tile.y_row};
   const bool is_direct = ends_at_once(tile, result);
-  int64_t k = 0;
+  int64_t k = 0, count = 0;
   do {  // once where k is 0, too: then the bias is all
-    const int64_t count = tile.k - k < depth ? tile.k - k : depth;
-    const bool is_last = k + depth >= tile.k;
-    const float *block = tile.b + k * panel_columns, *ahead = is_last ? tile.next : block + depth * panel_columns;
+    const int64_t in_run = tile.runs ? k % run : k;
+    count = run - in_run < depth ? run - in_run : depth;
+    const bool is_last = k + count >= tile.k;
+    const float *block = tile.b + k * panel_columns, *ahead = is_last ? tile.next : block + count * panel_columns;
     if (tile.is_made) ahead = tile.next ? tile.next + k * panel_columns : nullptr;
-    for (int64_t group = 0, row = 0; group < groups; ++group) {
-      const int64_t groups_left = groups - group;
-      const int64_t rows = groups_left == 1 ? tile.rows - row : (tile.rows - row + groups_left - 1) / groups_left;
+    const float* line_a = tile.a + (tile.runs ? tile.runs[k / run] + in_run : k);
+    for (int64_t group = 0, row = 0, in_line = 0, left = line_groups; group < groups; ++group) {
+      const int64_t rows = left == 1 ? line_rows - in_line : (line_rows - in_line + left - 1) / left;
       Fetch fetch{nullptr, 0, is_stream};
       if (is_stream && group == 0 && tile.next) fetch.first = block + 32 * panel_columns, fetch.lines = lines;
       if (!is_stream && ahead && group * lines < 16)
         fetch.first = ahead + group * lines * (depth / 4) * line, fetch.lines = lines;
       for (int64_t j = 0; j < tile.columns; j += wide, fetch.lines = 0) {
-        const int64_t left = tile.columns - j < wide ? tile.columns - j : wide,
-                      vectors = (left + V::width - 1) / V::width;
+        const int64_t columns = tile.columns - j < wide ? tile.columns - j : wide,
+                      vectors = (columns + V::width - 1) / V::width;
         float* sums = tile.scratch + row * panel_columns + j;
         const Start start = k > 0 ? Start{sums, panel_columns} : Start{bias + j, 0};
         End end{sums, panel_columns};
@@ -632,14 +636,16 @@ void panel(const PanelTile& tile) {
           end = result;
           end.first += row * tile.y_row + j;
           if (end.added) end.added += row * end.added_row + j;
-          end.last = static_cast<int>(left % V::width);
+          end.last = static_cast<int>(columns % V::width);
         }
-        panel_block_of(rows, vectors)(count, tile.a + row * tile.a_row + k, tile.a_row, block + j, start, end, fetch);
+        panel_block_of(rows, vectors)(count, line_a + in_line * tile.a_row, tile.a_row, block + j, start, end, fetch);
       }
       if (is_last && !is_direct) finish_rows(tile, row, rows);
       row += rows;
+      in_line += rows;
+      if (--left == 0) in_line = 0, left = line_groups, line_a += tile.a_line;
     }
-    k += depth;
+    k += count;
   } while (k < tile.k);
 }
 

@@ -11,6 +11,7 @@ const Kernel& few_outputs();
 const Kernel& depthwise();
 const Kernel& disjoint();
 const Kernel& transposed();
+const Kernel& overlapping();
 const Kernel& winograd();
 const Kernel& onednn_convolution();
 const Kernel& few_rows();
