@@ -20,6 +20,10 @@ namespace {
 
 constexpr int64_t strip_bytes = 1 << 20;  // of the wide tensor, at most: less means more rows that are computed twice
 constexpr int64_t least_bytes = 1 << 20;  // of the whole of it: less stays in the cache anyway
+// Of the terms of a sum of the first convolution, times the share of its rows that are computed again: more takes
+// longer than the wide tensor does on its way through memory (measured at 18: the same, at 58 to 165: 1.1 to 1.45
+// times).
+constexpr int64_t most_again = 30;
 
 // A convolution with its epilogue, cut out of a body.
 struct Part {
@@ -38,6 +42,19 @@ struct Part {
     return std::any_of(steps.begin(), steps.end(),
                        [&](const PostOp& step) { return step.is_binary() && step.operand == static_cast<int>(input); });
   }
+};
+
+// How many rows of the result a strip is, and how many there are, where a row of the wide tensor has `row` numbers.
+struct Cut {
+  int64_t window, stride, strip, strips;
+  Cut(int64_t row, int64_t y_rows, int64_t window, int64_t stride) : window(window), stride(stride) {
+    const int64_t fitting = std::max<int64_t>(1, (strip_bytes / 4 / std::max<int64_t>(1, row) - window) / stride + 1);
+    strips = ((y_rows + fitting - 1) / fitting + 3) / 4 * 4;  // so that threads finish together
+    strip = strips == 0 ? 1 : (y_rows + strips - 1) / strips;
+    strips = (y_rows + strip - 1) / strip;
+  }
+  int64_t window_rows(int64_t outputs) const { return (outputs - 1) * stride + window; }
+  int64_t rows() const { return strips * window_rows(strip); }  // of the wide tensor that are computed
 };
 
 using Parts = std::vector<Part>;  // widening, depthwise, perhaps narrowing
@@ -66,6 +83,12 @@ const ir::Value* cut_out(const ir::Graph& whole, int first, int last, const ir::
     part.body.set_outputs({copy->result()});
   }
   return result;
+}
+
+Cut cut_of(const Parts& parts, int64_t y_rows) {
+  const std::vector<ir::SymInt>& wide = parts[1].body.inputs()[0]->meta().sizes;
+  return Cut(*wide[1].constant() * *wide[3].constant(), y_rows, *parts[1].filter()[2].constant(),
+             parts[1].convolution.stride[0]);
 }
 
 bool is_pointwise(const Part& part) { return is_pointwise(part.convolution, part.filter()); }
@@ -114,13 +137,19 @@ std::string read_parts(const ir::Graph& body, Parts& found) {
     return "the second convolution is not depthwise";
   if (kernels::depthwise().refusal(filter.body).empty()) found[1].kernel = &kernels::depthwise();
   if (found.size() > 2 && !is_pointwise(found[2])) return "the third convolution is not pointwise";
+  const ir::TensorMeta& y = body.outputs()[0].value()->meta();
   int64_t bytes = 4;
   for (size_t axis = 1; axis < 4; ++axis) {
     const std::optional<int64_t> size = wide.sizes[axis].constant();
     if (!size) return "the size of the image is not known";
     bytes *= *size;
   }
-  return bytes < least_bytes ? "what lies between fits into the cache" : "";
+  if (bytes < least_bytes) return "what lies between fits into the cache";
+  if (found[0].is_first()) return "";
+  const int64_t rows = *wide.sizes[2].constant(), again = cut_of(found, *y.sizes[2].constant()).rows() - rows;
+  return again * *found[0].filter()[1].constant() > most_again * rows
+             ? "rows that two strips compute take longer than they spare"
+             : "";
 }
 
 int x_of(const Parts& parts) { return parts[0].inputs[static_cast<size_t>(parts[0].convolution.x)]; }
@@ -131,15 +160,15 @@ Operand image(std::vector<int64_t> sizes) {
 }
 
 // A strip counts rows of the result.
-struct Plan {
+struct Plan : Cut {
   int64_t batch, channels;         // of the wide tensor
   int64_t x_rows, x_columns;       // of the input
   int64_t rows, columns;           // of the wide tensor
   int64_t y_rows, y_columns;       // of the result
   int64_t x_channels, y_channels;  // of the input and of the result
-  int64_t stride, window, padding, strip, strips;
+  int64_t padding;
 
-  Plan(const Parts& parts, const CallSite& site) {
+  Plan(const Parts& parts, const CallSite& site) : Cut(cut_of(parts, site.results[0].sizes[2])) {
     const std::vector<int64_t>&x = site.operands[static_cast<size_t>(x_of(parts))].sizes, &y = site.results[0].sizes;
     batch = x[0], x_channels = x[1], x_rows = x[2], x_columns = x[3];
     const std::vector<ir::SymInt>& wide = parts[1].body.inputs()[0]->meta().sizes;
@@ -147,17 +176,9 @@ struct Plan {
     y_channels = y[1], y_rows = y[2], y_columns = y[3];
     const Convolution& filter = parts[1].convolution;
     channels = filter.groups;
-    stride = filter.stride[0];
     padding = filter.padding[0];
-    window = *parts[1].filter()[2].constant();
-    const int64_t fitting =
-        std::max<int64_t>(1, (strip_bytes / 4 / std::max<int64_t>(1, channels * columns) - window) / stride + 1);
-    strips = ((y_rows + fitting - 1) / fitting + 3) / 4 * 4;  // so that threads finish together
-    strip = strips == 0 ? 1 : (y_rows + strips - 1) / strips;
-    strips = (y_rows + strip - 1) / strip;
   }
 
-  int64_t window_rows(int64_t outputs) const { return (outputs - 1) * stride + window; }
   int64_t outputs(int64_t i) const { return std::min(strip, y_rows - i * strip); }
   // The first row that strip i reads, and that behind its last one, in the image and beyond it.
   int64_t begin(int64_t i) const { return i * strip * stride - padding; }
