@@ -121,7 +121,8 @@ bool Indexing::apply_item(PyObject* item, size_t specified) {
                           slice->stop == Py_None && (slice->step == Py_None || integer_of(slice->step) == SymInt(1));
     // A bound that is a tensor stands for the number in it; one beyond all numbers is the last, as in Python's slices.
     const auto number = [](PyObject* bound) {
-      if (as_tensor(bound)) return Ref(PyNumber_Index(bound));
+      if (const TensorObject* tensor = as_tensor(bound))
+        return Ref(tensor->state->is_traced() ? PyObject_CallMethod(bound, "item", nullptr) : PyNumber_Index(bound));
       int beyond = 0;
       if (PyLong_Check(bound)) PyLong_AsLongLongAndOverflow(bound, &beyond);
       return beyond ? Ref(PyLong_FromLongLong(beyond > 0 ? shape::Range::highest : shape::Range::lowest))
