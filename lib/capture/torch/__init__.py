@@ -51,7 +51,7 @@ from torch._vmap import vmap
 
 _native.register(Tensor=Tensor, Parameter=_Parameter, Size=Size, pytree=_pytree)
 
-from torch import nn, utils, version
+from torch import __config__, nn, utils, version
 from torch._ops import ops
 from torch._classes import classes
 

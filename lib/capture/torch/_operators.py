@@ -4,6 +4,8 @@
 # of the package calls: `aten.linear(x, w, b)` is the native callable itself, without a Python frame in between.
 import _atenon
 
+from torch import _names, _placeholder
+
 
 class _Namespace:
     """Operators of one namespace as native callables, cached as attributes."""
@@ -132,9 +134,12 @@ class OpNamespace:
     def __getattr__(self, operator):
         if self.name == "aten" and operator in _questions:
             return _Question(operator, _questions[operator])
-        if not _atenon.has(f"{self.name}::{operator}"):
+        if _atenon.has(f"{self.name}::{operator}"):
+            packet = OpOverloadPacket(self.name, operator)
+        elif operator in _names.set_of(f"torch.ops.{self.name}"):
+            packet = _placeholder.make(f"torch.ops.{self.name}.{operator}")
+        else:
             raise AttributeError(f"torch.ops.{self.name} has no operator '{operator}'")
-        packet = OpOverloadPacket(self.name, operator)
         setattr(self, operator, packet)
         return packet
 
