@@ -1,6 +1,6 @@
 # torch.distributions: those that policies and variational models use. Arguments are not validated, since a program cannot look at
 # them; samples are draws of the run (`atenon run --seed N`), in PyTorch's order.
-from torch.distributions import transforms
+from torch.distributions import constraints, transforms, utils
 from torch.distributions.bernoulli import Bernoulli
 from torch.distributions.beta import Beta
 from torch.distributions.categorical import Categorical

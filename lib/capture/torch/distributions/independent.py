@@ -18,6 +18,19 @@ class Independent(Distribution):
     mode = property(lambda self: self.base_dist.mode)
     variance = property(lambda self: self.base_dist.variance)
 
+    def _get_checked_instance(self, cls, _instance=None):
+        if _instance is None and type(self).__init__ != cls.__init__:
+            raise NotImplementedError(f"Subclass {type(self).__name__} of {cls.__name__} that defines a custom __init__ method must also "
+                                      "define a custom .expand() method.")
+        return self.__new__(type(self)) if _instance is None else _instance
+
+    def expand(self, batch_shape, _instance=None):
+        new = self._get_checked_instance(Independent, _instance)
+        own = self.event_shape[: self.reinterpreted_batch_ndims]
+        new.base_dist, new.reinterpreted_batch_ndims = self.base_dist.expand([*batch_shape, *own]), self.reinterpreted_batch_ndims
+        Distribution.__init__(new, batch_shape, self.event_shape)
+        return new
+
     def _summed(self, value):
         return value.sum(list(range(-self.reinterpreted_batch_ndims, 0))) if self.reinterpreted_batch_ndims else value
 
