@@ -27,6 +27,7 @@ class Arranger {
   void prune();
   void find_needed();
   void order();
+  SymInt address_of_most() const;
   bool can_merge(int outer, int inner) const;
   bool merge_linearly(const SymInt& x, int outer, int inner) const;
   void merge(int outer, int inner);
@@ -100,11 +101,28 @@ void Arranger::prune() {
     if (!is_reduced[number]) loops_.reductions[number] = {};
 }
 
+SymInt Arranger::address_of_most() const {
+  const auto neighbours = [&](const SymInt& address) {
+    int64_t found = 0;
+    for (int loop : loops_.domain) {
+      if (stride(address, loop) != 1) continue;
+      for (const Store& store : loops_.stores) found += stride(store.address, loop) == 1;
+      for (const Expr& expr : loops_.exprs)
+        found += expr.op == ScalarOp::read && expr.loops & bit(loop) && stride(expr.index, loop) == 1;
+    }
+    return found;
+  };
+  const Store* best = &loops_.stores[0];
+  for (const Store& store : loops_.stores)
+    if (neighbours(store.address) > neighbours(best->address)) best = &store;
+  return best->address;
+}
+
 void Arranger::order() {
   find_needed();
-  // Rows first, then what other reductions depend on, then as the first result lies in memory: a copy that transposes
-  // writes in order.
-  const SymInt address = loops_.stores[0].address;
+  // Rows first, then what other reductions depend on, then as a result lies in memory: a copy that transposes writes in
+  // order. Of several results, the one along which most is read and written side by side.
+  const SymInt address = address_of_most();
   std::stable_sort(loops_.domain.begin(), loops_.domain.end(), [&](int a, int b) {
     if (level(a) != level(b)) return level(a) < level(b);
     return stride(address, a) > stride(address, b);

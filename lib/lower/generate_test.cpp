@@ -119,6 +119,32 @@ TEST_CASE("a copy that turns goes block by block, whatever the sizes") {
   }
 }
 
+TEST_CASE("of two results, loops follow the one that lies as what is read") {
+  Program program;
+  const ir::TensorMeta turned{ScalarType::f32, {24, 40}};
+  ir::Value* x = program.graph.add_input("x", ir::TensorMeta{ScalarType::f32, {40, 24}});
+  ir::Value* y = program.node("turn", {x}, turned, [&](Writer& w) {
+    return w.apply(ScalarOp::mul, {w.read(x, {w.variable(1), w.variable(0)}), w.number(2)});
+  });
+  ir::Value* z = program.node("triple", {y}, turned, [&](Writer& w) {
+    return w.apply(ScalarOp::mul, {w.read(y, {w.variable(0), w.variable(1)}), w.number(3)});
+  });
+  program.graph.set_outputs({y, z});
+  Result<Loops> loops = compose(
+      program.graph, [&](const ir::Node& node) { return &program.meanings.at(&node); },
+      [&](const ir::Value& value) { return &value == z ? Layout{{1, 24}, 0} : row_major(value.meta().sizes); },
+      program.facts, {});
+  REQUIRE(bool(loops));
+  CHECK(loops->loops[loops->domain.back()].extent == SymInt(24));
+  std::vector<float> input = random_numbers(960, 3), first(960, -1), second(960, -1);
+  testing::run_kernel(*loops, {input.data(), first.data(), second.data()}, {});
+  for (int64_t c = 0; c < 24; ++c)
+    for (int64_t i = 0; i < 40; ++i) {
+      REQUIRE(first[c * 40 + i] == 2 * input[i * 24 + c]);
+      REQUIRE(second[i * 24 + c] == 6 * input[i * 24 + c]);
+    }
+}
+
 TEST_CASE("softmax of scaled and masked scores is one kernel, sizes symbolic") {
   const SymInt s = SymInt::symbol("s"), b = SymInt::symbol("b");
   Program program;
