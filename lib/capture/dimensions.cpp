@@ -27,8 +27,7 @@ std::string value_name(const std::string& path) {
 }
 
 bool Dimensions::declare(const std::string& name, shape::Range range, int64_t hint, const std::string& source) {
-  const auto fixed = fixed_.find(name);
-  if (fixed != fixed_.end()) hint = fixed->second;
+  if (const auto fixed = fixed_.find(name); fixed != fixed_.end()) hint = fixed->second;
   const auto known = std::find_if(session_.symbols.begin(), session_.symbols.end(),
                                   [&](const ir::Symbol& s) { return s.name == name; });
   if (known != session_.symbols.end()) {
@@ -48,7 +47,6 @@ bool Dimensions::declare(const std::string& name, shape::Range range, int64_t hi
   }
   session_.unbacked = std::max(session_.unbacked, ir::unbacked_after(name));
   if (const auto given = ranges_.find(name); given != ranges_.end()) range = given->second;
-  if (fixed != fixed_.end()) range = {hint, hint};
   if (!range.contains(hint)) {
     session_.raise(
         306, "dimension `" + name + "` is " + std::to_string(hint) + " in the example, outside of " + range.to_string(),

@@ -329,12 +329,12 @@ bool InputMaker::specify(PyObject* model, PyObject* dynamic_shapes) {
 }
 
 std::optional<Inputs> InputMaker::make(const Example& example, PyObject* model) {
-  dimensions_.fix(example.sizes);
   const Ref forward = attribute(model, "forward");
   parameters_ = parameters_of(forward ? forward.get() : model);
   Inputs inputs;
-  if (!parse_options() || !take_example(example) || !specify(model, example.dynamic_shapes.get()) || !trace(inputs))
-    return std::nullopt;
+  if (!parse_options()) return std::nullopt;
+  dimensions_.fix(example.sizes);
+  if (!take_example(example) || !specify(model, example.dynamic_shapes.get()) || !trace(inputs)) return std::nullopt;
   return inputs;
 }
 

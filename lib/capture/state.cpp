@@ -53,15 +53,16 @@ bool is_read(const TensorObject& tensor) {
          });
 }
 
-constexpr const char* registries[] = {"_parameters", "_buffers", "_modules"};
-
-std::vector<Ref> copies_of_registries(PyObject* names) {
-  std::vector<Ref> copies;
-  for (const char* name : registries) {
-    PyObject* registry = PyDict_GetItemString(names, name);
-    copies.push_back(registry && PyDict_Check(registry) ? Ref(PyDict_Copy(registry)) : Ref());
-  }
-  return copies;
+// The dicts and lists among a module's attributes, each with a copy of it: parameters, hooks, caches.
+std::vector<std::pair<Ref, Ref>> containers_of(PyObject* names) {
+  std::vector<std::pair<Ref, Ref>> containers;
+  PyObject *key = nullptr, *value = nullptr;
+  for (Py_ssize_t position = 0; PyDict_Next(names, &position, &key, &value);)
+    if (PyDict_Check(value))
+      containers.emplace_back(Ref::borrow(value), Ref(PyDict_Copy(value)));
+    else if (PyList_Check(value))
+      containers.emplace_back(Ref::borrow(value), Ref(PyList_GetSlice(value, 0, PyList_GET_SIZE(value))));
+  return containers;
 }
 
 }  // namespace
@@ -70,7 +71,7 @@ PythonState::PythonState(PyObject* model) {
   for_each_module(model, [&](const std::string& path, PyObject* module) {
     const Ref names = attribute(module, "__dict__");
     if (names && PyDict_Check(names.get()))
-      modules_.push_back({path, Ref::borrow(module), Ref(PyDict_Copy(names.get())), copies_of_registries(names.get())});
+      modules_.push_back({path, Ref::borrow(module), Ref(PyDict_Copy(names.get())), containers_of(names.get())});
     return true;
   });
   PyErr_Clear();
@@ -117,11 +118,11 @@ void PythonState::restore() const {
     if (!names || !module.before) continue;
     PyDict_Clear(names.get());
     PyDict_Update(names.get(), module.before.get());
-    for (size_t i = 0; i < std::size(registries); ++i) {
-      PyObject* registry = PyDict_GetItemString(names.get(), registries[i]);
-      if (!registry || !module.inner[i]) continue;
-      PyDict_Clear(registry);
-      PyDict_Update(registry, module.inner[i].get());
+    for (const auto& [container, before] : module.containers) {
+      // By their own methods, since an OrderedDict keeps more than a dict.
+      const Ref empty(PyObject_CallMethod(container.get(), "clear", nullptr));
+      const Ref full(
+          PyObject_CallMethod(container.get(), PyList_Check(container.get()) ? "extend" : "update", "O", before.get()));
     }
   }
   PyErr_Clear();

@@ -36,8 +36,8 @@ class PythonState {
   struct Module {
     std::string path;
     Ref object;
-    Ref before;              // a copy of its __dict__
-    std::vector<Ref> inner;  // and of the dicts in it that hold its parameters, buffers and modules
+    Ref before;                                   // a copy of its __dict__
+    std::vector<std::pair<Ref, Ref>> containers;  // the dicts and lists in it, and copies of them
   };
   std::vector<Module> modules_;
 };
