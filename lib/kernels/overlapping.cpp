@@ -135,7 +135,7 @@ bool fits(const ConvolutionSizes& sizes, const CallSite& site) {
   };
   return lies_channels_last(site.operands[static_cast<size_t>(sizes.convolution.x)]) &&
          lies_channels_last(site.results[0]) && has_plain_bias(sizes.convolution, site) &&
-         is_one_line(sizes.y_strides) && zeros_of(sizes) <= most_zeros &&
+         is_one_line(sizes.y_strides) &&
          std::all_of(sizes.operand_strides.begin(), sizes.operand_strides.end(), is_one_line);
 }
 
@@ -160,7 +160,7 @@ class Overlapping : public ConvolutionKernel {
     ConvolutionSizes sizes;
     sizes.read(site, 2);
     if (static_cast<int>(operand) != sizes.convolution.weight) return std::nullopt;
-    if (!fits(sizes, site)) return onednn_convolution().weight_layout(site, operand);
+    if (!fits(sizes, site) || zeros_of(sizes) > most_zeros) return onednn_convolution().weight_layout(site, operand);
     return window_layout(site.operands[operand].sizes);
   }
 
