@@ -45,10 +45,7 @@ class _ConvNd(Module):
         self._reversed_padding_repeated_twice = self._padding_of_pad()
         channels = (in_channels, out_channels // groups) if transposed else (out_channels, in_channels // groups)
         self.weight = Parameter(torch.empty((*channels, *kernel_size), device=device, dtype=dtype))
-        if bias:
-            self.bias = Parameter(torch.empty(out_channels, device=device, dtype=dtype))
-        else:
-            self.register_parameter("bias", None)
+        self.register_parameter("bias", Parameter(torch.empty(out_channels, device=device, dtype=dtype)) if bias else None)
         self.reset_parameters()
 
     def _padding_of_pad(self):
@@ -93,6 +90,9 @@ class _ConvNd(Module):
             return function(input, weight, bias, self.stride, zeros, self.dilation, self.groups)
         return function(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
 
+    def forward(self, input):
+        return self._conv_forward(input, self.weight, self.bias)
+
 
 class Conv1d(_ConvNd):
     def __init__(self, in_channels, out_channels, kernel_size, stride=1, padding=0, dilation=1, groups=1, bias=True,
@@ -103,9 +103,6 @@ class Conv1d(_ConvNd):
 
     def _conv_forward(self, input, weight, bias):
         return self._convolve(F.conv1d, input, weight, bias, _single(0))
-
-    def forward(self, input):
-        return self._conv_forward(input, self.weight, self.bias)
 
 
 class Conv2d(_ConvNd):
@@ -118,9 +115,6 @@ class Conv2d(_ConvNd):
     def _conv_forward(self, input, weight, bias):
         return self._convolve(F.conv2d, input, weight, bias, _pair(0))
 
-    def forward(self, input):
-        return self._conv_forward(input, self.weight, self.bias)
-
 
 class Conv3d(_ConvNd):
     def __init__(self, in_channels, out_channels, kernel_size, stride=1, padding=0, dilation=1, groups=1, bias=True,
@@ -131,9 +125,6 @@ class Conv3d(_ConvNd):
 
     def _conv_forward(self, input, weight, bias):
         return self._convolve(F.conv3d, input, weight, bias, _triple(0))
-
-    def forward(self, input):
-        return self._conv_forward(input, self.weight, self.bias)
 
 
 class _ConvTransposeNd(_ConvNd):

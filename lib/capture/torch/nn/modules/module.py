@@ -65,6 +65,22 @@ def _addindent(text, spaces):
     return "\n".join([first] + [" " * spaces + line for line in rest])
 
 
+def _register(module, kind, held, hooks, name, value):
+    """Holds a value by its name, as the hooks change it."""
+    if not isinstance(name, str):
+        raise TypeError(f"{kind} name should be a string. Got {type(name).__name__}")
+    if "." in name:
+        raise KeyError(f'{kind} name can\'t contain "."')
+    if name == "":
+        raise KeyError(f'{kind} name can\'t be empty string ""')
+    if hasattr(module, name) and name not in held:
+        raise KeyError(f"attribute '{name}' already exists")
+    for hook in hooks.values():
+        replaced = hook(module, name, value)
+        value = value if replaced is None else replaced
+    held[name] = value
+
+
 class Module:
     dump_patches = False
     _version = 1
@@ -169,27 +185,13 @@ class Module:
 
     # --- Registration
 
-    def _check_name(self, kind, name):
-        if not isinstance(name, str):
-            raise TypeError(f"{kind} name should be a string. Got {type(name).__name__}")
-        if "." in name:
-            raise KeyError(f'{kind} name can\'t contain "."')
-        if name == "":
-            raise KeyError(f'{kind} name can\'t be empty string ""')
-
     def register_buffer(self, name, tensor, persistent=True):
         if "_buffers" not in self.__dict__:
             raise AttributeError("cannot assign buffer before Module.__init__() call")
-        self._check_name("buffer", name)
-        if hasattr(self, name) and name not in self._buffers:
-            raise KeyError(f"attribute '{name}' already exists")
         if tensor is not None and not isinstance(tensor, Tensor):
             raise TypeError(f"cannot assign '{typename(tensor)}' object to buffer '{name}' "
                             "(torch Tensor or None required)")
-        for hook in _global_buffer_registration_hooks.values():
-            replaced = hook(self, name, tensor)
-            tensor = tensor if replaced is None else replaced
-        self._buffers[name] = tensor
+        _register(self, "buffer", self._buffers, _global_buffer_registration_hooks, name, tensor)
         if persistent:
             self._non_persistent_buffers_set.discard(name)
         else:
@@ -198,27 +200,15 @@ class Module:
     def register_parameter(self, name, param):
         if "_parameters" not in self.__dict__:
             raise AttributeError("cannot assign parameter before Module.__init__() call")
-        self._check_name("parameter", name)
-        if hasattr(self, name) and name not in self._parameters:
-            raise KeyError(f"attribute '{name}' already exists")
         if param is not None and not isinstance(param, Parameter):
             raise TypeError(f"cannot assign '{typename(param)}' object to parameter '{name}' "
                             "(torch.nn.Parameter or None required)")
-        for hook in _global_parameter_registration_hooks.values():
-            replaced = hook(self, name, param)
-            param = param if replaced is None else replaced
-        self._parameters[name] = param
+        _register(self, "parameter", self._parameters, _global_parameter_registration_hooks, name, param)
 
     def add_module(self, name, module):
         if not isinstance(module, Module) and module is not None:
             raise TypeError(f"{typename(module)} is not a Module subclass")
-        self._check_name("module", name)
-        if hasattr(self, name) and name not in self._modules:
-            raise KeyError(f"attribute '{name}' already exists")
-        for hook in _global_module_registration_hooks.values():
-            replaced = hook(self, name, module)
-            module = module if replaced is None else replaced
-        self._modules[name] = module
+        _register(self, "module", self._modules, _global_module_registration_hooks, name, module)
 
     def register_module(self, name, module):
         self.add_module(name, module)
