@@ -289,7 +289,7 @@ double lgamma(double x) {
   if (x != x) return x;
   if (std::fabs(x) == infinity) return infinity;
   if (x <= 0 && x == std::floor(x)) return infinity;
-  if (x < 0.5) return log(pi / sin(pi * (x - std::floor(x)))) - lgamma(1 - x);
+  if (x < 0.5) return log(pi / std::fabs(sin(pi * (x - std::nearbyint(x))))) - lgamma(1 - x);
   if (x == 1 || x == 2) return 0;
   const double y = x - 1;
   double sum = lanczos_first;
