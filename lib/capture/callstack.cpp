@@ -77,18 +77,23 @@ uint32_t CallStacks::frame_at(Code& code, int instruction) {
   return id;
 }
 
-ir::ProvenanceId CallStacks::current(ir::Provenance& provenance) {
-  if (pretended_) return provenance.intern(*pretended_);
-  std::vector<uint32_t> key;  // frames, innermost first, then the module
+template <class Visit>
+void CallStacks::each_user_frame(Visit visit) {
   for (PyFrameObject* frame = PyThreadState_GetFrame(PyThreadState_Get()); frame;) {
     PyCodeObject* code = PyFrame_GetCode(frame);
     Code& entry = code_of(code);
     Py_DECREF(code);
-    if (entry.is_user) key.push_back(frame_at(entry, PyFrame_GetLasti(frame)));
+    if (entry.is_user) visit(entry, PyFrame_GetLasti(frame));
     PyFrameObject* caller = PyFrame_GetBack(frame);
     Py_DECREF(frame);
     frame = caller;
   }
+}
+
+ir::ProvenanceId CallStacks::current(ir::Provenance& provenance) {
+  if (pretended_) return provenance.intern(*pretended_);
+  std::vector<uint32_t> key;  // frames, innermost first, then the module
+  each_user_frame([&](Code& code, int instruction) { key.push_back(frame_at(code, instruction)); });
   const Running* running = running_.empty() || !running_.back() ? nullptr : &*running_.back();
   const size_t depth = key.size();
   key.push_back(running
@@ -125,15 +130,9 @@ SourceSpan CallStacks::span_at(Code& code, int instruction) {
 
 SourceSpan CallStacks::user_line() {
   SourceSpan span;
-  for (PyFrameObject* frame = PyThreadState_GetFrame(PyThreadState_Get()); frame;) {
-    PyCodeObject* code = PyFrame_GetCode(frame);
-    Code& entry = code_of(code);
-    Py_DECREF(code);
-    if (entry.is_user && !span.known()) span = span_at(entry, PyFrame_GetLasti(frame));
-    PyFrameObject* caller = PyFrame_GetBack(frame);
-    Py_DECREF(frame);
-    frame = caller;
-  }
+  each_user_frame([&](Code& code, int instruction) {
+    if (!span.known()) span = span_at(code, instruction);
+  });
   return span;
 }
 

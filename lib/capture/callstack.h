@@ -73,6 +73,9 @@ class CallStacks {
   };
 
   Code& code_of(PyCodeObject* code);
+  // visit(code, instruction), from the innermost on.
+  template <class Visit>
+  void each_user_frame(Visit visit);
   uint32_t frame_at(Code& code, int instruction);
   SourceSpan span_at(Code& code, int instruction);
   const std::string& line_of(const std::string& path, int line);

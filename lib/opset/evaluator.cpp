@@ -52,6 +52,15 @@ Call origin_call(const Call& call) {
   return origin;
 }
 
+void Evaluator::apply_apart() {
+  apply = [this](const Call&, Inference inference) {
+    std::vector<ir::Value*> values;
+    for (ir::Type& type : inference.types)
+      values.push_back(&apart_.emplace_back(ir::Value{"v" + std::to_string(apart_.size()), std::move(type)}));
+    return values;
+  };
+}
+
 void Evaluator::enter(const Block& block, size_t header) {
   stack_.assign(static_cast<size_t>(block.tree.slots), Datum());
   base_ = 0;

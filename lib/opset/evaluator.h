@@ -7,6 +7,7 @@
 // The first failure sticks: every later step returns none, so that callers look only where it matters.
 #pragma once
 
+#include <deque>
 #include <functional>
 
 #include "opset/call.h"
@@ -25,6 +26,7 @@ class Evaluator {
 
   // How operators and elements are made; without the one or the other, asking for it is a failure of the block.
   Apply apply;
+  void apply_apart();  // results are in no graph, and live as long as the evaluator
   Loops* loops = nullptr;
   int next_unbacked = 0;
   // Raises next_unbacked beyond the names in use when the first fresh size is made; asking costs a walk over the graph.
@@ -100,6 +102,7 @@ class Evaluator {
     std::optional<ScalarType> narrow;  // the dtype of results
   };
   std::optional<Widening> widening_;
+  std::deque<ir::Value> apart_;  // results of operators inside the block
 
   void enter(const Block& block, size_t header);
   void check(const Step& step);

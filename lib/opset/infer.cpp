@@ -1,6 +1,5 @@
 // The types of a call's results, and what must hold for it.
 #include <algorithm>
-#include <deque>
 
 #include "opset/evaluator.h"
 
@@ -97,13 +96,7 @@ Result<Inference> infer_nested(const Opset& opset, const Call& call, const shape
   evaluator.depth = depth;
   evaluator.hints = hints;
   if (outer) evaluator.budget = outer->budget;
-  std::deque<ir::Value> scratch;  // results of operators inside the block; in no graph
-  evaluator.apply = [&scratch](const Call&, Inference inference) {
-    std::vector<ir::Value*> values;
-    for (ir::Type& type : inference.types)
-      values.push_back(&scratch.emplace_back(ir::Value{"v" + std::to_string(scratch.size()), std::move(type)}));
-    return values;
-  };
+  evaluator.apply_apart();
   const Step* step = evaluator.walk(true);
   Datum result;
   if (evaluator.result_type)

@@ -2,7 +2,6 @@
 #include "opset/meaning.h"
 
 #include <algorithm>
-#include <deque>
 
 #include "ir/call_body.h"
 #include "ir/control_flow.h"
@@ -333,13 +332,7 @@ auto with_step(const Opset& opset, const Call& call, const shape::Facts& facts, 
     -> decltype(use(std::declval<Evaluator&>(), call, Step())) {
   const Call written = origin_call(call);
   Evaluator evaluator(opset, written, facts);
-  std::deque<ir::Value> scratch;
-  evaluator.apply = [&scratch](const Call&, Inference inference) {
-    std::vector<ir::Value*> values;
-    for (ir::Type& type : inference.types)
-      values.push_back(&scratch.emplace_back(ir::Value{"v" + std::to_string(scratch.size()), std::move(type)}));
-    return values;
-  };
+  evaluator.apply_apart();
   const Step* step = evaluator.walk(false);
   if (!step && !evaluator.failed()) evaluator.mistake(nullptr, "the block has no meaning");
   if (evaluator.failed()) return evaluator.take_failure();

@@ -139,36 +139,29 @@ std::string header(const std::string& target, const Declaration& declaration) {
 Result<std::vector<std::string>> declarations(const Item& graph, const opset::Opset& opset,
                                               const CallStacks& call_stacks, const std::string& file_name) {
   std::map<std::string, Declaration> unknown;  // by target
-  std::vector<Item> open{graph};
-  while (!open.empty()) {
-    const Item next = open.back();
-    open.pop_back();
-    for (const Item& node : next.at("nodes").items()) {
-      for (const Item& input : node.at("inputs").items())
-        if (const Item inner = input.at("arg").find("as_graph"); !inner.is_null()) open.push_back(inner.at("graph"));
-      const std::string text = node.at("target").text(), target = target_of(text);
-      const std::vector<Item> outputs = flattened(node.at("outputs"));
-      if (target.empty() || text.starts_with(higher_order) || find_operator(opset, target)) continue;
-      const bool is_pytorchs = target.starts_with("aten::") || target.starts_with("prims::");
-      const bool has_tensor = std::any_of(outputs.begin(), outputs.end(), [](const Item& output) {
-        return !output.find("name").is_null() || !is_symbolic(output.alternative().first);
-      });
-      if (is_pytorchs && !has_tensor) continue;  // what asserts something of sizes
-      Declaration& declaration = unknown[target];
-      if (declaration.calls == 0) {
-        declaration.where = "node %" + (outputs.empty() ? text : name_of(outputs.front()));
-        const ir::CallStack stack = call_stacks.stack(text_at(node, "stack_trace"), text_at(node, "nn_module_stack"));
-        if (!stack.frames.empty()) {
-          const ir::Frame& frame = stack.frames.back();
-          declaration.where += ", " + frame.file + ":" + std::to_string(frame.line) + ": " + frame.code;
-        }
+  for (const Item& node : all_nodes(graph)) {
+    const std::string text = node.at("target").text(), target = target_of(text);
+    const std::vector<Item> outputs = flattened(node.at("outputs"));
+    if (target.empty() || text.starts_with(higher_order) || find_operator(opset, target)) continue;
+    const bool is_pytorchs = target.starts_with("aten::") || target.starts_with("prims::");
+    const bool has_tensor = std::any_of(outputs.begin(), outputs.end(), [](const Item& output) {
+      return !output.find("name").is_null() || !is_symbolic(output.alternative().first);
+    });
+    if (is_pytorchs && !has_tensor) continue;  // what asserts something of sizes
+    Declaration& declaration = unknown[target];
+    if (declaration.calls == 0) {
+      declaration.where = "node %" + (outputs.empty() ? text : name_of(outputs.front()));
+      const ir::CallStack stack = call_stacks.stack(text_at(node, "stack_trace"), text_at(node, "nn_module_stack"));
+      if (!stack.frames.empty()) {
+        const ir::Frame& frame = stack.frames.back();
+        declaration.where += ", " + frame.file + ":" + std::to_string(frame.line) + ": " + frame.code;
       }
-      note_inputs(declaration, node);
-      note_outputs(declaration, node);
-      if (is_pytorchs) declaration.trouble = "it is PyTorch's, and not known here";
-      if (!is_target(target)) declaration.trouble = "that is no name of an operator";
-      ++declaration.calls;
     }
+    note_inputs(declaration, node);
+    note_outputs(declaration, node);
+    if (is_pytorchs) declaration.trouble = "it is PyTorch's, and not known here";
+    if (!is_target(target)) declaration.trouble = "that is no name of an operator";
+    ++declaration.calls;
   }
   std::vector<std::string> blocks, missing;
   Diagnostic diagnostic = error(Status::unsupported, 824, "");

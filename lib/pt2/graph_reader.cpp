@@ -91,6 +91,20 @@ const Operator* find_operator(const opset::Opset& opset, const std::string& targ
   return known && known->sameness == Sameness::itself ? opset.find(pure) : nullptr;
 }
 
+std::vector<Item> all_nodes(const Item& graph) {
+  std::vector<Item> nodes, open{graph};
+  while (!open.empty()) {
+    const Item next = open.back();
+    open.pop_back();
+    for (const Item& node : next.at("nodes").items()) {
+      nodes.push_back(node);
+      for (const Item& input : node.at("inputs").items())
+        if (const Item inner = input.at("arg").find("as_graph"); !inner.is_null()) open.push_back(inner.at("graph"));
+    }
+  }
+  return nodes;
+}
+
 std::vector<Item> flattened(const Item& outputs) {
   std::vector<Item> flat;
   for (const Item& output : outputs.items()) {

@@ -86,6 +86,9 @@ class GraphReader {
   ir::CallStack stack_;  // of the node that is being read
 };
 
+// The nodes of a graph and of the graphs that they hold.
+std::vector<Item> all_nodes(const Item& graph);
+
 // The outputs of a node, lists flattened; what is None has no name. And the name of one.
 std::vector<Item> flattened(const Item& outputs);
 std::string name_of(const Item& output);

@@ -26,19 +26,6 @@ Result<void> check_version(const Item& root, const std::string& file_name) {
       .note("schema 8 is read: PyTorch 2.6 to 2.13; export the model again with one of these");
 }
 
-void note_call_stacks(const Item& graph, CallStacks& call_stacks) {
-  std::vector<Item> open{graph};
-  while (!open.empty()) {
-    const Item next = open.back();
-    open.pop_back();
-    for (const Item& node : next.at("nodes").items()) {
-      if (const Item trace = node.at("metadata").find("stack_trace"); trace.is_text()) call_stacks.note(trace.text());
-      for (const Item& input : node.at("inputs").items())
-        if (const Item inner = input.at("arg").find("as_graph"); !inner.is_null()) open.push_back(inner.at("graph"));
-    }
-  }
-}
-
 Result<void> take_weights(const Archive& archive, const ir::GraphSignature& signature, ir::ExportedProgram& program) {
   std::set<std::string> taken;
   for (const ir::InputSpec& spec : signature.inputs) {
@@ -74,7 +61,8 @@ Result<ir::ExportedProgram> read_program(const Archive& archive, opset::Opset& o
 
   const Item module = root.at("graph_module"), graph = module.at("graph");
   CallStacks call_stacks;
-  note_call_stacks(graph, call_stacks);
+  for (const Item& node : all_nodes(graph))
+    if (const Item trace = node.at("metadata").find("stack_trace"); trace.is_text()) call_stacks.note(trace.text());
   Result<std::vector<std::string>> declared = declarations(graph, opset, call_stacks, file_name);
   if (!declared) return sound(declared.error());
   for (const std::string& block : *declared)
