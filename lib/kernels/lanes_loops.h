@@ -324,9 +324,10 @@ void lstm_cell(const float* const of_input[4], const float* const of_state[4], f
 // --- Products with panels
 
 constexpr int64_t depth_block = 1024;  // of k: its part of a panel and of the rows stay in the second-level cache
+constexpr int64_t longest_sum = 512;   // of products; then it joins those before it, as a longer one loses digits
 constexpr int64_t line = 16;           // floats
 
-// What sums begin with: a row of floats every `row`; 0: one for all.
+// What is added to sums: a row of floats every `row`; 0: one for all.
 struct Start {
   const float* first;
   int64_t row;
@@ -379,18 +380,13 @@ inline void panel_block(int64_t depth, const float* a, int64_t a_row, const floa
   V sum[chains][rows][vectors];
 #pragma GCC unroll 4
   for (int j = 0; j < vectors; ++j) {
-    const V first = V::load(start.first + j * V::width);
+    const V first = start.row == 0 ? V::load(start.first + j * V::width) : V::all(0);
 #pragma GCC unroll 12
     for (int i = 0; i < rows; ++i) {
       if (chains == 2) sum[chains - 1][i][j] = V::all(0);
       sum[0][i][j] = first;
     }
   }
-  if (start.row != 0)
-#pragma GCC unroll 12
-    for (int i = 1; i < rows; ++i)
-#pragma GCC unroll 4
-      for (int j = 0; j < vectors; ++j) sum[0][i][j] = V::load(start.first + i * start.row + j * V::width);
   auto step = [&](int64_t k, int chain) __attribute__((always_inline)) {
     V right[vectors];
 #pragma GCC unroll 4
@@ -418,8 +414,11 @@ inline void panel_block(int64_t depth, const float* a, int64_t a_row, const floa
 #pragma GCC unroll 12
   for (int i = 0; i < rows; ++i)
 #pragma GCC unroll 4
-    for (int j = 0; j < vectors; ++j)
-      end.put(chains == 2 ? sum[0][i][j] + sum[chains - 1][i][j] : sum[0][i][j], i, j * V::width, j + 1 == vectors);
+    for (int j = 0; j < vectors; ++j) {
+      V total = chains == 2 ? sum[0][i][j] + sum[chains - 1][i][j] : sum[0][i][j];
+      if (start.row != 0) total = V::load(start.first + i * start.row + j * V::width) + total;
+      end.put(total, i, j * V::width, j + 1 == vectors);
+    }
 }
 
 using PanelBlock = void (*)(int64_t, const float*, int64_t, const float*, Start, const End&, Fetch);
@@ -616,6 +615,8 @@ void panel(const PanelTile& tile) {
   do {  // once where k is 0, too: then the bias is all
     const int64_t in_run = tile.runs ? k % run : k;
     count = run - in_run < depth ? run - in_run : depth;
+    const int64_t parts = count > longest_sum ? (count + longest_sum - 1) / longest_sum : 1;
+    const int64_t part = parts == 1 ? count : ((count + parts - 1) / parts + 3) / 4 * 4;
     const bool is_last = k + count >= tile.k;
     const float *block = tile.b + k * panel_columns, *ahead = is_last ? tile.next : block + count * panel_columns;
     if (tile.is_made) ahead = tile.next ? tile.next + k * panel_columns : nullptr;
@@ -630,15 +631,22 @@ void panel(const PanelTile& tile) {
         const int64_t columns = tile.columns - j < wide ? tile.columns - j : wide,
                       vectors = (columns + V::width - 1) / V::width;
         float* sums = tile.scratch + row * panel_columns + j;
-        const Start start = k > 0 ? Start{sums, panel_columns} : Start{bias + j, 0};
-        End end{sums, panel_columns};
-        if (is_last && is_direct) {
-          end = result;
-          end.first += row * tile.y_row + j;
-          if (end.added) end.added += row * end.added_row + j;
-          end.last = static_cast<int>(columns % V::width);
-        }
-        panel_block_of(rows, vectors)(count, line_a + in_line * tile.a_row, tile.a_row, block + j, start, end, fetch);
+        int64_t at = 0, length = 0;
+        do {
+          length = count - at < part ? count - at : part;
+          const Start start = k + at > 0 ? Start{sums, panel_columns} : Start{bias + j, 0};
+          End end{sums, panel_columns};
+          if (is_last && is_direct && at + length == count) {
+            end = result;
+            end.first += row * tile.y_row + j;
+            if (end.added) end.added += row * end.added_row + j;
+            end.last = static_cast<int>(columns % V::width);
+          }
+          panel_block_of(rows, vectors)(length, line_a + in_line * tile.a_row + at, tile.a_row,
+                                        block + at * panel_columns + j, start, end, fetch);
+          fetch.first += fetch.lines * (length / 4) * line;
+          at += length;
+        } while (at < count);
       }
       if (is_last && !is_direct) finish_rows(tile, row, rows);
       row += rows;
