@@ -373,8 +373,8 @@ struct Fetch {
 
 // end[0..rows)[0..vectors * width) = start + a * b over `depth`.
 template <int rows, int vectors>
-inline void panel_block(int64_t depth, const float* a, int64_t a_row, const float* b, Start start, const End& end,
-                        Fetch fetch) {
+inline void panel_block(int64_t depth, const float* a, int64_t a_row, const float* b, const Start& start,
+                        const End& end, const Fetch& fetch) {
   // An addition waits for the one before it: where there are few sums, even and odd steps have one each.
   constexpr int chains = vectors == 1 || rows * vectors <= 6 ? 2 : 1;
   V sum[chains][rows][vectors];
@@ -402,12 +402,13 @@ inline void panel_block(int64_t depth, const float* a, int64_t a_row, const floa
     for (int i = 0; i < rows; ++i)
       for (int64_t j = 0; j < vectors * V::width; j += line)
         __builtin_prefetch(end.added + i * end.added_row + j, 0, 3);
+  const float* ahead = fetch.first;
   int64_t k = 0;
   for (; k + 4 <= depth; k += 4) {
     if (fetch.is_stream)
-      for (int64_t l = 0; l < fetch.lines; ++l, fetch.first += line) __builtin_prefetch(fetch.first, 0, 2);
+      for (int64_t l = 0; l < fetch.lines; ++l, ahead += line) __builtin_prefetch(ahead, 0, 2);
     else
-      for (int64_t l = 0; l < fetch.lines; ++l, fetch.first += line) __builtin_prefetch(fetch.first, 0, 3);
+      for (int64_t l = 0; l < fetch.lines; ++l, ahead += line) __builtin_prefetch(ahead, 0, 3);
     step(k, 0), step(k + 1, chains - 1), step(k + 2, 0), step(k + 3, chains - 1);
   }
   for (; k < depth; ++k) step(k, 0);
@@ -421,7 +422,7 @@ inline void panel_block(int64_t depth, const float* a, int64_t a_row, const floa
     }
 }
 
-using PanelBlock = void (*)(int64_t, const float*, int64_t, const float*, Start, const End&, Fetch);
+using PanelBlock = void (*)(int64_t, const float*, int64_t, const float*, const Start&, const End&, const Fetch&);
 
 // Nobody asks for more rows than fit.
 template <int vectors, int rows>

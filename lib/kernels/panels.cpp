@@ -39,6 +39,7 @@ class PanelsCall : public PreparedCall {
   size_t result = 0;      // buffer
   bool in_panels = true;  // else the matrix lies column by column or row by row, and each tile makes its panel
   int64_t panels = 0, row_tiles = 0;
+  PanelTile common{};  // what all tiles share
 
   int64_t tile_rows() const { return row_tiles == 0 ? 0 : (loops.m() + row_tiles - 1) / row_tiles; }  // at most
   int64_t first_row(int64_t tile) const { return row_tiles == 1 ? tile * loops.m() : loops.m() * tile / row_tiles; }
@@ -71,17 +72,19 @@ class PanelsCall : public PreparedCall {
   // A panel that is made serves all rows, where there are enough of them for all threads.
   bool is_made_once(int64_t team) const { return !in_panels && panels >= 4 * team; }
 
+  float* made_panel(float* scratch) const { return scratch + tile_rows() * panel_columns; }
+
   void run_tile(std::span<void* const> buffers, int64_t i, float* scratch) const {
-    float* made = scratch + tile_rows() * panel_columns;
-    const int64_t number = i % panels, column = number * panel_columns;
+    const int64_t row_tile = row_tiles == 1 ? 0 : i / panels, number = i - row_tile * panels;
     if (!in_panels) {
+      const int64_t column = number * panel_columns;
       make_panel(static_cast<const float*>(buffers[product.b.input]) + column * loops.b.stride(1),
-                 std::min(panel_columns, loops.n() - column), made);
+                 std::min(panel_columns, loops.n() - column), made_panel(scratch));
     }
-    if (is_made_once(workers()))
+    if (!in_panels && is_made_once(workers()))
       for (int64_t rows = 0; rows < row_tiles; ++rows) run_rows(buffers, number, rows, scratch);
     else
-      run_rows(buffers, number, i / panels, scratch);
+      run_rows(buffers, number, row_tile, scratch);
   }
 
   void make_panel(const float* b, int64_t columns, float* panel) const {
@@ -97,31 +100,25 @@ class PanelsCall : public PreparedCall {
     const auto* b = static_cast<const float*>(buffers[product.b.input]);
     Step steps[most_steps];
     write_steps(product, loops, buffers, row, column, steps);
-    const float *panel = scratch + tile_rows() * panel_columns, *next = nullptr;
+    const float* const panel = in_panels ? b + column * loops.k() : made_panel(scratch);
+    const float* next = nullptr;
     if (in_panels) {
-      panel = b + column * loops.k();
       if (loops.k() * loops.n() > fetched_matrix)
         next = number + 1 < panels ? panel + panel_columns * loops.k() : row_tiles > 1 ? b : nullptr;
     } else if (in_columns(loops.b) && loops.b.stride(1) == loops.k() && column + 2 * panel_columns <= loops.n()) {
       // Columns follow each other: those of the next panel are as many bytes as the panel itself.
       next = b + (column + panel_columns) * loops.k();
     }
-    const PanelTile tile = {
-        .a = static_cast<const float*>(buffers[product.a.input]) + row * loops.a.stride(2),
-        .a_row = loops.a.stride(2),
-        .rows = first_row(rows + 1) - row,
-        .k = loops.k(),
-        .b = panel,
-        .next = next,
-        .is_made = !in_panels,
-        .columns = std::min(panel_columns, loops.n() - column),
-        .bias = product.bias < 0 ? nullptr : static_cast<const float*>(buffers[product.bias]) + column,
-        .steps = steps,
-        .step_count = static_cast<int64_t>(product.epilogue.size()),
-        .y = static_cast<float*>(buffers[result]) + row * loops.y.stride(2) + column,
-        .y_row = loops.y.stride(2),
-        .scratch = scratch,
-    };
+    PanelTile tile = common;
+    tile.a = static_cast<const float*>(buffers[product.a.input]) + row * loops.a.stride(2);
+    tile.rows = first_row(rows + 1) - row;
+    tile.b = panel;
+    tile.next = next;
+    tile.columns = std::min(panel_columns, loops.n() - column);
+    tile.bias = product.bias < 0 ? nullptr : static_cast<const float*>(buffers[product.bias]) + column;
+    tile.steps = steps;
+    tile.y = static_cast<float*>(buffers[result]) + row * loops.y.stride(2) + column;
+    tile.scratch = scratch;
     lanes().panel(tile);
   }
 };
@@ -172,6 +169,11 @@ std::unique_ptr<PanelsCall> make_call(Product product, Loops loops, const CallSi
   call->flops = 2.0 * static_cast<double>(loops.m() * loops.n() * loops.k());
   call->bytes = 4.0 * static_cast<double>(loops.n() * loops.k() + loops.m() * (loops.n() + loops.k()));
   call->detail = lanes().name;
+  call->common.a_row = loops.a.stride(2);
+  call->common.k = loops.k();
+  call->common.is_made = !call->in_panels;
+  call->common.step_count = static_cast<int64_t>(product.epilogue.size());
+  call->common.y_row = loops.y.stride(2);
   call->product = std::move(product);
   call->loops = std::move(loops);
   return call;
