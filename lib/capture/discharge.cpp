@@ -1,6 +1,5 @@
 #include "capture/discharge.h"
 
-#include "capture/callstack.h"
 #include "capture/same_computation.h"
 #include "capture/trace.h"
 #include "decompose/decompose.h"

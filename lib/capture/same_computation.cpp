@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "capture/tensor_data.h"
 #include "opset/call.h"
 
 namespace atenon::capture {
@@ -35,7 +36,7 @@ std::optional<Work> work_of(const ir::EntryPoint& entry, const opset::Opset& ops
 
 bool holds_the_same(const Tensor& a, const Tensor& b) {
   if (a.dtype != b.dtype || a.sizes != b.sizes) return false;
-  if (a.storage == b.storage && a.offset == b.offset && a.strides == b.strides) return true;
+  if (same_geometry(a, b)) return true;
   const Tensor x = a.contiguous(), y = b.contiguous();
   return std::memcmp(x.data(), y.data(), x.nbytes()) == 0;
 }

@@ -594,14 +594,20 @@ const float* whole_bias(const PanelTile& tile, float (&room)[panel_columns]) {
   return room;
 }
 
+// How long equal parts of `whole` are that are at most `most`: several are a multiple of 4.
+int64_t equal_part(int64_t whole, int64_t most) {
+  if (whole <= most) return whole;
+  const int64_t parts = (whole + most - 1) / most;
+  return ((whole + parts - 1) / parts + 3) / 4 * 4;
+}
+
 void panel(const PanelTile& tile) {
   // Few columns, and rows that would not fit one block of all columns by a little, go in tall blocks.
   const int64_t line_rows = tile.line_rows ? tile.line_rows : tile.rows;
   const bool is_tall = tile.columns <= 2 * V::width || (line_rows > row_block && line_rows <= tall_block);
   const int64_t wide = (is_tall ? 2 : V::accumulators) * V::width, most_rows = is_tall ? tall_block : row_block;
   const int64_t run = tile.runs ? tile.run : tile.k;
-  const int64_t depths = run > depth_block ? (run + depth_block - 1) / depth_block : 1;
-  const int64_t depth = depths == 1 ? run : ((run + depths - 1) / depths + 3) / 4 * 4;
+  const int64_t depth = equal_part(run, depth_block);
   const int64_t line_groups = line_rows <= most_rows ? 1 : (line_rows + most_rows - 1) / most_rows;
   const int64_t groups = line_rows == tile.rows ? line_groups : tile.rows / line_rows * line_groups;
   // While a block is used, the next one is fetched, spread over the groups of rows; with few rows, reading the panel is
@@ -616,8 +622,7 @@ void panel(const PanelTile& tile) {
   do {  // once where k is 0, too: then the bias is all
     const int64_t in_run = tile.runs ? k % run : k;
     count = run - in_run < depth ? run - in_run : depth;
-    const int64_t parts = count > longest_sum ? (count + longest_sum - 1) / longest_sum : 1;
-    const int64_t part = parts == 1 ? count : ((count + parts - 1) / parts + 3) / 4 * 4;
+    const int64_t part = equal_part(count, longest_sum);
     const bool is_last = k + count >= tile.k;
     const float *block = tile.b + k * panel_columns, *ahead = is_last ? tile.next : block + count * panel_columns;
     if (tile.is_made) ahead = tile.next ? tile.next + k * panel_columns : nullptr;
