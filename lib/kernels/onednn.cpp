@@ -77,14 +77,26 @@ dnnl::memory::desc describe_broadcast(const Operand& operand, size_t rank) {
 
 std::optional<ir::BlockedLayout> layout_of(const dnnl::memory::desc& desc, const std::vector<int>& axes, size_t rank) {
   if (desc.get_format_kind() != dnnl::memory::format_kind::blocked) return std::nullopt;
-  const dnnl::memory::dims sizes = desc.get_dims(), strides = desc.get_strides();
+  const dnnl::memory::dims sizes = desc.get_dims(), padded = desc.get_padded_dims(), strides = desc.get_strides();
+  const dnnl::memory::dims blocks = desc.get_inner_blks(), blocked_axes = desc.get_inner_idxs();
+  dnnl::memory::dims outer = padded;  // blocks along each axis
+  for (size_t i = 0; i < blocks.size(); ++i) outer[blocked_axes[i]] /= blocks[i];
   ir::BlockedLayout layout;
   layout.strides.assign(rank, 0);
-  for (size_t i = 0; i < axes.size(); ++i) {
-    if (axes[i] < 0 && desc.get_padded_dims()[i] != 1) return std::nullopt;
-    if (axes[i] >= 0) layout.strides[axes[i]] = strides[i];
+  std::vector<int> first(rank, -1);  // axis of `desc` for each of the weight's
+  for (int i = 0; i < static_cast<int>(axes.size()); ++i) {
+    if (axes[i] >= 0 && first[axes[i]] < 0) {
+      first[axes[i]] = i;
+      layout.strides[axes[i]] = strides[i];
+    } else if (padded[i] != 1) {
+      if (axes[i] < 0) return std::nullopt;
+      // Groups and what is in each of them are one axis where the steps from block to block are even.
+      const int groups = first[axes[i]];
+      const bool is_even = outer[i] == 1 || strides[groups] == outer[i] * strides[i];
+      if (outer[groups] != padded[groups] || padded[i] != sizes[i] || !is_even) return std::nullopt;
+      layout.strides[axes[i]] = strides[groups] / outer[i];
+    }
   }
-  const dnnl::memory::dims blocks = desc.get_inner_blks(), blocked_axes = desc.get_inner_idxs();
   for (size_t i = 0; i < blocks.size(); ++i) {
     if (axes[blocked_axes[i]] < 0) return std::nullopt;
     layout.inner_blocks.push_back({axes[blocked_axes[i]], blocks[i]});

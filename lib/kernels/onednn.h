@@ -34,7 +34,8 @@ bool is_dense_in_order(const std::vector<int64_t>& sizes, const std::vector<int6
                        const std::vector<int>& order);
 
 // The layout of a weight whose axis axes[i] is axis i of `desc`; -1 marks an axis of size 1 that the weight does not
-// have. nullopt where blocks do not say it all.
+// have. Two axes of `desc` may be one of the weight's: groups, and the channels in each. nullopt where blocks do not
+// say it all.
 std::optional<ir::BlockedLayout> layout_of(const dnnl::memory::desc& desc, const std::vector<int>& axes, size_t rank);
 
 // Where a primitive finds an argument when the call runs.

@@ -107,7 +107,7 @@ Chosen choose(const CallSite& site) {
     filter = {groups, convolution.transposed ? sizes[1] : sizes[0] / groups,
               convolution.transposed ? sizes[0] / groups : sizes[1]};
     strides = {sizes[0] / groups * plain[0], plain[outputs], plain[inputs]};
-    chosen.weight_axes = {0, convolution.transposed ? 1 : -1, convolution.transposed ? -1 : 1};
+    chosen.weight_axes = {0, outputs, convolution.transposed ? 0 : 1};
   } else {
     filter = {sizes[outputs], sizes[inputs]};
     strides = {plain[outputs], plain[inputs]};

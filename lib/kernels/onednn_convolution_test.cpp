@@ -37,6 +37,7 @@ const Case cases[] = {
     {"depthwise, strided, odd", 1, 19, 19, 10, 10, 3, 2, 1, 1, 19},
     {"grouped", 1, 16, 32, 6, 6, 3, 1, 1, 1, 4},
     {"grouped, several images", 3, 16, 32, 6, 7, 3, 2, 1, 1, 4},
+    {"grouped, whole blocks in each group", 1, 48, 96, 6, 6, 3, 1, 1, 1, 3},
     {"an image and channels of several tiles", 2, 75, 67, 23, 25, 1, 1, 0, 1, 1},
     {"one pixel", 1, 32, 10, 1, 1, 1, 1, 0, 1, 1},
     {"transposed 2x2", 1, 16, 8, 6, 5, 2, 2, 0, 1, 1, true},
@@ -193,6 +194,7 @@ TEST_CASE("convolutions equal plain loops in every layout of their operands") {
             const bool was_packed = packed && call.pack_weight(onednn_convolution(), call.operands.size() - 1, result);
             REQUIRE(call.run(onednn_convolution(), result, epilogue == 3 ? 2 : -1) == "");
             if (was_packed) CHECK(call.note == "");
+            if (packed && c.inputs / c.groups % 16 == 0 && c.outputs / c.groups % 16 == 0) CHECK(call.note == "");
             // Without AVX-512, oneDNN has none for groups of so few channels.
             if (lanes().name == lanes_avx512.name || c.groups == 1 || c.groups == c.inputs)
               CHECK(call.detail.find("ref") == std::string::npos);
