@@ -78,6 +78,7 @@ Result<ir::ExportedProgram> run(ir::ExportedProgram program, const opset::Opset&
   for (ir::EntryPoint& entry : program.entries)
     for (ir::Variant& variant : entry.variants) annotate_kernels(variant.graph, library);
   drop_unread_weights(program);
+  store_in_rows(program);
   return program;
 }
 

@@ -107,6 +107,9 @@ void choose_winograd(Lowering& lowering);
 Result<void> prepack_weights(Lowering& lowering);
 // No weight is left that nobody reads, and no bytes of one that only the meanings of calls read.
 void drop_unread_weights(ir::ExportedProgram& program);
+// Weights that lie otherwise than in rows or in a kernel's layout, such as folded permutations, are stored in rows: a
+// run would copy them at each start, and keep both. Those that rows make larger (expanded ones) stay.
+void store_in_rows(ir::ExportedProgram& program);
 // Calls of generated kernels say where their code is; compile_library has run.
 void annotate_kernels(ir::Graph& graph, const KernelLibrary& library);
 // Every result has a slot of the arena, or is an output or an alias.

@@ -154,4 +154,12 @@ void drop_unread_weights(ir::ExportedProgram& program) {
   }
 }
 
+void store_in_rows(ir::ExportedProgram& program) {
+  for (ir::Weight& weight : program.weights) {
+    const bool is_expanded = weight.tensor.nbytes() > weight.tensor.storage->size();
+    if (!weight.layout && !weight.tensor.storage->is_absent() && !is_expanded)
+      weight.tensor = weight.tensor.contiguous();
+  }
+}
+
 }  // namespace atenon::lower
