@@ -24,7 +24,8 @@ constexpr int64_t large_filter = 256 * 1024;  // of a pointwise convolution: rea
 // Of what a pointwise convolution takes and gives: where it does not stay in the caches, what is added to the result is
 // fetched in time here, and not by oneDNN.
 constexpr int64_t large_images = 3 * 1024 * 1024;
-constexpr int64_t few_pixels = 800;  // of a pointwise convolution's result: oneDNN cuts them into uneven parts
+constexpr int64_t few_pixels = 800;         // of a pointwise convolution's result: oneDNN cuts them into uneven parts
+constexpr int64_t few_pixels_of_each = 64;  // image, where their number is left open; many are as fast by oneDNN
 constexpr int64_t small_matrix = 8 * 1024;
 constexpr int64_t fetched_matrix = 32 * 1024;  // smaller ones arrive by themselves, and fetching takes time of its own
 constexpr int64_t serial_products = 512 * 1024;  // less than this is done before a second thread has woken up
@@ -192,8 +193,10 @@ class Panels : public Kernel {
       const ir::TensorMeta &filter = body.inputs()[product.b.input]->meta(),
                            &x = body.inputs()[product.a.input]->meta();
       const ir::TensorMeta& y = body.outputs()[0].value()->meta();
-      const std::optional<int64_t> images = (x.numel() + y.numel()).constant();
-      const bool has_few_pixels = images && *y.numel().constant() <= few_pixels * *y.sizes[1].constant();
+      const std::optional<int64_t> images = (x.numel() + y.numel()).constant(),
+                                   pixels = shape::floor_div(y.numel(), y.sizes[1]).constant(),
+                                   of_each = shape::floor_div(y.numel(), y.sizes[0] * y.sizes[1]).constant();
+      const bool has_few_pixels = pixels ? *pixels <= few_pixels : of_each && *of_each <= few_pixels_of_each;
       if (*filter.numel().constant() < large_filter && images.value_or(0) < large_images && !has_few_pixels)
         return "oneDNN is as fast for a filter so small and images of this size";
     }
