@@ -95,11 +95,13 @@ class Kernel {
   virtual bool takes_rows() const { return false; }
   // Axis order that the kernel wants for its tensors ({0,2,3,1} is channels last), or empty for no wish.
   virtual std::vector<int> preferred_order(const ir::Graph& /*body*/) const { return {}; }
-  // Whether the result had best lie as the first operand does, in rows or channels last.
+  // Whether the result had best lie as the first operand does, if that has as many axes.
   virtual bool keeps_order(const ir::Graph& /*body*/) const { return false; }
   // Whether the last axis of an operand, or of the result, must lie element by element.
   virtual bool reads_rows(const ir::Graph& /*body*/, size_t /*operand*/) const { return false; }
   virtual bool writes_rows() const { return false; }
+  // Whether all axes of an operand but the last are one to the kernel, in whatever order they lie.
+  virtual bool joins_rows(const ir::Graph& /*body*/, size_t /*operand*/) const { return false; }
   // Whether operands and results must lie in rows altogether.
   virtual bool needs_rows() const { return false; }
   // Whether a run reads this operand; if not, it is there for the meaning alone, and the call says `unread=[operand]`.

@@ -209,6 +209,8 @@ class Panels : public Kernel {
 
   std::vector<int> preferred_order(const ir::Graph& body) const override { return preferred_order_of_product(body); }
   bool reads_rows(const ir::Graph& body, size_t operand) const override { return is_left_operand(body, operand); }
+  bool joins_rows(const ir::Graph& body, size_t operand) const override { return kernels::joins_rows(body, operand); }
+  bool keeps_order(const ir::Graph& body) const override { return kernels::joins_rows(body, 0); }
   bool writes_rows() const override { return true; }
 
   // Making a panel costs little beside its use by many rows, and few rows read the matrix as it lies.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <numeric>
 
 #include "kernels/convolution.h"
 #include "kernels/list.h"
@@ -46,6 +47,16 @@ void add_leading_axes(Matrix& matrix, size_t rank) {
     matrix.sizes.insert(matrix.sizes.begin(), 1);
     matrix.strides.insert(matrix.strides.begin(), 0);
   }
+}
+
+// The same with its axes but the last in another order.
+Matrix with_leading_axes(const Matrix& matrix, const std::vector<size_t>& order) {
+  Matrix sorted = matrix;
+  for (size_t i = 0; i < order.size(); ++i) {
+    sorted.sizes[i] = matrix.sizes[order[i]];
+    sorted.strides[i] = matrix.strides[order[i]];
+  }
+  return sorted;
 }
 
 // Whether axes i and i + 1 of one operand are one axis, given that the result is larger than 1 in both.
@@ -156,6 +167,11 @@ bool is_left_operand(const ir::Graph& body, size_t operand) {
          product.a.axes.back() + 1 == static_cast<int>(product.a.axes.size());
 }
 
+bool joins_rows(const ir::Graph& body, size_t operand) {
+  Product product;
+  return is_left_operand(body, operand) && read_product(body, {}, product).empty() && !product.is_convolution();
+}
+
 bool lies_in_rows(const Product& product, const Loops& loops, const CallSite& site) {
   return loops.rank() == 2 && loops.fits && (loops.a.stride(1) == 1 || loops.k() == 1) &&
          (loops.y.stride(1) == 1 || loops.n() == 1) &&
@@ -188,6 +204,15 @@ Loops make_loops(const Product& product, const CallSite& site) {
   std::vector<Matrix*> all{&loops.a, &loops.b, &loops.y};
   for (Matrix& matrix : loops.epilogue)
     if (!matrix.sizes.empty()) all.push_back(&matrix);
+  // Rows of one matrix may be taken in any order: as they lie.
+  if (product.b.axes.size() == 2) {
+    std::vector<size_t> order(loops.rank() - 1);
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::stable_sort(order.begin(), order.end(),
+                     [strides = loops.a.strides](size_t i, size_t j) { return strides[i] > strides[j]; });
+    for (Matrix* matrix : all)
+      if (matrix != &loops.b) *matrix = with_leading_axes(*matrix, order);
+  }
   // From the innermost pair of batch axes outwards; the last pair is (batch, m), where b must not depend on the batch
   // axis.
   for (size_t i = loops.rank() - 2; i-- > 0;) {

@@ -39,6 +39,9 @@ std::vector<int> preferred_order_of_product(const ir::Graph& body);
 // Whether the operand is a, as it lies.
 bool is_left_operand(const ir::Graph& body, size_t operand);
 
+// The same of a product that is no convolution: its rows, of however many axes, are those of one matrix.
+bool joins_rows(const ir::Graph& body, size_t operand);
+
 // Sizes and strides of an operand over [batch..., rows, columns]; size 1 where it is broadcast.
 struct Matrix {
   std::vector<int64_t> sizes, strides;

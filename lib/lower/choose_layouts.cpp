@@ -24,7 +24,8 @@ class LayoutChoice {
   Result<void> run();
 
  private:
-  std::optional<Layout> view_layout(const ir::Node& view) const;
+  std::optional<Layout> view_layout(const std::vector<ir::Node*>& views) const;
+  bool join_views(Group& group);
   void place_results(Group& group);
   bool ends_in_order_of_its_own(const Value& value) const;
   bool is_read_in_rows(const Value& value) const;
@@ -33,6 +34,7 @@ class LayoutChoice {
   std::vector<int> order_as(const Group& group, const Value& result, const Value& operand) const;
   Layout dense(const std::vector<SymInt>& sizes, const std::vector<int>& order) const;
   bool is_overlapping(const Layout& layout, const std::vector<SymInt>& sizes) const;
+  bool lies_joined(const Layout& layout, const std::vector<SymInt>& sizes, bool in_rows) const;
   bool is_readable(const Group& group, size_t operand) const;
   Result<Value*> copy_before(Group& group, Value* value);
 
@@ -40,15 +42,17 @@ class LayoutChoice {
   std::vector<std::unique_ptr<Group>> copies_;  // to stand before the group at hand
 };
 
-// The strides at which a view of a strided operand lies: the factors of its index variables in the operand's address.
-std::optional<Layout> LayoutChoice::view_layout(const ir::Node& view) const {
-  const Accesses& accesses = lowering_.accesses.at(&view);
-  if (accesses.reads.size() != 1) return std::nullopt;
-  const Access& access = accesses.reads[0];
-  const Layout from = lowering_.layout(*access.tensor);
-  SymInt address = from.offset;
-  for (size_t axis = 0; axis < access.index.size(); ++axis) address = address + access.index[axis] * from.strides[axis];
-  const std::vector<SymInt>& sizes = view.result()->meta().sizes;
+// The strides at which a view of views of a strided operand lies: the factors of its index variables in the operand's
+// address; nullopt where strides do not say it.
+std::optional<Layout> LayoutChoice::view_layout(const std::vector<ir::Node*>& views) const {
+  std::vector<const opset::Meaning*> meanings;
+  for (const ir::Node* view : views) meanings.push_back(&lowering_.meanings.at(view));
+  const std::optional<Access> access = access_of(meanings, lowering_.facts);
+  if (!access) return std::nullopt;
+  const Layout from = lowering_.layout(*access->tensor);
+  const Value& result = *views.back()->result();
+  const std::vector<SymInt>& sizes = result.meta().sizes;
+  SymInt address = address_of(from, access->index);
   Layout layout{std::vector<SymInt>(sizes.size(), 1), address};
   for (size_t axis = sizes.size(); axis-- > 0;) {
     const std::string symbol = "$" + std::to_string(axis);
@@ -70,7 +74,31 @@ std::optional<Layout> LayoutChoice::view_layout(const ir::Node& view) const {
     return std::nullopt;
   for (const SymInt& stride : layout.strides)
     if (lowering_.facts.decide(shape::less_equal(0, stride)) != shape::Truth::proven) return std::nullopt;
+  // Outputs lie in rows, so a view that is one is copied, by code that was made for it.
+  if (result.returned > 0 && layout.strides != row_major(sizes).strides) return std::nullopt;
   return layout;
+}
+
+// Lets the views that only read a view that strides do not say, and each other, be one with it where strides say that:
+// attention that joins its heads with the batch takes them apart again.
+bool LayoutChoice::join_views(Group& group) {
+  std::vector<ir::Node*> views = group.nodes;
+  std::vector<Group*> joined = {&group};
+  for (;;) {
+    const Value& value = *views.back()->result();
+    if (value.users.size() != 1 || value.returned > 0) return false;
+    Group& reader = *lowering_.group_of.at(value.users[0]);
+    if (reader.role != Role::alias) return false;
+    views.insert(views.end(), reader.nodes.begin(), reader.nodes.end());
+    if (view_layout(views)) {
+      for (Group* part : joined) part->nodes.clear();
+      for (const ir::Node* view : views) lowering_.group_of[view] = &reader;
+      reader.nodes = std::move(views);
+      find_boundary(reader.nodes, reader.operands, reader.results);
+      return true;
+    }
+    joined.push_back(&reader);
+  }
 }
 
 // Axes from the slowest to the fastest. Those of size 1 lie anywhere, and stay where they are.
@@ -249,6 +277,18 @@ bool LayoutChoice::is_overlapping(const Layout& layout, const std::vector<SymInt
   return false;
 }
 
+// Whether all axes but the last lie as one, in their order where `in_rows`, else in the one in which they lie.
+bool LayoutChoice::lies_joined(const Layout& layout, const std::vector<SymInt>& sizes, bool in_rows) const {
+  std::vector<int> order(sizes.size());
+  std::iota(order.begin(), order.end(), 0);
+  if (!in_rows) order = order_of(layout, sizes);
+  std::erase_if(order,
+                [&](int axis) { return axis + 1 == static_cast<int>(sizes.size()) || sizes[axis] == SymInt(1); });
+  for (size_t i = 0; i + 1 < order.size(); ++i)
+    if (layout.strides[order[i]] != layout.strides[order[i + 1]] * sizes[order[i + 1]]) return false;
+  return true;
+}
+
 // Libraries read strides, but no overlapping ones, and want one axis to be dense, some of them the last.
 bool LayoutChoice::is_readable(const Group& group, size_t operand) const {
   const Value& value = *group.operands[operand];
@@ -264,9 +304,15 @@ bool LayoutChoice::is_readable(const Group& group, size_t operand) const {
     if (found->second.strides[axis] == SymInt(0)) return false;
     is_dense |= found->second.strides[axis] == SymInt(1);
   }
+  const ir::Graph body = make_body(group.nodes, group.operands, group.results);
   if (!sizes.empty() && sizes.back() != SymInt(1) && found->second.strides.back() != SymInt(1) &&
-      kernel.reads_rows(make_body(group.nodes, group.operands, group.results), operand))
+      kernel.reads_rows(body, operand))
     return false;
+  if (kernel.joins_rows(body, operand)) {
+    const bool is_returned = std::any_of(group.results.begin(), group.results.end(),
+                                         [](const Value* result) { return result->returned > 0; });
+    if (!lies_joined(found->second, sizes, is_returned)) return false;
+  }
   return is_dense || value.meta().numel() == SymInt(1);
 }
 
@@ -294,12 +340,12 @@ Result<void> LayoutChoice::run() {
   lowering_.layouts.clear();
   std::vector<std::unique_ptr<Group>> placed;
   for (auto& group : lowering_.groups) {
+    if (group->nodes.empty()) continue;  // joined with a later view
     if (group->role == Role::alias) {
-      // Outputs lie in rows, so a view that is one is copied, by code that was made for it.
-      Value* result = group->results[0];
-      std::optional<Layout> layout = view_layout(*group->nodes[0]);
-      if (layout && (result->returned == 0 || layout->strides == row_major(result->meta().sizes).strides)) {
-        lowering_.layouts[result] = *layout;
+      if (std::optional<Layout> layout = view_layout(group->nodes)) {
+        lowering_.layouts[group->results[0]] = *layout;
+      } else if (join_views(*group)) {
+        continue;
       } else {
         group->role = Role::loops;
       }

@@ -31,6 +31,7 @@ class Composer {
   Result<void> run(const ir::Graph& body);
   Result<void> run_scatter(const ir::Graph& body, const Meaning& meaning);
   Accesses record(const Meaning& meaning);
+  std::optional<Access> read_through(const std::vector<const Meaning*>& views);
 
  private:
   // One meaning at one index.
@@ -620,6 +621,26 @@ Accesses Composer::record(const Meaning& meaning) {
   return accesses;
 }
 
+std::optional<Access> Composer::read_through(const std::vector<const Meaning*>& views) {
+  std::vector<Access> reads;
+  recorded_ = &reads;
+  std::vector<SymInt> index;
+  for (const SymInt& size : views.back()->results[0].type.sizes) {
+    const int loop = add_loop(size);
+    index.push_back(size == SymInt(1) ? SymInt(0) : SymInt::symbol(loops_.loops[loop].symbol));
+  }
+  for (auto view = views.rbegin(); view != views.rend(); ++view) {
+    const opset::LoopNest& nest = (*view)->results[0];
+    Instance instance{.meaning = *view};
+    for (size_t axis = 0; axis < index.size(); ++axis) instance.variables[nest.variables[axis]] = index[axis];
+    reads.clear();
+    scalar(instance, nest.value);
+    if (!failure_.empty() || reads.size() != 1) return std::nullopt;
+    index = reads[0].index;
+  }
+  return reads[0];
+}
+
 Result<void> Composer::run(const ir::Graph& body) {
   if (body.outputs().empty()) return refuse("it has no results");
   for (const auto& input : body.inputs()) {
@@ -732,6 +753,13 @@ Accesses accesses_of(const opset::Meaning& meaning, const shape::Facts& facts) {
   if (reference::has_complex(meaning))
     if (Result<Meaning> real = reference::in_real_parts(meaning); !real) return {.refusal = real.failure().message};
   return Composer(no_meaning, rows, facts, loops).record(meaning);
+}
+
+std::optional<Access> access_of(const std::vector<const opset::Meaning*>& views, const shape::Facts& facts) {
+  Loops loops;
+  const MeaningOf no_meaning;
+  const LayoutOf rows = [](const Value& value) { return row_major(value.meta().sizes); };
+  return Composer(no_meaning, rows, facts, loops).read_through(views);
 }
 
 Result<Loops> compose(const ir::Graph& body, const MeaningOf& meaning_of, const LayoutOf& layout_of,

@@ -140,6 +140,9 @@ struct Accesses {
   bool stands_alone = false;  // a scatter or a prefix: the order of its loops matters
 };
 Accesses accesses_of(const opset::Meaning& meaning, const shape::Facts& facts);
+// Where the last of several views, each of the one before it, reads what the first one views, over the last one's axes;
+// nullopt where one of them is no view.
+std::optional<Access> access_of(const std::vector<const opset::Meaning*>& views, const shape::Facts& facts);
 
 // Where the operands and results of a body lie.
 using LayoutOf = std::function<Layout(const ir::Value&)>;
