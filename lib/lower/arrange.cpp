@@ -24,6 +24,7 @@ class Arranger {
  private:
   int64_t typical(const SymInt& x) const { return lower::typical(x, hints_); }
   int64_t stride(const SymInt& address, int loop) const;
+  bool lies_apart(const SymInt& address, int loop) const;
   void prune();
   void find_needed();
   void order();
@@ -55,6 +56,11 @@ class Arranger {
 int64_t Arranger::stride(const SymInt& address, int loop) const {
   std::optional<SymInt> factor = coefficient(address, loops_.loops[loop].symbol);
   return factor ? std::abs(typical(*factor)) : 1;
+}
+
+// Neighbours along the loop; a loop that only data in the address depend on tells places that lie anywhere.
+bool Arranger::lies_apart(const SymInt& address, int loop) const {
+  return !address.symbols().count(loops_.loops[loop].symbol) || stride(address, loop) > 1;
 }
 
 // Expressions that composing met on the way but that no result needs must not stand in the way of a merge.
@@ -273,7 +279,7 @@ bool Arranger::reads_across(int lane) const {
       if (expr.op != ScalarOp::read || !(expr.loops & own)) continue;
       if (!(expr.loops & bit(lane))) continue;  // one element for all lanes
       for (int loop : reduction.loops)
-        if (expr.loops & bit(loop) && stride(expr.index, loop) <= 1) return false;
+        if (expr.loops & bit(loop) && !lies_apart(expr.index, loop)) return false;
       if (stride(expr.index, lane) != 1 || !coefficient(expr.index, loops_.loops[lane].symbol)) return false;
       is_across = true;
     }
