@@ -25,6 +25,7 @@ namespace atenon::kernels {
 namespace {
 
 constexpr int64_t fewest_pixels = 8, most_pixels = 64;  // of a run
+constexpr int64_t few_outputs = 32;                     // for which oneDNN is slow on short lines too
 constexpr int64_t tile_products = 256 * 1024;           // of a tile, so that copies do not count
 constexpr int64_t strip_floats = 64 * 1024;             // of a tile's part of the image
 constexpr int64_t most_taps = 64;                       // of a channel
@@ -240,7 +241,7 @@ class Transposed : public ConvolutionKernel {
     if (!is_strided) return "it has no stride";
     const ir::SymInt& width = body.inputs()[static_cast<size_t>(found.x)]->meta().sizes.back();
     if (has_own_filters && filter.back() * filter[filter.size() - 2] > most_taps) return "its window is too large";
-    if (!has_own_filters && width.constant().value_or(fewest_pixels) < fewest_pixels)
+    if (!has_own_filters && filter[1] > few_outputs && width.constant().value_or(fewest_pixels) < fewest_pixels)
       return "its lines are so short that weights are all that is read";
     return lanes_refusal(found.epilogue);
   }
