@@ -1,5 +1,6 @@
 // Transposed convolutions whose windows do not overlap, as in decoders that double an image: each pixel becomes a block
-// of its own, and each place in the blocks is a plain product of pixels by channels.
+// of its own, and each place in the blocks is a plain product of pixels by channels. Where images are one pixel each,
+// as where a generator starts, theirs do not overlap whatever the stride: then the pixels of a product are the images.
 //
 // oneDNN takes them as it takes others, with a copy of the image for each thread.
 #include <algorithm>
@@ -44,14 +45,29 @@ ir::BlockedLayout place_layout(const std::vector<int64_t>& sizes) {
   return layout;
 }
 
+template <typename Size>
+bool is_pixel(const std::vector<Size>& image) {
+  return std::all_of(image.begin() + 2, image.end(), [](const Size& size) { return size == Size(1); });
+}
+
 class DisjointCall : public ConvolutionCall {
  public:
   int64_t lines_a_tile = 1, places = 1;  // of a panel
+  bool of_images = false;                // pixels; axes 0 and 4 have changed places
 
   int64_t panels() const { return divide_up(y_sizes[1], panel_columns); }
-  // Of pixels side by side, each for one row of the blocks.
-  int64_t lines() const { return x_sizes[0] * y_sizes[2] * y_sizes[3]; }
+  // Of pixels side by side, each for one row of the blocks, or of images, each for the places of a panel.
+  int64_t lines() const { return (of_images ? y_sizes[0] / places : y_sizes[0]) * y_sizes[2] * y_sizes[3]; }
   int64_t tiles() const override { return divide_up(lines(), lines_a_tile); }
+
+  void take_images_as_pixels() {
+    of_images = true;
+    stride = {filter[0], filter[1], 1};
+    for (std::vector<int64_t>* axes : {&x_sizes, &x_strides, &y_sizes, &y_strides}) std::swap((*axes)[0], (*axes)[4]);
+    for (std::vector<int64_t>& strides : operand_strides) std::swap(strides[0], strides[4]);
+    x_strides[0] = 0;
+  }
+
   size_t worker_bytes() const override { return most_pixels * panel_columns * sizeof(float); }
 
   void run_tile(std::span<void* const> buffers, int64_t tile, void* own) const override {
@@ -66,7 +82,8 @@ class DisjointCall : public ConvolutionCall {
     const auto* x = static_cast<const float*>(buffers[static_cast<size_t>(convolution.x)]) + line[0] * x_strides[0] +
                     line[1] / stride[0] * x_strides[2] + line[2] / stride[1] * x_strides[3];
     const auto* weight = static_cast<const float*>(buffers[static_cast<size_t>(convolution.weight)]);
-    const int64_t row = (line[1] % stride[0] * stride[1] + line[2] % stride[1]) * (stride[2] / places);
+    const int64_t row =
+        (line[1] % stride[0] * stride[1] + line[2] % stride[1]) * (filter[2] / places) + (of_images ? line[0] : 0);
     const int64_t panel_floats = x_sizes[1] * panel_columns;
     const float* bias =
         convolution.bias < 0 ? nullptr : static_cast<const float*>(buffers[static_cast<size_t>(convolution.bias)]);
@@ -87,7 +104,8 @@ class DisjointCall : public ConvolutionCall {
       for (int64_t column = 0; column < stride[2]; column += places)
         for (int64_t panel = 0; panel < panels(); ++panel) {
           const int64_t channel = panel * panel_columns;
-          const std::array<int64_t, 5> at = {line[0], channel, line[1], line[2], first * stride[2] + column};
+          const std::array<int64_t, 5> at = {of_images ? line[0] * places : line[0], channel, line[1], line[2],
+                                             first * stride[2] + column};
           tile.a = x + first * x_strides[4];
           tile.rows = std::min(most_pixels, x_sizes[4] - first);
           tile.b = weight + ((row + column / places) * panels() + panel) * panel_floats;
@@ -110,9 +128,10 @@ class Disjoint : public ConvolutionKernel {
     if (std::string refusal = read_convolution(body, {}, found); !refusal.empty()) return refusal;
     if (!found.transposed || found.groups != 1) return "no transposed convolution of all channels";
     const std::vector<ir::SymInt>& filter = body.inputs()[static_cast<size_t>(found.weight)]->meta().sizes;
+    const bool is_one_pixel = is_pixel(body.inputs()[static_cast<size_t>(found.x)]->meta().sizes);
     for (size_t i = 0; i < found.stride.size(); ++i)
-      if (filter[i + 2] != ir::SymInt(found.stride[i]) || found.padding[i] != 0 || found.padding_end[i] != 0 ||
-          found.dilation[i] != 1)
+      if ((!is_one_pixel && filter[i + 2] != ir::SymInt(found.stride[i])) || found.padding[i] != 0 ||
+          found.padding_end[i] != 0 || found.dilation[i] != 1)
         return "its windows overlap, or leave gaps";
     return lanes_refusal(found.epilogue);
   }
@@ -140,6 +159,7 @@ class Disjoint : public ConvolutionKernel {
     if (call->places > 1 &&
         !(is_even(call->y_strides) && std::all_of(call->operand_strides.begin(), call->operand_strides.end(), is_even)))
       return onednn_convolution().prepare(site);
+    if (is_pixel(x.sizes)) call->take_images_as_pixels();
     const int64_t products = call->y_sizes[4] * call->x_sizes[1] * call->y_sizes[1];  // of a line
     call->lines_a_tile = std::max<int64_t>(1, tile_products / std::max<int64_t>(1, products));
     call->flops = 2 * count(x.sizes) * count(weight.sizes) / static_cast<double>(weight.sizes[0]);
