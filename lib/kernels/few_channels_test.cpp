@@ -1,5 +1,5 @@
-// Convolutions of few channels, and by windows, against plain loops. Operands are small whole numbers: no tolerance is
-// needed.
+// Convolutions of few channels, by windows, and of single pixels in groups, against plain loops. Operands are small
+// whole numbers: no tolerance is needed.
 #include <doctest/doctest.h>
 
 #include "kernels/lanes.h"
@@ -10,7 +10,7 @@ namespace atenon::kernels {
 
 using testing::Call;
 
-TEST_CASE("convolutions of few channels, and by windows, equal plain loops") {
+TEST_CASE("convolutions of few channels, by windows, and of single pixels in groups, equal plain loops") {
   struct Case {
     int64_t batch, channels, outputs, groups, height, width;  // height 0: a sequence
     int64_t kernel, stride, padding, dilation;
@@ -37,6 +37,8 @@ TEST_CASE("convolutions of few channels, and by windows, equal plain loops") {
       {2, 512, 65, 1, 7, 9, 3, 2, 0, 1, overlapping},
       {2, 1024, 3, 1, 20, 21, 3, 1, 1, 1, overlapping},
       {1, 1024, 2, 1, 9, 8, 3, 1, 0, 2, overlapping},
+      {2, 96, 256, 4, 0, 21, 1, 1, 0, 1, panels},
+      {1, 6, 384, 3, 5, 7, 1, 1, 0, 1, panels},
   };
   for (const Case& c : cases) {
     CAPTURE(c.channels);
@@ -71,13 +73,14 @@ TEST_CASE("convolutions of few channels, and by windows, equal plain loops") {
     const std::vector<int> rows = is_image ? std::vector<int>{0, 1, 2, 3} : std::vector<int>{0, 1, 2};
     const std::vector<int> channels_last = is_image ? std::vector<int>{0, 2, 3, 1} : std::vector<int>{0, 2, 1};
     for (const auto& order : {rows, channels_last}) {
-      if (c.by == overlapping && order == rows) continue;  // left to oneDNN
-      for (int epilogue : {0, 1, 2}) {                     // none; relu; add a residual, relu
+      if (c.by != few_channels && order == rows) continue;  // left to oneDNN
+      for (int epilogue : {0, 1, 2}) {                      // none; relu; add a residual, relu
         CAPTURE(order[1]);
         CAPTURE(epilogue);
         Call call;
         ir::Value *px = call.input(testing::laid_out(x, order)), *pb = call.input(bias);
-        ir::Value* pr = epilogue == 2 ? call.input(residual) : nullptr;
+        ir::Value* pr =
+            epilogue == 2 ? call.input(testing::laid_out(residual, c.by == panels ? order : rows)) : nullptr;
         ir::Value* pw = call.weight(weight);
         ir::Value* y = call.apply(is_image ? "aten::conv2d" : "aten::conv1d", {px, pw, pb, c.stride, c.padding},
                                   expected.sizes, {{"dilation", c.dilation}, {"groups", c.groups}});

@@ -65,6 +65,7 @@ class FewRows : public Kernel {
     Product product;
     if (std::string refusal = read_product(body, {}, product); !refusal.empty()) return refusal;
     if (product.b.axes.size() != 2) return "the matrix has batch axes";
+    if (product.groups > 1) return "the convolution has groups";
     std::vector<ir::SymInt> a;
     for (int axis : product.a.axes) a.push_back(body.inputs()[product.a.input]->meta().sizes[axis]);
     const std::optional<int64_t> rows = shape::product({a.begin(), a.end() - 1}).constant();

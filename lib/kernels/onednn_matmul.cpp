@@ -158,6 +158,7 @@ class OnednnMatmul : public Kernel {
   std::string refusal(const ir::Graph& body) const override {
     Product product;
     if (std::string refusal = read_product(body, {}, product); !refusal.empty()) return refusal;
+    if (product.groups > 1) return "the convolution has groups";
     return thin_refusal(body, product);
   }
 

@@ -111,7 +111,8 @@ class PanelsCall : public PreparedCall {
       next = b + (column + panel_columns) * loops.k();
     }
     PanelTile tile = common;
-    tile.a = static_cast<const float*>(buffers[product.a.input]) + row * loops.a.stride(2);
+    const int64_t group = column * product.groups / loops.n();
+    tile.a = static_cast<const float*>(buffers[product.a.input]) + row * loops.a.stride(2) + group * loops.k();
     tile.rows = first_row(rows + 1) - row;
     tile.b = panel;
     tile.next = next;
@@ -189,7 +190,10 @@ class Panels : public Kernel {
     if (std::string refusal = read_product(body, {}, product); !refusal.empty()) return refusal;
     if (product.b.axes.size() != 2) return "the matrix has batch axes";
     if (std::string refusal = thin_refusal(body, product); !refusal.empty()) return refusal;
-    if (product.is_convolution()) {
+    if (product.groups > 1) {
+      if (*body.inputs()[product.b.input]->meta().sizes[0].constant() % (product.groups * panel_columns) != 0)
+        return "outputs of its groups do not fill panels";
+    } else if (product.is_convolution()) {
       const ir::TensorMeta &filter = body.inputs()[product.b.input]->meta(),
                            &x = body.inputs()[product.a.input]->meta();
       const ir::TensorMeta& y = body.outputs()[0].value()->meta();
@@ -255,7 +259,7 @@ ir::BlockedLayout panel_layout(const std::vector<int64_t>& sizes, const std::vec
 
 std::unique_ptr<PreparedCall> prepare_pointwise(const CallSite& site) {
   Product product;
-  if (!read_product(*site.body, site.symbols, product).empty() || !product.is_convolution() ||
+  if (!read_product(*site.body, site.symbols, product).empty() || !product.is_convolution() || product.groups > 1 ||
       !lanes_refusal(product.epilogue).empty() || !is_panels(site.operands[product.b.input], product.b.axes))
     return nullptr;
   Loops loops = make_loops(product, site);

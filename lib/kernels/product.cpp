@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cassert>
 #include <numeric>
+#include <utility>
 
 #include "kernels/convolution.h"
 #include "kernels/list.h"
@@ -78,6 +79,7 @@ std::string read_pointwise(const ir::Graph& body, const shape::Bindings& symbols
   Convolution convolution;
   if (std::string refusal = read_convolution(body, symbols, convolution); !refusal.empty()) return refusal;
   const std::vector<ir::SymInt>& filter = body.inputs()[convolution.weight]->meta().sizes;
+  found.groups = std::exchange(convolution.groups, 1);
   if (!is_pointwise(convolution, filter)) return "the convolution is not pointwise";
   found.order = channels_last_order(filter.size());
   found.a = {convolution.x, found.order};
@@ -185,6 +187,7 @@ const Kernel& other_kernel(const Product& product) {
 Loops make_loops(const Product& product, const CallSite& site) {
   Loops loops;
   loops.a = matrix_of(site.operands[product.a.input], product.a);
+  loops.a.sizes.back() /= product.groups;
   loops.b = matrix_of(site.operands[product.b.input], product.b);
   loops.y = in_order(site.results[0], product.order);
   for (const PostOp& step : product.epilogue) {

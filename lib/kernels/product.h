@@ -19,6 +19,9 @@ struct Product {
   // The axes of the result, and of what the epilogue reads, from batch to n; empty: as they are numbered.
   std::vector<int> order;
 
+  // Of a pointwise convolution: columns of the matrix that each read a part of the rows, side by side.
+  int64_t groups = 1;
+
   bool is_convolution() const { return !order.empty(); }
 };
 
