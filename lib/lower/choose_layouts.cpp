@@ -172,17 +172,24 @@ Layout LayoutChoice::dense(const std::vector<SymInt>& sizes, const std::vector<i
   return layout;
 }
 
-// Whether the only reader of a value, through views, is a kernel that wishes an order other than rows.
+// Whether all readers of a value, through views, are kernels that wish an order other than rows.
 bool LayoutChoice::ends_in_order_of_its_own(const Value& value) const {
-  const Value* last = &value;
-  while (last->users.size() == 1 && last->returned == 0) {
-    const Group& reader = *lowering_.group_of.at(last->users[0]);
-    if (reader.role == Role::kernel && reader.kernel)
-      return !reader.kernel->preferred_order(make_body(reader.nodes, reader.operands, reader.results)).empty();
-    if (reader.role != Role::alias) return false;
-    last = reader.results[0];
+  std::vector<const Value*> open = {&value};
+  while (!open.empty()) {
+    const Value* last = open.back();
+    open.pop_back();
+    if (last->users.empty() || last->returned > 0) return false;
+    for (const ir::Node* user : last->users) {
+      const Group& reader = *lowering_.group_of.at(user);
+      if (reader.role == Role::alias) {
+        open.push_back(reader.results[0]);
+      } else if (reader.role != Role::kernel || !reader.kernel ||
+                 reader.kernel->preferred_order(make_body(reader.nodes, reader.operands, reader.results)).empty()) {
+        return false;
+      }
+    }
   }
-  return false;
+  return true;
 }
 
 // The order in which `value` must lie so that its only reader, a permutation, lies in rows; empty for no wish.
