@@ -162,6 +162,7 @@ class Disjoint : public ConvolutionKernel {
     if (is_pixel(x.sizes)) call->take_images_as_pixels();
     const int64_t products = call->y_sizes[4] * call->x_sizes[1] * call->y_sizes[1];  // of a line
     call->lines_a_tile = std::max<int64_t>(1, tile_products / std::max<int64_t>(1, products));
+    call->lines_a_tile = std::max<int64_t>(1, divide_up(call->lines(), std::max<int64_t>(1, call->tiles())));
     call->flops = 2 * count(x.sizes) * count(weight.sizes) / static_cast<double>(weight.sizes[0]);
     call->bytes = 4 * (count(x.sizes) + count(weight.sizes) + count(y.sizes));
     call->detail = lanes().name;

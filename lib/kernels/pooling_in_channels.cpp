@@ -68,7 +68,9 @@ std::unique_ptr<PreparedCall> largest_of_windows(const Pooling& pooling, const s
     call->column_counts.push_back(static_cast<int32_t>(columns.count));
   }
   const int64_t terms = shape.outputs * shape.channels * window[0] * window[1] * window[2];
-  call->lines_a_tile = std::max<int64_t>(tile_terms / std::max<int64_t>(terms, 1), 1);
+  // Even ones: threads that share the lines evenly find much of what they wrote before in their own caches.
+  const int64_t all = call->images * call->lines, tiles = std::max<int64_t>(divide_up(all * terms, tile_terms), 1);
+  call->lines_a_tile = std::max<int64_t>(divide_up(all, tiles), 1);
   call->detail = lanes().name;
   return call;
 }
