@@ -219,7 +219,8 @@ class FewChannels : public ConvolutionKernel {
       return "oneDNN has faster ones for many terms and few outputs";
     const std::vector<ir::SymInt>& image = body.inputs()[static_cast<size_t>(convolution.x)]->meta().sizes;
     if (image.back() != 1 && body.outputs()[0].value()->meta().sizes.back() == 1) return "its lines have one output";
-    if (outputs < 5 || (convolution.groups > 1 && outputs > panel_columns && outputs % panel_columns != 0))
+    const int64_t fewest = weight.rank() == 4 ? 8 : 5;  // oneDNN has faster ones for images
+    if (outputs < fewest || (convolution.groups > 1 && outputs > panel_columns && outputs % panel_columns != 0))
       return "its outputs do not fill vectors";
     return lanes_refusal(convolution.epilogue);
   }
