@@ -76,6 +76,12 @@ std::vector<int64_t> result_strides(const kernels::Kernel* kernel, const ir::Gra
   return order.size() == sizes.size() ? dense_strides(sizes, order) : contiguous_strides(sizes);
 }
 
+bool has_call(const ir::Graph& graph) {
+  for (const ir::Node& node : graph.forward())
+    if (ir::is_call(node)) return true;
+  return false;
+}
+
 Diagnostic misfit(const ir::Node& node, const std::string& what) {
   return error(Status::bad_input, 618, what + ": " + text::print(node));
 }
@@ -89,6 +95,7 @@ struct Interpreter::Scope {
   shape::Facts facts;
   reference::Environment environment;
   std::map<const ir::Value*, const State*> states = {};
+  bool is_lowered = has_call(graph);
 
   // A subgraph that runs inside: it sees the symbols, and none of the values.
   Scope inside(const ir::Graph& subgraph) const {
@@ -205,21 +212,24 @@ Result<void> Interpreter::run_node(Scope& scope, const ir::Node& node, Observati
     seen.kernel = "control flow";
     return run_control_flow(scope, node);
   }
+  // Among lowered calls a node that is none is read as lying in rows.
+  const auto lay_in_rows = [&] {
+    for (const auto& result : node.results())
+      if (Tensor* tensor = std::get_if<Tensor>(&scope.environment.values.at(result.get())))
+        *tensor = tensor->contiguous();
+  };
   if (!session_.options_.reference) {
     Result<bool> done = run_fast(scope, node, seen);
     if (!done) return done.error();
+    if (*done && scope.is_lowered) lay_in_rows();
     if (*done) return {};
   }
   Result<const opset::Opset*> opset = session_.opset();
   if (!opset) return opset.error();
   const size_t known = scope.environment.symbols.size();
   if (Result<void> done = reference::evaluate(**opset, node, scope.facts, scope.environment); !done) return done;
-  if (scope.environment.symbols.size() == known) return {};
-  // Among lowered calls such a node is read as lying in rows.
-  for (const auto& result : node.results())
-    if (Tensor* tensor = std::get_if<Tensor>(&scope.environment.values.at(result.get())))
-      *tensor = tensor->contiguous();
-  return check_assumptions(scope);
+  if (scope.is_lowered) lay_in_rows();
+  return scope.environment.symbols.size() == known ? Result<void>() : check_assumptions(scope);
 }
 
 Result<void> Interpreter::check_assumptions(const Scope& scope) const {
