@@ -372,19 +372,26 @@ void Generator::domain(size_t depth, const std::vector<Store>& stores) {
   }
   if (!deeper.empty()) {
     assert(depth < loops_.domain.size());
-    LoopSet needed = 0;
-    for (const Store& store : deeper) needed |= store.loops | loops_.exprs[store.value].loops;
     const int loop = loops_.domain[depth];
-    const bool is_needed = needed & bit(loop);
+    const auto needs_loop = [&](const Store& store) {
+      return ((store.loops | loops_.exprs[store.value].loops) & bit(loop)) != 0;
+    };
+    // What does not depend on this loop is stored once, also where the loop has no turns.
+    const auto others = std::stable_partition(deeper.begin(), deeper.end(), needs_loop);
+    if (others != deeper.end()) domain(depth + 1, {others, deeper.end()});
+    deeper.erase(others, deeper.end());
+  }
+  if (!deeper.empty()) {
+    const int loop = loops_.domain[depth];
     const std::vector<int> prefixes = prefixes_over(loop);
     std::vector<std::vector<Value*>> accumulators;
     const bool is_in_lanes = !prefixes.empty() && lanes_are_closed();  // which are the domain's next loop then
     for (int number : prefixes) accumulators.push_back(is_in_lanes ? start_lanes(number) : start_accumulating(number));
     const bool is_last = depth + 1 == loops_.domain.size();
-    if (is_needed && is_last && prefixes.empty() && loops_.reductions.empty()) {
+    if (is_last && prefixes.empty() && loops_.reductions.empty()) {
       in_stretches(loop, [&] { domain(depth + 1, deeper); });
     } else {
-      if (is_needed) open_loop(loop);
+      open_loop(loop);
       if (is_in_lanes) open_loop(loops_.lane);
       for (size_t i = 0; i < prefixes.size(); ++i) {
         std::vector<Value*> places = accumulators[i];
@@ -395,7 +402,7 @@ void Generator::domain(size_t depth, const std::vector<Store>& stores) {
       }
       domain(is_in_lanes ? depth + 2 : depth + 1, deeper);
       if (is_in_lanes) close_loop();
-      if (is_needed) close_loop();
+      close_loop();
     }
   }
   for (ExprId id : keeps) kept_.erase(id);
