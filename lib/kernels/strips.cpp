@@ -24,6 +24,7 @@ constexpr int64_t least_bytes = 1 << 20;  // of the whole of it: less stays in t
 // longer than the wide tensor does on its way through memory (measured at 18: the same, at 58 to 165: 1.1 to 1.45
 // times).
 constexpr int64_t most_again = 30;
+constexpr size_t most_buffers = 24;  // of a part: its inputs and the result
 
 // A convolution with its epilogue, cut out of a body.
 struct Part {
@@ -116,6 +117,7 @@ std::string read_parts(const ir::Graph& body, Parts& found) {
       for (const ir::Node* user : results[static_cast<size_t>(at)]->users)
         if (positions.at(user) >= begins[i + 1]) return "something else is read outside";
     before = cut_out(body, begins[i], begins[i + 1], before, part);
+    if (part.inputs.size() >= most_buffers) return "the chain behind it is too long";
     if (std::string refusal = read_convolution(part.body, {}, part.convolution); !refusal.empty()) return refusal;
     if (part.convolution.transposed || part.convolution.stride.size() != 2) return "no image, or transposed";
     if (i > 0 && part.convolution.x != 0) return "the second convolution reads something else";
@@ -238,12 +240,11 @@ void leave_out_row_padding(Part& filter) {
   node.set_arguments(std::move(arguments), std::move(keywords));
 }
 
-using Buffers = std::array<void*, 8>;  // of inputs and the result
+using Buffers = std::array<void*, most_buffers>;
 
 // Those of one part from x to y; images are read `offset` floats behind their begin.
 Buffers buffers_of(const Part& part, std::span<void* const> buffers, void* x, void* y, int64_t offset) {
   Buffers own{};
-  assert(part.inputs.size() < own.size());
   for (size_t i = 0; i < part.inputs.size(); ++i) {
     if (part.inputs[i] < 0) continue;
     own[i] = buffers[static_cast<size_t>(part.inputs[i])];

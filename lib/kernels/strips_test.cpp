@@ -37,11 +37,12 @@ TEST_CASE("a pair of convolutions in strips equals the two in turn") {
                         {2, 6, 64, 75, 64, 5, 2, 2},       {0, 6, 64, 75, 64, 3, 1, 1},
                         {2, 3, 70, 75, 64, 3, 1, 1, 3, 2}, {1, 1, 48, 90, 80, 3, 2, 1, 5, 1}};
   const std::vector<int> rows = {0, 1, 2, 3}, channels_last = {0, 2, 3, 1};
-  // Without the convolution that narrows, with it, and with something added to its result.
+  // Without the convolution that narrows, with it, and with one or many tensors added to its result.
   for (const Case& c : cases)
-    for (const int variant : {0, 1, 2, 3, 4, 5}) {
+    for (const int variant : {0, 1, 2, 3, 4, 5, 6}) {
       const auto& order = variant % 2 == 0 ? channels_last : rows;
-      const bool narrows = variant >= 2, adds = variant >= 4;
+      const bool narrows = variant >= 2;
+      const int adds = variant == 6 ? 9 : variant >= 4;
       CAPTURE(c.channels);
       CAPTURE(variant);
       const auto out = [&](int64_t size) { return (size + 2 * c.padding - c.kernel) / c.stride + 1; };
@@ -56,7 +57,8 @@ TEST_CASE("a pair of convolutions in strips equals the two in turn") {
                    mixer = testing::whole_numbers({7, c.channels, 1, 1}, 5), shift = testing::whole_numbers({7}, 6),
                    residual = testing::whole_numbers(narrow, 7);
       Call call;
-      ir::Value* pr = adds ? call.input(testing::laid_out(residual, order)) : nullptr;
+      std::vector<ir::Value*> added;
+      for (int i = 0; i < adds; ++i) added.push_back(call.input(testing::laid_out(residual, order)));
       ir::Value *pm = narrows ? call.weight(mixer) : nullptr, *ps = narrows ? call.input(shift) : nullptr;
       ir::Value *px = call.input(testing::laid_out(x, order)), *pb = call.input(bias);
       ir::Value* pw = c.window == 1 ? call.weight(wide) : nullptr;
@@ -70,7 +72,7 @@ TEST_CASE("a pair of convolutions in strips equals the two in turn") {
                      sizes);
       y = call.apply("aten::hardtanh", {y, -20.0, 20.0}, sizes);
       if (narrows) y = call.apply("aten::conv2d", {y, pm, ps}, narrow);
-      if (adds) y = call.apply("aten::add.Tensor", {y, pr}, narrow);
+      for (ir::Value* operand : added) y = call.apply("aten::add.Tensor", {y, operand}, narrow);
       call.body.set_outputs({y});
       Tensor result = testing::laid_out(Tensor::zeros(ScalarType::f32, narrows ? narrow : sizes), order);
       if (order == channels_last && c.batch > 0) REQUIRE(call.pack_weight(strips(), call.operands.size() - 1, result));
@@ -80,7 +82,8 @@ TEST_CASE("a pair of convolutions in strips equals the two in turn") {
       Tensor wanted = convolve(x, wide, bias, c.step, c.window / 2, 1, between, 20);
       wanted = convolve(wanted, filter, bias, c.stride, c.padding, c.channels, sizes, 20);
       if (narrows) wanted = convolve(wanted, mixer, shift, 1, 0, 1, narrow, 1e9);
-      for (int64_t i = 0; adds && i < wanted.numel(); ++i) wanted.set(i, wanted.float_at(i) + residual.float_at(i));
+      for (int64_t i = 0; adds && i < wanted.numel(); ++i)
+        wanted.set(i, wanted.float_at(i) + adds * residual.float_at(i));
       CHECK(testing::difference(result, wanted) == 0);
     }
 }
