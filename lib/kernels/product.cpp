@@ -170,8 +170,7 @@ bool is_left_operand(const ir::Graph& body, size_t operand) {
 }
 
 bool joins_rows(const ir::Graph& body, size_t operand) {
-  Product product;
-  return is_left_operand(body, operand) && read_product(body, {}, product).empty() && !product.is_convolution();
+  return is_left_operand(body, operand) && preferred_order_of_product(body).empty();
 }
 
 bool lies_in_rows(const Product& product, const Loops& loops, const CallSite& site) {

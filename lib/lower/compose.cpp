@@ -47,7 +47,6 @@ class Composer {
   ExprId integer(const SymInt& value);
   SymInt index_of(ExprId id);
   int add_loop(const SymInt& extent);
-  std::set<std::string> loop_symbols(const SymInt& x) const;
   LoopSet loops_of(const SymInt& x) const;
 
   ExprId element(const Value* value, const std::vector<SymInt>& index);
@@ -788,20 +787,7 @@ Result<Loops> compose(const ir::Graph& body, const MeaningOf& meaning_of, const 
   for (const Store& store : loops.stores)
     for (size_t i = 0; i < loops.rows; ++i)
       if (!(store.loops >> loops.domain[i] & 1)) return refuse("a result is the same for several rows");
-  std::set<std::string> symbols;
-  auto collect = [&](const SymInt& x) {
-    if (x.is_constant()) return;
-    for (const std::string& symbol : x.symbols())
-      if (symbol.front() != '$' && symbol.front() != '%') symbols.insert(symbol);
-  };
-  for (const Expr& expr : loops.exprs) {
-    collect(expr.index);
-    if (expr.op == ScalarOp::size_float) symbols.merge(expr.size_float.symbols());
-  }
-  for (const Loop& loop : loops.loops) collect(loop.extent);
-  for (const Store& store : loops.stores) collect(store.address);
-  if (loops.scatter) collect(loops.scatter->address);
-  loops.symbols.assign(symbols.begin(), symbols.end());
+  loops.symbols = symbols_of(loops);
   return loops;
 }
 

@@ -41,6 +41,23 @@ SymInt address_of(const Layout& layout, const std::vector<SymInt>& index) {
   return address;
 }
 
+std::vector<std::string> symbols_of(const Loops& loops) {
+  std::set<std::string> symbols;
+  const auto collect = [&](const SymInt& x) {
+    if (x.is_constant()) return;
+    for (const std::string& symbol : x.symbols())
+      if (symbol.front() != '$' && symbol.front() != '%') symbols.insert(symbol);
+  };
+  for (const Expr& expr : loops.exprs) {
+    collect(expr.index);
+    if (expr.op == ScalarOp::size_float) symbols.merge(expr.size_float.symbols());
+  }
+  for (const Loop& loop : loops.loops) collect(loop.extent);
+  for (const Store& store : loops.stores) collect(store.address);
+  if (loops.scatter) collect(loops.scatter->address);
+  return {symbols.begin(), symbols.end()};
+}
+
 SymInt Loops::row_count() const {
   SymInt count = 1;
   for (size_t i = 0; i < rows; ++i) count = count * loops[domain[i]].extent;

@@ -102,6 +102,9 @@ struct Loops {
   std::string to_string() const;  // for tests and --explain
 };
 
+// Program symbols that the loops read, sorted.
+std::vector<std::string> symbols_of(const Loops& loops);
+
 // What an expression is computed from, the values in its index included.
 void each_operand(const Loops& loops, ExprId id, const std::function<void(ExprId)>& visit);
 
