@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "kernels/body.h"
 #include "kernels/lanes.h"
@@ -34,6 +35,7 @@ struct Attention {
   int factor = -1;  // input of the body by whose number the scores of a head are multiplied, too; -1: none
   bool causal = false;
   bool empty_is_zero = true;
+  bool turned = false;  // the result's last two axes are swapped, as values times the turned softmax give it
   const ir::Value* result = nullptr;
 };
 
@@ -78,6 +80,13 @@ const ir::Value* repeated_by(const ir::Value* value, size_t& axis) {
   return heads && all && *heads > 0 && *all % *heads == 0 ? single : nullptr;
 }
 
+// A view of what another view shows.
+View seen_through(const View& outer, View inner) {
+  const std::vector<int> axes = std::exchange(inner.axes, {});
+  for (const int i : outer.axes) inner.axes.push_back(axes[static_cast<size_t>(i)]);
+  return inner;
+}
+
 // A view of keys or values; where heads are repeated, of what is repeated: the call knows which head sees which.
 View heads_of(const ir::Value* value) {
   const ir::Value* repeated = value;
@@ -90,10 +99,19 @@ View heads_of(const ir::Value* value) {
   if (view.input < 0 || outer.axes.size() < 3) return {};
   const size_t inner = outer.axes.size() - 2;
   if (outer.axes[inner] == static_cast<int>(axis) || outer.axes[inner + 1] == static_cast<int>(axis)) return {};
-  std::vector<int> axes;
-  for (const int i : outer.axes) axes.push_back(view.axes[static_cast<size_t>(i)]);
-  view.axes = axes;
-  return view;
+  return seen_through(outer, std::move(view));
+}
+
+// A view of queries; where these are multiplied by a number, of what is multiplied, and `scale` is.
+View queries_of(const ir::Value* value, const shape::Bindings& symbols, double& scale) {
+  const ir::Value* scaled = value;
+  while (scaled->producer && is_view_node(*scaled->producer)) scaled = scaled->producer->arguments()[0].value();
+  if (!scaled->producer || name_without_overload(scaled->producer->target()) != "aten::mul") return view_of(value);
+  const std::optional<double> number = number_of(scaled->producer->arguments()[1], symbols);
+  View view = view_of(scaled->producer->arguments()[0].value());
+  if (!number || view.input < 0) return {};
+  scale *= *number;
+  return seen_through(view_of(value, scaled), std::move(view));
 }
 
 std::string read_operator(const ir::Node& node, const shape::Bindings& symbols, Attention& found) {
@@ -175,14 +193,36 @@ std::string read_truths(const ir::Node& node, const ir::Value* scores, bool hide
   return "";
 }
 
+// softmax times values, or the same turned: turned values times the turned softmax.
+std::string read_values(const ir::Value* softmax, Attention& found) {
+  const ir::Value* weights = softmax;
+  const ir::Node* last = only_user(weights);
+  while (last && is_view_node(*last)) {
+    weights = last->result();
+    last = only_user(weights);
+  }
+  if (!last || !is_matmul(*last)) return "no product after softmax";
+  found.turned = last->arguments()[1].value() == weights;
+  std::vector<int> axes = view_of(weights, softmax).axes;
+  if (axes.size() < 2) return "softmax of one row";
+  const auto turn = [](std::vector<int>& of) { std::swap(of[of.size() - 1], of[of.size() - 2]); };
+  if (found.turned) turn(axes);
+  if (!std::is_sorted(axes.begin(), axes.end())) return "the product after softmax adds up queries";
+  found.v = heads_of(last->arguments()[found.turned ? 0 : 1].value());
+  if (found.v.input < 0 || found.v.axes.size() < 2) return "an operand is computed in the body";
+  if (found.turned) turn(found.v.axes);
+  found.result = last->result();
+  return "";
+}
+
 // product, numbers times or divided, masks added, some hidden, softmax, product.
 std::string read_written_out(const ir::Graph& body, const ir::Node& first, const shape::Bindings& symbols,
                              Attention& found) {
-  found.q = view_of(first.arguments()[0].value());
+  found.scale = 1;
+  found.q = queries_of(first.arguments()[0].value(), symbols, *found.scale);
   found.k = heads_of(first.arguments()[1].value());
   if (found.q.input < 0 || found.k.input < 0 || found.k.axes.size() < 2) return "an operand is computed in the body";
   std::swap(found.k.axes[found.k.axes.size() - 1], found.k.axes[found.k.axes.size() - 2]);
-  found.scale = 1;
   found.empty_is_zero = false;
   const ir::Value* chain = first.result();
   const std::vector<ir::SymInt>& whole = chain->meta().sizes;
@@ -205,12 +245,7 @@ std::string read_written_out(const ir::Graph& body, const ir::Node& first, const
       const std::optional<int64_t> axis = arguments.integer(1, "dim", -1);
       if (!axis || (*axis != -1 && *axis != chain->meta().rank() - 1)) return "softmax over another axis";
       if (node->result()->meta().dtype != ScalarType::f32) return "softmax changes the element type";
-      const ir::Node* last = only_user(node->result());
-      if (!last || !is_matmul(*last) || last->arguments()[0].value() != node->result())
-        return "no product after softmax";
-      found.v = heads_of(last->arguments()[1].value());
-      found.result = last->result();
-      if (found.v.input < 0) return "an operand is computed in the body";
+      if (std::string refusal = read_values(node->result(), found); !refusal.empty()) return refusal;
       if (is_split) return "softmax of scores of another shape";
       for (const View* view : {&found.q, &found.k, &found.v})
         if (found.split >= 0 && size_on(body, *view, found.split, whole.size()) != whole[found.split])
@@ -428,7 +463,9 @@ class AttentionKernel : public Kernel {
     call->q = strides_of(site.operands[attention.q.input], attention.q.axes, rank);
     call->k = strides_of(site.operands[attention.k.input], attention.k.axes, rank);
     call->v = strides_of(site.operands[attention.v.input], attention.v.axes, rank);
-    call->y = strides_of(site.results[0], all_axes(site.results[0]), rank);
+    std::vector<int> result_axes = all_axes(site.results[0]);
+    if (attention.turned) std::swap(result_axes[rank - 1], result_axes[rank - 2]);
+    call->y = strides_of(site.results[0], result_axes, rank);
     if (attention.factor >= 0) {
       const Operand& factor = site.operands[attention.factor];
       call->factor = strides_of(factor, all_axes(factor), rank);

@@ -19,7 +19,8 @@ struct Case {
   int64_t batch, heads, key_heads, queries, keys, depth;
   bool causal, heads_inside;
   char mask;  // ' ' none, 'b' truths, 'f' added, '2' two are added, 'w' one of them by windows,
-              // 'h' none, but a factor for each head, 'm' truths hide, 's' truths show
+              // 'h' none, but a factor for each head, 'm' truths hide, 's' truths show,
+              // 't' none, but queries are multiplied first and the result is turned
   bool written_out;
 };
 
@@ -43,6 +44,8 @@ const Case cases[] = {
     {"hidden", 2, 3, 3, 20, 37, 10, false, true, 'm', true},
     {"shown", 2, 3, 3, 20, 37, 10, false, true, 's', true},
     {"a factor for each head", 2, 3, 3, 20, 20, 10, false, true, 'h', true},
+    {"turned", 2, 3, 3, 20, 37, 32, false, false, 't', true},
+    {"turned, heads inside", 2, 3, 3, 20, 37, 10, false, true, 't', true},
 };
 
 std::vector<double> plain_loops(const Case& c, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
@@ -112,19 +115,21 @@ TEST_CASE("attention equals plain loops") {
       second = c.mask == 'w' ? testing::numbers({1, windows, 1, c.queries, c.keys}, 5, 5)
                              : testing::numbers({c.batch, 1, c.queries, c.keys}, 5, 5);
     }
-    if (c.mask != ' ') pm = call.input(has_two ? testing::laid_out(mask, {0, 2, 3, 1}) : mask);
-    const std::vector<int64_t> sizes{c.batch, c.heads, c.queries, c.depth}, scores{c.batch, c.heads, c.queries, c.keys},
+    if (c.mask != ' ' && c.mask != 't') pm = call.input(has_two ? testing::laid_out(mask, {0, 2, 3, 1}) : mask);
+    const std::vector<int64_t> sizes{c.batch, c.heads, c.queries, c.depth},
+        turned_sizes{c.batch, c.heads, c.depth, c.queries}, scores{c.batch, c.heads, c.queries, c.keys},
         parts{c.batch / windows, windows, c.heads, c.queries, c.keys};
     ir::Value* y = nullptr;
     if (c.written_out) {
       ir::Value* turned = call.apply("aten::transpose.int", {pk, -2, -1}, {c.batch, c.heads, c.depth, c.keys});
+      if (c.mask == 't') pq = call.apply("aten::mul.Tensor", {pq, 0.5}, sizes);
       y = call.apply("aten::matmul", {pq, turned}, scores);
-      y = call.apply("aten::div.Tensor", {y, 8.0}, scores);
+      y = call.apply("aten::div.Tensor", {y, c.mask == 't' ? 4.0 : 8.0}, scores);
       if (c.mask == 'm')
         y = call.apply("aten::masked_fill.Scalar", {y, pm, hidden}, scores);
       else if (c.mask == 's')
         y = call.apply("aten::where.ScalarOther", {pm, y, hidden}, scores);
-      else
+      else if (c.mask != 't')
         y = call.apply(c.mask == 'h' ? "aten::mul.Tensor" : "aten::add.Tensor", {y, pm}, scores);
       if (c.mask == '2') y = call.apply("aten::add.Tensor", {y, call.input(second)}, scores);
       if (c.mask == 'w') {
@@ -133,7 +138,13 @@ TEST_CASE("attention equals plain loops") {
         y = call.apply("aten::view", {y, list({-1, c.heads, c.queries, c.keys})}, scores);
       }
       y = call.apply("aten::softmax.int", {y, -1}, scores);
-      y = call.apply("aten::matmul", {y, pv}, sizes);
+      if (c.mask == 't')
+        y = call.apply("aten::matmul",
+                       {call.apply("aten::transpose.int", {pv, -2, -1}, {c.batch, c.heads, c.depth, c.keys}),
+                        call.apply("aten::permute", {y, list({0, 1, 3, 2})}, {c.batch, c.heads, c.keys, c.queries})},
+                       turned_sizes);
+      else
+        y = call.apply("aten::matmul", {y, pv}, sizes);
     } else {
       y = call.apply("aten::scaled_dot_product_attention", {pq, pk, pv, pm, 0.0, c.causal}, sizes,
                      {{"enable_gqa", c.heads != c.key_heads}});
@@ -141,10 +152,14 @@ TEST_CASE("attention equals plain loops") {
     call.body.set_outputs({y});
     const double scale = c.written_out ? 0.125 : 1 / std::sqrt(static_cast<double>(c.depth));
     const std::vector<double> expected = plain_loops(c, q, k, v, mask, second, scale);
-    Tensor result = testing::laid_out(Tensor::zeros(ScalarType::f32, sizes), order);
+    Tensor result = testing::laid_out(Tensor::zeros(ScalarType::f32, c.mask == 't' ? turned_sizes : sizes), order);
     REQUIRE(call.run(attention(), result) == "");
     double apart = 0;
-    for (int64_t i = 0; i < result.numel(); ++i) apart = std::max(apart, std::abs(result.float_at(i) - expected[i]));
+    for (int64_t i = 0; i < result.numel(); ++i) {
+      const int64_t matrix = c.queries * c.depth, place = i % matrix;
+      const int64_t at = c.mask == 't' ? i - place + place % c.queries * c.depth + place / c.queries : i;
+      apart = std::max(apart, std::abs(result.float_at(i) - expected[at]));
+    }
     // Sums of at most 300 terms of size 1 in f32, and exp to 2 units in the last place.
     CHECK(apart < 2e-6);
   }

@@ -30,6 +30,7 @@ class LayoutChoice {
   bool ends_in_order_of_its_own(const Value& value) const;
   bool is_read_in_rows(const Value& value) const;
   std::vector<int> wished_by_reader(const Value& value) const;
+  std::vector<int> wished_behind_views(const Value& value) const;
   std::vector<int> order_of(const Layout& layout, const std::vector<SymInt>& sizes) const;
   std::vector<int> order_as(const Group& group, const Value& result, const Value& operand) const;
   Layout dense(const std::vector<SymInt>& sizes, const std::vector<int>& order) const;
@@ -192,11 +193,46 @@ bool LayoutChoice::ends_in_order_of_its_own(const Value& value) const {
   return true;
 }
 
+// The order in which `value` must lie so that what views make of it lies as the kernel behind them wishes: from the
+// axis along which that is the last to move on.
+std::vector<int> LayoutChoice::wished_behind_views(const Value& value) const {
+  const Value* last = &value;
+  const Group* reader = lowering_.group_of.at(last->users[0]);
+  std::vector<const opset::Meaning*> views;
+  for (; reader->role == Role::alias; reader = lowering_.group_of.at(last->users[0])) {
+    for (const ir::Node* view : reader->nodes) views.push_back(&lowering_.meanings.at(view));
+    last = reader->results[0];
+  }
+  const std::vector<SymInt>& sizes = last->meta().sizes;
+  const std::vector<int> wished =
+      reader->kernel->preferred_order(make_body(reader->nodes, reader->operands, reader->results));
+  const std::optional<Access> access = access_of(views, lowering_.facts);
+  if (wished.size() != sizes.size() || !access) return {};
+  std::vector<std::pair<int64_t, int>> steps;  // until an axis of the value moves on, and the axis
+  for (size_t axis = 0; axis < access->index.size(); ++axis) {
+    int64_t elements = 1, first = 0;  // of the axes inside
+    for (size_t i = wished.size(); i-- > 0 && first == 0; elements *= lowering_.typical(sizes[wished[i]])) {
+      shape::Bindings at = lowering_.hints;
+      for (size_t other = 0; other < sizes.size(); ++other) at["$" + std::to_string(other)] = 0;
+      const int64_t begin = typical(access->index[axis], at);
+      int64_t& place = at["$" + std::to_string(wished[i])];
+      for (const int64_t size = lowering_.typical(sizes[wished[i]]); first == 0 && ++place < size;)
+        if (typical(access->index[axis], at) != begin) first = place * elements;
+    }
+    steps.emplace_back(-(first == 0 ? elements : first), static_cast<int>(axis));
+  }
+  std::sort(steps.begin(), steps.end());
+  std::vector<int> order;
+  for (const auto& [_, axis] : steps) order.push_back(axis);
+  return order;
+}
+
 // The order in which `value` must lie so that its only reader, a permutation, lies in rows; empty for no wish.
 std::vector<int> LayoutChoice::wished_by_reader(const Value& value) const {
   if (value.users.size() != 1 || value.returned > 0) return {};
   const ir::Node& reader = *value.users[0];
-  if (lowering_.group_of.at(&reader)->role != Role::alias || ends_in_order_of_its_own(*reader.result())) return {};
+  if (lowering_.group_of.at(&reader)->role != Role::alias) return {};
+  if (ends_in_order_of_its_own(*reader.result())) return wished_behind_views(value);
   const Accesses& accesses = lowering_.accesses.at(&reader);
   const size_t rank = value.meta().sizes.size();
   if (accesses.reads.size() != 1 || reader.result()->meta().sizes.size() != rank) return {};

@@ -222,8 +222,8 @@ void Grouper::take_weight_views(Group& group) {
   }
 }
 
-// What only makes an operand longer, as heads of keys that several heads of queries see, is seen through by a kernel
-// that can do so: nothing is written out.
+// What only makes an operand longer, as heads of keys that several heads of queries see, or multiplies it by a number,
+// is seen through by a kernel that can do so: nothing is written out.
 void Grouper::take_repeats(Group& group) {
   constexpr size_t longest_chain = 5;  // a new axis, expanded, copied, joined, turned
   std::vector<Value*> reads, results;
@@ -238,7 +238,7 @@ void Grouper::take_repeats(Group& group) {
         break;
       tried.insert(tried.begin(), node);
       value = node->operands()[0];
-      if (value->meta().numel() == operand->meta().numel()) continue;
+      if (value->meta().numel() == operand->meta().numel() && is_view(lowering_, *node)) continue;
       std::vector<Value*> operands;
       find_boundary(tried, operands, results);
       if (!group.kernel->refusal(make_body(tried, operands, results)).empty()) continue;
