@@ -72,7 +72,8 @@ uint32_t CallStacks::frame_at(Code& code, int instruction) {
   if (found != code.positions.end()) return found->second;
   const int line = PyCode_Addr2Line(reinterpret_cast<PyCodeObject*>(code.object.get()), instruction);
   const uint32_t id = static_cast<uint32_t>(frames_.size());
-  frames_.push_back({code.file, line, code.function, trimmed(line_of(code.path, line))});
+  frames_.push_back(
+      std::make_shared<ir::Frame>(ir::Frame{code.file, line, code.function, trimmed(line_of(code.path, line))}));
   code.positions.emplace(instruction, id);
   return id;
 }

@@ -84,7 +84,7 @@ class CallStacks {
   std::string model_folder_;
   std::string python_folder_;
   std::unordered_map<PyCodeObject*, Code> codes_;  // looked up only, never iterated
-  std::vector<ir::Frame> frames_;
+  std::vector<ir::SharedFrame> frames_;
   std::map<std::vector<uint32_t>, ir::ProvenanceId> stacks_;
   std::unordered_map<PyObject*, Module> modules_;  // looked up only
   struct Running {

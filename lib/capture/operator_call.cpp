@@ -553,8 +553,8 @@ Diagnostic with_promises(Session& session, Diagnostic undecided, const Call& cal
     const ir::Value* value = session.graph.find(symbol);
     const auto& frames = session.program.provenance.at(value->producer->provenance).frames;
     if (!frames.empty())
-      undecided.notes.push_back({symbol + " is of " + frames.back().file + ":" + std::to_string(frames.back().line) +
-                                 ": " + frames.back().code});
+      undecided.notes.push_back({symbol + " is of " + frames.back()->file + ":" + std::to_string(frames.back()->line) +
+                                 ": " + frames.back()->code});
   }
   return undecided;
 }

@@ -116,9 +116,9 @@ PyObject* assumptions(PyObject* self, PyObject*) {
   const ir::Provenance& provenance = self_of(self).program->provenance;
   return list_of(variant_of(self).assumptions,
                  [&](const ir::Constraint& constraint) {
-                   const std::vector<ir::Frame>& frames = provenance.at(constraint.provenance).frames;
+                   const std::vector<ir::SharedFrame>& frames = provenance.at(constraint.provenance).frames;
                    const std::string place =
-                       frames.empty() ? "" : frames.back().file + ":" + std::to_string(frames.back().line);
+                       frames.empty() ? "" : frames.back()->file + ":" + std::to_string(frames.back()->line);
                    return Ref(Py_BuildValue("(sss)", constraint.truth.to_string().c_str(), constraint.reason.c_str(),
                                             place.c_str()));
                  })
@@ -137,8 +137,8 @@ Ref described(Session& session, const ir::Provenance& provenance, const ir::Node
   const Ref results = list_of(node.results(), [&](const auto& value) { return described(session, *value); });
   const Ref arguments =
       list_of(node.arguments(), [&](const Argument& argument) { return object_of(session, argument, objects); });
-  const Ref frames = list_of(stack.frames, [](const ir::Frame& frame) {
-    return Ref(Py_BuildValue("(siss)", frame.file.c_str(), frame.line, frame.function.c_str(), frame.code.c_str()));
+  const Ref frames = list_of(stack.frames, [](const ir::SharedFrame& frame) {
+    return Ref(Py_BuildValue("(siss)", frame->file.c_str(), frame->line, frame->function.c_str(), frame->code.c_str()));
   });
   const Ref keywords(PyDict_New());
   if (!results || !arguments || !frames || !keywords) return {};

@@ -72,7 +72,7 @@ class Promises {
           {assumption.truth.to_string() + (assumption.reason.empty() ? "" : ": " + assumption.reason)});
       const ir::CallStack& stack = session_.program.provenance.at(assumption.provenance);
       if (!stack.frames.empty()) {
-        const ir::Frame& frame = stack.frames.back();
+        const ir::Frame& frame = *stack.frames.back();
         diagnostic.notes.push_back(
             {"relied on at " + frame.file + ":" + std::to_string(frame.line) + ": " + frame.code});
       }

@@ -101,7 +101,7 @@ class Rewriter {
     if (options_.report && !node.results().empty()) {
       const ir::CallStack& stack = program_.provenance.at(node.provenance);
       std::string line;
-      if (!stack.frames.empty()) line = stack.frames.back().file + ":" + std::to_string(stack.frames.back().line);
+      if (!stack.frames.empty()) line = stack.frames.back()->file + ":" + std::to_string(stack.frames.back()->line);
       options_.report->decisions.push_back(
           {node.result()->name, node.target(), rewritten, std::move(reason), std::move(line)});
     }

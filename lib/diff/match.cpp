@@ -20,8 +20,8 @@ std::string type_key(const ir::Value& value) {
 Origin origin_of(const ir::ExportedProgram& program, const ir::Value& value, const ir::Node& node, int index) {
   const ir::CallStack& stack = program.provenance.at(node.provenance);
   Origin origin{&value, stack.module_path, stack.made_from.empty() ? node.target() : stack.made_from.front()};
-  for (const ir::Frame& frame : stack.frames)
-    origin.place += "|" + frame.file + ":" + std::to_string(frame.line) + ":" + frame.function;
+  for (const ir::SharedFrame& frame : stack.frames)
+    origin.place += "|" + frame->file + ":" + std::to_string(frame->line) + ":" + frame->function;
   for (const std::string& target : stack.made_from) origin.chain += target + ">";
   origin.chain += node.target() + "#" + std::to_string(index);
   return origin;

@@ -121,7 +121,10 @@ TEST_CASE("leaf paths name containers' children by key or position") {
 
 TEST_CASE("call stacks are interned") {
   Provenance provenance;
-  CallStack stack{{{"net.py", 12, "forward", "h = F.gelu(y)"}}, "layers.0", "net.Block", {"aten::gelu"}};
+  CallStack stack{{std::make_shared<Frame>(Frame{"net.py", 12, "forward", "h = F.gelu(y)"})},
+                  "layers.0",
+                  "net.Block",
+                  {"aten::gelu"}};
   const ProvenanceId id = provenance.intern(stack);
   CHECK(id == 1);
   CHECK(provenance.intern(stack) == 1);

@@ -1,26 +1,24 @@
 // Look-ups in a program, and the interning of call stacks.
 #include "ir/program.h"
 
+#include <algorithm>
 #include <charconv>
 
 namespace atenon::ir {
 namespace {
 
-// A spelling of a stack in which every field carries its length, so that different stacks never read alike.
-std::string key_of(const CallStack& stack) {
-  std::string key;
-  const auto put = [&key](const std::string& text) { key += std::to_string(text.size()) + ":" + text; };
-  for (const Frame& frame : stack.frames) {
-    put(frame.file);
-    put(std::to_string(frame.line));
-    put(frame.function);
-    put(frame.code);
+size_t hash_of(const CallStack& stack) {
+  size_t hash = 0;
+  const auto mix = [&hash](size_t part) { hash = (hash ^ part) * 0x9E3779B97F4A7C15 + (hash >> 29); };
+  const auto mix_text = [&mix](const std::string& text) { mix(std::hash<std::string>()(text)); };
+  for (const SharedFrame& frame : stack.frames) {
+    mix_text(frame->file);
+    mix(static_cast<size_t>(frame->line));
+    mix_text(frame->code);
   }
-  key += '|';
-  put(stack.module_path);
-  put(stack.module_class);
-  for (const std::string& target : stack.made_from) put(target);
-  return key;
+  mix_text(stack.module_path);
+  for (const std::string& target : stack.made_from) mix_text(target);
+  return hash;
 }
 
 }  // namespace
@@ -34,12 +32,23 @@ int unbacked_after(const std::string& name) {
   return !is_one ? 0 : number < 8 ? number + 1 : number;
 }
 
+bool CallStack::operator==(const CallStack& other) const {
+  const auto same = [](const SharedFrame& a, const SharedFrame& b) { return a == b || *a == *b; };
+  return std::equal(frames.begin(), frames.end(), other.frames.begin(), other.frames.end(), same) &&
+         module_path == other.module_path && module_class == other.module_class && made_from == other.made_from;
+}
+
 Provenance::Provenance() { intern(CallStack{}); }
 
 ProvenanceId Provenance::intern(CallStack stack) {
-  const auto [found, is_new] = index_.try_emplace(key_of(stack), static_cast<ProvenanceId>(stacks_.size()));
-  if (is_new) stacks_.push_back(std::move(stack));
-  return found->second;
+  const size_t hash = hash_of(stack);
+  const auto [first, last] = index_.equal_range(hash);
+  for (auto known = first; known != last; ++known)
+    if (stacks_[known->second] == stack) return known->second;
+  const auto id = static_cast<ProvenanceId>(stacks_.size());
+  stacks_.push_back(std::move(stack));
+  index_.emplace(hash, id);
+  return id;
 }
 
 ProvenanceId Provenance::derive(ProvenanceId id, const std::string& made_from) {

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "ir/graph.h"
@@ -23,15 +24,17 @@ struct Frame {
   std::string code;  // the source line, trimmed
   bool operator==(const Frame&) const = default;
 };
+// Stacks share their frames: most of a model's begin in the same way.
+using SharedFrame = std::shared_ptr<const Frame>;
 
 // Where a node comes from: outermost frame first, and the module whose forward was running.
 struct CallStack {
-  std::vector<Frame> frames;
+  std::vector<SharedFrame> frames;
   std::string module_path;   // "layers.0.attention"; "" is the model itself
   std::string module_class;  // "bert.Attention"
   // The operators of the program as captured that this node stands for ("aten::layer_norm"), outermost first.
   std::vector<std::string> made_from;
-  bool operator==(const CallStack&) const = default;
+  bool operator==(const CallStack& other) const;
 };
 
 // Interned call stacks. Entry 0 is the empty stack.
@@ -46,7 +49,7 @@ class Provenance {
 
  private:
   std::vector<CallStack> stacks_;
-  std::map<std::string, ProvenanceId> index_;
+  std::unordered_multimap<size_t, ProvenanceId> index_;  // by hash; only looked up
 };
 
 // How a weight's bytes lie in its storage when they are not strided: blocks as in oneDNN, written down, never opaque.

@@ -26,8 +26,8 @@ void explain(const Lowering& lowering, Report& report) {
       for (const kernels::Kernel* kernel : library_kernels())
         decision.refusals.emplace_back(kernel->name(), kernel->refusal(body));
     }
-    const std::vector<ir::Frame>& frames = lowering.program.provenance.at(group->nodes.back()->provenance).frames;
-    if (!frames.empty()) decision.line = frames.back().file + ":" + std::to_string(frames.back().line);
+    const std::vector<ir::SharedFrame>& frames = lowering.program.provenance.at(group->nodes.back()->provenance).frames;
+    if (!frames.empty()) decision.line = frames.back()->file + ":" + std::to_string(frames.back()->line);
     report.decisions.push_back(std::move(decision));
   }
 }

@@ -106,15 +106,18 @@ class Decoder {
   }
 
   void decode_stacks() {
+    std::vector<ir::SharedFrame> frames;
+    for (const wire::Frame& frame : message_.frames()) {
+      check(frame.line() <= 1u << 30, "a line number is out of range");
+      frames.push_back(std::make_shared<ir::Frame>(ir::Frame{string(frame.file()), static_cast<int>(frame.line()),
+                                                             string(frame.function()), string(frame.code())}));
+    }
     for (const wire::CallStack& stack : message_.stacks()) {
       ir::CallStack to;
       for (const uint32_t position : stack.frames()) {
-        check(position < static_cast<uint32_t>(message_.frames_size()), "a frame of a call stack is missing");
+        check(position < frames.size(), "a frame of a call stack is missing");
         if (failed_) return;
-        const wire::Frame& frame = message_.frames(static_cast<int>(position));
-        check(frame.line() <= 1u << 30, "a line number is out of range");
-        to.frames.push_back(
-            {string(frame.file()), static_cast<int>(frame.line()), string(frame.function()), string(frame.code())});
+        to.frames.push_back(frames[position]);
       }
       to.module_path = string(stack.module_path());
       to.module_class = string(stack.module_class());

@@ -96,7 +96,7 @@ class Encoder {
 
   // Parts
   void encode(const ir::CallStack& stack, wire::CallStack& to) {
-    for (const ir::Frame& each : stack.frames) to.add_frames(frame(each));
+    for (const ir::SharedFrame& each : stack.frames) to.add_frames(frame(*each));
     to.set_module_path(string(stack.module_path));
     to.set_module_class(string(stack.module_class));
     for (const std::string& target : stack.made_from) to.add_made_from(string(target));

@@ -153,7 +153,7 @@ Result<std::vector<std::string>> declarations(const Item& graph, const opset::Op
       declaration.where = "node %" + (outputs.empty() ? text : name_of(outputs.front()));
       const ir::CallStack stack = call_stacks.stack(text_at(node, "stack_trace"), text_at(node, "nn_module_stack"));
       if (!stack.frames.empty()) {
-        const ir::Frame& frame = stack.frames.back();
+        const ir::Frame& frame = *stack.frames.back();
         declaration.where += ", " + frame.file + ":" + std::to_string(frame.line) + ": " + frame.code;
       }
     }

@@ -157,7 +157,7 @@ Diagnostic GraphReader::at_node(Diagnostic diagnostic, const std::string& name) 
   if (diagnostic.where.file.empty()) diagnostic.where.file = file_name_;
   diagnostic.notes.push_back({"in the node %" + name});
   if (!stack_.frames.empty()) {
-    const ir::Frame& frame = stack_.frames.back();
+    const ir::Frame& frame = *stack_.frames.back();
     diagnostic.notes.push_back({"captured from " + frame.file + ":" + std::to_string(frame.line) + ": " + frame.code});
   }
   return diagnostic;

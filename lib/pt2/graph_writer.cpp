@@ -295,9 +295,9 @@ OutputJson GraphWriter::metadata(ir::ProvenanceId provenance) const {
   const ir::CallStack& stack = program_.provenance.at(provenance);
   OutputJson out = OutputJson::object();
   std::string trace;
-  for (const ir::Frame& frame : stack.frames)
-    trace += (trace.empty() ? "File \"" : "\n  File \"") + frame.file + "\", line " + std::to_string(frame.line) +
-             ", in " + frame.function + "\n    " + frame.code;
+  for (const ir::SharedFrame& frame : stack.frames)
+    trace += (trace.empty() ? "File \"" : "\n  File \"") + frame->file + "\", line " + std::to_string(frame->line) +
+             ", in " + frame->function + "\n    " + frame->code;
   if (!trace.empty()) out["stack_trace"] = trace;
   const bool is_plain = (stack.module_path + stack.module_class).find_first_of(";,()[]") == std::string::npos;
   if (!stack.module_class.empty() && is_plain)

@@ -77,7 +77,7 @@ ir::CallStack CallStacks::stack(const std::string& traceback, const std::string&
   for (ir::Frame& frame : frames_of(traceback)) {
     if (is_foreign(frame.file)) continue;
     frame.file = relative(frame.file);
-    stack.frames.push_back(std::move(frame));
+    stack.frames.push_back(std::make_shared<ir::Frame>(std::move(frame)));
   }
   const std::string innermost = modules.substr(modules.rfind(';') == std::string::npos ? 0 : modules.rfind(';') + 1);
   const size_t first = innermost.find(','), last = innermost.rfind(',');

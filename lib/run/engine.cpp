@@ -75,7 +75,7 @@ void widen(ir::Type& type, const ir::Type& other, const std::string& path, const
 std::string python_line(const ir::ExportedProgram& program, const ir::Node& node) {
   const ir::CallStack& stack = program.provenance.at(node.provenance);
   if (stack.frames.empty()) return "";
-  const ir::Frame& frame = stack.frames.back();
+  const ir::Frame& frame = *stack.frames.back();
   return frame.file + ":" + std::to_string(frame.line) + ": " + frame.code;
 }
 
@@ -353,7 +353,7 @@ Result<void> Session::check_assumptions(const std::vector<ir::Constraint>& assum
     if (!assumption.reason.empty()) diagnostic.notes.push_back({assumption.reason});
     const ir::CallStack& stack = program_.provenance.at(assumption.provenance);
     if (!stack.frames.empty()) {
-      const ir::Frame& frame = stack.frames.back();
+      const ir::Frame& frame = *stack.frames.back();
       diagnostic.notes.push_back({"relied on at " + frame.file + ":" + std::to_string(frame.line) + ": " + frame.code});
     }
     return diagnostic;

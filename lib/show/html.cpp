@@ -87,8 +87,8 @@ std::string to_html(const ir::ExportedProgram& program, const Options& options) 
       out += "<tr class=\"n\"><td>";
       for (const auto& result : node.results()) out += "<span id=\"" + prefix + result->name + "\"></span>";
       out += linked(text::print(node), prefix) + "</td><td class=\"at\" title=\"" + escaped(stack.module_path) + "\">" +
-             escaped(place_of(program, node)) + (stack.frames.empty() ? "" : "  " + escaped(stack.frames.back().code)) +
-             "</td></tr>\n";
+             escaped(place_of(program, node)) +
+             (stack.frames.empty() ? "" : "  " + escaped(stack.frames.back()->code)) + "</td></tr>\n";
     }
     out += "</table>\n<p>return ";
     for (const ir::Argument& output : named.graph->outputs()) out += linked(text::print(output), prefix) + " ";

@@ -160,9 +160,9 @@ Json stacks(const ir::Provenance& provenance) {
   for (ir::ProvenanceId id = 0; id < provenance.size(); ++id) {
     const ir::CallStack& stack = provenance.at(id);
     Json frames = Json::array();
-    for (const ir::Frame& frame : stack.frames) {
+    for (const ir::SharedFrame& frame : stack.frames) {
       frames.push_back(
-          {{"file", frame.file}, {"line", frame.line}, {"function", frame.function}, {"code", frame.code}});
+          {{"file", frame->file}, {"line", frame->line}, {"function", frame->function}, {"code", frame->code}});
     }
     out.push_back({{"frames", frames},
                    {"module", stack.module_path},

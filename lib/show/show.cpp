@@ -42,7 +42,7 @@ Result<std::string> find_nodes(const ir::ExportedProgram& program, const Options
     for (const ir::Node& node : named.graph->forward()) {
       const ir::CallStack& stack = program.provenance.at(node.provenance);
       std::string line = text::print(node);
-      if (!stack.frames.empty()) line += "  # " + place_of(program, node) + ": " + stack.frames.back().code;
+      if (!stack.frames.empty()) line += "  # " + place_of(program, node) + ": " + stack.frames.back()->code;
       if (!stack.module_path.empty()) line += "  in " + stack.module_path;
       if (regexec(pattern->get(), line.c_str(), 0, nullptr, 0) == 0) lines += "  " + line + "\n";
     }
@@ -68,7 +68,7 @@ std::vector<NamedGraph> graphs_of(const ir::ExportedProgram& program, const Opti
 
 std::string place_of(const ir::ExportedProgram& program, const ir::Node& node) {
   const ir::CallStack& stack = program.provenance.at(node.provenance);
-  return stack.frames.empty() ? "" : stack.frames.back().file + ":" + std::to_string(stack.frames.back().line);
+  return stack.frames.empty() ? "" : stack.frames.back()->file + ":" + std::to_string(stack.frames.back()->line);
 }
 
 Result<std::string> content_of(const ir::ExportedProgram& program, const std::string& name) {

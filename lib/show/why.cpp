@@ -23,8 +23,8 @@ std::string assumption_lines(const ir::ExportedProgram& program, const ir::Const
   std::string lines = "  assumed " + assumption.truth.to_string();
   if (!assumption.reason.empty()) lines += ": " + assumption.reason;
   lines += "\n";
-  for (const ir::Frame& frame : program.provenance.at(assumption.provenance).frames)
-    lines += "    " + frame.file + ":" + std::to_string(frame.line) + ": " + frame.code + "\n";
+  for (const ir::SharedFrame& frame : program.provenance.at(assumption.provenance).frames)
+    lines += "    " + frame->file + ":" + std::to_string(frame->line) + ": " + frame->code + "\n";
   return lines;
 }
 

@@ -284,7 +284,7 @@ void Parser::parse_stack() {
     frame.function = lexer_.expect_string("a function");
     lexer_.expect(":", "after the name of a function");
     frame.code = lexer_.expect_string("a line of Python");
-    stack.frames.push_back(std::move(frame));
+    stack.frames.push_back(std::make_shared<ir::Frame>(std::move(frame)));
   }
   if (lexer_.failed()) return;
   const std::string expected = std::to_string(program_.provenance.size());

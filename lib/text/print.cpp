@@ -51,7 +51,7 @@ std::string provenance_mark(const ir::Provenance* provenance, ir::ProvenanceId i
   if (id == 0) return "";
   std::string out = "  @" + std::to_string(id);
   if (!provenance || provenance->at(id).frames.empty()) return out;
-  const ir::Frame& frame = provenance->at(id).frames.back();
+  const ir::Frame& frame = *provenance->at(id).frames.back();
   if (frame.file.find_first_of("\n\r") != std::string::npos) return out;
   return out + "  # " + frame.file + ":" + std::to_string(frame.line);
 }
@@ -207,9 +207,9 @@ void print_stacks(std::string& out, const ir::Provenance& provenance) {
     if (!stack.module_class.empty()) out += " class " + quote(stack.module_class);
     for (const std::string& target : stack.made_from)
       out += (&target == stack.made_from.data() ? " from " : " ") + quote(target);
-    for (const ir::Frame& frame : stack.frames) {
-      out += "\n  at " + quote(frame.file) + ":" + std::to_string(frame.line) + " in " + quote(frame.function) + ": " +
-             quote(frame.code);
+    for (const ir::SharedFrame& frame : stack.frames) {
+      out += "\n  at " + quote(frame->file) + ":" + std::to_string(frame->line) + " in " + quote(frame->function) +
+             ": " + quote(frame->code);
     }
   }
   if (provenance.size() > 1) out += "\n";
@@ -313,7 +313,7 @@ std::vector<Note> provenance_notes(const ir::ExportedProgram& program, const ir:
   std::vector<Note> notes;
   const ir::CallStack& stack = program.provenance.at(node.provenance);
   if (!stack.frames.empty()) {
-    const ir::Frame& frame = stack.frames.back();
+    const ir::Frame& frame = *stack.frames.back();
     notes.push_back({"captured from " + frame.file + ":" + std::to_string(frame.line) + ": " + frame.code});
   }
   if (!stack.made_from.empty()) notes.push_back({"made from " + join(stack.made_from, "", "")});
