@@ -112,7 +112,8 @@ class PanelsCall : public PreparedCall {
     }
     PanelTile tile = common;
     const int64_t group = column * product.groups / loops.n();
-    tile.a = static_cast<const float*>(buffers[product.a.input]) + row * loops.a.stride(2) + group * loops.k();
+    tile.a = static_cast<const float*>(buffers[product.a.input]) + row * loops.a.stride(2) +
+             group * loops.k() * loops.a.stride(1);
     tile.rows = first_row(rows + 1) - row;
     tile.b = panel;
     tile.next = next;
@@ -239,7 +240,7 @@ class Panels : public Kernel {
     const bool is_read = is_packed ? is_panels(matrix, product.b.axes)
                                    : in_columns(loops.b) || (in_rows(loops.b) && is_for_own_panels(loops));
     if (!lies_in_rows(product, loops, site) || !is_read) return other_kernel(product).prepare(site);
-    if (!is_packed && in_columns(loops.b) && loops.m() <= 4) return few_rows().prepare(site);
+    if (!is_packed && in_columns(loops.b) && loops.m() <= 4 && product.groups == 1) return few_rows().prepare(site);
     return std::unique_ptr<PreparedCall>(make_call(std::move(product), std::move(loops), site));
   }
 };
