@@ -47,7 +47,6 @@ struct Chosen {
   memory::desc a_lies, a, b_lies, b, bias, y_lies, y;
   PostOps post_ops;
   bool is_empty = false;  // sums of nothing, which oneDNN does not write: of one product with zeros instead
-  bool is_slow() const { return std::string(primitive.impl_info_str()).starts_with("ref"); }
 };
 
 memory::desc in_rows(const memory::desc& lies) {
@@ -80,6 +79,17 @@ void make_primitive(Chosen& chosen, const CallSite& site, const memory::desc& b,
     chosen.primitive = dnnl::matmul::primitive_desc(onednn_engine(), chosen.a, b, chosen.y, attributes);
   }
   chosen.b = chosen.primitive.weights_desc();
+}
+
+// Whether oneDNN computes it from and to rows only: otherwise by plain loops, or, where the result is turned, with an
+// operand of one number a column, which it would look for at a wrong address.
+bool wants_copies(const Chosen& chosen) {
+  const auto has_columns = [&](const PostOps::Read& read) {
+    return read.wanted.get_dims() != chosen.y.get_dims() && read.wanted.get_dims().back() > 1;
+  };
+  return std::string(chosen.primitive.impl_info_str()).starts_with("ref") ||
+         (chosen.y != in_rows(chosen.y_lies) &&
+          std::any_of(chosen.post_ops.reads.begin(), chosen.post_ops.reads.end(), has_columns));
 }
 
 // The descriptor of a layout that oneDNN's products know, or an empty one. The weight has `rank` axes.
@@ -142,7 +152,7 @@ void choose(Chosen& chosen, const CallSite& site, bool pack) {
   const bool packed = weight && weight->layout;
   if (chosen.loops.rank() > 2 || !(packed || pack)) {
     make_primitive(chosen, site, chosen.b_lies);
-    if (chosen.is_slow()) make_primitive(chosen, site, in_rows(chosen.b_lies), true);
+    if (wants_copies(chosen)) make_primitive(chosen, site, in_rows(chosen.b_lies), true);
     return;
   }
   const std::vector<int>& axes = chosen.product.b.axes;
