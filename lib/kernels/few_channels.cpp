@@ -24,7 +24,8 @@ constexpr int64_t strip_floats = 12 * 1024;      // of the image, for a tile
 constexpr int64_t serial_products = 128 * 1024;  // less than this is done before a second thread has woken up
 constexpr int64_t tile_products = 64 * 1024;     // worth handing to a thread
 constexpr int64_t enough_tiles = 16;             // of an image and a group: lines are cut where there are less
-constexpr int64_t most_channels = 4, most_terms = 400;
+constexpr int64_t most_channels = 4;
+constexpr int64_t most_terms = 400, most_terms_of_two_panels = 512;
 
 // Columns that lie side by side: a group's, or panels of 64.
 int64_t panel_of(int64_t outputs) { return std::min(outputs, panel_columns); }
@@ -211,7 +212,8 @@ class FewChannels : public ConvolutionKernel {
     int64_t terms = 1;
     for (size_t axis = 1; axis < weight.sizes.size(); ++axis) terms *= *weight.sizes[axis].constant();
     const int64_t channels = *weight.sizes[1].constant(), outputs = *weight.sizes[0].constant() / convolution.groups;
-    if (terms > most_terms) return "its sums have many terms";
+    if (terms > (outputs > 2 * panel_columns ? most_terms : most_terms_of_two_panels))
+      return "its sums have many terms";
     if (convolution.groups > 1 && weight.rank() == 4) return "oneDNN has faster ones for images in groups";
     if (convolution.groups == 1 ? channels > most_channels : channels < 2 || channels > panel_columns)
       return "it has not few channels";

@@ -31,6 +31,7 @@ TEST_CASE("convolutions of few channels, by windows, and of single pixels in gro
       {1, 3, 16, 1, 200, 210, 3, 2, 1, 1},
       {1, 1, 64, 1, 0, 3000, 20, 4, 7, 1},
       {1, 2, 64, 1, 2, 900, 9, 1, 4, 1},
+      {1, 1, 40, 1, 0, 500, 410, 4, 150, 1},
       {2, 512, 70, 1, 0, 21, 3, 2, 0, 1, overlapping},
       {1, 256, 20, 1, 0, 1100, 5, 4, 1, 3, overlapping},
       {2, 512, 65, 1, 7, 9, 3, 2, 0, 1, overlapping},
