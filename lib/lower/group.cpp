@@ -191,10 +191,25 @@ bool Grouper::is_reduction(const Node& node) const {
   return reduced.size() < 2;
 }
 
+// Are its operands the parts of its result? Loops find out at each element which of them it lies in.
+bool joins_parts(const Node& node) {
+  const std::vector<Value*> parts = node.operands();
+  if (parts.size() < 2 || node.results().size() != 1) return false;
+  SymInt elements = 0;
+  for (const Value* part : parts) {
+    if (!part->is_tensor()) return false;
+    elements = elements + part->meta().numel();
+  }
+  return elements == node.result()->meta().numel();
+}
+
 // An image that others read as well lies in memory anyway: its mean reads it there, so that what makes it runs in
-// order; unless what reads the mean reads the image, too, as a norm does, and there are channels enough to share.
+// order; unless what reads the mean reads the image, too, as a norm does, there are channels enough to share, and it
+// was not joined of parts.
 bool Grouper::stays_apart(const Node& node, const Value& operand) const {
-  if (!is_reduction(node) || operand.users.size() < 2 || operand.meta().rank() <= 3) return false;
+  if (!is_reduction(node) || operand.users.size() < 2) return false;
+  if (operand.meta().rank() >= 3 && operand.producer && joins_parts(*operand.producer)) return true;
+  if (operand.meta().rank() <= 3) return false;
   constexpr int64_t few_channels = 64, large_image = 1 << 16;
   int64_t channels = 1;
   for (const SymInt& size : node.result()->meta().sizes) channels *= lowering_.typical(size);
