@@ -27,7 +27,7 @@ class LayoutChoice {
   std::optional<Layout> view_layout(const std::vector<ir::Node*>& views) const;
   bool join_views(Group& group);
   void place_results(Group& group);
-  bool ends_in_order_of_its_own(const Value& value) const;
+  bool ends_in_order_of_its_own(const Value& value, bool through_loops = false) const;
   bool is_read_in_rows(const Value& value) const;
   std::vector<int> wished_by_reader(const Value& value) const;
   std::vector<int> wished_behind_views(const Value& value) const;
@@ -173,17 +173,19 @@ Layout LayoutChoice::dense(const std::vector<SymInt>& sizes, const std::vector<i
   return layout;
 }
 
-// Whether all readers of a value, through views, are kernels that wish an order other than rows.
-bool LayoutChoice::ends_in_order_of_its_own(const Value& value) const {
+// Whether all readers of a value, through views and perhaps loops, are kernels that wish an order other than rows.
+bool LayoutChoice::ends_in_order_of_its_own(const Value& value, bool through_loops) const {
   std::vector<const Value*> open = {&value};
+  std::set<const Value*> seen;
   while (!open.empty()) {
     const Value* last = open.back();
     open.pop_back();
+    if (!seen.insert(last).second) continue;
     if (last->users.empty() || last->returned > 0) return false;
     for (const ir::Node* user : last->users) {
       const Group& reader = *lowering_.group_of.at(user);
-      if (reader.role == Role::alias) {
-        open.push_back(reader.results[0]);
+      if (reader.role == Role::alias || (through_loops && reader.role == Role::loops)) {
+        open.insert(open.end(), reader.results.begin(), reader.results.end());
       } else if (reader.role != Role::kernel || !reader.kernel ||
                  reader.kernel->preferred_order(make_body(reader.nodes, reader.operands, reader.results)).empty()) {
         return false;
@@ -298,8 +300,17 @@ void LayoutChoice::place_results(Group& group) {
             (!widest || lowering_.typical(operand->meta().numel()) > lowering_.typical(widest->meta().numel())))
           widest = operand;
       // What is far smaller is quickly written in any order, and may be read again and again.
-      if (widest && lowering_.typical(result->meta().numel()) * far_smaller > lowering_.typical(widest->meta().numel()))
+      const auto is_far_smaller = [&](const Value& a, const Value& b) {
+        return lowering_.typical(a.meta().numel()) * far_smaller <= lowering_.typical(b.meta().numel());
+      };
+      if (widest && !is_far_smaller(*result, *widest)) {
         order = order_as(group, *result, *widest);
+        // If that is rows and nobody wishes them, as another one.
+        for (const Value* operand : group.operands)
+          if (order.empty() && operand->is_tensor() && !is_far_smaller(*operand, *result) &&
+              !order_as(group, *result, *operand).empty() && ends_in_order_of_its_own(*result, true))
+            order = order_as(group, *result, *operand);
+      }
     }
     const bool is_reference = group.role == Role::kernel && std::string(group.kernel->name()) == "reference";
     if (result->returned > 0 || order.empty() || is_reference) continue;  // rows
