@@ -175,6 +175,17 @@ ir::BlockedLayout outputs_in_blocks(const std::vector<int64_t>& sizes, int64_t c
   return layout;
 }
 
+bool is_packed(const Operand& weight, const ir::BlockedLayout& layout) {
+  return weight.weight && weight.weight->layout && *weight.weight->layout == layout;
+}
+
+void count_work(PreparedCall& call, const Convolution& convolution, const CallSite& site) {
+  const std::vector<int64_t>&x = site.operands[static_cast<size_t>(convolution.x)].sizes,
+        &filter = site.operands[static_cast<size_t>(convolution.weight)].sizes, &y = site.results[0].sizes;
+  call.flops = 2 * count(convolution.transposed ? x : y) * count(filter) / static_cast<double>(filter[0]);
+  call.bytes = 4 * (count(x) + count(filter) + count(y));
+}
+
 ir::BlockedLayout channel_layout(const std::vector<int64_t>& sizes) {
   return outputs_in_blocks(sizes, panel_columns, 2);
 }
@@ -211,12 +222,25 @@ void ConvolutionSizes::read(const CallSite& site, size_t axes) {
   result = site.operands.size();
 }
 
-void make_steps(const Convolution& convolution, const std::vector<std::vector<int64_t>>& strides,
-                std::span<void* const> buffers, std::span<const int64_t> at, Step* steps, int64_t step) {
+PanelTile ConvolutionSizes::tile_of_result(std::span<void* const> buffers, std::span<const int64_t> at, Step* steps,
+                                           float* scratch, int64_t step) const {
+  const auto place = [&](const std::vector<int64_t>& strides) {
+    return std::inner_product(at.begin(), at.end(), strides.begin(), int64_t{0});
+  };
   for (size_t s = 0; s < convolution.epilogue.size(); ++s) {
-    const int64_t place = std::inner_product(at.begin(), at.end(), strides[s].begin(), int64_t{0});
-    steps[s] = make_step(convolution.epilogue[s], buffers, place, step * strides[s].back(), strides[s][1]);
+    const std::vector<int64_t>& strides = operand_strides[s];
+    steps[s] = make_step(convolution.epilogue[s], buffers, place(strides), step * strides.back(), strides[1]);
   }
+  PanelTile tile{};
+  tile.columns = std::min(panel_columns, y_sizes[1] - at[1]);
+  if (convolution.bias >= 0)
+    tile.bias = static_cast<const float*>(buffers[static_cast<size_t>(convolution.bias)]) + at[1];
+  tile.steps = steps;
+  tile.step_count = static_cast<int64_t>(convolution.epilogue.size());
+  tile.y = static_cast<float*>(buffers[result]) + place(y_strides);
+  tile.y_row = step * y_strides.back();
+  tile.scratch = scratch;
+  return tile;
 }
 
 }  // namespace atenon::kernels

@@ -6,6 +6,7 @@
 
 #include "kernels/body.h"
 #include "kernels/kernel.h"
+#include "kernels/lanes.h"
 #include "kernels/tiled_call.h"
 
 namespace atenon::kernels {
@@ -47,6 +48,11 @@ bool lies_channels_last(const Operand& image);
 // None, or one whose outputs are neighbours.
 bool has_plain_bias(const Convolution& convolution, const CallSite& site);
 
+// Does a weight lie in the program as `layout` says?
+bool is_packed(const Operand& weight, const ir::BlockedLayout& layout);
+// Says in the call how many operations it is and how many bytes it reads and writes.
+void count_work(PreparedCall& call, const Convolution& convolution, const CallSite& site);
+
 // Blocks of `columns` outputs, in them the axes from `first_axis` on as they are numbered.
 ir::BlockedLayout outputs_in_blocks(const std::vector<int64_t>& sizes, int64_t columns, size_t first_axis);
 // Of filters that belong to one channel each: blocks of 64 channels, in them tap by tap.
@@ -70,13 +76,13 @@ struct ConvolutionSizes {
 
   // Takes these from a site whose body is a convolution, for `axes` axes.
   void read(const CallSite& site, size_t axes);
+
+  // A tile of a panel's channels of the result from `at` on, whose rows lie `step` apart on the last axis: its columns,
+  // bias, epilogue and place. `steps` has room for most_steps.
+  PanelTile tile_of_result(std::span<void* const> buffers, std::span<const int64_t> at, Step* steps, float* scratch,
+                           int64_t step = 1) const;
 };
 
 class ConvolutionCall : public TiledCall, public ConvolutionSizes {};
-
-// The steps of a tile of the result from `at` on, whose rows lie `step` apart on the last axis and whose columns are
-// channels; `strides` are the operands'.
-void make_steps(const Convolution& convolution, const std::vector<std::vector<int64_t>>& strides,
-                std::span<void* const> buffers, std::span<const int64_t> at, Step* steps, int64_t step = 1);
 
 }  // namespace atenon::kernels

@@ -6,7 +6,6 @@
 // the way.
 #include <algorithm>
 #include <array>
-#include <cassert>
 #include <numeric>
 
 #include "kernels/convolution.h"
@@ -47,11 +46,10 @@ class DepthwiseCall : public ConvolutionCall {
                  float* scratch) const {
     const auto* x = static_cast<const float*>(buffers[static_cast<size_t>(convolution.x)]) + batch * x_strides[0] +
                     channel * x_strides[1];
-    const int64_t columns = std::min(panel_columns, y_sizes[1] - channel);
     int64_t pixel = x_strides[4], row = x_strides[3], plane = x_strides[2];
     if (is_turned) {
       float* turned = scratch + most_outputs * panel_columns;
-      lanes().make_panel(x, x_strides[1], image(), columns, turned);
+      lanes().make_panel(x, x_strides[1], image(), std::min(panel_columns, y_sizes[1] - channel), turned);
       x = turned;
       pixel = panel_columns, row = x_sizes[4] * pixel, plane = x_sizes[3] * row;
     }
@@ -59,7 +57,7 @@ class DepthwiseCall : public ConvolutionCall {
       for (int64_t line = begin, count = 0; line < end; line += count) {
         count = alike(line, end);
         run_lines(buffers, x, {plane, row, pixel}, {batch, channel, line / y_sizes[3], line % y_sizes[3], first}, count,
-                  columns, scratch);
+                  scratch);
       }
   }
 
@@ -75,7 +73,7 @@ class DepthwiseCall : public ConvolutionCall {
 
   // Outputs side by side in `lines` lines; `at` is the first one's place.
   void run_lines(std::span<void* const> buffers, const float* x, const std::array<int64_t, 3>& x_step,
-                 const std::array<int64_t, 5>& at, int64_t lines, int64_t columns, float* scratch) const {
+                 const std::array<int64_t, 5>& at, int64_t lines, float* scratch) const {
     constexpr int64_t most_rows = 64;
     int64_t rows_x[most_rows], rows_w[most_rows], rows = 0;
     const int64_t top = at[3] * stride[1] - padding[1], front = at[2] * stride[0] - padding[0];
@@ -104,17 +102,8 @@ class DepthwiseCall : public ConvolutionCall {
     tile.x_line = stride[1] * x_step[1];
     tile.y_line = y_strides[3];
     Step steps[most_steps];
-    make_steps(convolution, operand_strides, buffers, at, steps);
+    tile.out = tile_of_result(buffers, at, steps, scratch);
     tile.out.rows = std::min(most_outputs, y_sizes[4] - at[4]);
-    tile.out.columns = columns;
-    if (convolution.bias >= 0)
-      tile.out.bias = static_cast<const float*>(buffers[static_cast<size_t>(convolution.bias)]) + at[1];
-    tile.out.steps = steps;
-    tile.out.step_count = static_cast<int64_t>(convolution.epilogue.size());
-    tile.out.y =
-        static_cast<float*>(buffers[result]) + std::inner_product(at.begin(), at.end(), y_strides.begin(), int64_t{0});
-    tile.out.y_row = y_strides[4];
-    tile.out.scratch = scratch;
     lanes().depthwise(tile);
   }
 };
@@ -165,12 +154,10 @@ class Depthwise : public ConvolutionKernel {
     auto call = std::make_unique<DepthwiseCall>();
     call->read(site, 3);
     const Convolution& convolution = call->convolution;
-    const Operand &x = site.operands[static_cast<size_t>(convolution.x)],
-                  &weight = site.operands[static_cast<size_t>(convolution.weight)], &y = site.results[0];
+    const Operand& weight = site.operands[static_cast<size_t>(convolution.weight)];
     const Order order = order_of(convolution, site);
-    const bool is_packed =
-        weight.weight && weight.weight->layout && *weight.weight->layout == channel_layout(weight.sizes);
-    if (order == Order::other || !is_packed) return onednn_convolution().prepare(site);
+    if (order == Order::other || !is_packed(weight, channel_layout(weight.sizes)))
+      return onednn_convolution().prepare(site);
     call->is_turned = order == Order::rows;
     call->blocks = divide_up(call->y_sizes[1], panel_columns);
     const int64_t taps = call->filter[0] * call->filter[1] * call->filter[2];
@@ -180,8 +167,7 @@ class Depthwise : public ConvolutionKernel {
         call->is_turned ? 1 : std::clamp<int64_t>(lines * line / tile_products, 1, std::max<int64_t>(1, lines));
     const int64_t fitting = std::max<int64_t>(1, tile_products / std::max<int64_t>(1, lines * line));
     call->block_tiles = divide_up(call->blocks, fitting);
-    call->flops = 2 * count(y.sizes) * static_cast<double>(taps);
-    call->bytes = 4 * (count(x.sizes) + count(weight.sizes) + count(y.sizes));
+    count_work(*call, convolution, site);
     call->detail = lanes().name;
     return std::unique_ptr<PreparedCall>(std::move(call));
   }

@@ -5,8 +5,6 @@
 // oneDNN takes them as it takes others, with a copy of the image for each thread.
 #include <algorithm>
 #include <array>
-#include <cassert>
-#include <numeric>
 
 #include "kernels/convolution.h"
 #include "kernels/lanes.h"
@@ -93,27 +91,20 @@ class DisjointCall : public ConvolutionCall {
       bias = repeated;
     }
     Step steps[most_steps];
-    PanelTile tile{};
-    tile.a_row = x_strides[4];
-    tile.k = x_sizes[1];
-    tile.steps = steps;
-    tile.step_count = static_cast<int64_t>(convolution.epilogue.size());
-    tile.y_row = stride[2] * y_strides[4];
-    tile.scratch = scratch;
     for (int64_t first = 0; first < x_sizes[4]; first += most_pixels)
       for (int64_t column = 0; column < stride[2]; column += places)
         for (int64_t panel = 0; panel < panels(); ++panel) {
           const int64_t channel = panel * panel_columns;
           const std::array<int64_t, 5> at = {of_images ? line[0] * places : line[0], channel, line[1], line[2],
                                              first * stride[2] + column};
+          PanelTile tile = tile_of_result(buffers, at, steps, scratch, stride[2]);
           tile.a = x + first * x_strides[4];
+          tile.a_row = x_strides[4];
+          tile.k = x_sizes[1];
           tile.rows = std::min(most_pixels, x_sizes[4] - first);
           tile.b = weight + ((row + column / places) * panels() + panel) * panel_floats;
           tile.columns = std::min(panel_columns, places * y_sizes[1] - channel);
           tile.bias = bias ? bias + channel : nullptr;
-          make_steps(convolution, operand_strides, buffers, at, steps, stride[2]);
-          tile.y = static_cast<float*>(buffers[result]) +
-                   std::inner_product(at.begin(), at.end(), y_strides.begin(), int64_t{0});
           lanes().panel(tile);
         }
   }
@@ -149,9 +140,8 @@ class Disjoint : public ConvolutionKernel {
     const Convolution& convolution = call->convolution;
     const Operand &x = site.operands[static_cast<size_t>(convolution.x)],
                   &weight = site.operands[static_cast<size_t>(convolution.weight)], &y = site.results[0];
-    const bool is_packed =
-        weight.weight && weight.weight->layout && *weight.weight->layout == place_layout(weight.sizes);
-    if (!is_packed || !has_plain_bias(convolution, site) || !lies_channels_last(x) || !lies_channels_last(y))
+    if (!is_packed(weight, place_layout(weight.sizes)) || !has_plain_bias(convolution, site) ||
+        !lies_channels_last(x) || !lies_channels_last(y))
       return onednn_convolution().prepare(site);
     call->places = places_a_panel(weight.sizes);
     // Outputs of places side by side must follow each other, in the result and in what is added to it.
@@ -163,8 +153,7 @@ class Disjoint : public ConvolutionKernel {
     const int64_t products = call->y_sizes[4] * call->x_sizes[1] * call->y_sizes[1];  // of a line
     call->lines_a_tile = std::max<int64_t>(1, tile_products / std::max<int64_t>(1, products));
     call->lines_a_tile = std::max<int64_t>(1, divide_up(call->lines(), std::max<int64_t>(1, call->tiles())));
-    call->flops = 2 * count(x.sizes) * count(weight.sizes) / static_cast<double>(weight.sizes[0]);
-    call->bytes = 4 * (count(x.sizes) + count(weight.sizes) + count(y.sizes));
+    count_work(*call, convolution, site);
     call->detail = lanes().name;
     return std::unique_ptr<PreparedCall>(std::move(call));
   }

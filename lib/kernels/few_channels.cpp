@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cassert>
 #include <cstring>
 
 #include "kernels/convolution.h"
@@ -140,16 +139,10 @@ class FewChannelsCall : public LinesCall {
     tile.w = static_cast<const float*>(buffers[static_cast<size_t>(convolution.weight)]) + at[1] * tile.tap_count;
     tile.w_row = panel_of(outputs);
     Step steps[most_steps];
-    make_steps(convolution, operand_strides, buffers, at, steps);
+    tile.out = tile_of_result(buffers, at, steps, scratch);
     tile.out.rows = rows;
     tile.out.columns = columns;
-    if (convolution.bias >= 0)
-      tile.out.bias = static_cast<const float*>(buffers[static_cast<size_t>(convolution.bias)]) + at[1];
-    tile.out.steps = steps;
-    tile.out.step_count = static_cast<int64_t>(convolution.epilogue.size());
     tile.out.y = y;
-    tile.out.y_row = y_strides[3];
-    tile.out.scratch = scratch;
     lanes().taps(tile);
   }
 };
@@ -160,8 +153,7 @@ std::unique_ptr<LinesCall> prepare_lines(const CallSite& site, int64_t lines) {
   auto call = std::make_unique<FewChannelsCall>();
   call->read(site, 2);
   const Convolution& convolution = call->convolution;
-  const Operand &x = site.operands[static_cast<size_t>(convolution.x)],
-                &weight = site.operands[static_cast<size_t>(convolution.weight)], &y = site.results[0];
+  const Operand& weight = site.operands[static_cast<size_t>(convolution.weight)];
   // A column, such as a sequence with an axis more, is a line.
   if (lines == 0 && call->x_sizes[3] == 1 && call->y_sizes[3] == 1) {
     for (std::vector<int64_t>* of_image : {&call->x_sizes, &call->x_strides, &call->y_sizes, &call->y_strides})
@@ -174,9 +166,8 @@ std::unique_ptr<LinesCall> prepare_lines(const CallSite& site, int64_t lines) {
   call->outputs = weight.sizes[0] / convolution.groups;
   call->in_rows = call->x_strides[3] == 1;
   const bool fits = (call->in_rows || call->x_strides[1] == 1 || call->channels == 1) && call->y_strides[1] == 1;
-  const bool is_packed =
-      weight.weight && weight.weight->layout && *weight.weight->layout == term_layout(weight.sizes, convolution.groups);
-  if (!fits || !is_packed || !has_plain_bias(convolution, site)) return nullptr;
+  if (!fits || !is_packed(weight, term_layout(weight.sizes, convolution.groups)) || !has_plain_bias(convolution, site))
+    return nullptr;
   const int64_t all = std::max<int64_t>(1, call->y_sizes[2]);
   const int64_t line_products = call->y_sizes[3] * call->outputs * call->channels * call->filter[0] * call->filter[1];
   call->lines_a_tile = std::max<int64_t>(1, lines);
@@ -192,8 +183,7 @@ std::unique_ptr<LinesCall> prepare_lines(const CallSite& site, int64_t lines) {
     call->columns_a_tile = divide_up(call->y_sizes[3], call->column_tiles);
   }
   call->place_taps();
-  call->flops = 2 * count(y.sizes) * static_cast<double>(call->taps.size());
-  call->bytes = 4 * (count(x.sizes) + count(weight.sizes) + count(y.sizes));
+  count_work(*call, convolution, site);
   call->detail = lanes().name;
   return call;
 }

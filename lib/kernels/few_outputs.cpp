@@ -4,8 +4,6 @@
 // A vector of outputs would be half empty or more. But all taps of all outputs fill vectors: each pixel is multiplied
 // with the whole filter at once, as rows of a product are, and what its taps give is then added where it belongs. For
 // that, the products of a line are turned, so that the sums run along the line.
-#include <array>
-#include <cassert>
 
 #include "kernels/convolution.h"
 #include "kernels/lanes.h"
@@ -200,8 +198,8 @@ class FewOutputs : public ConvolutionKernel {
     call->read(site, 2);
     const Convolution& convolution = call->convolution;
     const Operand& weight = site.operands[static_cast<size_t>(convolution.weight)];
-    const bool is_packed = weight.weight && weight.weight->layout && *weight.weight->layout == tap_layout(weight.sizes);
-    if (!is_packed || !fits(convolution, site)) return onednn_convolution().prepare(site);
+    if (!is_packed(weight, tap_layout(weight.sizes)) || !fits(convolution, site))
+      return onednn_convolution().prepare(site);
     const std::vector<int64_t>&filter = call->filter, &y = call->y_sizes;
     call->panels = panels_of(weight.sizes);
     const int64_t lines = std::max<int64_t>(1, y[2]), columns = std::max<int64_t>(1, y[3]);
@@ -213,9 +211,7 @@ class FewOutputs : public ConvolutionKernel {
     call->line_tiles = divide_up(lines, std::clamp<int64_t>(worth, 1, lines));
     call->lines_a_tile = divide_up(lines, call->line_tiles);
     call->line_tiles = divide_up(lines, call->lines_a_tile);
-    call->flops = 2 * count(site.results[0].sizes) * count(weight.sizes) / static_cast<double>(weight.sizes[0]);
-    call->bytes = 4 * (count(site.operands[static_cast<size_t>(convolution.x)].sizes) + count(weight.sizes) +
-                       count(site.results[0].sizes));
+    count_work(*call, convolution, site);
     call->detail = lanes().name;
     return std::unique_ptr<PreparedCall>(std::move(call));
   }

@@ -279,11 +279,7 @@ class OnednnConvolution : public ConvolutionKernel {
     call->add(dnnl::primitive(chosen.primitive), chosen.primitive.scratchpad_desc(), std::move(bindings));
     if (!in_place) call->add_reorder(chosen.y, computed, chosen.y_lies, result);
 
-    const std::vector<int64_t>& filter = site.operands[convolution.weight].sizes;
-    const std::vector<int64_t>& x = site.operands[convolution.x].sizes;
-    const std::vector<int64_t>& y = site.results[0].sizes;
-    call->flops = 2 * count(convolution.transposed ? x : y) * count(filter) / filter[0];
-    call->bytes = 4 * (count(x) + count(filter) + count(y));
+    count_work(*call, convolution, site);
     call->detail = chosen.primitive.impl_info_str();
     return std::unique_ptr<PreparedCall>(std::move(call));
   } catch (const dnnl::error& cause) {

@@ -6,7 +6,6 @@
 // speed there, else above 90. Here it is six windows.
 #include <algorithm>
 #include <array>
-#include <numeric>
 
 #include "kernels/convolution.h"
 #include "kernels/lanes.h"
@@ -86,7 +85,7 @@ class OverlappingCall : public PreparedCall, public ConvolutionSizes {
     const int64_t part = place % parts, column = y_sizes[3] * part / parts;
     const std::array<int64_t, 4> at = {first_image + number, panel * panel_columns, line, column};
     Step steps[most_steps];
-    PanelTile tile{};
+    PanelTile tile = tile_of_result(buffers, at, steps, scratch);
     tile.a = x + number * x_strides[0] + line * stride[0] * line_floats + column * stride[1] * pixel_floats;
     tile.a_row = stride[1] * pixel_floats;
     tile.line_rows = y_sizes[3] * (part + 1) / parts - column;
@@ -98,16 +97,6 @@ class OverlappingCall : public PreparedCall, public ConvolutionSizes {
     const int64_t panel_floats = tile.k * panel_columns;
     tile.b = static_cast<const float*>(buffers[static_cast<size_t>(convolution.weight)]) + panel * panel_floats;
     tile.next = place + 1 < panel_tiles() ? tile.b : panel + 1 < panels() ? tile.b + panel_floats : nullptr;
-    tile.columns = std::min(panel_columns, y_sizes[1] - at[1]);
-    if (convolution.bias >= 0)
-      tile.bias = static_cast<const float*>(buffers[static_cast<size_t>(convolution.bias)]) + at[1];
-    make_steps(convolution, operand_strides, buffers, at, steps);
-    tile.steps = steps;
-    tile.step_count = static_cast<int64_t>(convolution.epilogue.size());
-    tile.y =
-        static_cast<float*>(buffers[result]) + std::inner_product(at.begin(), at.end(), y_strides.begin(), int64_t{0});
-    tile.y_row = y_strides[3];
-    tile.scratch = scratch;
     lanes().panel(tile);
   }
 };
@@ -170,9 +159,8 @@ class Overlapping : public ConvolutionKernel {
     const Convolution& convolution = call->convolution;
     const Operand &x = site.operands[static_cast<size_t>(convolution.x)],
                   &weight = site.operands[static_cast<size_t>(convolution.weight)];
-    const bool is_packed =
-        weight.weight && weight.weight->layout && *weight.weight->layout == window_layout(weight.sizes);
-    if (!is_packed || !fits(*call, site)) return onednn_convolution().prepare(site);
+    if (!is_packed(weight, window_layout(weight.sizes)) || !fits(*call, site))
+      return onednn_convolution().prepare(site);
     const int64_t channels = x.sizes[1];
     for (size_t axis = 0; axis < 2; ++axis) {
       const int64_t window = (call->filter[axis] - 1) * call->dilation[axis] + 1;
@@ -189,8 +177,7 @@ class Overlapping : public ConvolutionKernel {
     const int64_t width = std::max<int64_t>(1, call->y_sizes[3]);
     call->parts = divide_up(width, most_rows);
     call->lines_a_tile = std::clamp<int64_t>(most_rows / width, 1, std::max<int64_t>(1, call->y_sizes[2]));
-    call->flops = 2 * count(site.results[0].sizes) * count(weight.sizes) / static_cast<double>(weight.sizes[0]);
-    call->bytes = 4 * (count(x.sizes) + count(weight.sizes) + count(site.results[0].sizes));
+    count_work(*call, convolution, site);
     call->detail = lanes().name;
     return std::unique_ptr<PreparedCall>(std::move(call));
   }

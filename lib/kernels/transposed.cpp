@@ -12,8 +12,6 @@
 // their own one by one.
 #include <algorithm>
 #include <array>
-#include <cstring>
-#include <numeric>
 
 #include "kernels/convolution.h"
 #include "kernels/lanes.h"
@@ -125,32 +123,26 @@ class TransposedCall : public PhasedCall {
                   int64_t channel, std::array<int64_t, 2> q, int64_t pixels, float* sums, float* scratch) const {
     const std::array<int64_t, 4> at = {image, channel, q[0] * stride[0] + phase[0] - padding[0],
                                        q[1] * stride[1] + phase[1] - padding[1]};
-    float* y =
-        static_cast<float*>(buffers[result]) + std::inner_product(at.begin(), at.end(), y_strides.begin(), int64_t{0});
     const int64_t channels = x_sizes[1], tap_floats = channels * panel_columns;
     const auto* weight = static_cast<const float*>(buffers[static_cast<size_t>(convolution.weight)]) +
                          channel / panel_columns * filter[0] * filter[1] * tap_floats;
     // What is summed so far is added to the product with the next tap; behind the last comes the epilogue.
     Step steps[most_steps + 1] = {{StepKind::add, 0, 0, sums, panel_columns, 1}};
-    make_steps(convolution, operand_strides, buffers, at, steps + 1, stride[1]);
-    PanelTile tile{};
+    const PanelTile whole = tile_of_result(buffers, at, steps + 1, scratch, stride[1]);
+    PanelTile tile = whole;
     tile.a_row = tile.k = channels;
     tile.rows = pixels;
-    tile.columns = std::min(panel_columns, y_sizes[1] - channel);
-    tile.scratch = scratch;
     const int64_t taps_down = taps(0, phase[0]), taps_along = taps(1, phase[1]), all = taps_down * taps_along;
     for (int64_t tap = 0; tap < all; ++tap) {
       const int64_t down = tap / taps_along, along = tap % taps_along;
       tile.a = strip + (taps(0, 0) - 1 - down) * line_floats() + (taps(1, 0) - 1 - along) * channels;
       tile.b = weight + ((down * stride[0] + phase[0]) * filter[1] + along * stride[1] + phase[1]) * tap_floats;
-      tile.bias = tap == 0 && convolution.bias >= 0
-                      ? static_cast<const float*>(buffers[static_cast<size_t>(convolution.bias)]) + channel
-                      : nullptr;
-      const bool is_last = tap + 1 == all;
-      tile.steps = tap == 0 ? steps + 1 : steps;
-      tile.step_count = (tap == 0 ? 0 : 1) + (is_last ? static_cast<int64_t>(convolution.epilogue.size()) : 0);
-      tile.y = is_last ? y : sums;
-      tile.y_row = is_last ? stride[1] * y_strides[3] : panel_columns;
+      const bool is_first = tap == 0, is_last = tap + 1 == all;
+      tile.bias = is_first ? whole.bias : nullptr;
+      tile.steps = is_first ? whole.steps : steps;
+      tile.step_count = (is_first ? 0 : 1) + (is_last ? whole.step_count : 0);
+      tile.y = is_last ? whole.y : sums;
+      tile.y_row = is_last ? whole.y_row : panel_columns;
       lanes().panel(tile);
     }
   }
@@ -199,17 +191,8 @@ class DepthwiseTransposedCall : public PhasedCall {
     tile.taps = tile.stride = tile.dilation = tile.lines = 1;
     tile.width = pixels;
     Step steps[most_steps];
-    make_steps(convolution, operand_strides, buffers, at, steps, stride[1]);
+    tile.out = tile_of_result(buffers, at, steps, own, stride[1]);
     tile.out.rows = pixels;
-    tile.out.columns = std::min(panel_columns, y_sizes[1] - at[1]);
-    if (convolution.bias >= 0)
-      tile.out.bias = static_cast<const float*>(buffers[static_cast<size_t>(convolution.bias)]) + at[1];
-    tile.out.steps = steps;
-    tile.out.step_count = static_cast<int64_t>(convolution.epilogue.size());
-    tile.out.y =
-        static_cast<float*>(buffers[result]) + std::inner_product(at.begin(), at.end(), y_strides.begin(), int64_t{0});
-    tile.out.y_row = stride[1] * y_strides[3];
-    tile.out.scratch = own;
     lanes().depthwise(tile);
   }
 };
@@ -259,14 +242,12 @@ class Transposed : public ConvolutionKernel {
       return error(Status::unsupported, 0, refusal);
     const Operand &x = site.operands[static_cast<size_t>(convolution.x)],
                   &weight = site.operands[static_cast<size_t>(convolution.weight)], &y = site.results[0];
-    const bool is_packed =
-        weight.weight && weight.weight->layout && *weight.weight->layout == layout_of(convolution, weight.sizes);
-    if (!is_packed || !has_plain_bias(convolution, site) || !lies_channels_last(x) || !lies_channels_last(y))
+    if (!is_packed(weight, layout_of(convolution, weight.sizes)) || !has_plain_bias(convolution, site) ||
+        !lies_channels_last(x) || !lies_channels_last(y))
       return onednn_convolution().prepare(site);
     std::unique_ptr<PhasedCall> call =
         is_depthwise(convolution, weight.sizes) ? depthwise_call(site) : whole_call(site);
-    call->flops = 2 * count(x.sizes) * count(weight.sizes) / static_cast<double>(weight.sizes[0]);
-    call->bytes = 4 * (count(x.sizes) + count(weight.sizes) + count(y.sizes));
+    count_work(*call, convolution, site);
     call->detail = lanes().name;
     return std::unique_ptr<PreparedCall>(std::move(call));
   }
