@@ -221,3 +221,18 @@ def new_tensors(self, x):
 def einops_like(self, x):
     y = x.view(x.shape[0], 2, 3).permute(2, 0, 1).contiguous()
     return y.reshape(3, -1), y.unflatten(0, (3, 1)).squeeze(1), torch.einsum("cbn,cbm->nm", y, y)
+
+
+@case(rand(3, 2, 8), shapes={"x": {1: Dim("n", min=0, max=64)}}, others=by_size(lambda n: rand(3, n, 8), 0, 1))
+class attention_of_none(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(8, 2)
+
+    def forward(self, x):
+        return self.attention(x, x, x)
+
+
+@case(rand(3, 4), shapes={"x": {0: Dim("n", min=0, max=64)}}, others=by_size(lambda n: rand(n, 4), 1, 2))
+def size_left_open(self, x):
+    return x.reshape(x.shape[0], -1) + 1, x.view(-1, 2)

@@ -146,7 +146,8 @@ def multi_head_attention_forward(
         mixed = aten.scaled_dot_product_attention(q, k, v, attn_mask, dropout_p, is_causal)
         mixed = mixed.permute(2, 0, 1, 3).reshape(batch * target_length, width)
         weights = None
-    output = aten.linear(mixed, out_proj_weight, out_proj_bias).view(target_length, batch, -1)
+    output = aten.linear(mixed, out_proj_weight, out_proj_bias)
+    output = output.view(target_length, batch, output.size(1))
     if not is_batched:
         output = output.squeeze(1)
         weights = None if weights is None else weights.squeeze(0)
