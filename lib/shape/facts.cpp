@@ -195,8 +195,17 @@ void Facts::learn_nonpositive(const SymInt& x) {
 void Facts::tighten(const std::string& symbol, Range range) {
   const auto found = known_ranges_.find(symbol);
   const Range known = intersect(found == known_ranges_.end() ? Range{0, Range::highest} : found->second, range);
+  if (found != known_ranges_.end() && found->second == known) return;
   known_ranges_[symbol] = known;
-  if (known.lower == known.upper) pin(symbol, known.lower);
+  if (known.lower == known.upper) return pin(symbol, known.lower);
+  // What is assumed of max(1, s) // 2 is asked of s // 2 once s is known to be positive.
+  std::map<std::string, SymInt> replaced;
+  replaced.swap(replaced_);
+  std::vector<SymInt> simpler;
+  for (const SymInt& x : zeros_) simpler.push_back(simplify(x));
+  replaced.swap(replaced_);
+  for (const SymInt& x : simpler)
+    if (std::find(zeros_.begin(), zeros_.end(), x) == zeros_.end()) learn({.kind = Kind::eq, .difference = x});
 }
 
 // Everything that is known is rewritten without the symbol; its range becomes one of its value.

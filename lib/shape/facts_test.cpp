@@ -104,6 +104,7 @@ TEST_CASE("questions that programs ask") {
       {"b=1..; h <= w", "b*h*h <= b*w*h", "proven"},
       {"a=2..;b=3..", "a*b + a + b >= 11", "proven"},
       // Assumptions.
+      {"max(1, -((-b)//max(1, b - b//2))) == 2; b >= 1", "max(1, -((-b)//(b - b//2))) == 2", "proven"},
       {"h=1..; 3*((h + 2)//3) < h + 2", "3*((h + 2)//3) >= h + 2", "refuted"},
       {"h=1..; 3*((h + 2)//3) < h + 2", "max(0, 3*((h + 2)//3) - h - 1) == 0", "proven"},
       {"a == b", "a*c == b*c", "proven"},
