@@ -27,7 +27,7 @@ int main(int argc, char** argv) {
     context.says_times = true;
     capture::Report report;
     auto program = capture::run(options, context.opset(), report);
-    for (const auto& [stage, time] : report.milliseconds) context.say(stage + " " + std::to_string(time) + " ms");
+    for (const std::string& line : report.said) context.say(line);
     for (const Diagnostic& warning : report.warnings) context.warn(warning);
     return program;
   });

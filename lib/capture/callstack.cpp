@@ -146,6 +146,22 @@ std::string CallStacks::definition(PyObject* callable) {
   return entry.is_user ? entry.file + ":" + std::to_string(line) : "";
 }
 
+SourceSpan CallStacks::assignment(PyObject* module, PyObject* name) {
+  const Ref finder(PyImport_ImportModule("torch._python_state"));
+  const Ref places(finder ? PyObject_CallMethod(finder.get(), "assignments", "OO", module, name) : nullptr);
+  for (Py_ssize_t i = 0; places && i < PyList_GET_SIZE(places.get()); ++i) {
+    PyObject* place = PyList_GET_ITEM(places.get(), i);
+    Code& code = code_of(reinterpret_cast<PyCodeObject*>(PyTuple_GET_ITEM(place, 0)));
+    if (code.is_user) return span_at(code, static_cast<int>(PyLong_AsLong(PyTuple_GET_ITEM(place, 1))));
+  }
+  PyErr_Clear();
+  return {};
+}
+
+std::string CallStacks::to_string(const SourceSpan& line) {
+  return line.file + ":" + std::to_string(line.line) + ": " + trimmed(line.text);
+}
+
 SourceSpan CallStacks::user_line(PyObject* traceback) {
   SourceSpan span;
   for (auto* entry = reinterpret_cast<PyTracebackObject*>(traceback); entry; entry = entry->tb_next) {
@@ -165,8 +181,7 @@ std::vector<Note> CallStacks::user_frames(PyObject* traceback) {
     Py_DECREF(object);
     if (!code.is_user) continue;
     const SourceSpan span = span_at(code, entry->tb_lasti);
-    notes.push_back(
-        {"in " + code.function + " at " + span.file + ":" + std::to_string(span.line) + ": " + trimmed(span.text)});
+    notes.push_back({"in " + code.function + " at " + to_string(span)});
   }
   return notes;
 }

@@ -51,7 +51,7 @@ struct Options {
 
 // What capture says beside the program.
 struct Report {
-  std::vector<std::pair<std::string, double>> milliseconds;  // start, import, construct, trace, initialise
+  std::vector<std::string> said;  // of each stage (start, import, construct, trace, initialise), and what is assumed
   std::vector<Diagnostic> warnings;
 };
 

@@ -33,11 +33,13 @@ bool Dimensions::declare(const std::string& name, shape::Range range, int64_t hi
   if (known != session_.symbols.end()) {
     if (known->source.empty()) known->source = source;
     if (known->hint == hint) return true;
+    const bool is_multiple = *known->hint > 1 && hint > *known->hint && hint % *known->hint == 0;
     session_.raise(306,
                    "dimension `" + name + "` is " + std::to_string(*known->hint) + " in " +
                        (known->source == source ? derived_.at(name).place : known->source) + " but " +
                        std::to_string(hint) + " in " + source,
-                   "example inputs in which both are equal, or two dimensions of different names");
+                   (is_multiple ? std::to_string(hint / *known->hint) + "*" + name + " for " + source + ", or " : "") +
+                       "example inputs in which both are equal, or two dimensions of different names");
     return false;
   }
   if (!text::is_symbol_name(name)) {

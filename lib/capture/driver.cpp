@@ -47,7 +47,8 @@ class Run {
 
 void Run::note_time(const char* stage) {
   const auto now = std::chrono::steady_clock::now();
-  report_.milliseconds.emplace_back(stage, std::chrono::duration<double, std::milli>(now - last_).count());
+  const double time = std::chrono::duration<double, std::milli>(now - last_).count();
+  report_.said.push_back(std::string(stage) + " " + std::to_string(time) + " ms");
   last_ = now;
 }
 
@@ -92,6 +93,9 @@ Result<std::optional<ir::ExportedProgram>> Run::capture_model(const std::string&
   std::optional<Traced> traced = trace(session_, model->get(), *example, options_, report_);
   if (!traced) return failure();
   note_time("trace");
+  for (const ir::Constraint& assumption : traced->program.entry("")->variants[0].assumptions)
+    report_.said.push_back("assumed " + assumption.truth.to_string() + ": " + assumption.reason + ", at " +
+                           traced->program.provenance.at(assumption.provenance).place());
   materialise(traced->program);
   note_time("initialise");
   return std::optional(std::move(traced->program));

@@ -551,10 +551,8 @@ Diagnostic with_promises(Session& session, Diagnostic undecided, const Call& cal
     undecided.notes.push_back({"fix: torch._check(" + symbol + " == " + std::to_string(*example) +
                                "), or a range that decides it, before this line"});
     const ir::Value* value = session.graph.find(symbol);
-    const auto& frames = session.program.provenance.at(value->producer->provenance).frames;
-    if (!frames.empty())
-      undecided.notes.push_back({symbol + " is of " + frames.back()->file + ":" + std::to_string(frames.back()->line) +
-                                 ": " + frames.back()->code});
+    if (const std::string place = session.program.provenance.at(value->producer->provenance).place(); !place.empty())
+      undecided.notes.push_back({symbol + " is of " + place});
   }
   return undecided;
 }

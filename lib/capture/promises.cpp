@@ -2,6 +2,9 @@
 
 #include <functional>
 
+#include "capture/symbols.h"
+#include "opset/rules.h"
+
 namespace atenon::capture {
 namespace {
 
@@ -58,7 +61,7 @@ class Promises {
   }
 
   // `is_broken` says whether what is known breaks the promise; the first assumption that makes it so is named.
-  bool fail(const ir::Symbol& symbol, const std::string& promise, const std::string& fix,
+  bool fail(const ir::Symbol& symbol, const std::string& promise, std::string fix,
             const std::function<bool(const shape::Facts&)>& is_broken) {
     Diagnostic diagnostic =
         error(Status::unsupported, 308,
@@ -70,12 +73,10 @@ class Promises {
       if (!is_broken(known)) continue;
       diagnostic.notes.push_back(
           {assumption.truth.to_string() + (assumption.reason.empty() ? "" : ": " + assumption.reason)});
-      const ir::CallStack& stack = session_.program.provenance.at(assumption.provenance);
-      if (!stack.frames.empty()) {
-        const ir::Frame& frame = *stack.frames.back();
-        diagnostic.notes.push_back(
-            {"relied on at " + frame.file + ":" + std::to_string(frame.line) + ": " + frame.code});
-      }
+      if (const std::string place = session_.program.provenance.at(assumption.provenance).place(); !place.empty())
+        diagnostic.notes.push_back({"relied on at " + place});
+      if (assumption.reason.ends_with(opset::counts_results))
+        fix += std::string(". In place of a loop, ") + instead_of_loop;
       break;
     }
     diagnostic.notes.push_back({"fix: " + fix});

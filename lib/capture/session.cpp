@@ -47,6 +47,10 @@ bool Session::decide(const SymBool& truth, const std::string& reason) {
   }
   ir::Constraint constraint{.truth = *example ? truth : shape::negate(truth), .reason = reason};
   constraint.provenance = call_stacks->current(program.provenance);
+  // The contrary of s % 3 > 0 is said as s % 3 == 0.
+  const shape::BoolNode& relation = *constraint.truth.node();
+  if (relation.kind == SymBool::Kind::le && facts.bounds(relation.difference).lower == 0)
+    constraint.truth = shape::equal(relation.difference, 0);
   assume(std::move(constraint));
   return *example;
 }

@@ -29,7 +29,7 @@ class PythonState {
     std::vector<Diagnostic> refused;  // attributes of the model itself that were not there: its next call may find them
   };
   explicit PythonState(PyObject* model);  // as they are now
-  Changes changes() const;
+  Changes changes(CallStacks& stacks) const;
   void restore() const;
 
  private:

@@ -216,7 +216,7 @@ int is_nonzero(PyObject* self) {
   Session& session = *symbol->session;
   bool truth;
   if (auto* boolean = std::get_if<SymBool>(symbol->value))
-    truth = session.decide(*boolean, "a comparison of sizes");
+    truth = session.decide(*boolean, "a test in Python, which the example decided");
   else
     truth = session.decide(relation(Py_NE, *number_of(self), SymInt(0)), "a size used as a truth");
   return PyErr_Occurred() ? -1 : truth;
@@ -232,20 +232,10 @@ Py_hash_t hash(PyObject* self) {
   return value == -1 ? -2 : value;
 }
 
-// What the user would write so that the sizes are numbers: "x[0] static, which is 3 in the example".
-std::string static_specification(Session& session, SymbolObject* symbol) {
-  const std::set<std::string> names = std::visit([](const auto& value) { return value.symbols(); }, *symbol->value);
-  std::string text;
-  for (const ir::Symbol& known : session.symbols)
-    if (names.contains(known.name) && !known.source.empty() && known.hint)
-      text += (text.empty() ? "" : ", and ") + known.source + " static, which is " + std::to_string(*known.hint) +
-              " in the example (no name for it in dynamic_shapes or --input)";
-  return text;
-}
-
 PyObject* refuse_number(PyObject* self, const char* python_type) {
   Session& session = session_of(self);
-  const std::string promise = static_specification(session, as_symbol(self));
+  const std::string promise = static_specification(
+      session, std::visit([](const auto& value) { return value.symbols(); }, *as_symbol(self)->value));
   const std::string is_data = promise.empty() ? "depends on data" : "is dynamic";
   std::string fix =
       "keep it symbolic: write the size where it is used, without range() or a list index; int(), float(), len(), "
@@ -253,7 +243,7 @@ PyObject* refuse_number(PyObject* self, const char* python_type) {
   if (promise.empty())
     fix += "; torch.while_loop and scan run a loop so often as data decide";
   else
-    fix += ". Or make " + promise;
+    fix += std::string(". In place of a loop, ") + instead_of_loop + ". Or make " + promise;
   return session.raise(
       310, "the size `" + spelling(as_symbol(self)) + "` " + is_data + " and cannot become Python's own " + python_type,
       fix);
@@ -371,6 +361,15 @@ Ref make_type(const char* name) {
 }
 
 }  // namespace
+
+std::string static_specification(const Session& session, const std::set<std::string>& symbols) {
+  std::string text;
+  for (const ir::Symbol& known : session.symbols)
+    if (symbols.contains(known.name) && !known.source.empty() && known.hint)
+      text += (text.empty() ? "" : ", and ") + known.source + " static, which is " + std::to_string(*known.hint) +
+              " in the example (no name for it in dynamic_shapes or --input)";
+  return text;
+}
 
 bool add_symbol_types(Session& session) {
   PyLong_Type.tp_vectorcall = PyFloat_Type.tp_vectorcall = convert;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 
 #include "capture/python.h"
@@ -21,6 +22,14 @@ std::optional<shape::SymFloat> float_of(PyObject* object);
 
 // A computed number as Python's own.
 Ref number_object(const reference::Datum& number);
+
+// What the user would write so that sizes are numbers: "x[0] static, which is 3 in the example". Empty where data
+// decide.
+std::string static_specification(const Session& session, const std::set<std::string>& symbols);
+// What to write in place of a loop of Python's whose rounds a symbolic size counts.
+inline constexpr const char* instead_of_loop =
+    "torch.vmap(f)(x) computes f of every row at once, torch._higher_order_ops.scan(step, state, x) hands a state from "
+    "row to row";
 
 // torch.sym_min and its like: min, max, float, int, sqrt, exp, log.
 PyObject* symbolic_function(Session& session, const std::string& name, PyObject* const* args, size_t count);

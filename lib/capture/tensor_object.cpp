@@ -157,10 +157,12 @@ PyObject* item(PyObject* self, PyObject*) {
 }
 
 // The first of a tensor's sizes, as a number of Python's; -1 with an exception where it is dynamic.
-Py_ssize_t first_size(PyObject* self, const char* purpose, const char* fix) {
+Py_ssize_t first_size(PyObject* self, const char* purpose, std::string fix) {
   TensorObject& tensor = self_of(self);
   const std::vector<SymInt> sizes = sizes_of(tensor);
   if (const auto count = sizes[0].constant()) return static_cast<Py_ssize_t>(*count);
+  if (const std::string promise = static_specification(*tensor.session, sizes[0].symbols()); !promise.empty())
+    fix += ". Or make " + promise;
   tensor.session->raise(
       310,
       std::string(purpose) + " must be a number, but dimension 0 has the dynamic size `" + sizes[0].to_string() + "`",
@@ -252,17 +254,19 @@ PyObject* numpy(PyObject* self, PyObject*, PyObject*) {
 
 // --- As a sequence
 
+bool has_rows(PyObject* self, const char* purpose) {
+  if (!sizes_of(self_of(self)).empty()) return true;
+  PyErr_Format(PyExc_TypeError, "%s a 0-d tensor", purpose);
+  return false;
+}
 Py_ssize_t length(PyObject* self) {
-  TensorObject& tensor = self_of(self);
-  const std::vector<SymInt> sizes = sizes_of(tensor);
-  if (sizes.empty()) {
-    PyErr_SetString(PyExc_TypeError, "len() of a 0-d tensor");
-    return -1;
-  }
-  return first_size(self, "len()", "x.shape[0] stays symbolic");
+  return has_rows(self, "len() of") ? first_size(self, "len()", "x.shape[0] stays symbolic") : -1;
 }
 PyObject* iterate(PyObject* self) {
-  if (length(self) < 0) return nullptr;
+  if (!has_rows(self, "iteration over")) return nullptr;
+  if (first_size(self, "the count of rows that Python goes through",
+                 std::string("in place of a loop, ") + instead_of_loop) < 0)
+    return nullptr;
   const Ref parts(self_of(self).session->call("aten::unbind", {self}));
   return parts ? PyObject_GetIter(parts.get()) : nullptr;
 }

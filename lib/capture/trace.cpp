@@ -69,9 +69,13 @@ bool Trace::add_result(PyObject* result) {
                 (PyLong_Check(leaf) ? "forward returns an int of more than 64 bits"
                                     : std::string("forward returns a ") + Py_TYPE(leaf)->tp_name) +
                     (leaves[i].path.empty() ? "" : " at " + leaves[i].path) + ", which no program can give");
+      // A class of Python's own cannot be registered: a generator, a set, the keys of a dict.
+      const bool is_own = !(Py_TYPE(leaf)->tp_flags & Py_TPFLAGS_HEAPTYPE),
+                 is_series = is_own && Py_TYPE(leaf)->tp_iter;
       refused.notes.push_back(
-          {"fix: return tensors, numbers, and tuples, lists and dicts of them; or register the class with "
-           "torch.utils._pytree.register_pytree_node"});
+          {is_series ? "fix: list(...) around it, or tuple(...)"
+                     : std::string("fix: return tensors, numbers, and tuples, lists and dicts of them") +
+                           (is_own ? "" : "; or register the class with torch.utils._pytree.register_pytree_node")});
       if (const std::string place = session_.call_stacks->definition(model_); !place.empty())
         refused.notes.push_back({"forward is defined at " + place});
       session_.raise(std::move(refused));
@@ -311,7 +315,7 @@ std::optional<Traced> Trace::run(const Example& example, const Options& options,
   session_.is_tracing = false;
   PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
   PyErr_Fetch(&type, &value, &traceback);
-  PythonState::Changes changes = python_state.changes();
+  PythonState::Changes changes = python_state.changes(*session_.call_stacks);
   python_state.restore();
   for (const Diagnostic& finding : session_.findings) report.warnings.push_back(finding);
   PyErr_Restore(type, value, traceback);

@@ -38,6 +38,12 @@ bool CallStack::operator==(const CallStack& other) const {
          module_path == other.module_path && module_class == other.module_class && made_from == other.made_from;
 }
 
+std::string CallStack::place() const {
+  if (frames.empty()) return "";
+  const Frame& frame = *frames.back();
+  return frame.file + ":" + std::to_string(frame.line) + ": " + frame.code;
+}
+
 Provenance::Provenance() { intern(CallStack{}); }
 
 ProvenanceId Provenance::intern(CallStack stack) {

@@ -35,6 +35,8 @@ struct CallStack {
   // The operators of the program as captured that this node stands for ("aten::layer_norm"), outermost first.
   std::vector<std::string> made_from;
   bool operator==(const CallStack& other) const;
+  // Where the user's Python was: "net.py:12: x = x + 1"; empty where that is not known.
+  std::string place() const;
 };
 
 // Interned call stacks. Entry 0 is the empty stack.

@@ -321,8 +321,8 @@ Datum static_(Evaluator& evaluator, const Expr& call, const Data& arguments) {
   if (evaluator.hints && arguments[0].is<ir::SymInt>()) {
     const ir::SymInt size = evaluator.simplified(arguments[0].get<ir::SymInt>());
     const std::optional<int64_t> hint = shape::evaluate(size, *evaluator.hints);
-    if (hint && evaluator.assume(shape::equal(size, *hint),
-                                 evaluator.call().op->target() + ": the number of results depends on it"))
+    if (hint &&
+        evaluator.assume(shape::equal(size, *hint), evaluator.call().op->target() + ": " + std::string(counts_results)))
       return *hint;
   }
   const std::optional<int64_t> value = evaluator.as_static(arguments[0], &call);

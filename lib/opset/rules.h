@@ -17,6 +17,9 @@ const RuleTable& type_rules();                  // types.cpp: dtypes, result typ
 const RuleTable& list_rules();                  // rules.cpp: lists, index arithmetic
 const RuleTable& number_rules();                // rules.cpp: exp, floor, maximum, ...
 
+// How the reason ends for which a size was taken from the example: unbind, split.
+inline constexpr std::string_view counts_results = "the number of results depends on it";
+
 // Collects operands for PyTorch's promotion (at::native::result_type): tensors of rank > 0 decide before tensors of
 // rank 0, and those before numbers, within the same category (bool, integer, float, complex).
 class Promotion {

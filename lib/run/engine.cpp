@@ -351,11 +351,8 @@ Result<void> Session::check_assumptions(const std::vector<ir::Constraint>& assum
     }
     Diagnostic diagnostic = violated(605, "the inputs violate " + assumption.truth.to_string() + ": " + values);
     if (!assumption.reason.empty()) diagnostic.notes.push_back({assumption.reason});
-    const ir::CallStack& stack = program_.provenance.at(assumption.provenance);
-    if (!stack.frames.empty()) {
-      const ir::Frame& frame = *stack.frames.back();
-      diagnostic.notes.push_back({"relied on at " + frame.file + ":" + std::to_string(frame.line) + ": " + frame.code});
-    }
+    if (const std::string place = program_.provenance.at(assumption.provenance).place(); !place.empty())
+      diagnostic.notes.push_back({"relied on at " + place});
     return diagnostic;
   }
   return {};
