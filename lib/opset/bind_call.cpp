@@ -144,13 +144,21 @@ Misfit fit(const Operator& op, const std::vector<Argument>& arguments, const std
   const auto numbers_for = [&](const ParameterType& type) {
     return type.mutated || op.derivation() == Derivation::scatter ? Numbers::strict : numbers;
   };
+  // None stands for a list whose default is empty, as in PyTorch: amax(x, dim=None).
+  const auto meant = [](const Parameter& parameter, const Argument& argument) -> const Argument& {
+    const bool is_default = argument.is<ir::None>() && !parameter.type.optional && parameter.fallback &&
+                            parameter.fallback->is<ir::ArgumentList>() &&
+                            parameter.fallback->get<ir::ArgumentList>().empty();
+    return is_default ? *parameter.fallback : argument;
+  };
   call.op = &op;
   call.arguments.assign(parameters.size(), {});
   std::vector<bool> given(parameters.size());
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (i >= parameters.size() || parameters[i].keyword_only) return {Misfit::Kind::too_many};
     given[i] = true;
-    if (convert(parameters[i].type, arguments[i], numbers_for(parameters[i].type), call.arguments[i]) &&
+    if (convert(parameters[i].type, meant(parameters[i], arguments[i]), numbers_for(parameters[i].type),
+                call.arguments[i]) &&
         !(i + 1 < arguments.size() && arguments[i].is<ir::SymInt>() && takes_the_rest(op.schema(), i, arguments)))
       continue;
     if (!takes_the_rest(op.schema(), i, arguments)) return {Misfit::Kind::wrong_kind, i, &arguments[i]};
@@ -167,7 +175,7 @@ Misfit fit(const Operator& op, const std::vector<Argument>& arguments, const std
     const size_t i = static_cast<size_t>(found - parameters.begin());
     if (given[i]) return {Misfit::Kind::twice, i};
     given[i] = true;
-    if (!convert(found->type, keyword.argument, numbers_for(found->type), call.arguments[i]))
+    if (!convert(found->type, meant(*found, keyword.argument), numbers_for(found->type), call.arguments[i]))
       return {Misfit::Kind::wrong_kind, i, &keyword.argument, &keyword.name};
   }
   for (size_t i = 0; i < parameters.size(); ++i) {

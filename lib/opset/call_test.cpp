@@ -42,6 +42,7 @@ TEST_CASE("overloads resolve as in PyTorch") {
   CHECK(resolved("aten::sum", {in.x}) == "aten::sum(%x, None)");
   CHECK(resolved("aten::sum", {in.x, 1}) == "aten::sum.dim_IntList(%x, [1], false, None)");
   CHECK(resolved("aten::sum", {in.x}, {{"axis", 1}}) == "aten::sum.dim_IntList(%x, [1], false, None)");
+  CHECK(resolved("aten::amax", {in.x}, {{"dim", ir::None()}}) == "aten::amax(%x, [], false)");
   CHECK(resolved("aten::view", {in.x, 2, -1}) == "aten::view(%x, [2, -1])");
   CHECK(resolved("aten::permute", {in.x, ir::ArgumentList{1, 0}}) == "aten::permute(%x, [1, 0])");
   CHECK(resolved("aten::max", {in.x, 1}) == "aten::max.dim(%x, 1, false)");

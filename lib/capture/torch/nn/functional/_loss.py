@@ -136,6 +136,13 @@ def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2, eps=1e-6, s
 
 def triplet_margin_with_distance_loss(anchor, positive, negative, *, distance_function=None, margin=1.0, swap=False,
                                       reduction="mean"):
+    _code(reduction)
+    if margin <= 0:
+        raise ValueError(f"margin must be greater than 0, got {margin}")
+    ranks = [t.dim() for t in (anchor, positive, negative)]
+    if len(set(ranks)) > 1:
+        raise RuntimeError("The anchor, positive, and negative tensors are expected to have the same number of dimensions, but got: "
+                           "anchor {}D, positive {}D, and negative {}D inputs".format(*ranks))
     distance = distance_function or aten.pairwise_distance
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:
