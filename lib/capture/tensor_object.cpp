@@ -335,20 +335,14 @@ PyObject* true_divide(PyObject* a, PyObject* b) {
   return reciprocal ? session.call("aten::mul", {reciprocal.get(), a}) : nullptr;
 }
 
-// Operators for which PyTorch makes the number on the left a tensor first.
+// Operators that take a number on the left, too.
 template <Name name>
-PyObject* with_tensors(PyObject* a, PyObject* b) {
+PyObject* in_order(PyObject* a, PyObject* b) {
   if (!is_operand(a) || !is_operand(b)) Py_RETURN_NOTIMPLEMENTED;
-  Session& session = session_of(a, b);
-  if (as_tensor(a)) return session.call(name.text, {a, b});
-  const Ref left(session.call("aten::scalar_tensor", {a}));
-  return left ? session.call(name.text, {left.get(), b}) : nullptr;
+  return session_of(a, b).call(name.text, {a, b});
 }
 
-PyObject* power(PyObject* a, PyObject* b, PyObject*) {
-  if (!is_operand(a) || !is_operand(b)) Py_RETURN_NOTIMPLEMENTED;
-  return session_of(a, b).call("aten::pow", {a, b});
-}
+PyObject* power(PyObject* a, PyObject* b, PyObject*) { return in_order<"aten::pow">(a, b); }
 PyObject* power_in_place(PyObject* self, PyObject* other, PyObject*) {
   return self_of(self).session->call("aten::pow_", {self, other});
 }
@@ -441,15 +435,15 @@ PyType_Slot slots[] = {
     slot(Py_nb_subtract, binary<"aten::sub", "aten::rsub">),
     slot(Py_nb_multiply, binary<"aten::mul", "">),
     slot(Py_nb_true_divide, true_divide),
-    slot(Py_nb_floor_divide, with_tensors<"aten::floor_divide">),
-    slot(Py_nb_remainder, with_tensors<"aten::remainder">),
+    slot(Py_nb_floor_divide, in_order<"aten::floor_divide">),
+    slot(Py_nb_remainder, in_order<"aten::remainder">),
     slot(Py_nb_power, power),
     slot(Py_nb_matrix_multiply, matmul),
     slot(Py_nb_and, binary<"aten::bitwise_and", "">),
     slot(Py_nb_or, binary<"aten::bitwise_or", "">),
     slot(Py_nb_xor, binary<"aten::bitwise_xor", "">),
-    slot(Py_nb_lshift, with_tensors<"aten::bitwise_left_shift">),
-    slot(Py_nb_rshift, with_tensors<"aten::bitwise_right_shift">),
+    slot(Py_nb_lshift, in_order<"aten::bitwise_left_shift">),
+    slot(Py_nb_rshift, in_order<"aten::bitwise_right_shift">),
     slot(Py_nb_inplace_add, in_place<"aten::add_">),
     slot(Py_nb_inplace_subtract, in_place<"aten::sub_">),
     slot(Py_nb_inplace_multiply, in_place<"aten::mul_">),

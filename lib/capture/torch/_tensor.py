@@ -178,15 +178,17 @@ class Tensor(_atenon.Tensor):
 
     @property
     def mT(self):
-        return self.transpose(-2, -1)
+        return self.transpose(-2, -1) if self.dim() > 0 else self
 
     @property
     def H(self):
-        return self.mH if self.dim() == 2 else self
+        if self.dim() not in (0, 2):
+            raise RuntimeError(f"tensor.H is only supported on matrices (2-D tensors). Got {self.dim()}-D tensor.")
+        return self.mH
 
     @property
     def mH(self):
-        transposed = self.transpose(-2, -1)
+        transposed = self.mT
         return transposed.conj() if self.is_complex() else transposed
 
     @property
