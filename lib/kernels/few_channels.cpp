@@ -173,8 +173,13 @@ std::unique_ptr<LinesCall> prepare_lines(const CallSite& site, int64_t lines) {
   call->lines_a_tile = std::max<int64_t>(1, lines);
   call->columns_a_tile = call->y_sizes[3];
   if (lines == 0) {
-    while (call->lines_a_tile < all && call->strip_size() < strip_floats &&
-           call->lines_a_tile * line_products < tile_products)
+    // More lines where most of what one reads is read by the next one, too, and tiles are left for the threads.
+    const auto is_worth_more = [&](int64_t at_once) {
+      return at_once * line_products < tile_products ||
+             (at_once * call->stride[0] < 2 * call->strip_lines(1) &&
+              call->y_sizes[0] * convolution.groups * divide_up(all, at_once + 1) >= enough_tiles);
+    };
+    while (call->lines_a_tile < all && call->strip_size() < strip_floats && is_worth_more(call->lines_a_tile))
       ++call->lines_a_tile;
     call->line_tiles = divide_up(all, call->lines_a_tile);
     call->lines_a_tile = divide_up(all, call->line_tiles);

@@ -737,9 +737,12 @@ void taps_rows(const TapsTile& tile, const float* bias, const End& end, int64_t 
     if (left >= most) {
       taps_block<most, vectors, fixed>(tile, bias, end, at, column);
       at += most;
-    } else if (left >= 3) {
-      taps_block<3, vectors, fixed>(tile, bias, end, at, column);
-      at += 3;
+    } else if (left >= 4) {
+      taps_block<4, vectors, fixed>(tile, bias, end, at, column);
+      at += 4;
+    } else if (left >= 2) {
+      taps_block<2, vectors, fixed>(tile, bias, end, at, column);
+      at += 2;
     } else {
       taps_block<1, vectors, fixed>(tile, bias, end, at, column);
       at += 1;
