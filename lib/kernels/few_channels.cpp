@@ -1,5 +1,5 @@
 // Convolutions whose sums have few terms: the first of a network, over an image or a sequence of up to four channels,
-// and those of sequences in groups.
+// those of sequences in groups, and those of up to some 50 channels in strides, or to outputs that fill no vectors.
 //
 // A tile is some lines of outputs of one group, or a part of a long line. What they read is copied once, with zeros for
 // the padding, to where it stays in the nearest cache; then the terms of an output are at fixed distances from its
@@ -23,7 +23,9 @@ constexpr int64_t strip_floats = 12 * 1024;      // of the image, for a tile
 constexpr int64_t serial_products = 128 * 1024;  // less than this is done before a second thread has woken up
 constexpr int64_t tile_products = 64 * 1024;     // worth handing to a thread
 constexpr int64_t enough_tiles = 16;             // of an image and a group: lines are cut where there are less
-constexpr int64_t most_channels = 4;
+// Of more channels than a network's first has:
+constexpr int64_t most_taps = 9;
+constexpr int64_t large_image = 1024;  // pixels
 constexpr int64_t most_terms = 400, most_terms_of_two_panels = 512;
 
 // Columns that lie side by side: a group's, or panels of 64.
@@ -210,12 +212,21 @@ class FewChannels : public ConvolutionKernel {
     if (terms > (outputs > 2 * panel_columns ? most_terms : most_terms_of_two_panels))
       return "its sums have many terms";
     if (convolution.groups > 1 && weight.rank() == 4) return "oneDNN has faster ones for images in groups";
-    if (convolution.groups == 1 ? channels > most_channels : channels < 2 || channels > panel_columns)
-      return "it has not few channels";
-    if (convolution.groups == 1 && outputs <= 16 && terms > 64)
-      return "oneDNN has faster ones for many terms and few outputs";
+    if (convolution.groups > 1 && (channels < 2 || channels > panel_columns)) return "it has not few channels";
+    const bool is_first = convolution.groups == 1 && channels <= most_channels_of_first;
+    if (is_first && outputs <= 16 && terms > 64) return "oneDNN has faster ones for many terms and few outputs";
     const std::vector<ir::SymInt>& image = body.inputs()[static_cast<size_t>(convolution.x)]->meta().sizes;
-    if (image.back() != 1 && body.outputs()[0].value()->meta().sizes.back() == 1) return "its lines have one output";
+    const ir::TensorMeta& y = body.outputs()[0].value()->meta();
+    if (image.back() != 1 && y.sizes.back() == 1) return "its lines have one output";
+    if (convolution.groups == 1 && !is_first) {
+      const bool is_image = y.rank() == 4, is_strided = convolution.stride.back() > 1;
+      const bool is_large = is_image && (y.sizes[2] * y.sizes[3]).constant().value_or(0) >= large_image;
+      if (terms == channels) return "it has one tap";
+      if (is_image && terms > most_taps * channels) return "oneDNN has faster ones for many taps";
+      if (!is_large && y.sizes[0] != 1) return "oneDNN has faster ones for several small images, and sequences";
+      const bool fills_vectors = outputs >= panel_columns || (outputs > widest_vector && outputs % widest_vector == 0);
+      if (!is_strided && fills_vectors) return "oneDNN is as fast where outputs fill vectors";
+    }
     const int64_t fewest = weight.rank() == 4 ? 8 : 5;  // oneDNN has faster ones for images
     if (outputs < fewest || (convolution.groups > 1 && outputs > panel_columns && outputs % panel_columns != 0))
       return "its outputs do not fill vectors";

@@ -8,6 +8,8 @@
 
 namespace atenon::kernels {
 
+constexpr int64_t most_channels_of_first = 4;  // convolution of a network
+
 class LinesCall : public ConvolutionCall {
  public:
   // Computes lines [top, bottom) of one image into `y`, where they lie at the strides of the prepared result; at most

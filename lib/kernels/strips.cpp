@@ -129,7 +129,8 @@ std::string read_parts(const ir::Graph& body, Parts& found) {
   const Convolution& depthwise = filter.convolution;
   const ir::TensorMeta& wide = filter.body.inputs()[0]->meta();
   if (!is_pointwise(found[0])) {
-    if (found[0].convolution.groups != 1 || !few_channels().refusal(found[0].body).empty())
+    if (found[0].convolution.groups != 1 || *found[0].filter()[1].constant() > most_channels_of_first ||
+        !few_channels().refusal(found[0].body).empty())
       return "the first convolution is not pointwise, nor a network's first";
     found[0].kernel = &few_channels();
   }
