@@ -237,7 +237,7 @@ PanelTile ConvolutionSizes::tile_of_result(std::span<void* const> buffers, std::
     tile.bias = static_cast<const float*>(buffers[static_cast<size_t>(convolution.bias)]) + at[1];
   tile.steps = steps;
   tile.step_count = static_cast<int64_t>(convolution.epilogue.size());
-  tile.y = static_cast<float*>(buffers[result]) + place(y_strides);
+  if (auto* y = static_cast<float*>(buffers[result])) tile.y = y + place(y_strides);
   tile.y_row = step * y_strides.back();
   tile.scratch = scratch;
   return tile;

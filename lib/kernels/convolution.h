@@ -78,7 +78,7 @@ struct ConvolutionSizes {
   void read(const CallSite& site, size_t axes);
 
   // A tile of a panel's channels of the result from `at` on, whose rows lie `step` apart on the last axis: its columns,
-  // bias, epilogue and place. `steps` has room for most_steps.
+  // bias, epilogue and place, which is null where the result has no buffer. `steps` has room for most_steps.
   PanelTile tile_of_result(std::span<void* const> buffers, std::span<const int64_t> at, Step* steps, float* scratch,
                            int64_t step = 1) const;
 };
