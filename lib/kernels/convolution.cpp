@@ -114,7 +114,7 @@ std::string read_convolution(const ir::Graph& body, const shape::Bindings& symbo
   int64_t terms = (*filter)[0] / *groups;
   for (int i = 0; i < spatial; ++i) terms *= (*filter)[i + 2];
   const bool is_strided = std::any_of(stride->begin(), stride->end(), [](int64_t step) { return step > 1; });
-  found.is_deep = *transposed && is_strided && terms > 4096;
+  found.is_deep = *transposed && is_strided && terms > 2048;
   std::string refusal = read_epilogue(body, anchor->result(), 1, false, symbols, found.epilogue);
   if (refusal.empty() && found.is_deep && !found.epilogue.empty())
     refusal = "oneDNN has no epilogue for so many channels, transposed";

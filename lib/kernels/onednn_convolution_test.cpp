@@ -43,6 +43,7 @@ const Case cases[] = {
     {"transposed 2x2", 1, 16, 8, 6, 5, 2, 2, 0, 1, 1, true},
     {"transposed 3x3", 1, 4, 6, 5, 5, 3, 2, 1, 1, 1, true},
     {"transposed 4x4, many channels", 1, 512, 64, 4, 4, 4, 2, 1, 1, 1, true},
+    {"transposed 4x4, 256 channels", 1, 256, 64, 9, 11, 4, 2, 1, 1, 1, true},
 };
 
 int64_t result_size(const Case& c, int64_t size) {
