@@ -214,7 +214,6 @@ class FewChannels : public ConvolutionKernel {
     if (convolution.groups > 1 && weight.rank() == 4) return "oneDNN has faster ones for images in groups";
     if (convolution.groups > 1 && (channels < 2 || channels > panel_columns)) return "it has not few channels";
     const bool is_first = convolution.groups == 1 && channels <= most_channels_of_first;
-    if (is_first && outputs <= 16 && terms > 64) return "oneDNN has faster ones for many terms and few outputs";
     const std::vector<ir::SymInt>& image = body.inputs()[static_cast<size_t>(convolution.x)]->meta().sizes;
     const ir::TensorMeta& y = body.outputs()[0].value()->meta();
     if (image.back() != 1 && y.sizes.back() == 1) return "its lines have one output";
