@@ -213,13 +213,15 @@ std::vector<int> LayoutChoice::wished_behind_views(const Value& value) const {
   std::vector<std::pair<int64_t, int>> steps;  // until an axis of the value moves on, and the axis
   for (size_t axis = 0; axis < access->index.size(); ++axis) {
     int64_t elements = 1, first = 0;  // of the axes inside
+    const SymInt& index = access->index[axis];
     for (size_t i = wished.size(); i-- > 0 && first == 0; elements *= lowering_.typical(sizes[wished[i]])) {
+      if (index.is_constant() || !index.symbols().count("$" + std::to_string(wished[i]))) continue;
       shape::Bindings at = lowering_.hints;
       for (size_t other = 0; other < sizes.size(); ++other) at["$" + std::to_string(other)] = 0;
-      const int64_t begin = typical(access->index[axis], at);
+      const int64_t begin = typical(index, at);
       int64_t& place = at["$" + std::to_string(wished[i])];
       for (const int64_t size = lowering_.typical(sizes[wished[i]]); first == 0 && ++place < size;)
-        if (typical(access->index[axis], at) != begin) first = place * elements;
+        if (typical(index, at) != begin) first = place * elements;
     }
     steps.emplace_back(-(first == 0 ? elements : first), static_cast<int>(axis));
   }
