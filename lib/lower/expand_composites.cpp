@@ -7,16 +7,12 @@ namespace atenon::lower {
 
 namespace {
 
-// The first library kernel that takes the node alone.
-const kernels::Kernel* find_kernel(const ir::Node& node) {
+// Whether a library kernel takes the node alone.
+bool has_kernel(const ir::Node& node) {
   std::vector<ir::Node*> nodes = {const_cast<ir::Node*>(&node)};
   std::vector<ir::Value*> operands, results;
   find_boundary(nodes, operands, results);
-  if (results.empty()) return nullptr;
-  const ir::Graph body = make_body(nodes, operands, results);
-  for (const kernels::Kernel* kernel : library_kernels())
-    if (kernel->refusal(body).empty()) return kernel;
-  return nullptr;
+  return !results.empty() && is_taken(make_body(nodes, operands, results));
 }
 
 // Numbers are read by their symbols, so that operands are tensors.
@@ -91,6 +87,12 @@ std::vector<const kernels::Kernel*> library_kernels() {
   return found;
 }
 
+bool is_taken(const ir::Graph& body) {
+  const std::vector<const kernels::Kernel*> known = library_kernels();
+  return std::any_of(known.begin(), known.end(),
+                     [&](const kernels::Kernel* kernel) { return kernel->refusal(body).empty(); });
+}
+
 Result<opset::Meaning> loops_of(const opset::Opset& opset, const ir::Node& node, const shape::Facts& facts) {
   Result<opset::Call> call = opset::bind(opset, node);
   if (!call) return call.error();
@@ -110,6 +112,7 @@ Result<void> expand_composites(Lowering& lowering) {
   std::vector<ir::Node*> with_loops;
   for (bool changed = true; changed;) {
     changed = false;
+    std::map<ir::Value*, ir::Value*> wide_copies;
     for (ir::Node& node : graph.forward()) {
       if (settled.count(&node)) continue;
       if (ir::is_control_flow(node.target())) {
@@ -121,11 +124,17 @@ Result<void> expand_composites(Lowering& lowering) {
         changed = true;
         continue;
       }
+      Result<bool> is_widened = widen(lowering, node, wide_copies);
+      if (!is_widened) return is_widened.error();
+      if (*is_widened) {
+        changed = true;
+        continue;
+      }
       Result<opset::Call> call = opset::bind(lowering.opset, node);
       if (!call) return call.error();
       Result<opset::MeaningKind> kind = opset::meaning_kind(lowering.opset, *call, lowering.facts);
       if (!kind) return kind.error();
-      if (*kind == opset::MeaningKind::decomposition && find_kernel(node)) {
+      if (*kind == opset::MeaningKind::decomposition && has_kernel(node)) {
         settled.insert(&node);
         continue;
       }

@@ -86,6 +86,9 @@ std::map<const ir::Node*, const ir::Node*> find_next_draws(const opset::Opset& o
 
 // Every node is taken by a kernel or has a meaning in loops or in C++; the others were expanded.
 Result<void> expand_composites(Lowering& lowering);
+// Lets operators on 16-bit floats be f32 ones between casts where a kernel takes those; yes: the node was replaced.
+// `copies` are the f32 copies of operands that nodes behind this one may read, too.
+Result<bool> widen(Lowering& lowering, ir::Node& node, std::map<ir::Value*, ir::Value*>& copies);
 // Every node is in a group: one a node that a kernel wants, with the epilogue that it takes; loops that may share a
 // kernel; views.
 Result<void> group_nodes(Lowering& lowering);
@@ -117,10 +120,14 @@ void plan_arena(Lowering& lowering);
 
 // Kernels that take part in the choice before generated code: those that were written for one operator.
 std::vector<const kernels::Kernel*> library_kernels();
+// Whether one of them takes this body.
+bool is_taken(const ir::Graph& body);
 // A call at the sizes of the hints; operands that are weights of the program say so.
 kernels::CallSite site_of(const Lowering& lowering, const ir::Node& call);
 // State that the program changes, by name.
 std::set<std::string> written_state(const Lowering& lowering);
+// The weight that an input of the graph is, if no call changes it; else null.
+const ir::Weight* constant_weight(const Lowering& lowering, const ir::Value& value);
 // The graph's input that is the weight `made`, which was made from the weight that `from` is; added where there is
 // none.
 ir::Value* input_made_from(Lowering& lowering, const ir::Value& from, const ir::Weight& made,

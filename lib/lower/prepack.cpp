@@ -54,6 +54,11 @@ std::set<std::string> written_state(const Lowering& lowering) {
   return written;
 }
 
+const ir::Weight* constant_weight(const Lowering& lowering, const Value& value) {
+  const ir::InputSpec* spec = spec_of(lowering, value);
+  return spec && !written_state(lowering).contains(spec->target) ? lowering.program.weight(spec->target) : nullptr;
+}
+
 Value* input_made_from(Lowering& lowering, const Value& from, const ir::Weight& made, const std::string& suffix) {
   std::vector<ir::InputSpec>& inputs = lowering.entry.signature.inputs;
   const ir::InputSpec spec = *spec_of(lowering, from);
