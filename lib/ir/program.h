@@ -70,6 +70,9 @@ struct Weight {
   std::string name;  // fully qualified: "layers.0.query.weight"
   Tensor tensor;     // sizes are the logical ones; where `layout` is set, strides are contiguous and not meant
   std::optional<BlockedLayout> layout = std::nullopt;
+
+  // Of the graph's input: in a layout, floats of 16 bits stand for f32 ones that they hold exactly.
+  ScalarType dtype() const { return layout ? widened(tensor.dtype) : tensor.dtype; }
 };
 
 // A dynamic dimension, or a size that a node yields.

@@ -86,6 +86,10 @@ class FewRows : public Kernel {
   bool keeps_order(const ir::Graph& body) const override { return kernels::joins_rows(body, 0); }
   bool writes_rows() const override { return true; }
 
+  std::optional<ir::BlockedLayout> half_layout(const CallSite& site, size_t operand) const override {
+    return half_panel_layout(site, operand);
+  }
+
   Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const override {
     auto call = std::make_unique<FewRowsCall>();
     [[maybe_unused]] std::string refusal = read_product(*site.body, site.symbols, call->product);
@@ -93,9 +97,10 @@ class FewRows : public Kernel {
     call->loops = make_loops(call->product, site);
     const Loops& loops = call->loops;
     const ir::Weight* weight = site.operands[call->product.b.input].weight;
+    if (weight && weight->layout) return panels().prepare(site);
     // Else lower laid the operands out in another way than this kernel reads them.
     if (!lies_in_rows(call->product, loops, site) || loops.m() > most_rows ||
-        (loops.b.stride(2) != 1 && loops.k() != 1) || (weight && weight->layout))
+        (loops.b.stride(2) != 1 && loops.k() != 1))
       return other_kernel(call->product).prepare(site);
     call->result = site.operands.size();
     // A multiple of 64 columns, so that no two threads write one cache line.

@@ -91,6 +91,10 @@ class Kernel {
   virtual std::optional<ir::BlockedLayout> weight_layout(const CallSite&, size_t /*operand*/) const {
     return std::nullopt;
   }
+  // The same of a weight of which 16 bits lose nothing, if the kernel reads it so.
+  virtual std::optional<ir::BlockedLayout> half_layout(const CallSite&, size_t /*operand*/) const {
+    return std::nullopt;
+  }
   // Whether such a weight may as well stay in rows: the program then stores it once where others read its rows.
   virtual bool takes_rows() const { return false; }
   // Axis order that the kernel wants for its tensors ({0,2,3,1} is channels last), or empty for no wish.
@@ -128,6 +132,6 @@ const Kernel* find(const std::string& name);
 
 // Copies a weight into a layout, and back into rows.
 Tensor pack(const Tensor& tensor, const ir::BlockedLayout& layout);  // result: 1-D bytes
-Tensor unpack(const ir::Weight& weight);                             // plain contiguous
+Tensor unpack(const ir::Weight& weight);                             // plain contiguous, f32 where that is meant
 
 }  // namespace atenon::kernels

@@ -19,6 +19,13 @@ struct V {
   static V all(float x) { return {_mm256_set1_ps(x)}; }
   static V load(const float* p) { return {_mm256_loadu_ps(p)}; }
   static V load_first(const float* p, int n) { return {_mm256_maskload_ps(p, first(n))}; }
+  static V load_half(const uint16_t* p) {
+    return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
+  }
+  static V load_bfloat(const uint16_t* p) {
+    const __m256i bits = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+    return {_mm256_castsi256_ps(_mm256_slli_epi32(bits, 16))};
+  }
   void store(float* p) const { _mm256_storeu_ps(p, v); }
   void store_first(float* p, int n) const { _mm256_maskstore_ps(p, first(n), v); }
   float sum() const {

@@ -19,6 +19,13 @@ struct V {
   static V all(float x) { return {_mm512_set1_ps(x)}; }
   static V load(const float* p) { return {_mm512_loadu_ps(p)}; }
   static V load_first(const float* p, int n) { return {_mm512_maskz_loadu_ps(first(n), p)}; }
+  static V load_half(const uint16_t* p) {
+    return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
+  }
+  static V load_bfloat(const uint16_t* p) {
+    const __m512i bits = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+    return {_mm512_castsi512_ps(_mm512_slli_epi32(bits, 16))};
+  }
   void store(float* p) const { _mm512_storeu_ps(p, v); }
   void store_first(float* p, int n) const { _mm512_mask_storeu_ps(p, first(n), v); }
   float sum() const { return _mm512_reduce_add_ps(v); }

@@ -1,9 +1,9 @@
 // The loops behind lanes.h, over a vector type V that the including file defines.
 //
 // max and min give their second operand where one is NaN, larger gives a NaN. V has `width` floats and: load,
-// load_first(p, n), store, store_first(p, n), all(x), where(truths, yes, no), +, -, *, max, fma(a, b, c) = a * b + c,
-// round (to nearest), power_of_two (of whole numbers), sum and largest over lanes; `accumulators` is how many vectors a
-// block of a product is wide, so that 6 rows of them fit the registers.
+// load_first(p, n), load_half, load_bfloat, store, store_first(p, n), all(x), where(truths, yes, no), +, -, *, max,
+// fma(a, b, c) = a * b + c, round (to nearest), power_of_two (of whole numbers), sum and largest over lanes;
+// `accumulators` is how many vectors a block of a product is wide, so that 6 rows of them fit the registers.
 
 namespace {
 
@@ -323,9 +323,10 @@ void lstm_cell(const float* const of_input[4], const float* const of_state[4], f
 
 // --- Products with panels
 
-constexpr int64_t depth_block = 1024;  // of k: its part of a panel and of the rows stay in the second-level cache
-constexpr int64_t longest_sum = 512;   // of products; then it joins those before it, as a longer one loses digits
-constexpr int64_t line = 16;           // floats
+constexpr int64_t depth_block = 1024;   // of k: its part of a panel and of the rows stay in the second-level cache
+constexpr int64_t streamed_depth = 64;  // of a widened one: that stays in the first-level cache
+constexpr int64_t longest_sum = 512;    // of products; then it joins those before it, as a longer one loses digits
+constexpr int64_t line = 16;            // floats
 
 // What is added to sums: a row of floats every `row`; 0: one for all.
 struct Start {
@@ -601,18 +602,35 @@ int64_t equal_part(int64_t whole, int64_t most) {
   return ((whole + parts - 1) / parts + 3) / 4 * 4;
 }
 
+// The numbers behind `at`, of which there are whole vectors; as many behind them are fetched.
+const float* widened(const Halves& halves, int64_t at, int64_t count) {
+  const auto widen = [count](const uint16_t* from, float* to, auto load) {
+    for (int64_t i = 0; i < count; i += panel_columns) {
+      __builtin_prefetch(from + i + count, 0, 2);
+      __builtin_prefetch(from + i + count + 2 * line, 0, 2);
+#pragma GCC unroll 4
+      for (int64_t j = i; j < i + panel_columns; j += V::width) load(from + j).store(to + j);
+    }
+  };
+  if (halves.is_bfloat)
+    widen(halves.first + at, halves.room, [](const uint16_t* p) { return V::load_bfloat(p); });
+  else
+    widen(halves.first + at, halves.room, [](const uint16_t* p) { return V::load_half(p); });
+  return halves.room;
+}
+
 void panel(const PanelTile& tile) {
   // Few columns, and rows that would not fit one block of all columns by a little, go in tall blocks.
   const int64_t line_rows = tile.line_rows ? tile.line_rows : tile.rows;
   const bool is_tall = tile.columns <= 2 * V::width || (line_rows > row_block && line_rows <= tall_block);
   const int64_t wide = (is_tall ? 2 : V::accumulators) * V::width, most_rows = is_tall ? tall_block : row_block;
   const int64_t run = tile.runs ? tile.run : tile.k;
-  const int64_t depth = equal_part(run, depth_block);
   const int64_t line_groups = line_rows <= most_rows ? 1 : (line_rows + most_rows - 1) / most_rows;
   const int64_t groups = line_rows == tile.rows ? line_groups : tile.rows / line_rows * line_groups;
   // While a block is used, the next one is fetched, spread over the groups of rows; with few rows, reading the panel is
   // all that takes time, and what is fetched lies a little ahead in it.
   const bool is_stream = groups <= 2;
+  const int64_t depth = equal_part(run, !tile.halves.first ? depth_block : is_stream ? streamed_depth : widened_depth);
   const int64_t lines = is_stream ? 16 : (16 + groups - 1) / groups;
   float room[panel_columns];
   const float* bias = whole_bias(tile, room);
@@ -624,7 +642,10 @@ void panel(const PanelTile& tile) {
     count = run - in_run < depth ? run - in_run : depth;
     const int64_t part = equal_part(count, longest_sum);
     const bool is_last = k + count >= tile.k;
-    const float *block = tile.b + k * panel_columns, *ahead = is_last ? tile.next : block + count * panel_columns;
+    const float* const block =
+        tile.halves.first ? widened(tile.halves, k * panel_columns, count * panel_columns) : tile.b + k * panel_columns;
+    const float* ahead = is_last ? tile.next : block + count * panel_columns;
+    if (tile.halves.first) ahead = nullptr;
     if (tile.is_made) ahead = tile.next ? tile.next + k * panel_columns : nullptr;
     const float* line_a = tile.a + (tile.runs ? tile.runs[k / run] + in_run : k);
     for (int64_t group = 0, row = 0, in_line = 0, left = line_groups; group < groups; ++group) {

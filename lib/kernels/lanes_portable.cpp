@@ -1,6 +1,7 @@
 // The loops of lanes_loops.h over 4 floats in plain C++: for CPUs without AVX2, and for comparison.
 #include "kernels/lanes.h"
 #include "kernels/winograd_transforms.h"
+#include "tensor/tensor.h"
 
 namespace atenon::kernels {
 
@@ -13,6 +14,12 @@ struct V {
   static V all(float x) { return {{x, x, x, x}}; }
   static V load(const float* p) { return {{p[0], p[1], p[2], p[3]}}; }
   static V load_first(const float* p, int n) { return {{p[0], n > 1 ? p[1] : 0, n > 2 ? p[2] : 0, n > 3 ? p[3] : 0}}; }
+  static V load_half(const uint16_t* p) {
+    return {{half_to_float(p[0]), half_to_float(p[1]), half_to_float(p[2]), half_to_float(p[3])}};
+  }
+  static V load_bfloat(const uint16_t* p) {
+    return {{bfloat16_to_float(p[0]), bfloat16_to_float(p[1]), bfloat16_to_float(p[2]), bfloat16_to_float(p[3])}};
+  }
   void store(float* p) const {
     for (int i = 0; i < width; ++i) p[i] = v[i];
   }

@@ -108,7 +108,7 @@ Tensor unpack(const ir::Weight& weight) {
   Tensor rows = Tensor::empty(tensor.dtype, tensor.sizes);
   copy_elements(tensor.dtype, tensor.sizes, places(tensor.sizes, *weight.layout), tensor.data(),
                 places(rows.sizes, rows.strides), rows.mutable_data());
-  return rows;
+  return rows.dtype == weight.dtype() ? rows : cast(rows, weight.dtype());
 }
 
 }  // namespace atenon::kernels

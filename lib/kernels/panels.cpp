@@ -27,6 +27,7 @@ constexpr int64_t large_images = 3 * 1024 * 1024;
 constexpr int64_t few_pixels = 800;         // of a pointwise convolution's result: oneDNN cuts them into uneven parts
 constexpr int64_t few_pixels_of_each = 64;  // image, where their number is left open; many are as fast by oneDNN
 constexpr int64_t small_matrix = 8 * 1024;
+constexpr int64_t smallest_half_matrix = 64 * 1024;  // smaller ones stay in the caches, and are read as they are
 constexpr int64_t fetched_matrix = 32 * 1024;  // smaller ones arrive by themselves, and fetching takes time of its own
 constexpr int64_t serial_products = 512 * 1024;  // less than this is done before a second thread has woken up
 
@@ -39,13 +40,16 @@ class PanelsCall : public PreparedCall {
   Loops loops;
   size_t result = 0;      // buffer
   bool in_panels = true;  // else the matrix lies column by column or row by row, and each tile makes its panel
+  ScalarType stored = ScalarType::f32;  // or 16 bits, which are widened part by part
   int64_t panels = 0, row_tiles = 0;
   PanelTile common{};  // what all tiles share
 
   int64_t tile_rows() const { return row_tiles == 0 ? 0 : (loops.m() + row_tiles - 1) / row_tiles; }  // at most
   int64_t first_row(int64_t tile) const { return row_tiles == 1 ? tile * loops.m() : loops.m() * tile / row_tiles; }
+  bool in_halves() const { return stored != ScalarType::f32; }
   size_t worker_bytes() const {
-    return static_cast<size_t>((tile_rows() + (in_panels ? 0 : loops.k())) * panel_columns) * sizeof(float);
+    const int64_t made = in_halves() ? std::min(loops.k(), widened_depth) : in_panels ? 0 : loops.k();
+    return static_cast<size_t>((tile_rows() + made) * panel_columns) * sizeof(float);
   }
   int64_t workers() const {
     return loops.m() * loops.n() * loops.k() < serial_products ? 1 : std::min<int64_t>(panels * row_tiles, threads());
@@ -73,6 +77,7 @@ class PanelsCall : public PreparedCall {
   // A panel that is made serves all rows, where there are enough of them for all threads.
   bool is_made_once(int64_t team) const { return !in_panels && panels >= 4 * team; }
 
+  // Behind the sums: the panel that is made, or the part of one that is widened.
   float* made_panel(float* scratch) const { return scratch + tile_rows() * panel_columns; }
 
   void run_tile(std::span<void* const> buffers, int64_t i, float* scratch) const {
@@ -101,22 +106,24 @@ class PanelsCall : public PreparedCall {
     const auto* b = static_cast<const float*>(buffers[product.b.input]);
     Step steps[most_steps];
     write_steps(product, loops, buffers, row, column, steps);
-    const float* const panel = in_panels ? b + column * loops.k() : made_panel(scratch);
-    const float* next = nullptr;
-    if (in_panels) {
-      if (loops.k() * loops.n() > fetched_matrix)
-        next = number + 1 < panels ? panel + panel_columns * loops.k() : row_tiles > 1 ? b : nullptr;
-    } else if (in_columns(loops.b) && loops.b.stride(1) == loops.k() && column + 2 * panel_columns <= loops.n()) {
-      // Columns follow each other: those of the next panel are as many bytes as the panel itself.
-      next = b + (column + panel_columns) * loops.k();
-    }
     PanelTile tile = common;
+    if (in_halves()) {
+      tile.halves = {static_cast<const uint16_t*>(buffers[product.b.input]) + column * loops.k(),
+                     stored == ScalarType::bf16, made_panel(scratch)};
+    } else if (in_panels) {
+      tile.b = b + column * loops.k();
+      if (loops.k() * loops.n() > fetched_matrix)
+        tile.next = number + 1 < panels ? tile.b + panel_columns * loops.k() : row_tiles > 1 ? b : nullptr;
+    } else {
+      tile.b = made_panel(scratch);
+      // Where columns follow each other, those of the next panel are as many bytes as the panel itself.
+      if (in_columns(loops.b) && loops.b.stride(1) == loops.k() && column + 2 * panel_columns <= loops.n())
+        tile.next = b + (column + panel_columns) * loops.k();
+    }
     const int64_t group = column * product.groups / loops.n();
     tile.a = static_cast<const float*>(buffers[product.a.input]) + row * loops.a.stride(2) +
              group * loops.k() * loops.a.stride(1);
     tile.rows = first_row(rows + 1) - row;
-    tile.b = panel;
-    tile.next = next;
     tile.columns = std::min(panel_columns, loops.n() - column);
     tile.bias = product.bias < 0 ? nullptr : static_cast<const float*>(buffers[product.bias]) + column;
     tile.steps = steps;
@@ -149,7 +156,7 @@ int64_t choose_row_tiles(int64_t rows, int64_t columns, int threads) {
 bool is_panels(const Operand& matrix, const std::vector<int>& axes) {
   if (!matrix.weight || !matrix.weight->layout) return false;
   ir::BlockedLayout layout = *matrix.weight->layout;
-  const ir::BlockedLayout wanted = panel_layout(matrix.sizes, axes);
+  const ir::BlockedLayout wanted = panel_layout(matrix.sizes, axes, matrix.weight->tensor.dtype);
   for (size_t axis = 0; axis < matrix.sizes.size(); ++axis)
     if (matrix.sizes[axis] == 1) layout.strides[axis] = wanted.strides[axis];
   return layout == wanted;
@@ -165,12 +172,15 @@ bool is_for_own_panels(const Loops& loops) {
 
 std::unique_ptr<PanelsCall> make_call(Product product, Loops loops, const CallSite& site) {
   auto call = std::make_unique<PanelsCall>();
-  call->in_panels = site.operands[product.b.input].weight && site.operands[product.b.input].weight->layout;
+  const ir::Weight* weight = site.operands[product.b.input].weight;
+  call->in_panels = weight && weight->layout;
+  if (call->in_panels) call->stored = weight->tensor.dtype;
   call->result = site.operands.size();
   call->panels = (loops.n() + panel_columns - 1) / panel_columns;
   call->row_tiles = choose_row_tiles(loops.m(), loops.n(), site.threads);
   call->flops = 2.0 * static_cast<double>(loops.m() * loops.n() * loops.k());
-  call->bytes = 4.0 * static_cast<double>(loops.n() * loops.k() + loops.m() * (loops.n() + loops.k()));
+  call->bytes = static_cast<double>(size_of(call->stored)) * static_cast<double>(loops.n() * loops.k()) +
+                4.0 * static_cast<double>(loops.m() * (loops.n() + loops.k()));
   call->detail = lanes().name;
   call->common.a_row = loops.a.stride(2);
   call->common.k = loops.k();
@@ -230,6 +240,10 @@ class Panels : public Kernel {
     return panel_layout(site.operands[operand].sizes, product.b.axes);
   }
 
+  std::optional<ir::BlockedLayout> half_layout(const CallSite& site, size_t operand) const override {
+    return half_panel_layout(site, operand);
+  }
+
   Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const override {
     Product product;
     [[maybe_unused]] std::string refusal = read_product(*site.body, site.symbols, product);
@@ -247,15 +261,24 @@ class Panels : public Kernel {
 
 }  // namespace
 
-ir::BlockedLayout panel_layout(const std::vector<int64_t>& sizes, const std::vector<int>& axes) {
+ir::BlockedLayout panel_layout(const std::vector<int64_t>& sizes, const std::vector<int>& axes, ScalarType dtype) {
   const int64_t k = sizes[axes[0]], n = sizes[axes[1]];
   ir::BlockedLayout layout;
   layout.strides.assign(sizes.size(), 0);
   layout.strides[axes[0]] = panel_columns;
   layout.strides[axes[1]] = k * panel_columns;
   layout.inner_blocks = {{axes[1], panel_columns}};
-  layout.padded_bytes = (n + panel_columns - 1) / panel_columns * panel_columns * k * 4;
+  layout.padded_bytes = divide_up(n, panel_columns) * panel_columns * k * static_cast<int64_t>(size_of(dtype));
   return layout;
+}
+
+std::optional<ir::BlockedLayout> half_panel_layout(const CallSite& site, size_t operand) {
+  Product product;
+  const Operand& matrix = site.operands[operand];
+  if (!read_product(*site.body, site.symbols, product).empty() || static_cast<int>(operand) != product.b.input ||
+      product.is_convolution() || count(matrix.sizes) < smallest_half_matrix)
+    return std::nullopt;
+  return panel_layout(matrix.sizes, product.b.axes, ScalarType::bf16);
 }
 
 std::unique_ptr<PreparedCall> prepare_pointwise(const CallSite& site) {

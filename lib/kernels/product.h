@@ -75,7 +75,10 @@ void write_steps(const Product& product, const Loops& loops, std::span<void* con
                  int64_t column, Step* steps);
 
 // A matrix in panels (lanes.h): axes[0] is k, axes[1] counts the columns.
-ir::BlockedLayout panel_layout(const std::vector<int64_t>& sizes, const std::vector<int>& axes);
+ir::BlockedLayout panel_layout(const std::vector<int64_t>& sizes, const std::vector<int>& axes,
+                               ScalarType dtype = ScalarType::f32);
+// The same in 16 bits, for Kernel::half_layout(): of a product's matrix that is large enough for its reading to count.
+std::optional<ir::BlockedLayout> half_panel_layout(const CallSite& site, size_t operand);
 
 // The call of a pointwise convolution by panels where its images turn out to be of a size at which oneDNN is slower,
 // and its filter lies in panels, as oneDNN mostly wants it, too; else null.

@@ -9,6 +9,7 @@
 
 #include "kernels/lanes.h"
 #include "kernels/list.h"
+#include "kernels/product.h"
 #include "kernels/testing.h"
 #include "support/parallel.h"
 
@@ -102,12 +103,18 @@ TEST_CASE("linear equals plain loops: flattened, packed, with every epilogue") {
         }
 }
 
+// How the panels are stored, and the epilogue.
+constexpr std::pair<ScalarType, int> panel_cases[] = {
+    {ScalarType::f32, 0}, {ScalarType::f32, 1}, {ScalarType::f32, 2},  {ScalarType::f32, 3}, {ScalarType::f32, 4},
+    {ScalarType::f32, 5}, {ScalarType::f16, 0}, {ScalarType::bf16, 0}, {ScalarType::f16, 1}, {ScalarType::bf16, 4}};
+
 TEST_CASE("products with panels equal plain loops: rows, columns and depths of every remainder, every epilogue") {
   for (int64_t rows : {1, 5, 6, 8, 12, 13, 64, 250})
     for (auto [inner, outer] : {std::pair<int64_t, int64_t>{8, 5}, {67, 64}, {1100, 150}, {40, 600}})
-      for (int epilogue : {0, 1, 2, 3, 4, 5}) {
+      for (auto [stored, epilogue] : panel_cases) {
         CAPTURE(rows);
         CAPTURE(inner);
+        CAPTURE(name_of(stored));
         CAPTURE(epilogue);
         Call call;
         Tensor x = testing::whole_numbers({rows, inner}, 1), w = testing::whole_numbers({outer, inner}, 2),
@@ -118,7 +125,7 @@ TEST_CASE("products with panels equal plain loops: rows, columns and depths of e
         ir::Value *px = call.input(x), *pb = call.input(bias), *pr = call.input(residual), *pw = call.weight(w);
         make_linear(call, {px, pw, pb, pr}, epilogue, sizes);
         Tensor result = Tensor::zeros(ScalarType::f32, sizes);
-        if (epilogue != 5) REQUIRE(call.pack_weight(panels(), 3, result));  // else panels are made in the run
+        if (epilogue != 5) call.store_weight(panel_layout(w.sizes, {1, 0}, stored), stored, 3);  // else made in the run
         REQUIRE(call.run(panels(), result, epilogue == 3 ? 2 : -1) == "");
         CHECK(call.note == "");
         CHECK(testing::difference(result, plain_linear(x, w, bias, residual, epilogue, sizes)) == 0);
@@ -249,6 +256,30 @@ TEST_CASE("products of few rows, with every epilogue, in place too") {
         REQUIRE(call.run(rows > 1 ? panels() : few_rows(), result, epilogue == 3 ? 2 : -1) == "");
         CHECK(testing::difference(result, plain_linear(x, w, bias, residual, epilogue, residual.sizes)) == 0);
       }
+}
+
+TEST_CASE("a large matrix may be stored in 16 bits; where its rows are no matrix, it is widened at load") {
+  for (ScalarType stored : {ScalarType::f16, ScalarType::bf16})
+    for (bool is_turned : {false, true}) {
+      Call call;
+      const Tensor x = testing::whole_numbers(is_turned ? std::vector<int64_t>{256, 6} : std::vector<int64_t>{1, 256},
+                                              1),
+                   w = testing::whole_numbers({300, 256}, 2);
+      const std::vector<int64_t> sizes = {is_turned ? 6 : 1, 300};
+      ir::Value *px = call.input(x), *pw = call.weight(w);
+      if (is_turned) px = call.apply("aten::t", {px}, {6, 256});
+      call.body.set_outputs({call.apply("aten::linear", {px, pw}, sizes)});
+      Tensor result = Tensor::zeros(ScalarType::f32, sizes);
+      call.site.body = &call.body;
+      const Kernel& kernel = is_turned ? panels() : few_rows();
+      REQUIRE(kernel.half_layout(call.site, 1));
+      CHECK(!onednn_matmul().half_layout(call.site, 1));
+      call.store_weight(*kernel.half_layout(call.site, 1), stored, 1);
+      REQUIRE(call.run(kernel, result) == "");
+      CHECK(call.note.empty() == !is_turned);
+      CHECK(testing::difference(result, plain_loops(is_turned ? transposed(x, 0, 1) : x, transposed(w, 0, 1), sizes)) ==
+            0);
+    }
 }
 
 TEST_CASE("a weight packed for one number of rows serves any other") {

@@ -91,13 +91,14 @@ struct Call {
     site.body = &body;
     site.results = {{result.dtype, result.sizes, result.strides}};
     std::optional<ir::BlockedLayout> layout = kernel.weight_layout(site, operand);
-    if (!layout) return false;
+    if (layout) store_weight(*layout, ScalarType::f32, operand);
+    return layout.has_value();
+  }
+  void store_weight(const ir::BlockedLayout& layout, ScalarType dtype, size_t operand) {
     ir::Weight& weight = weights.back();
-    Tensor packed = pack(weight.tensor, *layout);
-    weight.tensor.storage = packed.storage;
+    weight.tensor = cast(weight.tensor, dtype);
+    weight.tensor.storage = operands[operand].storage = pack(weight.tensor, layout).storage;
     weight.layout = layout;
-    operands[operand].storage = packed.storage;
-    return true;
   }
   ir::Value* apply(std::string target, std::vector<ir::Argument> arguments, std::vector<int64_t> sizes,
                    std::vector<ir::Named> keywords = {}) {

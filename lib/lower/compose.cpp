@@ -205,8 +205,7 @@ ExprId Composer::element(const Value* value, const std::vector<SymInt>& index) {
   for (size_t axis = 0; axis < index.size(); ++axis) instance.variables[nest.variables[axis]] = index[axis];
   ExprId result = scalar(instance, nest.value);
   // A 16-bit result is rounded as if it had been stored.
-  if (nest.type.dtype == ScalarType::f16 || nest.type.dtype == ScalarType::bf16)
-    result = intern({.op = ScalarOp::cast, .dtype = nest.type.dtype, .operands = {result}});
+  if (is_half(nest.type.dtype)) result = intern({.op = ScalarOp::cast, .dtype = nest.type.dtype, .operands = {result}});
   elements_[memo] = result;
   return result;
 }

@@ -283,7 +283,7 @@ std::vector<ExprId> Generator::run_phases(const std::vector<ExprId>& roots, cons
   for (size_t i = 0; i + 1 < phases.size(); ++i) {
     for (ExprId id : phases[i].keep) {
       const ScalarType dtype = loops_.exprs[id].dtype;
-      SymInt bytes = static_cast<int64_t>(dtype == ScalarType::f16 || dtype == ScalarType::bf16 ? 4 : size_of(dtype));
+      SymInt bytes = static_cast<int64_t>(size_of(widened(dtype)));
       for (int loop : phases[i].loops) bytes = bytes * room(loop);
       kept_[id] = {scratch_bytes_, phases[i].loops, scopes_.size()};
       scratch_bytes_ = scratch_bytes_ + shape::floor_div(bytes + 63, 64) * 64;

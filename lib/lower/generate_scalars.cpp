@@ -64,13 +64,13 @@ llvm::Type* Generator::register_type(ScalarType type) {
 Value* Generator::load(Value* pointer, ScalarType type) {
   Value* raw = b_.CreateAlignedLoad(memory_type(type), pointer, llvm::Align(size_of(type)));
   if (type == ScalarType::boolean) return b_.CreateICmpNE(raw, b_.getInt8(0));
-  if (type == ScalarType::f16 || type == ScalarType::bf16) return widen(raw, type);
+  if (is_half(type)) return widen(raw, type);
   return raw;
 }
 
 void Generator::store(Value* value, Value* pointer, ScalarType type) {
   if (type == ScalarType::boolean) value = b_.CreateZExt(value, b_.getInt8Ty());
-  if (type == ScalarType::f16 || type == ScalarType::bf16) value = narrow(value, type);
+  if (is_half(type)) value = narrow(value, type);
   b_.CreateAlignedStore(value, pointer, llvm::Align(size_of(type)));
 }
 
@@ -496,7 +496,7 @@ Value* Generator::cast(Value* x, ScalarType from, ScalarType to) {
     return from_float ? b_.CreateFCmpUNE(x, llvm::ConstantFP::get(x->getType(), 0))
                       : b_.CreateICmpNE(x, llvm::ConstantInt::get(x->getType(), 0));
   }
-  if (to == ScalarType::f16 || to == ScalarType::bf16) {
+  if (is_half(to)) {
     if (!from_float)
       x = from == ScalarType::boolean || from == ScalarType::u8 ? b_.CreateUIToFP(x, type) : b_.CreateSIToFP(x, type);
     if (x->getType()->isDoubleTy()) x = b_.CreateFPTrunc(x, type);

@@ -1,5 +1,6 @@
 // Weights in the layouts that kernels want, packed once and named by their layout.
 #include <algorithm>
+#include <bit>
 
 #include "ir/call_body.h"
 #include "kernels/body.h"
@@ -30,6 +31,48 @@ const ir::InputSpec* spec_of(const Lowering& lowering, const Value& value) {
   for (const ir::InputSpec& spec : lowering.entry.signature.inputs)
     if (spec.kind != ir::InputKind::user_input && spec.value == value.name) return &spec;
   return nullptr;
+}
+
+// Programs with fewer bytes of weights run from the caches, where reading 16 bits takes longer.
+constexpr size_t cached_weights = size_t{32} << 20;
+
+bool fits_caches(const ir::ExportedProgram& program) {
+  std::map<const Storage*, size_t> bytes;
+  for (const ir::Weight& weight : program.weights)
+    if (!weight.layout) bytes.emplace(weight.tensor.storage.get(), weight.tensor.storage->size());
+  size_t all = 0;
+  for (const auto& [storage, size] : bytes) all += size;
+  return all < cached_weights;
+}
+
+// Whether the type holds every element exactly.
+bool is_exact_in(const Tensor& tensor, ScalarType half) {
+  if (tensor.dtype != ScalarType::f32 || tensor.storage->is_absent()) return false;
+  const Tensor rows = tensor.contiguous();
+  const float* const elements = rows.as<float>();
+  return std::all_of(elements, elements + rows.numel(), [half](float x) {
+    const float back =
+        half == ScalarType::bf16 ? bfloat16_to_float(float_to_bfloat16(x)) : half_to_float(float_to_half(x));
+    return std::bit_cast<uint32_t>(back) == std::bit_cast<uint32_t>(x);
+  });
+}
+
+struct Packing {
+  ir::BlockedLayout layout;
+  ScalarType dtype;
+};
+
+// How the kernel wants a weight: in 16 bits where that `may_narrow`, the kernel reads them, and they lose nothing.
+// Nullopt: as it is.
+std::optional<Packing> packing_of(const kernels::Kernel& kernel, const kernels::CallSite& site, size_t operand,
+                                  bool may_narrow) {
+  const Tensor& tensor = site.operands[operand].weight->tensor;
+  if (may_narrow)
+    if (const std::optional<ir::BlockedLayout> layout = kernel.half_layout(site, operand))
+      for (ScalarType half : {ScalarType::bf16, ScalarType::f16})
+        if (is_exact_in(tensor, half)) return Packing{*layout, half};
+  const std::optional<ir::BlockedLayout> layout = kernel.weight_layout(site, operand);
+  return layout ? std::optional(Packing{*layout, tensor.dtype}) : std::nullopt;
 }
 
 }  // namespace
@@ -68,7 +111,7 @@ Value* input_made_from(Lowering& lowering, const Value& from, const ir::Weight& 
   std::vector<ir::Variant>& variants = lowering.entry.variants;
   std::string name = from.name + suffix;
   while (std::any_of(variants.begin(), variants.end(), [&](ir::Variant& v) { return v.graph.find(name); })) name += "_";
-  const ir::TensorMeta meta{made.tensor.dtype, {made.tensor.sizes.begin(), made.tensor.sizes.end()}};
+  const ir::TensorMeta meta{made.dtype(), {made.tensor.sizes.begin(), made.tensor.sizes.end()}};
   for (ir::Variant& variant : variants) variant.graph.add_input(name, meta);
   inputs.push_back({spec.kind, name, made.name, spec.persistent});
   return lowering.graph().find(name);
@@ -76,6 +119,7 @@ Value* input_made_from(Lowering& lowering, const Value& from, const ir::Weight& 
 
 Result<void> prepack_weights(Lowering& lowering) {
   const std::set<std::string> written = written_state(lowering);  // is not packed
+  const bool may_narrow = !fits_caches(lowering.program);
   // Calls hold pointers to weights while packed ones are added: room for all of them is made first.
   size_t most = lowering.program.weights.size();
   for (ir::Node& call : lowering.graph().forward()) most += call.operands().size();
@@ -103,16 +147,19 @@ Result<void> prepack_weights(Lowering& lowering) {
       const ir::Weight* weight = site.operands[i].weight;
       if (!weight || weight->layout || written.count(weight->name)) continue;
       if (kernel->takes_rows() && in_rows.count(weight->tensor.storage.get())) continue;
-      std::optional<ir::BlockedLayout> layout = kernel->weight_layout(site, i);
-      if (!layout) continue;
+      const std::optional<Packing> packing = packing_of(*kernel, site, i, may_narrow);
+      if (!packing) continue;
       if (weight->tensor.storage->is_absent())
         return error(Status::usage, 504,
                      "the bytes of weight '" + weight->name + "' are absent, so it cannot be packed")
             .note("give them with --segments FILE, or leave packing to the run with --no-prepack");
-      const std::string packed_name = weight->name + "::" + layout->to_string();
+      const bool is_narrowed = packing->dtype != weight->tensor.dtype;
+      const std::string packed_name =
+          weight->name + "::" + (is_narrowed ? name_of(packing->dtype) : "") + packing->layout.to_string();
       if (!lowering.program.weight(packed_name)) {
-        ir::Weight packed{packed_name, weight->tensor, *layout};
-        packed.tensor.storage = kernels::pack(weight->tensor, *layout).storage;
+        ir::Weight packed{packed_name, is_narrowed ? cast(weight->tensor, packing->dtype) : weight->tensor,
+                          packing->layout};
+        packed.tensor.storage = kernels::pack(packed.tensor, packing->layout).storage;
         packed.tensor.offset = 0;
         packed.tensor.strides = contiguous_strides(packed.tensor.sizes);
         lowering.program.weights.push_back(std::move(packed));

@@ -13,10 +13,7 @@ namespace {
 using ir::Node;
 using ir::Value;
 
-bool is_half(const ir::Type& type) {
-  const auto* meta = std::get_if<ir::TensorMeta>(&type);
-  return meta && is_floating(meta->dtype) && size_of(meta->dtype) == 2;
-}
+bool is_half(const ir::Value& value) { return value.is_tensor() && atenon::is_half(value.meta().dtype); }
 
 // The same operator on what `wide` gives for each operand.
 Result<Node*> append_wide(const Lowering& lowering, ir::Graph& graph, const Node& node,
@@ -25,13 +22,11 @@ Result<Node*> append_wide(const Lowering& lowering, ir::Graph& graph, const Node
                        ir::map_values(node.keywords(), wide), lowering.facts, node.provenance, before);
 }
 
-// Whether results differ from those of `node` in that those of 16 bits have 32.
-bool is_wide_form(const Node& made, const Node& node) {
-  for (size_t i = 0; i < node.results().size(); ++i) {
-    const ir::Type &have = made.results()[i]->type, &wanted = node.results()[i]->type;
-    if (!is_half(wanted) ? have != wanted : std::get<ir::TensorMeta>(have).dtype != ScalarType::f32) return false;
-  }
-  return true;
+// A type in which 16 bits are 32.
+ir::Type wide_type(const Value& value) {
+  ir::Type type = value.type;
+  if (auto* meta = std::get_if<ir::TensorMeta>(&type)) meta->dtype = widened(meta->dtype);
+  return type;
 }
 
 bool has_wide_kernel(const Lowering& lowering, const Node& node) {
@@ -39,18 +34,16 @@ bool has_wide_kernel(const Lowering& lowering, const Node& node) {
   std::map<const Value*, Value*> inputs;
   const auto wide = [&](Value* value) -> ir::Argument {
     auto [input, is_new] = inputs.emplace(value, nullptr);
-    if (is_new) {
-      ir::Type type = value->type;
-      if (is_half(type)) std::get<ir::TensorMeta>(type).dtype = ScalarType::f32;
-      input->second = body.add_input(value->name, std::move(type));
-    }
+    if (is_new) input->second = body.add_input(value->name, wide_type(*value));
     return input->second;
   };
   const Result<Node*> made = append_wide(lowering, body, node, wide, nullptr);
-  if (!made || !is_wide_form(**made, node)) return false;
+  if (!made) return false;
   std::vector<ir::Argument> read;
-  for (size_t i = 0; i < node.results().size(); ++i)
+  for (size_t i = 0; i < node.results().size(); ++i) {
+    if ((*made)->result(i)->type != wide_type(*node.result(i))) return false;
     if (node.result(i)->has_users()) read.emplace_back((*made)->result(i));
+  }
   body.set_outputs(std::move(read));
   return is_taken(body);
 }
@@ -64,7 +57,7 @@ Result<Value*> cast_to(const Lowering& lowering, ir::Graph& graph, Value* value,
 }
 
 // The f32 copy of an operand that `node` reads.
-Result<Value*> widened(Lowering& lowering, Value* value, Node& node) {
+Result<Value*> wide_copy(Lowering& lowering, Value* value, Node& node) {
   const ir::Weight* weight = constant_weight(lowering, *value);
   if (!weight || weight->tensor.storage->is_absent())
     return cast_to(lowering, lowering.graph(), value, ScalarType::f32, node, &node);
@@ -80,13 +73,12 @@ Result<Value*> widened(Lowering& lowering, Value* value, Node& node) {
 
 Result<bool> widen(Lowering& lowering, Node& node, std::map<Value*, Value*>& copies) {
   const std::vector<Value*> operands = node.operands();
-  if (std::none_of(operands.begin(), operands.end(), [](const Value* value) { return is_half(value->type); }))
-    return false;
+  if (std::none_of(operands.begin(), operands.end(), [](const Value* value) { return is_half(*value); })) return false;
   if (!has_wide_kernel(lowering, node)) return false;
   ir::Graph& graph = lowering.graph();
   for (Value* operand : operands) {
-    if (!is_half(operand->type) || copies.contains(operand)) continue;
-    Result<Value*> copy = widened(lowering, operand, node);
+    if (!is_half(*operand) || copies.contains(operand)) continue;
+    Result<Value*> copy = wide_copy(lowering, operand, node);
     if (!copy) return copy.error();
     copies[operand] = *copy;
   }
@@ -98,9 +90,9 @@ Result<bool> widen(Lowering& lowering, Node& node, std::map<Value*, Value*>& cop
   if (!made) return made.error();
   std::vector<Value*> results;
   for (size_t i = 0; i < node.results().size(); ++i) {
-    results.push_back((*made)->results()[i].get());
-    if (!is_half(node.results()[i]->type)) continue;
-    Result<Value*> narrow = cast_to(lowering, graph, results.back(), node.results()[i]->meta().dtype, node, &node);
+    results.push_back((*made)->result(i));
+    if (!is_half(*node.result(i))) continue;
+    Result<Value*> narrow = cast_to(lowering, graph, results.back(), node.result(i)->meta().dtype, node, &node);
     if (!narrow) return narrow.error();
     results.back() = *narrow;
   }

@@ -10,7 +10,6 @@
 namespace atenon::opset {
 namespace {
 
-bool is_half(ScalarType type) { return is_floating(type) && size_of(type) == 2; }
 bool is_real_float(ScalarType type) { return is_floating(type); }
 // The type of a complex number's real and imaginary part.
 ScalarType part_of(ScalarType type) { return type == ScalarType::c128 ? ScalarType::f64 : ScalarType::f32; }
@@ -111,7 +110,7 @@ ScalarId Loops::cast(ScalarId id, ScalarType dtype) {
   return add({.op = ScalarOp::cast, .dtype = dtype, .operands = {id}});
 }
 
-ScalarType Loops::dtype_of_widened(ScalarId id) const { return is_half(dtype(id)) ? ScalarType::f32 : dtype(id); }
+ScalarType Loops::dtype_of_widened(ScalarId id) const { return atenon::widened(dtype(id)); }
 ScalarId Loops::widened(ScalarId id) { return cast(id, dtype_of_widened(id)); }
 
 int Loops::tensor_number(ir::Value* tensor) {
@@ -294,7 +293,7 @@ ScalarType Loops::common(const Datum& a, const Datum& b, const Expr* expr) {
   const ScalarType x = dtype_of(a), y = dtype_of(b);
   if (a_moves == b_moves) {
     const ScalarType joined = promote(x, y);
-    return is_half(joined) ? ScalarType::f32 : joined;
+    return atenon::widened(joined);
   }
   const ScalarType element = a_moves ? x : y, number = a_moves ? y : x;
   if (is_complex(element)) return element;

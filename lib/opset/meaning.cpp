@@ -288,7 +288,7 @@ class LoopMaker {
     if (is_joined) {  // m{e}: joins what is there
       for (const Binding& binding : value->bindings)
         evaluator_.bind(binding.pattern, evaluator_.evaluate(binding.value), binding.value);
-      if (is_floating(dtype) && size_of(dtype) == 2) dtype = ScalarType::f32;
+      dtype = widened(dtype);
       scatter.join = loops_.make_monoid(*value->monoid, {dtype}, value);
       value = value->operands[0];
     }

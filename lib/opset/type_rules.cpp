@@ -102,7 +102,7 @@ Datum accumulate(Evaluator& evaluator, const Expr& call, const std::vector<Datum
 Datum wide(Evaluator& evaluator, const Expr& call, const std::vector<Datum>& arguments) {
   const std::optional<ScalarType> type = dtype_of(arguments[0]);
   if (!type) return evaluator.mistake(&call, "wide is of a dtype");
-  return is_floating(*type) && size_of(*type) == 2 ? ScalarType::f32 : *type;
+  return widened(*type);
 }
 
 Datum dtype_rule(Evaluator& evaluator, const Expr& call, const std::vector<Datum>& arguments) {

@@ -319,7 +319,7 @@ void Frame::cast(const Step& step, int n) {
       put([&](int i) { return static_cast<double>(from[i]); });
     else
       put([&](int i) { return narrow(static_cast<double>(static_cast<float>(from[i])), step.dtype); });
-  } else if (step.dtype == ScalarType::f16 || step.dtype == ScalarType::bf16) {
+  } else if (is_half(step.dtype)) {
     if (is_single(in))
       put([&](int i) { return narrow(singles(in)[i], step.dtype); });
     else

@@ -15,6 +15,9 @@ inline constexpr ScalarType all_scalar_types[] = {
 
 size_t size_of(ScalarType type);  // bytes of one element
 bool is_floating(ScalarType type);
+constexpr bool is_half(ScalarType type) { return type == ScalarType::f16 || type == ScalarType::bf16; }
+// What its numbers are computed in: f32 for those of 16 bits.
+constexpr ScalarType widened(ScalarType type) { return is_half(type) ? ScalarType::f32 : type; }
 bool is_complex(ScalarType type);
 bool is_integral(ScalarType type);           // u8 to i64; bool is not
 const char* name_of(ScalarType type);        // "f32", "bool"

@@ -39,7 +39,7 @@ void check_weights(Findings& findings) {
 
 bool has_type_of(const ir::Weight& weight, const ir::Value& value) {
   const Tensor& tensor = weight.tensor;
-  return value.is_tensor() && value.meta().dtype == tensor.dtype &&
+  return value.is_tensor() && value.meta().dtype == weight.dtype() &&
          std::equal(value.meta().sizes.begin(), value.meta().sizes.end(), tensor.sizes.begin(), tensor.sizes.end(),
                     [](const shape::SymInt& declared, int64_t size) { return declared == shape::SymInt(size); });
 }
