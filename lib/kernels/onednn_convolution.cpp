@@ -5,6 +5,7 @@
 // guide, "Convolution"; its dilation counts from 0 where PyTorch's counts from 1.
 #include <algorithm>
 #include <array>
+#include <map>
 #include <numeric>
 #include <string_view>
 
@@ -23,6 +24,11 @@ using dnnl::memory;
 // oneDNN cuts sums by the number of threads that it plans for, and with them the bits of its result. So it plans for as
 // many as most machines have at most. Sums over channels alone are not cut, and then it plans better as it is.
 constexpr int least_threads = 16;
+
+// Of convolutions in groups:
+constexpr int64_t strip_bytes = 256 * 1024;        // of the image, for a strip
+constexpr int64_t most_filter_bytes = 512 * 1024;  // which each strip reads
+constexpr int64_t enough_strips = 16;              // of all images, for the threads
 
 int planned_threads(const CallSite& site, const Convolution& convolution) {
   const std::vector<int64_t>& filter = site.operands[static_cast<size_t>(convolution.weight)].sizes;
@@ -72,18 +78,14 @@ std::vector<T> taken(const std::vector<T>& values, const std::vector<int>& axes)
 
 // The primitive for a call, and how its operands lie.
 struct Chosen {
-  Convolution convolution;
   dnnl::primitive_desc primitive;
   memory::desc x_lies, x, weight_lies, weight, bias, y_lies, y;
   std::vector<int> weight_axes;  // axis of the weight for each axis of oneDNN's
   PostOps post_ops;
 };
 
-Chosen choose(const CallSite& site) {
+Chosen choose(const CallSite& site, const Convolution& convolution) {
   Chosen chosen;
-  [[maybe_unused]] std::string refusal = read_convolution(*site.body, site.symbols, chosen.convolution);
-  assert(refusal.empty());
-  const Convolution& convolution = chosen.convolution;
   const Operand &x = site.operands[convolution.x], &weight = site.operands[convolution.weight], &y = site.results[0];
   const std::vector<int> order = channels_last_order(x.sizes.size());
   const Axes axes = choose_axes(convolution, x, weight, y);
@@ -167,59 +169,111 @@ Chosen choose(const CallSite& site) {
   return chosen;
 }
 
-// oneDNN goes through a whole batch for each group, and so reads all lines of all images again and again. Image by
-// image they stay in a cache, which is up to three times as fast.
-class ImageByImage : public PreparedCall {
+// oneDNN goes through all that it is given for each group, and so reads every line of an image again and again. In
+// strips of lines these stay in a core's second-level cache: one thread fetches a strip and computes all groups of it.
+// Where filters are too large to be read for each strip, images are taken one by one, by all threads.
+class StripsCall : public PreparedCall {
  public:
-  ImageByImage(std::unique_ptr<PreparedCall> image, int64_t images, std::vector<int64_t> steps)
-      : image_(std::move(image)), images_(images), steps_(std::move(steps)) {
-    flops = image_->flops * static_cast<double>(images);
-    bytes = image_->bytes * static_cast<double>(images);
-    repacked = image_->repacked;
-    note = image_->note;
-    detail = image_->detail;
-  }
-  size_t scratch_bytes() const override { return image_->scratch_bytes(); }
+  static constexpr size_t most_buffers = 24;
+  struct Strip {
+    PreparedCall* call;
+    std::vector<int64_t> offsets;  // bytes from the image's begin, for each buffer
+    int64_t read;                  // bytes of x
+  };
+  std::vector<std::unique_ptr<PreparedCall>> calls;
+  std::vector<Strip> strips;
+  std::vector<int64_t> steps;  // bytes from one image to the next, for each buffer
+  int64_t images = 0;
+  size_t x = 0;  // buffer
+
+  size_t scratch_bytes() const override { return worker_bytes() * static_cast<size_t>(workers()); }
   Result<void> run(std::span<void* const> buffers, void* scratch) override {
-    std::array<void*, most_buffers> at{};
-    for (int64_t i = 0; i < images_; ++i) {
-      for (size_t b = 0; b < steps_.size(); ++b) at[b] = static_cast<char*>(buffers[b]) + i * steps_[b];
-      if (Result<void> ran = image_->run({at.data(), steps_.size()}, scratch); !ran) return ran;
-    }
+    if (strips.size() == 1)
+      for (int64_t i = 0; i < images; ++i) run_strip(buffers, i, scratch);
+    else
+      parallel_for(tiles(), workers(), scratch, worker_bytes(),
+                   [&](int64_t i, void* own) { run_strip(buffers, i, own); });
     return {};
   }
-  static constexpr size_t most_buffers = 24;
 
  private:
-  std::unique_ptr<PreparedCall> image_;
-  int64_t images_;
-  std::vector<int64_t> steps_;  // bytes from one image to the next, for each buffer
+  int64_t tiles() const { return images * static_cast<int64_t>(strips.size()); }
+  int64_t workers() const { return strips.size() == 1 ? 1 : std::min<int64_t>(tiles(), threads()); }
+  size_t worker_bytes() const {
+    size_t most = 0;
+    for (const auto& call : calls) most = std::max(most, call->scratch_bytes());
+    return in_lines(most);
+  }
+  void run_strip(std::span<void* const> buffers, int64_t i, void* own) const {
+    const auto count = static_cast<int64_t>(strips.size());
+    const Strip& strip = strips[static_cast<size_t>(i % count)];
+    std::array<void*, most_buffers> at{};
+    for (size_t b = 0; b < steps.size(); ++b)
+      at[b] = static_cast<char*>(buffers[b]) + i / count * steps[b] + strip.offsets[b];
+    for (int64_t byte = 0; count > 1 && byte < strip.read; byte += 64)
+      __builtin_prefetch(static_cast<const char*>(at[x]) + byte);
+    [[maybe_unused]] const Result<void> ran = strip.call->run({at.data(), steps.size()}, own);
+    assert(ran);  // only calls by meanings fail
+  }
 };
 
-// The call for one image, where they are taken one by one; `steps` as ImageByImage has them, empty where they are not.
-CallSite image_of(const CallSite& site, std::vector<int64_t>& steps) {
+// Some lines of one image of a convolution's result, and what they read, as a convolution of its own.
+struct StripSite {
+  CallSite site;
   Convolution convolution;
-  [[maybe_unused]] std::string refusal = read_convolution(*site.body, site.symbols, convolution);
-  assert(refusal.empty());
-  CallSite one = site;
-  const std::vector<int64_t>& sizes = site.results[0].sizes;
-  const bool has_groups = convolution.groups > 1 && !convolution.transposed &&
-                          site.operands[static_cast<size_t>(convolution.weight)].sizes[1] > 1;
-  if (!has_groups || sizes[0] < 2 || site.operands.size() >= ImageByImage::most_buffers) return one;
-  const auto take = [&](Operand& operand) {
-    const bool is_image = operand.sizes.size() == sizes.size() && operand.sizes[0] == sizes[0];
-    steps.push_back(is_image ? operand.strides[0] * static_cast<int64_t>(sizeof(float)) : 0);
+  std::vector<int64_t> offsets, steps;  // as StripsCall has them
+};
+
+StripSite strip_of(const CallSite& site, const Convolution& whole, int64_t first, int64_t last) {
+  StripSite strip{site, whole, {}, {}};
+  const std::vector<int64_t>& y = site.results[0].sizes;
+  const int64_t window = (site.operands[static_cast<size_t>(whole.weight)].sizes[2] - 1) * whole.dilation[0] + 1;
+  const int64_t above = first * whole.stride[0] - whole.padding[0],
+                below = (last - 1) * whole.stride[0] - whole.padding[0] + window;
+  const auto cut = [&](Operand& operand, int64_t begin, int64_t end) {
+    const bool is_image = operand.sizes.size() == y.size() && operand.sizes[0] == y[0];
+    const size_t axis = operand.sizes.size() + 2 - y.size();  // of lines; beyond the last one where there are none
+    const bool has_lines = axis < operand.sizes.size() && operand.sizes[axis] > 1;
+    strip.steps.push_back(is_image ? operand.strides[0] * static_cast<int64_t>(sizeof(float)) : 0);
+    strip.offsets.push_back(has_lines ? begin * operand.strides[axis] * static_cast<int64_t>(sizeof(float)) : 0);
     if (is_image) operand.sizes[0] = 1;
+    if (has_lines) operand.sizes[axis] = end - begin;
   };
-  for (size_t i = 0; i < one.operands.size(); ++i) {
+  for (size_t i = 0; i < site.operands.size(); ++i) {
     const int position = static_cast<int>(i);
-    if (position == convolution.weight || position == convolution.bias)
-      steps.push_back(0);
-    else
-      take(one.operands[i]);
+    Operand& operand = strip.site.operands[i];
+    if (position == whole.weight || position == whole.bias) {
+      strip.steps.push_back(0);
+      strip.offsets.push_back(0);
+    } else if (position == whole.x) {
+      strip.convolution.padding[0] = std::max<int64_t>(0, -above);
+      strip.convolution.padding_end[0] = std::max<int64_t>(0, below - operand.sizes[2]);
+      cut(operand, std::max<int64_t>(0, above), std::min(below, operand.sizes[2]));
+    } else {
+      cut(operand, first, last);
+    }
   }
-  take(one.results[0]);
-  return one;
+  cut(strip.site.results[0], first, last);
+  return strip;
+}
+
+// Into how many strips each image is cut; 0: all images are one call.
+int64_t strips_of(const CallSite& site, const Convolution& convolution) {
+  const Operand &x = site.operands[static_cast<size_t>(convolution.x)],
+                &weight = site.operands[static_cast<size_t>(convolution.weight)];
+  const int64_t images = site.results[0].sizes[0], lines = site.results[0].sizes[2];
+  if (convolution.groups == 1 || convolution.transposed || weight.sizes[1] == 1 || images < 2 || x.sizes[2] == 0 ||
+      site.operands.size() >= StripsCall::most_buffers)
+    return 0;
+  const auto bytes_of = [](const Operand& operand) {
+    return std::accumulate(operand.sizes.begin() + 1, operand.sizes.end(), operand.sizes[0], std::multiplies<>()) * 4;
+  };
+  const int64_t window = (weight.sizes[2] - 1) * convolution.dilation[0] + 1;
+  const bool is_in_image = convolution.padding[0] < window && convolution.padding_end[0] < window;
+  if (bytes_of(weight) > most_filter_bytes || !is_in_image) return 1;
+  const int64_t line_bytes = bytes_of(x) / (images * x.sizes[2]);
+  const int64_t fitting = std::max<int64_t>(0, strip_bytes / line_bytes - window) / convolution.stride[0] + 1;
+  return std::min(lines, std::max(divide_up(lines, fitting), divide_up(enough_strips, images)));
 }
 
 class OnednnConvolution : public ConvolutionKernel {
@@ -233,10 +287,13 @@ class OnednnConvolution : public ConvolutionKernel {
 
   std::optional<ir::BlockedLayout> weight_layout(const CallSite& site, size_t operand) const override {
     try {
-      std::vector<int64_t> steps;
-      Chosen chosen = choose(image_of(site, steps));
-      if (static_cast<int>(operand) != chosen.convolution.weight || chosen.weight == chosen.weight_lies)
-        return std::nullopt;
+      const Convolution convolution = read(site);
+      if (static_cast<int>(operand) != convolution.weight) return std::nullopt;
+      const int64_t strips = strips_of(site, convolution), lines = site.results[0].sizes[2];
+      const StripSite strip =
+          strips == 0 ? StripSite{site, convolution, {}, {}} : strip_of(site, convolution, 0, lines / strips);
+      const Chosen chosen = choose(strip.site, strip.convolution);
+      if (chosen.weight == chosen.weight_lies) return std::nullopt;
       return layout_of(chosen.weight, chosen.weight_axes, site.operands[operand].sizes.size());
     } catch (const dnnl::error&) {
       return std::nullopt;  // prepare() says it
@@ -245,18 +302,50 @@ class OnednnConvolution : public ConvolutionKernel {
 
   Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const override {
     if (std::unique_ptr<PreparedCall> large = prepare_pointwise(site)) return large;
-    std::vector<int64_t> steps;
-    Result<std::unique_ptr<PreparedCall>> call = prepare_call(image_of(site, steps));
-    if (call && !steps.empty())
-      return std::unique_ptr<PreparedCall>(
-          std::make_unique<ImageByImage>(std::move(*call), site.results[0].sizes[0], std::move(steps)));
-    return call;
+    const Convolution convolution = read(site);
+    if (const int64_t strips = strips_of(site, convolution)) return prepare_strips(site, convolution, strips);
+    return prepare_call(site, convolution);
   }
 
  private:
-  Result<std::unique_ptr<PreparedCall>> prepare_call(const CallSite& site) const try {
-    Chosen chosen = choose(site);
-    const Convolution& convolution = chosen.convolution;
+  static Convolution read(const CallSite& site) {
+    Convolution convolution;
+    [[maybe_unused]] std::string refusal = read_convolution(*site.body, site.symbols, convolution);
+    assert(refusal.empty());
+    return convolution;
+  }
+
+  Result<std::unique_ptr<PreparedCall>> prepare_strips(const CallSite& site, const Convolution& convolution,
+                                                       int64_t count) const {
+    auto call = std::make_unique<StripsCall>();
+    call->images = site.results[0].sizes[0];
+    call->x = static_cast<size_t>(convolution.x);
+    const int64_t lines = site.results[0].sizes[2];
+    std::map<std::array<int64_t, 3>, PreparedCall*> calls;  // by lines of the result, and of zeros above and below
+    for (int64_t i = 0; i < count; ++i) {
+      StripSite strip = strip_of(site, convolution, lines * i / count, lines * (i + 1) / count);
+      strip.site.in_tile = site.in_tile || count > 1;
+      const Operand& x = strip.site.operands[call->x];
+      PreparedCall*& of_strip =
+          calls[{strip.site.results[0].sizes[2], strip.convolution.padding[0], strip.convolution.padding_end[0]}];
+      if (!of_strip) {
+        Result<std::unique_ptr<PreparedCall>> made = prepare_call(strip.site, strip.convolution);
+        if (!made) return made;
+        if (!(*made)->note.empty()) call->note = (*made)->note;
+        call->repacked += (*made)->repacked;
+        call->detail = (*made)->detail;
+        of_strip = made->get();
+        call->calls.push_back(std::move(*made));
+      }
+      call->strips.push_back({of_strip, std::move(strip.offsets), x.sizes[2] * x.strides[2] * 4});
+      call->steps = std::move(strip.steps);
+    }
+    count_work(*call, convolution, site);
+    return std::unique_ptr<PreparedCall>(std::move(call));
+  }
+
+  Result<std::unique_ptr<PreparedCall>> prepare_call(const CallSite& site, const Convolution& convolution) const try {
+    Chosen chosen = choose(site, convolution);
     auto call = std::make_unique<OnednnCall>();
     std::vector<OnednnCall::Binding> bindings;
     auto bind = [&](int argument, int operand, const memory::desc& lies, const memory::desc& wanted,

@@ -37,6 +37,8 @@ const Case cases[] = {
     {"depthwise, strided, odd", 1, 19, 19, 10, 10, 3, 2, 1, 1, 19},
     {"grouped", 1, 16, 32, 6, 6, 3, 1, 1, 1, 4},
     {"grouped, several images", 3, 16, 32, 6, 7, 3, 2, 1, 1, 4},
+    {"grouped and dilated, strips of several lines", 2, 32, 32, 37, 9, 3, 2, 2, 2, 2},
+    {"grouped, a filter too large for strips", 2, 768, 768, 3, 4, 1, 1, 0, 1, 4},
     {"grouped, whole blocks in each group", 1, 48, 96, 6, 6, 3, 1, 1, 1, 3},
     {"an image and channels of several tiles", 2, 75, 67, 23, 25, 1, 1, 0, 1, 1},
     {"one pixel", 1, 32, 10, 1, 1, 1, 1, 0, 1, 1},
