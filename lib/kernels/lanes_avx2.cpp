@@ -103,6 +103,7 @@ inline V zero_where_below(V value, V x, V limit) {
 
 #include "kernels/lanes_loops.h"
 // What builds on them.
+#include "kernels/attention_loops.h"
 #include "kernels/bilinear_loops.h"
 #include "kernels/depthwise_loops.h"
 #include "kernels/pooling_loops.h"

@@ -1,0 +1,132 @@
+// Attention of lanes.h, included behind lanes_loops.h.
+
+namespace {
+
+constexpr int64_t query_block = 36;  // queries whose scores are held at once; row_block divides it
+
+int64_t round_up(int64_t n) { return (n + V::width - 1) / V::width * V::width; }
+
+// Panels of k^T: panel p holds keys [p * wide, (p + 1) * wide) as depth rows, so that product() reads it in order.
+constexpr int64_t panel_width = V::accumulators * V::width;
+
+void pack_keys(const AttentionTile& tile, int64_t keys, float* packed) {
+  for (int64_t first = 0; first < keys; first += panel_width, packed += panel_width * tile.depth) {
+    const int64_t columns = keys - first < panel_width ? keys - first : panel_width;
+    const float* source = tile.k + first * tile.k_row;
+    int64_t column = 0;
+    if (tile.k_column == 1)
+      for (; column + V::width <= columns; column += V::width)
+        V::transpose(source + column * tile.k_row, tile.k_row, tile.depth, packed + column, panel_width);
+    for (; column < columns; ++column)
+      for (int64_t d = 0; d < tile.depth; ++d)
+        packed[d * panel_width + column] = source[column * tile.k_row + d * tile.k_column];
+  }
+}
+
+// Masks one row of scores, and turns it into weights; returns 1 / their sum, or 0 where nothing is seen.
+float softmax_row(const AttentionTile& tile, int64_t query, float* scores, int64_t keys) {
+  int64_t seen = keys;
+  if (tile.causal && tile.first_query + query + 1 < seen) seen = tile.first_query + query + 1;
+  for (const AttentionMask<float>& mask : tile.added) {
+    if (!mask.first) continue;
+    const float* added = mask.first + query * mask.row;
+    if (mask.column == 1) {
+      int64_t j = 0;
+      for (; j + V::width <= seen; j += V::width) (V::load(scores + j) + V::load(added + j)).store(scores + j);
+      for (; j < seen; ++j) scores[j] += added[j];
+    } else {
+      for (int64_t j = 0; j < seen; ++j) scores[j] += added[j * mask.column];
+    }
+  }
+  if (tile.truths.first) {
+    const unsigned char* truths = tile.truths.first + query * tile.truths.row;
+    const V hidden = V::all(tile.hidden);
+    int64_t j = 0;
+    for (; tile.truths.column == 1 && j + V::width <= seen; j += V::width) {
+      const V own = V::load(scores + j);
+      (tile.truths_hide ? V::where(truths + j, hidden, own) : V::where(truths + j, own, hidden)).store(scores + j);
+    }
+    for (; j < seen; ++j)
+      if ((truths[j * tile.truths.column] != 0) == tile.truths_hide) scores[j] = tile.hidden;
+  }
+  const int64_t padded = round_up(keys);
+  for (int64_t j = seen; j < padded; ++j) scores[j] = -infinity;
+  V most = V::all(-infinity);
+  for (int64_t j = 0; j < padded; j += V::width) most = max(most, V::load(scores + j));
+  float largest = most.largest();
+  if (largest == -infinity) largest = tile.empty_is_zero ? 0 : __builtin_nanf("");
+  const V shift = V::all(largest);
+  V sum = V::all(0);
+  for (int64_t j = 0; j < padded; j += V::width) {
+    const V weight = exp_of(V::load(scores + j) - shift);
+    weight.store(scores + j);
+    sum = sum + weight;
+  }
+  const float total = sum.sum();
+  return total == 0 ? (tile.empty_is_zero ? 0 : __builtin_nanf("")) : 1 / total;
+}
+
+// Few queries are products of vectors: packing the keys would cost more than it gains.
+constexpr int64_t few_queries = 4;
+
+int64_t attention_scratch(int64_t keys, int64_t depth, int64_t value_depth) {
+  const int64_t padded = (keys + panel_width - 1) / panel_width * panel_width;
+  return padded * depth + query_block * padded + query_block * (depth + V::width) + keys * value_depth +
+         query_block * (value_depth + V::width);
+}
+
+// y[i * y_column] = factor * x[i * x_column] for i < n.
+inline void scale_row(const float* x, int64_t x_column, float factor, float* y, int64_t y_column, int64_t n) {
+  int64_t i = 0;
+  if (x_column == 1 && y_column == 1) {
+    for (; i + V::width <= n; i += V::width) (V::all(factor) * V::load(x + i)).store(y + i);
+    if (const int rest = static_cast<int>(n - i); rest > 0)
+      (V::all(factor) * V::load_first(x + i, rest)).store_first(y + i, rest);
+    return;
+  }
+  for (; i < n; ++i) y[i * y_column] = factor * x[i * x_column];
+}
+
+void attention(const AttentionTile& tile) {
+  int64_t keys = tile.keys;
+  if (tile.causal && tile.first_query + tile.queries < keys) keys = tile.first_query + tile.queries;
+  const int64_t padded = (tile.keys + panel_width - 1) / panel_width * panel_width;
+  float* packed = tile.scratch;
+  float* scores = packed + padded * tile.depth;
+  float* queries = scores + query_block * padded;
+  float* values = queries + query_block * (tile.depth + V::width);
+  float* results = values + tile.keys * tile.value_depth;
+  const float* v = tile.v;
+  int64_t v_row = tile.v_row;
+  if (tile.v_column != 1) {
+    for (int64_t j = 0; j < keys; ++j)
+      for (int64_t d = 0; d < tile.value_depth; ++d)
+        values[j * tile.value_depth + d] = tile.v[j * tile.v_row + d * tile.v_column];
+    v = values;
+    v_row = tile.value_depth;
+  }
+  const bool few = tile.queries <= few_queries && tile.k_column == 1;
+  if (!few) pack_keys(tile, keys, packed);
+
+  for (int64_t first = 0; first < tile.queries; first += query_block) {
+    const int64_t rows = tile.queries - first < query_block ? tile.queries - first : query_block;
+    int64_t seen = keys;  // by any query of the block
+    if (tile.causal && tile.first_query + first + rows < seen) seen = tile.first_query + first + rows;
+    for (int64_t i = 0; i < rows; ++i)
+      scale_row(tile.q + (first + i) * tile.q_row, tile.q_column, tile.scale, queries + i * tile.depth, 1, tile.depth);
+    if (few)
+      dots(queries, tile.depth, rows, tile.k, tile.k_row, seen, tile.depth, scores, padded);
+    else
+      for (int64_t j = 0; j < seen; j += panel_width)
+        product(rows, seen - j < panel_width ? round_up(seen - j) : panel_width, tile.depth, queries, tile.depth,
+                packed + j * tile.depth, panel_width, scores + j, padded);
+    float factors[query_block];
+    for (int64_t i = 0; i < rows; ++i) factors[i] = softmax_row(tile, first + i, scores + i * padded, seen);
+    product(rows, tile.value_depth, seen, scores, padded, v, v_row, results, tile.value_depth);
+    for (int64_t i = 0; i < rows; ++i)
+      scale_row(results + i * tile.value_depth, 1, factors[i], tile.y + (first + i) * tile.y_row, tile.y_column,
+                tile.value_depth);
+  }
+}
+
+}  // namespace
