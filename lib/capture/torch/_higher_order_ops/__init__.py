@@ -79,6 +79,7 @@ def map(f, xs, *args):
 def scan(combine_fn, init, xs, *, dim=0, reverse=False):
     xs_leaves, xs_spec = _flatten(xs)
     leaves, spec = _flatten(init)
+    dim = dim % xs_leaves[0].dim() if xs_leaves else 0
     xs_leaves = [_along_first(x, dim, reverse) for x in xs_leaves]
     if not xs_leaves:
         return init, []
@@ -100,7 +101,7 @@ def scan(combine_fn, init, xs, *, dim=0, reverse=False):
 
         body = _Traced(body_of, leaves + xs_leaves, None, own)
         init, ys = body.unflatten(_node("scan", None, (body,), ("combine_graph",), leaves, xs_leaves))
-    return init, _pytree.tree_map(lambda y: _from_first(y, 0, reverse), ys)
+    return init, _pytree.tree_map(lambda y: _from_first(y, dim if dim < y.dim() else 0, reverse), ys)
 
 
 def associative_scan(combine_fn, xs, dim, reverse=False, combine_mode="pointwise"):
