@@ -77,15 +77,14 @@ PythonState::PythonState(PyObject* model) {
   PyErr_Clear();
 }
 
-PythonState::Changes PythonState::changes(CallStacks& stacks) const {
-  Changes changes;
-  const auto tell = [&](std::vector<Diagnostic>& found, const Module& module, PyObject* name, std::string message,
-                        const std::string& fix) {
+std::vector<Diagnostic> PythonState::changes(CallStacks& stacks) const {
+  std::vector<Diagnostic> changes;
+  const auto tell = [&](const Module& module, PyObject* name, std::string message, const std::string& fix) {
     Diagnostic diagnostic = error(Status::unsupported, 316, std::move(message));
     if (const SourceSpan line = stacks.assignment(module.object.get(), name); line.known())
       diagnostic.notes.push_back({"assigned at " + CallStacks::to_string(line)});
     diagnostic.notes.push_back({"fix: " + fix});
-    found.push_back(std::move(diagnostic));
+    changes.push_back(std::move(diagnostic));
   };
   for (const Module& module : modules_) {
     const Ref names = attribute(module.object.get(), "__dict__");
@@ -96,7 +95,7 @@ PythonState::Changes PythonState::changes(CallStacks& stacks) const {
           PyObject_RichCompareBool(before, after, Py_EQ) != 0)
         continue;
       const std::string name = (module.path.empty() ? "" : module.path + ".") + text_of(key);
-      tell(changes.told, module, key,
+      tell(module, key,
            "forward changes `" + name + "` from " + str_of(before) + " to " + str_of(after) +
                ", which the program does not: it computes what the first call computes",
            "a registered buffer is state that a program keeps");
@@ -109,13 +108,9 @@ PythonState::Changes PythonState::changes(CallStacks& stacks) const {
       // What was there is made anew by each call, and read by none: the weight of weight_norm and spectral_norm.
       const TensorObject* was = before_it ? as_tensor(before_it) : nullptr;
       if (was && !is_read(*was)) continue;
-      const bool is_new = !before_it && module.path.empty();
-      const std::string name = text_of(key);
-      tell(is_new ? changes.refused : changes.told, module, key,
-           "forward leaves a tensor in `" + (module.path.empty() ? "" : module.path + ".") + name +
-               "`, which the program does not keep",
-           (is_new ? "self." + name + " = None in __init__, if each call may make it anew; " : std::string()) +
-               "a registered buffer is state that a program keeps; or return the tensor");
+      const std::string name = (module.path.empty() ? "" : module.path + ".") + text_of(key);
+      tell(module, key, "forward leaves a tensor in `" + name + "`, which the program does not keep",
+           "a registered buffer is state that a program keeps; or return the tensor");
     }
   }
   PyErr_Clear();

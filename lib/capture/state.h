@@ -24,12 +24,8 @@ void keep_used_state(Session& session, ir::Graph& graph, const std::set<std::str
 // cannot, and to put everything back, so that a model can be used after its capture.
 class PythonState {
  public:
-  struct Changes {
-    std::vector<Diagnostic> told;     // warnings: attributes that have another value
-    std::vector<Diagnostic> refused;  // attributes of the model itself that were not there: its next call may find them
-  };
-  explicit PythonState(PyObject* model);  // as they are now
-  Changes changes(CallStacks& stacks) const;
+  explicit PythonState(PyObject* model);                      // as they are now
+  std::vector<Diagnostic> changes(CallStacks& stacks) const;  // warnings: attributes that have another value
   void restore() const;
 
  private:

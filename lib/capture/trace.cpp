@@ -315,16 +315,12 @@ std::optional<Traced> Trace::run(const Example& example, const Options& options,
   session_.is_tracing = false;
   PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
   PyErr_Fetch(&type, &value, &traceback);
-  PythonState::Changes changes = python_state.changes(*session_.call_stacks);
+  std::vector<Diagnostic> changes = python_state.changes(*session_.call_stacks);
   python_state.restore();
   for (const Diagnostic& finding : session_.findings) report.warnings.push_back(finding);
   PyErr_Restore(type, value, traceback);
   if (!is_well) return std::nullopt;
-  for (Diagnostic& change : changes.refused) {
-    if (!session_.is_draft) return session_.raise(std::move(change)), std::nullopt;
-    report.warnings.push_back(std::move(change));
-  }
-  for (Diagnostic& change : changes.told) report.warnings.push_back(std::move(change));
+  for (Diagnostic& change : changes) report.warnings.push_back(std::move(change));
   unify_automatic_symbols();
   return Traced{finish(*inputs), result};
 }
