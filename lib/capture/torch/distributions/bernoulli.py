@@ -1,19 +1,12 @@
 import torch
-from torch.distributions.distribution import Distribution, broadcast_all, inside
+from torch.distributions.distribution import Distribution, broadcast_all, chance
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 
 class Bernoulli(Distribution):
     def __init__(self, probs=None, logits=None, validate_args=None):
-        if (probs is None) == (logits is None):
-            raise ValueError("Either `probs` or `logits` must be specified, but not both.")
-        (given,) = broadcast_all(logits if probs is None else probs)
-        if probs is None:
-            self.logits, self.probs = given, torch.sigmoid(given)
-        else:
-            safe = inside(given)
-            self.probs, self.logits = given, torch.log(safe) - torch.log1p(-safe)
-        super().__init__(given.shape, validate_args=validate_args)
+        self.probs, self.logits = chance(probs, logits)
+        super().__init__(self.probs.shape, validate_args=validate_args)
 
     mean = property(lambda self: self.probs)
     variance = property(lambda self: self.probs * (1 - self.probs))

@@ -15,6 +15,17 @@ def inside(probs):
     return probs.clamp(min=eps, max=1 - eps)
 
 
+def chance(probs, logits, *others):
+    """The probability and the log-odds of an event of which one is given, and what is broadcast with them."""
+    if (probs is None) == (logits is None):
+        raise ValueError("Either `probs` or `logits` must be specified, but not both.")
+    given, *others = broadcast_all(logits if probs is None else probs, *others)
+    if probs is None:
+        return torch.sigmoid(given), given, *others
+    safe = inside(given)
+    return given, torch.log(safe) - torch.log1p(-safe), *others
+
+
 class Distribution:
     has_rsample = False
     has_enumerate_support = False

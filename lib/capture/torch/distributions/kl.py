@@ -3,9 +3,16 @@ import torch
 from torch.distributions.bernoulli import Bernoulli
 from torch.distributions.beta import Beta
 from torch.distributions.categorical import Categorical
+from torch.distributions.dirichlet import Dirichlet
+from torch.distributions.exponential import Exponential
+from torch.distributions.gamma import Gamma
 from torch.distributions.independent import Independent
+from torch.distributions.laplace import Laplace
 from torch.distributions.normal import Normal
 from torch.distributions.one_hot_categorical import OneHotCategorical
+from torch.distributions.poisson import Poisson
+from torch.distributions.transformed_distribution import TransformedDistribution
+from torch.distributions.uniform import Uniform
 from torch.nn.functional import softplus
 
 _registered = {}
@@ -65,3 +72,47 @@ def _beta(p, q):
              - (p.concentration1.lgamma() + p.concentration0.lgamma() + total_q.lgamma()))
     return (sizes + (p.concentration1 - q.concentration1) * torch.digamma(p.concentration1)
             + (p.concentration0 - q.concentration0) * torch.digamma(p.concentration0) + (total_q - total_p) * torch.digamma(total_p))
+
+
+@register_kl(Dirichlet, Dirichlet)
+def _dirichlet(p, q):
+    total_p, total_q = p.concentration.sum(-1), q.concentration.sum(-1)
+    sizes = total_p.lgamma() - total_q.lgamma() - (p.concentration.lgamma() - q.concentration.lgamma()).sum(-1)
+    apart = p.concentration.digamma() - total_p.digamma().unsqueeze(-1)
+    return sizes + ((p.concentration - q.concentration) * apart).sum(-1)
+
+
+@register_kl(Gamma, Gamma)
+def _gamma(p, q):
+    return (q.concentration * (p.rate / q.rate).log() + q.concentration.lgamma() - p.concentration.lgamma()
+            + (p.concentration - q.concentration) * p.concentration.digamma() + (q.rate - p.rate) * (p.concentration / p.rate))
+
+
+@register_kl(Laplace, Laplace)
+def _laplace(p, q):
+    ratio, apart = p.scale / q.scale, (p.loc - q.loc).abs()
+    return -ratio.log() + apart / q.scale + ratio * torch.exp(-apart / p.scale) - 1
+
+
+@register_kl(Exponential, Exponential)
+def _exponential(p, q):
+    ratio = q.rate / p.rate
+    return ratio - ratio.log() - 1
+
+
+@register_kl(Uniform, Uniform)
+def _uniform(p, q):
+    wider = ((q.high - q.low) / (p.high - p.low)).log()
+    return wider.masked_fill((q.low > p.low) | (q.high < p.high), torch.inf)
+
+
+@register_kl(Poisson, Poisson)
+def _poisson(p, q):
+    return p.rate * (p.rate.log() - q.rate.log()) - (p.rate - q.rate)
+
+
+@register_kl(TransformedDistribution, TransformedDistribution)
+def _transformed(p, q):
+    if p.transforms != q.transforms or p.event_shape != q.event_shape:
+        raise NotImplementedError("the two are transformed in other ways")
+    return kl_divergence(p.base_dist, q.base_dist)
