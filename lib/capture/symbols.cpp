@@ -7,6 +7,7 @@
 // the line.
 #include "capture/symbols.h"
 
+#include <cctype>
 #include <cmath>
 
 #include "capture/session.h"
@@ -304,6 +305,16 @@ PyObject* is_integer(PyObject* self, PyObject*) {
   return PyBool_FromLong(truth);
 }
 
+// In a message (f"{size:>5d}") a size is its spelling, to the width that is asked for.
+PyObject* formatted(PyObject* self, PyObject* spec) {
+  std::string layout = text_of(spec);
+  if (!layout.empty() && std::isalpha(static_cast<unsigned char>(layout.back()))) layout.pop_back();
+  layout.resize(std::min(layout.size(), layout.find('.')));
+  std::erase_if(layout, [](char c) { return c == ',' || c == '_' || c == '+' || c == '='; });
+  const Ref text(represent(self)), fill(PyUnicode_FromString(layout.c_str()));
+  return PyObject_Format(text.get(), fill.get());
+}
+
 PyObject* sqrt(PyObject* self, PyObject*) {
   return session_of(self).wrap(SymFloat::apply("sqrt", {to_float(*number_of(self))})).release();
 }
@@ -313,6 +324,7 @@ PyMethodDef methods[] = {
     {"__ceil__", rounded<shape::ceil>, METH_VARARGS, nullptr},
     {"__trunc__", rounded<shape::trunc>, METH_VARARGS, nullptr},
     {"__round__", rounded<shape::round>, METH_VARARGS, nullptr},
+    {"__format__", formatted, METH_O, nullptr},
     {"is_integer", is_integer, METH_NOARGS, nullptr},
     {"__sym_sqrt__", sqrt, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},

@@ -126,6 +126,7 @@ _table = {
                         "wrap_torch_function": lambda dispatcher: unchanged},
     "torch.onnx": {"is_in_onnx_export": answer(False)},
     "torch.profiler": {"record_function": nothing, "profile": nothing},
+    "torch.autograd.anomaly_mode": {"detect_anomaly": nothing, "set_detect_anomaly": nothing},
     "torch.autograd.profiler": {"record_function": nothing, "profile": nothing},
     "torch.utils.hooks": {},
     "torch.utils.data._utils.collate": {"default_collate_fn_map": {}, "np_str_obj_array_pattern": re.compile("[SaUO]")},

@@ -1,5 +1,6 @@
 # torch.autograd: custom functions run their forward; gradients do not exist.
 from torch._modes import enable_grad, inference_mode, no_grad, set_grad_enabled
+from torch.autograd.anomaly_mode import detect_anomaly, set_detect_anomaly
 from torch.autograd.function import Function
 from torch.autograd.variable import Variable
 

@@ -4,7 +4,7 @@ import types
 import typing
 from typing import Final
 
-from torch._constants import answer, unchanged
+from torch._constants import answer, nothing, unchanged
 from torch.nn.modules.module import Module
 
 _scripted_calls = 0  # under way
@@ -41,6 +41,46 @@ script_if_tracing = _script_if_tracing = unchanged
 _overload = _overload_method = unchanged
 set_fusion_strategy = enable_onednn_fusion = answer()
 onednn_fusion_enabled = answer(False)
+fuser = optimized_execution = strict_fusion = nothing
+
+
+def freeze(mod, *args, **kwargs):
+    return mod
+
+
+optimize_for_inference = run_frozen_optimizations = freeze
+
+
+class Future:
+    """What a task has computed: it runs where it is forked."""
+
+    def __init__(self, value=None):
+        self._value = value
+
+    def value(self):
+        return self._value
+
+    wait = value
+
+    def done(self):
+        return True
+
+    def then(self, callback):
+        return Future(callback(self))
+
+    def set_result(self, value):
+        self._value = value
+
+
+def fork(func, *args, **kwargs):
+    return Future(func(*args, **kwargs))
+
+
+def wait(future):
+    return future.wait()
+
+
+_fork, _wait = fork, wait
 
 
 def annotate(the_type, the_value):
