@@ -18,7 +18,7 @@ int main(int argc, char** argv) {
   tool.option("--inputs", options.input_files, "FILE", "inputs by the keys of an .npz or .safetensors file");
   tool.option("--entry", options.entry, "NAME", "entry point; the first if not given");
   tool.option("--absolute", options.absolute, "X", "allowed: absolute + relative * |left|");
-  tool.option("--relative", options.relative, "X", "see --absolute");
+  tool.option("--relative", options.relative, "X", "see --absolute; unless 0, neighbouring numbers of 16 bits agree");
   tool.flag("--reference", options.reference, "run LEFT by the meanings of its operators, without fast kernels");
   tool.offer_segments();
   tool.offer_json();

@@ -40,6 +40,11 @@ double distance_of(int64_t a, int64_t b) {
   return static_cast<double>(a < b ? y - x : x - y);
 }
 
+// How far apart neighbouring numbers are, as a part of them, at most. What 16 bits hold cannot agree more closely.
+double spacing_of(ScalarType dtype) {
+  return dtype == ScalarType::bf16 ? 0x1p-7 : dtype == ScalarType::f16 ? 0x1p-10 : 0;
+}
+
 // Whole numbers and truths are the same or not: an index is no less wrong for being large.
 std::optional<Difference> compare(const Tensor& a, const Tensor& b, const Tolerance& allowed) {
   const Tensor left = run::in_reals(a), right = run::in_reals(b);
@@ -47,11 +52,13 @@ std::optional<Difference> compare(const Tensor& a, const Tensor& b, const Tolera
   Difference difference;
   int64_t worst = -1;
   const bool is_exact = !is_floating(left.dtype) && !is_floating(right.dtype);
+  const double relative =
+      allowed.relative == 0 ? 0 : std::max({allowed.relative, spacing_of(left.dtype), spacing_of(right.dtype)});
   for (int64_t i = 0, n = left.numel(); i < n; ++i) {
     const double x = left.float_at(i), y = right.float_at(i);
     const double distance = is_exact ? distance_of(left.int_at(i), right.int_at(i)) : distance_of(x, y);
     difference.largest = std::max(difference.largest, distance);
-    const double room = is_exact ? 0.5 : allowed.absolute + allowed.relative * std::abs(x);
+    const double room = is_exact ? 0.5 : allowed.absolute + relative * std::abs(x);
     const double here = distance == 0 || !std::isfinite(distance) ? distance : distance / std::max(room, 1e-300);
     if (here <= difference.excess && worst >= 0) continue;
     difference.excess = here;

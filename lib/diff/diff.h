@@ -18,7 +18,8 @@ struct Options {
   std::string entry;                // "" is the first
   std::vector<std::string> inputs;  // as for `atenon run`; with neither inputs nor files, structure only
   std::vector<std::string> input_files;
-  std::string relative = "1e-3";  // allowed: absolute + relative * |reference|
+  // Allowed: absolute + relative * |reference|. Neighbouring numbers of 16 bits agree unless `relative` is 0.
+  std::string relative = "1e-3";
   std::string absolute = "1e-4";
   bool reference = false;  // run the first program by the meanings of its operators
 };
