@@ -135,7 +135,6 @@ _table = {
     "torch.optim.optimizer": {"ParamsT": typing.Iterable, "required": object()},
     "torch.utils._triton": {"has_triton": answer(False), "has_triton_package": answer(False)},
     "torch.utils._config_module": {"install_config_module": answer()},
-    "torch.nn.parallel": {"parallel_apply": answer()},
     "torch._C": {"_nn": _operators.aten, "_VariableFunctions": _operators.aten, "_log_api_usage_once": answer(), "_get_tracing_state": answer(), "_is_tracing": answer(False), "_jit_set_profiling_executor": answer(False),
                  "_jit_set_profiling_mode": answer(False), "_jit_set_texpr_fuser_enabled": answer(), "_get_accelerator": answer(),
                  "_has_mkldnn": False, "_has_cuda": False, "_is_torch_function_enabled": answer(False),

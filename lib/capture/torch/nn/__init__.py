@@ -3,6 +3,7 @@ from torch.nn.parameter import Buffer, Parameter, UninitializedBuffer, Uninitial
 from torch.nn import functional, init
 from torch.nn.modules import *
 from torch.nn import modules, utils
+from torch.nn.parallel import DataParallel
 
 
 def factory_kwargs(kwargs):
