@@ -116,6 +116,7 @@ class Dispatch {
  private:
   bool take(PyObject* const* args, size_t count, PyObject* keyword_names);
   std::optional<Call> resolved();
+  void give_default_dtype(Call& call) const;
   bool make_number(Argument& argument);              // where it is a tensor of rank 0, or a list of such
   PyObject* passed(const Argument& argument) const;  // the tensor that it stands for, borrowed, or null
   std::vector<Laid> operands(const Call& call) const;
@@ -199,6 +200,18 @@ std::optional<Call> Dispatch::resolved() {
   }
   session_.raise(call.error());
   return std::nullopt;
+}
+
+// What is made of numbers and sizes alone, with no dtype, has the default one, which is f32 to the operators.
+void Dispatch::give_default_dtype(Call& call) const {
+  if (session_.default_dtype == ScalarType::f32 || !arguments_.tensors.empty()) return;
+  const auto& parameters = call.op->schema().parameters;
+  const auto dtype = std::ranges::find(parameters, "dtype", &Parameter::name);
+  if (dtype == parameters.end() || !call.arguments[dtype - parameters.begin()].is<ir::None>()) return;
+  const Result<opset::Inference> inference = opset::infer(session_.opset, call, session_.facts);
+  if (!inference || inference->types.size() != 1) return;
+  const auto* made = std::get_if<ir::TensorMeta>(&inference->types[0]);
+  if (made && made->dtype == ScalarType::f32) call.arguments[dtype - parameters.begin()] = session_.default_dtype;
 }
 
 bool Dispatch::make_number(Argument& argument) {
@@ -523,8 +536,9 @@ PyObject* Dispatch::run(PyObject* const* args, size_t count, PyObject* keyword_n
   is_declared_ = !overloads_.empty() && overloads_[0]->is_declared();
   is_node_ = updates == Updates::to_results;
   if (!take(args, count, keyword_names)) return nullptr;
-  const std::optional<Call> call = resolved();
+  std::optional<Call> call = resolved();
   if (!call) return nullptr;
+  give_default_dtype(*call);
   if (is_declared_) return call_declared(session_, *call, arguments_, updates);
   if (std::optional<Ref> walked = stride_in_order_of_memory(*call, args, count, keyword_names))
     return walked->release();
