@@ -270,7 +270,8 @@ int64_t strips_of(const CallSite& site, const Convolution& convolution) {
   };
   const int64_t window = (weight.sizes[2] - 1) * convolution.dilation[0] + 1;
   const bool is_in_image = convolution.padding[0] < window && convolution.padding_end[0] < window;
-  if (bytes_of(weight) > most_filter_bytes || !is_in_image) return 1;
+  // Without AVX-512, oneDNN wants the weight of inner strips in another layout than that of outer ones.
+  if (bytes_of(weight) > most_filter_bytes || !is_in_image || std::string_view(lanes().name) != "avx512") return 1;
   const int64_t line_bytes = bytes_of(x) / (images * x.sizes[2]);
   const int64_t fitting = std::max<int64_t>(0, strip_bytes / line_bytes - window) / convolution.stride[0] + 1;
   return std::min(lines, std::max(divide_up(lines, fitting), divide_up(enough_strips, images)));
