@@ -12,8 +12,8 @@ int main(int argc, char** argv) {
   lower::Report report;
   bool explain = false;
   tool.option("--target", options.target, "CPU", "host, x86_64-avx512 or x86_64-avx2");
-  tool.flag("--fuse,!--no-fuse", options.fuse, "several operators in one call (the default)");
-  tool.flag("--prepack,!--no-prepack", options.prepack, "weights in the layouts that kernels want (the default)");
+  tool.flag("--no-fuse", options.fuse, "each operator in a call of its own");
+  tool.flag("--no-prepack", options.prepack, "weights as they lie, not in the layouts that kernels want");
   tool.flag("--winograd", options.winograd,
             "3x3 convolutions by Winograd's algorithm where that is faster: larger errors, which are said");
   tool.flag("--explain", explain, "say on standard error which kernel was chosen for each call, and why not another",

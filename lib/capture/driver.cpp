@@ -2,6 +2,7 @@
 #include <chrono>
 #include <climits>
 #include <cstdlib>
+#include <filesystem>
 #include <set>
 
 #include "capture/capture.h"
@@ -82,6 +83,11 @@ Result<Ref> Run::build_model(PyObject* file) {
 }
 
 Result<std::optional<ir::ExportedProgram>> Run::capture_model(const std::string& text) {
+  if (!Ref(PyUnicode_FromString(std::filesystem::path(path_).filename().c_str()))) {
+    PyErr_Clear();
+    return error(Status::usage, 303, "the name of " + options_.file + " is no UTF-8, as names of Python's modules are")
+        .note("give the file another name");
+  }
   const Ref file = run_file(path_, text);
   if (!file) return failure();
   note_time("import");

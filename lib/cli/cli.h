@@ -68,7 +68,8 @@ class Tool {
   Tool(std::string name, std::string purpose, std::string example);
   ~Tool();
 
-  // `names` as in "--to" or "-o,--output". A default that the variable holds is shown in --help.
+  // `names` as in "--to" or "-o,--output"; "--no-fuse" clears its flag. A default that the variable holds is shown in
+  // --help.
   void flag(const std::string& names, bool& target, const std::string& help, Effect effect = Effect::result);
   void option(const std::string& names, std::string& target, const std::string& value_name, const std::string& help,
               Effect effect = Effect::result);

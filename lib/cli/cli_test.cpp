@@ -45,8 +45,12 @@ TEST_CASE("the man page is roff: its own characters are escaped") {
 
 TEST_CASE("completions") {
   CHECK(completions(tool, "bash")->find("compgen -W \"--target -o --output -v --verbose \"") != std::string::npos);
-  CHECK(completions(tool, "zsh")->find("'--target[target to compile for]:CPU:_files'") != std::string::npos);
-  CHECK(completions(tool, "fish")->find("complete -c atenon-lower -l verbose -d 'say what\\'s done'\n") !=
+  CHECK(*completions(tool, "zsh") ==
+        "#compdef atenon-lower\n_arguments '*:FILE:_files' \\\n"
+        "  '--target[target to compile for]:CPU:_files' \\\n"
+        "  '-o[where to write]:FILE:_files' \\\n  '--output[where to write]:FILE:_files' \\\n"
+        "  '-v[say what'\\''s done]' \\\n  '--verbose[say what'\\''s done]'\n");
+  CHECK(completions(tool, "fish")->find("complete -c atenon-lower -s v -l verbose -d 'say what\\'s done'\n") !=
         std::string::npos);
   CHECK(completions(tool, "csh").failure().code == 6);
 }

@@ -57,10 +57,14 @@ std::string roff(const std::string& text) {
 
 }  // namespace
 
-std::string OptionRow::long_name() const {
-  size_t at = names.find("--");
-  return at == std::string::npos ? names : names.substr(at, names.find(',', at) - at);
+std::vector<std::string> OptionRow::spellings() const {
+  std::istringstream in(names);
+  std::vector<std::string> result;
+  for (std::string name; std::getline(in, name, ',');) result.push_back(name);
+  return result;
 }
+
+std::string OptionRow::long_name() const { return spellings().back(); }
 
 std::string ToolText::usage() const {
   std::string text = "atenon " + short_name(*this) + " [OPTIONS]";
@@ -126,21 +130,19 @@ Result<std::string> completions(const ToolText& tool, const std::string& shell) 
            "-W \"";
     for (const OptionRow& row : tool.options) {
       if (row.is_positional) continue;
-      for (const char c : row.names) out << (c == ',' ? ' ' : c);
-      out << ' ';
+      for (const std::string& name : row.spellings()) out << name << ' ';
     }
     out << "\" -- \"$word\"))\n  else\n    COMPREPLY=($(compgen -f -- \"$word\"))\n  fi\n}\ncomplete -o filenames -F "
         << function << ' ' << tool.name << "\n";
   } else if (shell == "zsh") {
-    out << "#compdef " << tool.name << "\n_arguments";
+    out << "#compdef " << tool.name << "\n_arguments '*:FILE:_files'";
     for (const OptionRow& row : tool.options) {
+      if (row.is_positional) continue;
       std::string help;
       for (char c : row.help)
         help += c == '\'' ? std::string("'\\''") : c == '[' || c == ']' || c == ':' ? std::string() : std::string(1, c);
-      if (row.is_positional)
-        out << " \\\n  '*:" << row.names << ":_files'";
-      else
-        out << " \\\n  '" << row.long_name() << "[" << help << "]"
+      for (const std::string& name : row.spellings())
+        out << " \\\n  '" << (row.repeated ? "*" : "") << name << "[" << help << "]"
             << (row.value_name.empty() ? "" : ":" + row.value_name + ":_files") << "'";
     }
     out << "\n";
@@ -149,8 +151,10 @@ Result<std::string> completions(const ToolText& tool, const std::string& shell) 
       if (row.is_positional) continue;
       std::string help;
       for (char c : row.help) help += c == '\'' ? std::string("\\'") : std::string(1, c);
-      out << "complete -c " << tool.name << " -l " << row.long_name().substr(row.long_name().find_first_not_of('-'))
-          << (row.value_name.empty() ? "" : " -r") << " -d '" << help << "'\n";
+      out << "complete -c " << tool.name;
+      for (const std::string& name : row.spellings())
+        out << (name.starts_with("--") ? " -l " : " -s ") << name.substr(name.find_first_not_of('-'));
+      out << (row.value_name.empty() ? "" : " -r") << " -d '" << help << "'\n";
     }
   } else {
     return error(Status::usage, 6, "no completions for the shell '" + shell + "'").note("there are: bash, zsh, fish");

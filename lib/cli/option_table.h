@@ -21,7 +21,8 @@ struct OptionRow {
   // The values given, as they would be written on a command line; empty if the option was not given.
   std::function<std::vector<std::string>()> given = {};
 
-  std::string long_name() const;  // "--output"
+  std::vector<std::string> spellings() const;  // "-o", "--output"
+  std::string long_name() const;               // "--output"
 };
 
 struct ToolText {

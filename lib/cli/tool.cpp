@@ -60,12 +60,18 @@ bool is_code(const std::string& word) {
   return word.size() == 5 && word[0] == 'E' && word.find_first_not_of("0123456789", 1) == std::string::npos;
 }
 
-// CLI11 counts: "--to: At Most 1 required but received 2", "--threads: 1 required INT missing".
+// CLI11 counts: "--to: At Most 1 required but received 2", "--threads: 1 required INT missing". Flags it names without
+// dashes.
 std::string in_our_words(const std::string& problem) {
-  const size_t twice = problem.find(": At Most 1 required"), missing = problem.find(": 1 required ");
-  return twice != std::string::npos     ? problem.substr(0, twice) + " is given more than once"
-         : missing != std::string::npos ? problem.substr(0, missing) + " needs a value"
-                                        : problem;
+  static constexpr std::pair<const char*, const char*> ours[] = {
+      {": At Most 1 required", " is given more than once"},
+      {": 1 required ", " needs a value"},
+      {" was given a disallowed flag override", " takes no value"},
+  };
+  for (const auto& [theirs, words] : ours)
+    if (const size_t at = problem.find(theirs); at != problem.npos)
+      return (problem.starts_with("--") ? "" : "--") + problem.substr(0, at) + words;
+  return problem;
 }
 
 // "mlp.py" for "/home/u/mlp.py": a program must not depend on the folder that a tool was called from.
@@ -125,7 +131,8 @@ Tool::Tool(std::string name, std::string purpose, std::string example) : state_(
 Tool::~Tool() = default;
 
 void Tool::flag(const std::string& names, bool& target, const std::string& help, Effect effect) {
-  state_->add({names, "", help, "", effect}, state_->app.add_flag(names, target));
+  CLI::Option* option = state_->app.add_flag((names.starts_with("--no-") ? "!" : "") + names, target);
+  state_->add({names, "", help, "", effect}, option->disable_flag_override());
 }
 
 void Tool::option(const std::string& names, std::string& target, const std::string& value_name, const std::string& help,
