@@ -196,6 +196,7 @@ bool Dimensions::apply(PyObject* spec, std::vector<SymInt>& sizes, const std::st
 std::optional<int64_t> Dimensions::example_of(const SymInt& size) {
   const auto symbol = size.as_symbol();
   if (!symbol || session_.hints.contains(*symbol)) return shape::evaluate(size, session_.hints).value_or(0);
+  session_.invented.insert(*symbol);
   const auto range = ranges_.find(*symbol);
   return range == ranges_.end() ? 2 : std::clamp<int64_t>(2, range->second.lower, range->second.upper);
 }

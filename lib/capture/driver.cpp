@@ -72,13 +72,14 @@ Result<Ref> Run::build_model(PyObject* file) {
   if (PyObject_IsInstance(found.get(), module_class.get()) == 1) return found;
   if (!PyCallable_Check(found.get()))
     return error(Status::usage, 303,
-                 "'" + options_.name + "' is a " + Py_TYPE(found.get())->tp_name +
+                 "'" + options_.name + "' is of type " + Py_TYPE(found.get())->tp_name +
                      ", not a model nor a function that gives one");
   const Ref model(PyObject_CallNoArgs(found.get()));
   if (!model) return failure();
   if (!PyCallable_Check(model.get()))
-    return error(Status::usage, 303,
-                 options_.name + "() gives a " + Py_TYPE(model.get())->tp_name + ", not a model nor a function");
+    return error(
+        Status::usage, 303,
+        options_.name + "() gives an object of type " + Py_TYPE(model.get())->tp_name + ", not a model nor a function");
   return model;
 }
 

@@ -6,6 +6,7 @@
 #include "capture/operator_call.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "capture/callstack.h"
 #include "capture/convert.h"
@@ -571,6 +572,22 @@ Diagnostic with_promises(Session& session, Diagnostic undecided, const Call& cal
   return undecided;
 }
 
+// Whether the example inputs break what a call assumes. What only a branch assumes, they need not take.
+bool is_broken_by_example(const Session& session, const ir::Constraint& assumption) {
+  if (shape::evaluate(assumption.truth, session.hints) != false) return false;
+  const std::set<std::string> symbols = assumption.truth.symbols();
+  return std::none_of(session.scopes.begin(), session.scopes.end(), std::mem_fn(&Scope::is_chosen)) &&
+         std::none_of(symbols.begin(), symbols.end(), [&](auto& symbol) { return session.invented.contains(symbol); });
+}
+
+Diagnostic broken_by_example(const Session& session, const ir::Constraint& assumption) {
+  std::string sizes;
+  for (const std::string& symbol : assumption.truth.symbols())
+    sizes += (sizes.empty() ? "" : ", ") + symbol + " = " + std::to_string(session.hints.at(symbol));
+  return error(Status::bad_input, 110, assumption.reason)
+      .note("the example inputs break " + assumption.truth.to_string() + ": they have " + sizes);
+}
+
 }  // namespace
 
 ir::Node* append(Session& session, const Call& call, std::vector<std::pair<bool, size_t>>* returns) {
@@ -582,6 +599,7 @@ ir::Node* append(Session& session, const Call& call, std::vector<std::pair<bool,
   }
   const ir::ProvenanceId provenance = session.call_stacks->current(session.program.provenance);
   for (ir::Constraint& constraint : inference->assumptions) {
+    if (is_broken_by_example(session, constraint)) return session.raise(broken_by_example(session, constraint));
     constraint.provenance = provenance;
     session.assume(std::move(constraint));
   }

@@ -107,12 +107,11 @@ struct GeneratorObject {
   Generator* generator;
 };
 
-// A callable bound to the name of an operator; `is_method` binds the tensor on the left as first argument.
+// A callable bound to the name of an operator.
 struct FunctionObject {
   PyObject_HEAD vectorcallfunc vectorcall;
   Session* session;
   std::string* name;  // "aten::add", "aten::add.Tensor"
-  bool is_method;
 };
 
 // Null unless the object is (a subclass of) the type.
@@ -169,6 +168,7 @@ struct Recording {
   shape::Facts facts;
   std::vector<ir::Symbol> symbols;
   shape::Bindings hints;
+  std::set<std::string> invented;  // of the symbols in `hints`: no example gave a size
   std::vector<ir::Constraint> assumptions;
   std::vector<StateEntry> state;
   std::vector<Lifted> lifted;

@@ -13,8 +13,8 @@ constexpr int64_t most_channels_of_first = 4;  // convolution of a network
 class LinesCall : public ConvolutionCall {
  public:
   // Computes lines [top, bottom) of one image into `y`, where they lie at the strides of the prepared result; at most
-  // as many lines as it was prepared for. Any number of threads may call it at once, each with
-  // worker_bytes() of scratch.
+  // as many lines as it was prepared for. Any number of threads may call it at once, each with worker_bytes() of
+  // scratch.
   virtual void run_lines(std::span<void* const> buffers, int64_t image, int64_t top, int64_t bottom, float* y,
                          void* scratch) const = 0;
 };

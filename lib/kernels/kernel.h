@@ -68,8 +68,8 @@ class PreparedCall {
  public:
   virtual ~PreparedCall() = default;
   virtual size_t scratch_bytes() const { return 0; }
-  // Operands then results; weights' pointers included. `scratch` is aligned to 64.
-  // Only a call by meanings can fail once it is prepared.
+  // Operands then results; weights' pointers included. `scratch` is aligned to 64. Only a call by meanings can fail
+  // once it is prepared.
   virtual Result<void> run(std::span<void* const> buffers, void* scratch) = 0;
   double flops = 0;     // of one run, for the profile
   double bytes = 0;     // read and written

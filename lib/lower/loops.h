@@ -9,8 +9,7 @@
 //   domain     the loops over the first result: first those that reductions depend on, then the others
 //   rows       how many of the first domain loops the kernel's [begin, end) runs over
 //   lane       a reduction across memory, such as a softmax over channels that lie apart, is computed for many
-//   neighbours
-//              at once: their loop is the innermost everywhere, inside the reductions' own
+//              neighbours at once: their loop is the innermost everywhere, inside the reductions' own
 #pragma once
 
 #include <cstdint>

@@ -33,13 +33,16 @@ const ir::InputSpec* spec_of(const Lowering& lowering, const Value& value) {
   return nullptr;
 }
 
-// Programs with fewer bytes of weights run from the caches, where reading 16 bits takes longer.
+// A run that reads fewer bytes of weights reads them from the caches, where 16 bits take longer.
 constexpr size_t cached_weights = size_t{32} << 20;
 
-bool fits_caches(const ir::ExportedProgram& program) {
-  std::map<const Storage*, size_t> bytes;
-  for (const ir::Weight& weight : program.weights)
-    if (!weight.layout) bytes.emplace(weight.tensor.storage.get(), weight.tensor.storage->size());
+bool fits_caches(const Lowering& lowering) {
+  std::map<const Storage*, size_t> bytes;  // tied weights count once
+  for (const ir::InputSpec& spec : lowering.entry.signature.inputs) {
+    if (!ir::is_state(spec.kind) || !lowering.variant.graph.find(spec.value)->has_users()) continue;
+    const ir::Weight* weight = lowering.program.weight(spec.target);
+    if (!weight->layout) bytes.emplace(weight->tensor.storage.get(), weight->tensor.storage->size());
+  }
   size_t all = 0;
   for (const auto& [storage, size] : bytes) all += size;
   return all < cached_weights;
@@ -119,7 +122,7 @@ Value* input_made_from(Lowering& lowering, const Value& from, const ir::Weight& 
 
 Result<void> prepack_weights(Lowering& lowering) {
   const std::set<std::string> written = written_state(lowering);  // is not packed
-  const bool may_narrow = !fits_caches(lowering.program);
+  const bool may_narrow = !fits_caches(lowering);
   // Calls hold pointers to weights while packed ones are added: room for all of them is made first.
   size_t most = lowering.program.weights.size();
   for (ir::Node& call : lowering.graph().forward()) most += call.operands().size();

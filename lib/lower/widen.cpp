@@ -48,10 +48,10 @@ bool has_wide_kernel(const Lowering& lowering, const Node& node) {
   return is_taken(body);
 }
 
-Result<Value*> cast_to(const Lowering& lowering, ir::Graph& graph, Value* value, ScalarType dtype, const Node& at,
-                       Node* before) {
-  Result<Node*> cast = opset::append(lowering.opset, graph, "aten::_to_copy", {value}, {{"dtype", dtype}},
-                                     lowering.facts, at.provenance, before);
+// A cast in front of `node`.
+Result<Value*> cast_to(Lowering& lowering, Value* value, ScalarType dtype, Node& node) {
+  Result<Node*> cast = opset::append(lowering.opset, lowering.graph(), "aten::_to_copy", {value}, {{"dtype", dtype}},
+                                     lowering.facts, node.provenance, &node);
   if (!cast) return cast.error();
   return (*cast)->result();
 }
@@ -59,8 +59,7 @@ Result<Value*> cast_to(const Lowering& lowering, ir::Graph& graph, Value* value,
 // The f32 copy of an operand that `node` reads.
 Result<Value*> wide_copy(Lowering& lowering, Value* value, Node& node) {
   const ir::Weight* weight = constant_weight(lowering, *value);
-  if (!weight || weight->tensor.storage->is_absent())
-    return cast_to(lowering, lowering.graph(), value, ScalarType::f32, node, &node);
+  if (!weight || weight->tensor.storage->is_absent()) return cast_to(lowering, value, ScalarType::f32, node);
   const std::string name = weight->name + "::f32";
   if (!lowering.program.weight(name)) {
     ir::Weight made{name, cast(weight->tensor, ScalarType::f32)};
@@ -92,7 +91,7 @@ Result<bool> widen(Lowering& lowering, Node& node, std::map<Value*, Value*>& cop
   for (size_t i = 0; i < node.results().size(); ++i) {
     results.push_back((*made)->result(i));
     if (!is_half(*node.result(i))) continue;
-    Result<Value*> narrow = cast_to(lowering, graph, results.back(), node.result(i)->meta().dtype, node, &node);
+    Result<Value*> narrow = cast_to(lowering, results.back(), node.result(i)->meta().dtype, node);
     if (!narrow) return narrow.error();
     results.back() = *narrow;
   }

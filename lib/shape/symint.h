@@ -3,11 +3,10 @@
 // A SymInt is kept in canonical form, so that two spellings of one polynomial are equal: a sum of terms, each an
 // integer coefficient times a sorted product of powers of atoms. An atom is a symbol, or an operation that polynomials
 // cannot express (floor division, modulus, minimum, maximum, the integer part of a float) over canonical operands. The
-// text spelling
-// (`2*s0 + (s1 + 1)//2`) parses back to the same value. Values are immutable and cheap to copy; a constant allocates
-// nothing. Arithmetic that would overflow 64 bits, or grow beyond all reason, gives `overflow()`: an expression that
-// absorbs all others and that nothing proves anything about. A conversion of a float that came from a size assumes
-// sizes below 2^53.
+// text spelling (`2*s0 + (s1 + 1)//2`) parses back to the same value. Values are immutable and cheap to copy; a
+// constant allocates nothing. Arithmetic that would overflow 64 bits, or grow beyond all reason, gives `overflow()`: an
+// expression that absorbs all others and that nothing proves anything about. A conversion of a float that came from a
+// size assumes sizes below 2^53.
 #pragma once
 
 #include <compare>
@@ -98,8 +97,9 @@ SymInt ceil(const SymFloat& x);
 SymInt trunc(const SymFloat& x);
 SymInt round(const SymFloat& x);  // half to even, as Python
 
-// A truth about sizes: a comparison, or and / or of truths. Comparisons of integers are normalised to `difference op
-// 0`, with a < b as a - b + 1 <= 0, and their coefficients to no common divisor; negation is taken inside.
+// A truth about sizes: a comparison, or and / or of truths. Comparisons of integers are normalised to
+// `difference op 0`, with a < b as a - b + 1 <= 0, and their coefficients to no common divisor; negation is taken
+// inside.
 class SymBool {
  public:
   enum class Kind { eq, ne, le, all, any, opaque };  // eq: p == 0; le: p <= 0; opaque: a float comparison
@@ -128,8 +128,7 @@ SymBool both(const SymBool& a, const SymBool& b);
 SymBool either(const SymBool& a, const SymBool& b);
 SymBool negate(const SymBool& a);
 
-// The nodes behind the values, for the few that take them apart (printing, serialization, code generation).
-// --------------
+// --- The nodes behind the values, for the few that take them apart (printing, serialization, code generation)
 
 enum class AtomKind { symbol, floor_div, mod, min, max, floor, ceil, trunc, round, overflow };
 
@@ -151,8 +150,8 @@ struct Term {
 };
 
 struct Polynomial {
-  std::vector<Term>
-      terms;  // sorted lexicographically, highest power first, constant last; no zeros, never a lone constant
+  // Sorted lexicographically, highest power first, constant last; no zeros, never a lone constant.
+  std::vector<Term> terms;
   // The value of terms that are sorted and have no zeros.
   static SymInt from(std::vector<Term> terms);
 };
@@ -165,7 +164,7 @@ struct FloatNode {
 
 struct BoolNode {
   SymBool::Kind kind = SymBool::Kind::eq;
-  SymInt difference;              // eq, ne, le, lt: compared with 0
+  SymInt difference;              // eq, ne, le: compared with 0
   std::vector<SymBool> operands;  // all, any
   std::string op;                 // opaque: == != < <= or "not <", "not <=" (NaN) of `floats`
   std::vector<SymFloat> floats;

@@ -1,5 +1,4 @@
-// What a program may hold at most, and which names it may use: checked by every reader, of text and of files, before
-// use.
+// What a program may hold at most, and which names it may use: every reader, of text and of files, checks it.
 //
 // The caps are far above what models need and far below what would exhaust a stack or make a small file claim the
 // memory of the machine.
@@ -26,8 +25,8 @@ inline constexpr size_t inline_file_bytes = 256;        // larger extra files li
 
 bool is_name(std::string_view text);  // of values and subgraphs: letters, digits, `_` and `.`
 bool is_word(std::string_view text);  // of keywords and annotations: the same, not starting with a digit or `.`
-bool is_symbol_name(
-    std::string_view text);             // a Python identifier that is no word of the text form (f32, None, min, ...)
+// A Python identifier that is no word of the text form (f32, None, min, ...).
+bool is_symbol_name(std::string_view text);
 bool is_target(std::string_view text);  // namespace::operator, with or without .overload
 bool is_digest(std::string_view text);  // 32 hex digits in lower case
 
