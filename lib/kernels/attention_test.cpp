@@ -115,7 +115,9 @@ TEST_CASE("attention equals plain loops") {
       second = c.mask == 'w' ? testing::numbers({1, windows, 1, c.queries, c.keys}, 5, 5)
                              : testing::numbers({c.batch, 1, c.queries, c.keys}, 5, 5);
     }
-    if (c.mask != ' ' && c.mask != 't') pm = call.input(has_two ? testing::laid_out(mask, {0, 2, 3, 1}) : mask);
+    if (has_two) mask = testing::laid_out(mask, {0, 2, 3, 1});
+    if (c.mask == 's') mask = testing::laid_out(mask, {0, 1, 3, 2});
+    if (c.mask != ' ' && c.mask != 't') pm = call.input(mask);
     const std::vector<int64_t> sizes{c.batch, c.heads, c.queries, c.depth},
         turned_sizes{c.batch, c.heads, c.depth, c.queries}, scores{c.batch, c.heads, c.queries, c.keys},
         parts{c.batch / windows, windows, c.heads, c.queries, c.keys};

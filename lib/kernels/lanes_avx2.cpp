@@ -19,6 +19,9 @@ struct V {
   static V all(float x) { return {_mm256_set1_ps(x)}; }
   static V load(const float* p) { return {_mm256_loadu_ps(p)}; }
   static V load_first(const float* p, int n) { return {_mm256_maskload_ps(p, first(n))}; }
+  static V load_first(const float* p, int n, V others) {
+    return {_mm256_blendv_ps(others.v, _mm256_maskload_ps(p, first(n)), _mm256_castsi256_ps(first(n)))};
+  }
   static V load_half(const uint16_t* p) {
     return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
   }
@@ -89,14 +92,11 @@ inline V min(V a, V b) { return {_mm256_min_ps(a.v, b.v)}; }
 inline V larger(V a, V b) { return {_mm256_blendv_ps(max(a, b).v, a.v, _mm256_cmp_ps(a.v, a.v, _CMP_UNORD_Q))}; }
 inline V fma(V a, V b, V c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }
 inline V round(V a) { return {_mm256_round_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)}; }
-inline V power_of_two(V n) {
-  return {
-      _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n.v), _mm256_set1_epi32(127)), 23))};
-}
-// Zero where x < limit; a NaN in x comes back as NaN.
-inline V zero_where_below(V value, V x, V limit) {
-  const __m256 kept = _mm256_and_ps(_mm256_cmp_ps(x.v, limit.v, _CMP_NLT_UQ), value.v);
-  return {_mm256_blendv_ps(kept, x.v, _mm256_cmp_ps(x.v, x.v, _CMP_UNORD_Q))};
+// value * 2^n; 0 where x < limit.
+inline V scaled_unless_below(V value, V n, V x, V limit) {
+  const __m256i exponent = _mm256_add_epi32(_mm256_cvtps_epi32(n.v), _mm256_set1_epi32(127));
+  const __m256 scaled = _mm256_mul_ps(value.v, _mm256_castsi256_ps(_mm256_slli_epi32(exponent, 23)));
+  return {_mm256_and_ps(_mm256_cmp_ps(x.v, limit.v, _CMP_NLT_UQ), scaled)};
 }
 
 }  // namespace

@@ -19,6 +19,7 @@ struct V {
   static V all(float x) { return {_mm512_set1_ps(x)}; }
   static V load(const float* p) { return {_mm512_loadu_ps(p)}; }
   static V load_first(const float* p, int n) { return {_mm512_maskz_loadu_ps(first(n), p)}; }
+  static V load_first(const float* p, int n, V others) { return {_mm512_mask_loadu_ps(others.v, first(n), p)}; }
   static V load_half(const uint16_t* p) {
     return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
   }
@@ -87,14 +88,9 @@ inline V min(V a, V b) { return {_mm512_min_ps(a.v, b.v)}; }
 inline V larger(V a, V b) { return {_mm512_mask_mov_ps(max(a, b).v, _mm512_cmp_ps_mask(a.v, a.v, _CMP_UNORD_Q), a.v)}; }
 inline V fma(V a, V b, V c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
 inline V round(V a) { return {_mm512_roundscale_ps(a.v, 0)}; }
-inline V power_of_two(V n) {
-  return {
-      _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(_mm512_cvtps_epi32(n.v), _mm512_set1_epi32(127)), 23))};
-}
-// Zero where x < limit; a NaN in x comes back as NaN.
-inline V zero_where_below(V value, V x, V limit) {
-  const __m512 kept = _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x.v, limit.v, _CMP_NLT_UQ), value.v);
-  return {_mm512_mask_mov_ps(kept, _mm512_cmp_ps_mask(x.v, x.v, _CMP_UNORD_Q), x.v)};
+// value * 2^n; 0 where x < limit.
+inline V scaled_unless_below(V value, V n, V x, V limit) {
+  return {_mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x.v, limit.v, _CMP_NLT_UQ), value.v, n.v)};
 }
 
 }  // namespace

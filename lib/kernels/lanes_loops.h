@@ -1,21 +1,20 @@
 // The loops behind lanes.h, over a vector type V that the including file defines.
 //
 // max and min give their second operand where one is NaN, larger gives a NaN. V has `width` floats and: load,
-// load_first(p, n), load_half, load_bfloat, store, store_first(p, n), all(x), where(truths, yes, no), +, -, *, max,
-// fma(a, b, c) = a * b + c, round (to nearest), power_of_two (of whole numbers), sum and largest over lanes;
-// `accumulators` is how many vectors a block of a product is wide, so that 6 rows of them fit the registers.
+// load_first(p, n, others = 0), load_half, load_bfloat, store, store_first(p, n), all(x), where(truths, yes, no), +, -,
+// *, max, fma(a, b, c) = a * b + c, round (to nearest), scaled_unless_below, sum and largest over lanes; `accumulators`
+// is how many vectors a block of a product is wide, so that 6 rows of them fit the registers.
 
 namespace {
 
 constexpr float infinity = __builtin_inff();
 constexpr int64_t row_block = 6;  // rows of a product that are computed at once
 
-// e^x for x <= 88, infinity from 88.4 to 89, 0 below -87. Argument reduction by ln 2 in two parts, then a polynomial of
-// degree 6 (Cephes, expf).
+// e^x for x <= 88, that or infinity up to 89, 0 below -87, NaN of NaN. Argument reduction by ln 2 in two parts, then a
+// polynomial of degree 6 (Cephes, expf).
 inline V exp_of(V x) {
-  const V clamped = max(x, V::all(-87.3365f));
-  const V n = round(clamped * V::all(1.44269504088896341f));
-  V r = fma(n, V::all(-0.693359375f), clamped);
+  const V n = round(x * V::all(1.44269504088896341f));
+  V r = fma(n, V::all(-0.693359375f), x);
   r = fma(n, V::all(2.12194440e-4f), r);
   V p = V::all(1.9875691500e-4f);
   p = fma(p, r, V::all(1.3981999507e-3f));
@@ -24,7 +23,7 @@ inline V exp_of(V x) {
   p = fma(p, r, V::all(1.6666665459e-1f));
   p = fma(p, r, V::all(5.0000001201e-1f));
   p = fma(p, r * r, r + V::all(1.0f));
-  return zero_where_below(p * power_of_two(n), x, V::all(-87.3365f));
+  return scaled_unless_below(p, n, x, V::all(-87.3365f));
 }
 
 inline V sigmoid_of(V x) {

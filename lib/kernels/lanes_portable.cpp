@@ -13,7 +13,11 @@ struct V {
   float v[4];
   static V all(float x) { return {{x, x, x, x}}; }
   static V load(const float* p) { return {{p[0], p[1], p[2], p[3]}}; }
-  static V load_first(const float* p, int n) { return {{p[0], n > 1 ? p[1] : 0, n > 2 ? p[2] : 0, n > 3 ? p[3] : 0}}; }
+  static V load_first(const float* p, int n) { return load_first(p, n, all(0)); }
+  static V load_first(const float* p, int n, V others) {
+    for (int i = 0; i < n; ++i) others.v[i] = p[i];
+    return others;
+  }
   static V load_half(const uint16_t* p) {
     return {{half_to_float(p[0]), half_to_float(p[1]), half_to_float(p[2]), half_to_float(p[3])}};
   }
@@ -78,14 +82,15 @@ inline V fma(V a, V b, V c) { return a * b + c; }
 inline V round(V a) {
   return each(a, a, [](float x, float) { return __builtin_nearbyintf(x); });
 }
-inline V power_of_two(V n) {
-  return each(n, n, [](float x, float) { return __builtin_ldexpf(1.0f, static_cast<int>(x)); });
-}
-// Zero where x < limit; a NaN in x comes back as NaN.
-inline V zero_where_below(V value, V x, V limit) {
-  V kept = value;
-  for (int i = 0; i < V::width; ++i) kept.v[i] = x.v[i] != x.v[i] ? x.v[i] : x.v[i] < limit.v[i] ? 0 : value.v[i];
-  return kept;
+// value * 2^n; 0 where x < limit.
+inline V scaled_unless_below(V value, V n, V x, V limit) {
+  V scaled = x;  // also where it is a NaN
+  for (int i = 0; i < V::width; ++i)
+    if (x.v[i] < limit.v[i])
+      scaled.v[i] = 0;
+    else if (x.v[i] == x.v[i])
+      scaled.v[i] = __builtin_ldexpf(value.v[i], static_cast<int>(n.v[i]));
+  return scaled;
 }
 
 }  // namespace
