@@ -52,6 +52,8 @@ Result<Changed> split_concatenations(Scope& scope);
 Result<Changed> untranspose_convolutions(Scope& scope);
 // Replaces convolutions whose kernels cover all of an image by products of its pixels.
 Result<Changed> flatten_convolutions_of_one_pixel(Scope& scope);
+// Lets an activation of a view of a product be a view of the activated product.
+Result<Changed> activate_before_views(Scope& scope);
 // Lets nodes with the same operator and arguments be one.
 Changed merge_duplicates(Scope& scope);
 // Drops nodes, state inputs and weights that nobody reads.

@@ -29,6 +29,7 @@ Result<ir::ExportedProgram> run(ir::ExportedProgram program, const opset::Opset&
         if (Result<Changed> done = untranspose_convolutions(scope); !done) return done.error();
         if (Result<Changed> done = flatten_convolutions_of_one_pixel(scope); !done) return done.error();
         if (Result<Changed> done = split_concatenations(scope); !done) return done.error();
+        if (Result<Changed> done = activate_before_views(scope); !done) return done.error();
       }
       remove_unused(scope);
       discharge_assumptions(scope);

@@ -1,0 +1,90 @@
+// What computes each element by itself, as an activation does, is done to what a product gives, not to a view of that:
+//
+//     gelu(transpose(flatten(conv(x)))) = transpose(flatten(gelu(conv(x))))
+//
+// Kernels of products apply it on the way to memory. Nothing here knows the operators: views, and that an element of
+// the result is computed from the one in its place, are read off the meanings.
+#include "specialize/channel_affine.h"
+
+namespace atenon::specialize {
+namespace {
+
+using opset::Scalar;
+using opset::ScalarOp;
+
+bool has_sole_reader(const ir::Value& value) { return value.users.size() == 1 && value.returned == 0; }
+
+// Whether a node shows all elements of its only operand, in some order.
+bool shows_all(const Scope& scope, const ir::Node& node) {
+  const std::vector<ir::Value*> operands = node.operands();
+  if (operands.size() != 1 || !operands[0]->is_tensor() || !has_one_result(node)) return false;
+  const std::optional<opset::Meaning> meaning = loops(scope, node);
+  return meaning && meaning->is_view && node.result()->meta().numel() == operands[0]->meta().numel();
+}
+
+// Whether each element of the result is computed from the operand's at the same index, of any shape.
+bool is_pointwise(const Scope& scope, const ir::Node& node) {
+  const std::optional<opset::Meaning> meaning = loops(scope, node);
+  if (!meaning || meaning->is_view || meaning->scatter || !meaning->reductions.empty()) return false;
+  const opset::LoopNest& nest = meaning->results[0];
+  const auto is_index = [&](opset::ScalarId id) { return at(*meaning, id).op == ScalarOp::index; };
+  const auto is_own_place = [&](const Scalar& read) {
+    for (size_t axis = 0; axis < read.operands.size(); ++axis) {
+      const Scalar& index = at(*meaning, read.operands[axis]);
+      const bool is_own = index.op == ScalarOp::index && index.variable == nest.variables[axis];
+      if (!is_own && nest.type.sizes[axis] != ir::SymInt(1)) return false;
+    }
+    return true;
+  };
+  return std::all_of(meaning->scalars.begin(), meaning->scalars.end(), [&](const Scalar& scalar) {
+    if (scalar.op != ScalarOp::read) return std::none_of(scalar.operands.begin(), scalar.operands.end(), is_index);
+    return tensor_of(*meaning, scalar)->meta().sizes == nest.type.sizes && is_own_place(scalar);
+  });
+}
+
+// Whether a product with a weight gives the value, or activations of one do; loops would gain nothing.
+bool is_of_product(const Scope& scope, const ir::Value* value) {
+  const auto is_matrix = [&](const ir::Value* operand) {
+    return operand->is_tensor() && operand->meta().rank() >= 2 && constant_behind(scope, operand);
+  };
+  while (value->producer && has_sole_reader(*value)) {
+    const std::vector<ir::Value*> operands = value->producer->operands();
+    if (std::any_of(operands.begin(), operands.end(), is_matrix)) return true;
+    if (operands.size() != 1 || !is_pointwise(scope, *value->producer)) return false;
+    value = operands[0];
+  }
+  return false;
+}
+
+}  // namespace
+
+Result<Changed> activate_before_views(Scope& scope) {
+  Changed changed = Changed::no;
+  for (ir::Node& node : scope.variant.graph.forward()) {
+    const std::vector<ir::Value*> operands = node.operands();
+    if (operands.size() != 1 || !operands[0]->is_tensor() || !has_one_result(node)) continue;
+    ir::Value* const shown = operands[0];
+    ir::Node* view = nullptr;  // the first
+    ir::Value* made = shown;
+    while (made->producer && has_sole_reader(*made) && shows_all(scope, *made->producer)) {
+      view = made->producer;
+      made = view->operands()[0];
+    }
+    if (!view || node.result()->returned > 0 || !is_of_product(scope, made) || !is_pointwise(scope, node)) continue;
+    Result<ir::Value*> activated =
+        append_copy(scope, *view, node, [&](size_t, const ir::Argument& argument) -> ir::Argument {
+          return argument.value() == shown ? made : argument;
+        });
+    if (!activated) return activated.error();
+    if ((*activated)->type != made->type) continue;  // a dead node, which is removed at the end
+    (*activated)->producer->provenance = node.provenance;
+    scope.report("put " + node.target() + " %" + node.result()->name + " in front of the views behind %" + made->name);
+    view->replace_operand(made, *activated);
+    scope.variant.graph.replace_uses(node.result(), shown);
+    scope.variant.graph.erase(node);
+    changed = Changed::yes;
+  }
+  return changed;
+}
+
+}  // namespace atenon::specialize
