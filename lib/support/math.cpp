@@ -302,7 +302,7 @@ double lgamma(double x) {
 double digamma(double x) {
   if (x != x || x == infinity) return x;
   if (x == 0) return std::signbit(x) ? infinity : -infinity;
-  if (x < 0) return x == std::floor(x) ? not_a_number : digamma(1 - x) - pi / tan(pi * (x - std::floor(x)));
+  if (x < 0) return x == std::floor(x) ? not_a_number : digamma(1 - x) - pi / tan(pi * (x - std::nearbyint(x)));
   double sum = 0;
   for (; x < 10; x += 1) sum -= 1 / x;
   const double z = 1 / (x * x);
