@@ -241,10 +241,9 @@ Ref InputMaker::trace_leaf(Inputs& inputs, const std::string& path, PyObject* ob
   if (tensor) meta = session_.meta(*tensor);
   if (given != given_.end()) {
     if (tensor && given->sizes.size() != meta.sizes.size()) {
-      session_.raise(305,
-                     "--input " + path + " has " + std::to_string(given->sizes.size()) + " sizes, the example " +
-                         std::to_string(meta.sizes.size()),
-                     "the same rank");
+      fail("--input " + path + " has " + std::to_string(given->sizes.size()) + " sizes, the example " +
+               std::to_string(meta.sizes.size()),
+           "the same rank");
       return {};
     }
     meta.dtype = given->dtype;
