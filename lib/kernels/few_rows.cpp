@@ -57,7 +57,7 @@ class FewRowsCall : public PreparedCall {
   }
 };
 
-class FewRows : public Kernel {
+class FewRows : public RowsKernel {
  public:
   const char* name() const override { return "few_rows"; }
 
@@ -76,16 +76,6 @@ class FewRows : public Kernel {
     return lanes_refusal(product.epilogue);
   }
 
-  bool may_overwrite(const ir::Graph& body, size_t operand) const override {
-    return may_overwrite_addend(body, operand);
-  }
-
-  std::vector<int> preferred_order(const ir::Graph& body) const override { return preferred_order_of_product(body); }
-  bool reads_rows(const ir::Graph& body, size_t operand) const override { return is_left_operand(body, operand); }
-  bool joins_rows(const ir::Graph& body, size_t operand) const override { return kernels::joins_rows(body, operand); }
-  bool keeps_order(const ir::Graph& body) const override { return kernels::joins_rows(body, 0); }
-  bool writes_rows() const override { return true; }
-
   // A small matrix comes from the caches, where panels, which have no lanes to add up, are 1.1 to 1.5 times as fast
   // (Zen 5); mostly empty ones are not.
   std::optional<ir::BlockedLayout> weight_layout(const CallSite& site, size_t operand) const override {
@@ -95,10 +85,6 @@ class FewRows : public Kernel {
     const int64_t rest = loops.n() % panel_columns;
     if (loops.n() * loops.k() > tile_elements || (rest > 0 && rest <= panel_columns / 2)) return std::nullopt;
     return panels().weight_layout(site, operand);
-  }
-
-  std::optional<ir::BlockedLayout> half_layout(const CallSite& site, size_t operand) const override {
-    return half_panel_layout(site, operand);
   }
 
   Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const override {

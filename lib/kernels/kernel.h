@@ -56,8 +56,8 @@ struct CallSite {
   int threads = 1;
   bool in_tile = false;        // it is run inside of another call's tile, by one thread
   const Code* code = nullptr;  // "llvm" needs it
-  const opset::Opset* opset =
-      nullptr;  // "reference" needs these two: a program that is lowered throughout runs without them
+  // "reference" needs these two: a program that is lowered throughout runs without them.
+  const opset::Opset* opset = nullptr;
   const std::map<std::string, ir::Graph>* subgraphs = nullptr;
   const reference::DeclaredKernels* declared = nullptr;  // of "reference", for operators that are only declared
   Generator* generator = nullptr;                        // of "reference", for operators that draw
@@ -115,8 +115,7 @@ class Kernel {
   virtual Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const = 0;
 };
 
-// The kernel's call for a site; where all results are empty, one that does nothing, so that kernels need not think of
-// it.
+// The kernel's call for a site; one that does nothing where all results are empty: kernels need not think of that.
 Result<std::unique_ptr<PreparedCall>> prepare(const Kernel& kernel, const CallSite& site);
 
 // Says that no more calls are prepared for now. Of oneDNN's 42 MB of code, starting it and generating machine code have

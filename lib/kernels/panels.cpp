@@ -27,7 +27,6 @@ constexpr int64_t large_images = 3 * 1024 * 1024;
 constexpr int64_t few_pixels = 800;         // of a pointwise convolution's result: oneDNN cuts them into uneven parts
 constexpr int64_t few_pixels_of_each = 64;  // image, where their number is left open; many are as fast by oneDNN
 constexpr int64_t small_matrix = 8 * 1024;
-constexpr int64_t smallest_half_matrix = 64 * 1024;  // smaller ones stay in the caches, and are read as they are
 constexpr int64_t fetched_matrix = 32 * 1024;  // smaller ones arrive by themselves, and fetching takes time of its own
 constexpr int64_t serial_products = 512 * 1024;  // less than this is done before a second thread has woken up
 
@@ -192,7 +191,7 @@ std::unique_ptr<PanelsCall> make_call(Product product, Loops loops, const CallSi
   return call;
 }
 
-class Panels : public Kernel {
+class Panels : public RowsKernel {
  public:
   const char* name() const override { return "panels"; }
 
@@ -218,16 +217,6 @@ class Panels : public Kernel {
     return lanes_refusal(product.epilogue);
   }
 
-  bool may_overwrite(const ir::Graph& body, size_t operand) const override {
-    return may_overwrite_addend(body, operand);
-  }
-
-  std::vector<int> preferred_order(const ir::Graph& body) const override { return preferred_order_of_product(body); }
-  bool reads_rows(const ir::Graph& body, size_t operand) const override { return is_left_operand(body, operand); }
-  bool joins_rows(const ir::Graph& body, size_t operand) const override { return kernels::joins_rows(body, operand); }
-  bool keeps_order(const ir::Graph& body) const override { return kernels::joins_rows(body, 0); }
-  bool writes_rows() const override { return true; }
-
   // Making a panel costs little beside its use by many rows, and few rows read the matrix as it lies.
   bool takes_rows() const override { return true; }
 
@@ -238,10 +227,6 @@ class Panels : public Kernel {
     if (product.is_convolution() && !lies_in_rows(product, make_loops(product, site), site))
       return other_kernel(product).weight_layout(site, operand);
     return panel_layout(site.operands[operand].sizes, product.b.axes);
-  }
-
-  std::optional<ir::BlockedLayout> half_layout(const CallSite& site, size_t operand) const override {
-    return half_panel_layout(site, operand);
   }
 
   Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const override {
@@ -270,15 +255,6 @@ ir::BlockedLayout panel_layout(const std::vector<int64_t>& sizes, const std::vec
   layout.inner_blocks = {{axes[1], panel_columns}};
   layout.padded_bytes = divide_up(n, panel_columns) * panel_columns * k * static_cast<int64_t>(size_of(dtype));
   return layout;
-}
-
-std::optional<ir::BlockedLayout> half_panel_layout(const CallSite& site, size_t operand) {
-  Product product;
-  const Operand& matrix = site.operands[operand];
-  if (!read_product(*site.body, site.symbols, product).empty() || static_cast<int>(operand) != product.b.input ||
-      product.is_convolution() || count(matrix.sizes) < smallest_half_matrix)
-    return std::nullopt;
-  return panel_layout(matrix.sizes, product.b.axes, ScalarType::bf16);
 }
 
 std::unique_ptr<PreparedCall> prepare_pointwise(const CallSite& site) {

@@ -14,6 +14,7 @@ namespace atenon::kernels {
 namespace {
 
 constexpr int64_t tiny_product = 64;
+constexpr int64_t smallest_half_matrix = 64 * 1024;  // smaller ones stay in the caches, and are read as they are
 
 bool is_product(const std::string& name) {
   return name == "aten::linear" || name == "aten::matmul" || name == "aten::mm" || name == "aten::bmm" ||
@@ -156,21 +157,34 @@ bool may_overwrite_addend(const ir::Graph& body, size_t operand) {
   return reads == 1 && body.inputs()[operand]->meta().sizes == body.outputs()[0].value()->meta().sizes;
 }
 
-std::vector<int> preferred_order_of_product(const ir::Graph& body) {
+bool RowsKernel::may_overwrite(const ir::Graph& body, size_t operand) const {
+  return may_overwrite_addend(body, operand);
+}
+
+std::vector<int> RowsKernel::preferred_order(const ir::Graph& body) const {
   Product product;
   [[maybe_unused]] const std::string refusal = read_product(body, {}, product);
   assert(refusal.empty());
   return product.order;
 }
 
-bool is_left_operand(const ir::Graph& body, size_t operand) {
+bool RowsKernel::reads_rows(const ir::Graph& body, size_t operand) const {
   Product product;
   return read_product(body, {}, product).empty() && product.a.input == static_cast<int>(operand) &&
          product.a.axes.back() + 1 == static_cast<int>(product.a.axes.size());
 }
 
-bool joins_rows(const ir::Graph& body, size_t operand) {
-  return is_left_operand(body, operand) && preferred_order_of_product(body).empty();
+bool RowsKernel::joins_rows(const ir::Graph& body, size_t operand) const {
+  return reads_rows(body, operand) && preferred_order(body).empty();
+}
+
+std::optional<ir::BlockedLayout> RowsKernel::half_layout(const CallSite& site, size_t operand) const {
+  Product product;
+  const Operand& matrix = site.operands[operand];
+  if (!read_product(*site.body, site.symbols, product).empty() || static_cast<int>(operand) != product.b.input ||
+      product.is_convolution() || count(matrix.sizes) < smallest_half_matrix)
+    return std::nullopt;
+  return panel_layout(matrix.sizes, product.b.axes, ScalarType::bf16);
 }
 
 bool lies_in_rows(const Product& product, const Loops& loops, const CallSite& site) {

@@ -36,14 +36,18 @@ std::string thin_refusal(const ir::Graph& body, const Product& product);
 // large.
 bool may_overwrite_addend(const ir::Graph& body, size_t operand);
 
-// How the result should lie: a convolution's has channels last.
-std::vector<int> preferred_order_of_product(const ir::Graph& body);
-
-// Whether the operand is a, as it lies.
-bool is_left_operand(const ir::Graph& body, size_t operand);
-
-// The same of a product that is no convolution: its rows, of however many axes, are those of one matrix.
-bool joins_rows(const ir::Graph& body, size_t operand);
+// What kernels of our own for products with one matrix wish: a in rows, which may have many axes but for a
+// convolution's, whose result has channels last; a large matrix in 16 bits in panels.
+class RowsKernel : public Kernel {
+ public:
+  bool may_overwrite(const ir::Graph& body, size_t operand) const override;
+  std::vector<int> preferred_order(const ir::Graph& body) const override;
+  bool reads_rows(const ir::Graph& body, size_t operand) const override;
+  bool joins_rows(const ir::Graph& body, size_t operand) const override;
+  bool keeps_order(const ir::Graph& body) const override { return joins_rows(body, 0); }
+  bool writes_rows() const override { return true; }
+  std::optional<ir::BlockedLayout> half_layout(const CallSite& site, size_t operand) const override;
+};
 
 // Sizes and strides of an operand over [batch..., rows, columns]; size 1 where it is broadcast.
 struct Matrix {
@@ -77,8 +81,6 @@ void write_steps(const Product& product, const Loops& loops, std::span<void* con
 // A matrix in panels (lanes.h): axes[0] is k, axes[1] counts the columns.
 ir::BlockedLayout panel_layout(const std::vector<int64_t>& sizes, const std::vector<int>& axes,
                                ScalarType dtype = ScalarType::f32);
-// The same in 16 bits, for Kernel::half_layout(): of a product's matrix that is large enough for its reading to count.
-std::optional<ir::BlockedLayout> half_panel_layout(const CallSite& site, size_t operand);
 
 // The call of a pointwise convolution by panels where its images turn out to be of a size at which oneDNN is slower,
 // and its filter lies in panels, as oneDNN mostly wants it, too; else null.

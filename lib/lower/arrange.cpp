@@ -14,8 +14,6 @@ constexpr int64_t least_lanes = 16, most_lanes = 64;
 constexpr int64_t enough_rows = 8;    // to occupy some threads
 constexpr int64_t turned_block = 16;  // of a loop through memory that is read line by line across: a line of results
 
-LoopSet bit(int loop) { return LoopSet(1) << loop; }
-
 class Arranger {
  public:
   Arranger(Loops& loops, const shape::Bindings& hints) : loops_(loops), hints_(hints) {}

@@ -13,8 +13,8 @@ using ir::Value;
 using Role = Group::Role;
 
 constexpr const char* code_name = "code";
-constexpr int64_t elements_a_tile =
-    16384;  // about what a core does in the time that it takes to hand out a tile, times ten
+// About what a core does in the time that it takes to hand out a tile, times ten.
+constexpr int64_t elements_a_tile = 16384;
 
 // Where a value lies, seen from its first element: that is where a kernel's buffer starts.
 Layout own_layout(const Lowering& lowering, const Value& value) { return {lowering.layout(value).strides, 0}; }

@@ -186,7 +186,7 @@ bool LayoutChoice::ends_in_order_of_its_own(const Value& value, bool through_loo
       const Group& reader = *lowering_.group_of.at(user);
       if (reader.role == Role::alias || (through_loops && reader.role == Role::loops)) {
         open.insert(open.end(), reader.results.begin(), reader.results.end());
-      } else if (reader.role != Role::kernel || !reader.kernel ||
+      } else if (reader.role != Role::kernel ||
                  reader.kernel->preferred_order(make_body(reader.nodes, reader.operands, reader.results)).empty()) {
         return false;
       }
@@ -263,7 +263,7 @@ std::vector<int> LayoutChoice::wished_by_reader(const Value& value) const {
 bool LayoutChoice::is_read_in_rows(const Value& value) const {
   return std::any_of(value.users.begin(), value.users.end(), [&](const ir::Node* user) {
     const Group& reader = *lowering_.group_of.at(user);
-    if (reader.role != Role::kernel || !reader.kernel) return false;
+    if (reader.role != Role::kernel) return false;
     const auto operand = std::find(reader.operands.begin(), reader.operands.end(), &value);
     return operand != reader.operands.end() &&
            reader.kernel->reads_rows(make_body(reader.nodes, reader.operands, reader.results),
@@ -272,7 +272,7 @@ bool LayoutChoice::is_read_in_rows(const Value& value) const {
 }
 
 void LayoutChoice::place_results(Group& group) {
-  if (group.role == Role::kernel && group.kernel && group.kernel->needs_rows()) return;
+  if (group.role == Role::kernel && group.kernel->needs_rows()) return;
   // What loops write at once lies alike: in rows, where a kernel would copy it otherwise.
   const bool rows_are_read =
       group.role == Role::loops && std::any_of(group.results.begin(), group.results.end(),
@@ -280,7 +280,7 @@ void LayoutChoice::place_results(Group& group) {
   for (Value* result : group.results) {
     const std::vector<SymInt>& sizes = result->meta().sizes;
     std::vector<int> order;
-    if (group.role == Role::kernel && group.kernel) {
+    if (group.role == Role::kernel) {
       const ir::Graph body = make_body(group.nodes, group.operands, group.results);
       order = group.kernel->preferred_order(body);
       const Value* first = group.operands.empty() ? nullptr : group.operands[0];

@@ -82,7 +82,7 @@ LoopSet Composer::loops_of(const SymInt& x) const {
   LoopSet set = 0;
   if (x.is_constant()) return set;
   for (const std::string& symbol : x.symbols()) {
-    if (auto loop = loop_numbers_.find(symbol); loop != loop_numbers_.end()) set |= LoopSet(1) << loop->second;
+    if (auto loop = loop_numbers_.find(symbol); loop != loop_numbers_.end()) set |= bit(loop->second);
     if (symbol.front() == '%') set |= loops_.exprs[std::stoi(symbol.substr(1))].loops;
   }
   return set;
@@ -121,7 +121,7 @@ ExprId Composer::intern(Expr expr) {
   if (expr.op == ScalarOp::reduce) {
     const BoundReduction& reduction = loops_.reductions[expr.reduction];
     expr.loops = reduction.outer;
-    if (reduction.is_prefix) expr.loops |= LoopSet(1) << reduction.loops[0];
+    if (reduction.is_prefix) expr.loops |= bit(reduction.loops[0]);
     if (reduction.guard == no_expr)
       for (ExprId part : reduction.element) {
         expr.is_partial |= loops_.exprs[part].is_partial;
@@ -381,7 +381,7 @@ int Composer::reduction(Instance& instance, int number) {
     for (size_t candidate = loops_.loops.size(); candidate-- > 0 && loop < 0;)
       if (!(taken >> candidate & 1) && loops_.loops[candidate].extent == extent) loop = static_cast<int>(candidate);
     if (loop < 0) loop = add_loop(extent);
-    taken |= LoopSet(1) << loop;
+    taken |= bit(loop);
     bound.loops.push_back(loop);
     instance.variables[reduction.variables[i]] = SymInt::symbol(loops_.loops[loop].symbol);
   }
@@ -404,7 +404,7 @@ int Composer::reduction(Instance& instance, int number) {
   LoopSet own = 0;
   std::string key = bound.monoid;
   for (int loop : bound.loops) {
-    own |= LoopSet(1) << loop;
+    own |= bit(loop);
     key += "$" + std::to_string(loop);
     bound.outer |= loops_of(loops_.loops[loop].extent);
   }

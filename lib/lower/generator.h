@@ -15,7 +15,6 @@
 
 namespace atenon::lower {
 
-inline LoopSet bit(int loop) { return LoopSet(1) << loop; }
 inline LoopSet set_of(const std::vector<int>& loops) {
   LoopSet set = 0;
   for (int loop : loops) set |= bit(loop);
@@ -37,8 +36,8 @@ class Generator {
   struct Scope {
     LoopSet loops = 0;
     bool is_conditional = false;
-    BasicBlock* block =
-        nullptr;  // where code of this scope goes: at its end, before the terminator once an inner loop is open
+    // Where code of this scope goes: at its end, before the terminator once an inner loop is open.
+    BasicBlock* block = nullptr;
     std::map<int, Value*> variables = {};
     std::map<ExprId, Value*> values = {};
     std::map<std::string, Value*> indices = {};

@@ -37,7 +37,7 @@ struct Edge {
 class Grouper {
  public:
   explicit Grouper(Lowering& lowering) : lowering_(lowering) {}
-  Result<void> run();
+  void run();
 
  private:
   void classify(Node& node);
@@ -444,7 +444,7 @@ void Grouper::release_views() {
   }
 }
 
-Result<void> Grouper::run() {
+void Grouper::run() {
   segment_ = find_segments(lowering_.graph());
   next_draw_ = find_next_draws(lowering_.opset, lowering_.graph());
   for (Node& node : lowering_.graph().forward()) {
@@ -454,11 +454,10 @@ Result<void> Grouper::run() {
   take_kernels();
   form_loops();
   release_views();
-  return {};
 }
 
 }  // namespace
 
-Result<void> group_nodes(Lowering& lowering) { return Grouper(lowering).run(); }
+void group_nodes(Lowering& lowering) { Grouper(lowering).run(); }
 
 }  // namespace atenon::lower

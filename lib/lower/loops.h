@@ -28,8 +28,9 @@ using shape::SymFloat;
 
 using ExprId = int32_t;
 inline constexpr ExprId no_expr = -1;
-using LoopSet = uint64_t;                                      // a bit a loop
-inline constexpr LoopSet placeholder_loop = LoopSet(1) << 63;  // what depends on a monoid's placeholders
+using LoopSet = uint64_t;  // a bit a loop
+inline constexpr LoopSet bit(int loop) { return LoopSet(1) << loop; }
+inline constexpr LoopSet placeholder_loop = bit(63);  // what depends on a monoid's placeholders
 
 struct Expr {
   ScalarOp op = ScalarOp::constant;
@@ -37,8 +38,8 @@ struct Expr {
   std::vector<ExprId> operands = {};
   double number = 0;    // constant, floating
   int64_t integer = 0;  // constant, integral or bool
-  SymInt index =
-      0;  // size: the value, over sizes, loop variables and "%N", the value of expression N; read: the address
+  // size: the value, over sizes, loop variables and "%N", the value of expression N; read: the address
+  SymInt index = 0;
   SymFloat size_float = {};
   int buffer = -1;            // read
   int reduction = -1;         // reduce
@@ -149,8 +150,8 @@ std::optional<Access> access_of(const std::vector<const opset::Meaning*>& views,
 // Where the operands and results of a body lie.
 using LayoutOf = std::function<Layout(const ir::Value&)>;
 
-// Composes a body. Refuses (as an error without code) what loops cannot
-// say: a scatter whose extents depend on data, or with other operators around it.
+// Composes a body. Refuses (as an error without code) what loops cannot say: a scatter whose extents depend on data, or
+// with other operators around it.
 Result<Loops> compose(const ir::Graph& body, const MeaningOf& meaning_of, const LayoutOf& layout_of,
                       const shape::Facts& facts, const shape::Bindings& hints);
 

@@ -38,7 +38,7 @@ Result<void> lower_variant(Lowering& lowering) {
     if (symbol.hint) lowering.hints[symbol.name] = *symbol.hint;
   if (Result<void> done = expand_composites(lowering); !done) return done;
   // Every node has a kernel, or a meaning in loops or in C++.
-  if (Result<void> done = group_nodes(lowering); !done) return done;
+  group_nodes(lowering);
   for (bool changed = true; changed;) {
     order_groups(lowering);
     if (Result<void> done = choose_layouts(lowering); !done) return done;

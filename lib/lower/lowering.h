@@ -91,7 +91,7 @@ Result<void> expand_composites(Lowering& lowering);
 Result<bool> widen(Lowering& lowering, ir::Node& node, std::map<ir::Value*, ir::Value*>& copies);
 // Every node is in a group: one a node that a kernel wants, with the epilogue that it takes; loops that may share a
 // kernel; views.
-Result<void> group_nodes(Lowering& lowering);
+void group_nodes(Lowering& lowering);
 // Groups can run in their order, and know their operands and results.
 void order_groups(Lowering& lowering);
 // Every value that lies in memory has a layout; views are aliases where strides can say them, else loops; a kernel is
