@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "kernels/convolution.h"
+#include "kernels/joined_pixels.h"
 #include "kernels/lanes.h"
 #include "kernels/list.h"
 
@@ -224,6 +225,7 @@ class FewChannels : public ConvolutionKernel {
       if (is_image && terms > most_taps * channels) return "oneDNN has faster ones for many taps";
       if (!is_large && y.sizes[0] != 1) return "oneDNN has faster ones for several small images, and sequences";
       const bool fills_vectors = outputs >= panel_columns || (outputs > widest_vector && outputs % widest_vector == 0);
+      if (is_image && outputs <= widest_vector) return "oneDNN is faster where outputs fill one vector at most";
       if (!is_strided && fills_vectors) return "oneDNN is as fast where outputs fill vectors";
     }
     const int64_t fewest = weight.rank() == 4 ? 8 : 5;  // oneDNN has faster ones for images
@@ -236,6 +238,9 @@ class FewChannels : public ConvolutionKernel {
     Convolution convolution;
     if (!read_convolution(*site.body, site.symbols, convolution).empty()) return std::nullopt;
     if (static_cast<int>(operand) != convolution.weight) return std::nullopt;
+    const Operand& x = site.operands[static_cast<size_t>(convolution.x)];
+    // oneDNN is faster then; without a layout, the call is left to it.
+    if (!site.in_tile && lies_channels_last(x) && joined_pixels(site, convolution) > 1) return std::nullopt;
     return term_layout(site.operands[operand].sizes, convolution.groups);
   }
 

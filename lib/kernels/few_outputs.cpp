@@ -6,6 +6,7 @@
 // that, the products of a line are turned, so that the sums run along the line.
 
 #include "kernels/convolution.h"
+#include "kernels/joined_pixels.h"
 #include "kernels/lanes.h"
 #include "kernels/list.h"
 
@@ -189,6 +190,8 @@ class FewOutputs : public ConvolutionKernel {
     Convolution convolution;
     if (!read_convolution(*site.body, site.symbols, convolution).empty()) return std::nullopt;
     if (static_cast<int>(operand) != convolution.weight) return std::nullopt;
+    // oneDNN is faster then; without a layout, the call is left to it.
+    if (site.operands[operand].sizes[0] > 3 && joined_pixels(site, convolution) > 1) return std::nullopt;
     if (!fits(convolution, site)) return onednn_convolution().weight_layout(site, operand);
     return tap_layout(site.operands[operand].sizes);
   }

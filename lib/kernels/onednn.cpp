@@ -278,6 +278,16 @@ Place OnednnCall::own(std::shared_ptr<Storage> storage) {
   return {Place::Kind::owned, owned_.size() - 1};
 }
 
+Place OnednnCall::own(const Tensor& tensor, const dnnl::memory::desc& plain, const dnnl::memory::desc& wanted) {
+  std::shared_ptr<Storage> packed = Storage::allocate(wanted.get_size());
+  repacked += packed->size();
+  dnnl::memory from(plain, onednn_engine(), const_cast<void*>(tensor.data()));
+  dnnl::memory to(wanted, onednn_engine(), packed->mutable_data());
+  dnnl::stream stream = library().stream;
+  dnnl::reorder(from, to).execute(stream, from, to);
+  return own(std::move(packed));
+}
+
 Place OnednnCall::operand(const CallSite& site, size_t index, const dnnl::memory::desc& plain,
                           const dnnl::memory::desc& wanted, const std::vector<int>& axes, int64_t step) {
   const Place as_it_is{Place::Kind::buffer, index, step};
@@ -293,16 +303,8 @@ Place OnednnCall::operand(const CallSite& site, size_t index, const dnnl::memory
   } else if (plain == wanted) {
     return as_it_is;
   }
-  // The bytes never change: bring them into the wanted layout once.
   note = operand.weight->name + " repacked at load";
-  Tensor rows = operand.weight->layout ? unpack(*operand.weight) : operand.weight->tensor;
-  std::shared_ptr<Storage> packed = Storage::allocate(wanted.get_size());
-  repacked += packed->size();
-  dnnl::memory from(plain, onednn_engine(), const_cast<void*>(rows.data()));
-  dnnl::memory to(wanted, onednn_engine(), packed->mutable_data());
-  dnnl::stream stream = library().stream;
-  dnnl::reorder(from, to).execute(stream, from, to);
-  return own(std::move(packed));
+  return own(operand.weight->layout ? unpack(*operand.weight) : operand.weight->tensor, plain, wanted);
 }
 
 std::unique_ptr<OnednnCall::Memories> OnednnCall::make_memories() const {

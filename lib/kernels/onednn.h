@@ -60,6 +60,8 @@ class OnednnCall : public PreparedCall {
   // Room in the scratch buffer that lives for the whole call.
   Place reserve(const dnnl::memory::desc& desc);
   Place own(std::shared_ptr<Storage> storage);
+  // Elements that never change, brought into the wanted layout now.
+  Place own(const Tensor& tensor, const dnnl::memory::desc& plain, const dnnl::memory::desc& wanted);
   // The weight or other operand `index` as `wanted`: its own bytes where they lie so, a copy made now for a weight that
   // all tiles read, else a reorder before the primitive. `axes` as in layout_of, `step` as in Place.
   Place operand(const CallSite& site, size_t index, const dnnl::memory::desc& plain, const dnnl::memory::desc& wanted,

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "kernels/convolution.h"
+#include "kernels/joined_pixels.h"
 #include "kernels/list.h"
 #include "kernels/onednn.h"
 #include "kernels/product.h"
@@ -289,7 +290,7 @@ class OnednnConvolution : public ConvolutionKernel {
   std::optional<ir::BlockedLayout> weight_layout(const CallSite& site, size_t operand) const override {
     try {
       const Convolution convolution = read(site);
-      if (static_cast<int>(operand) != convolution.weight) return std::nullopt;
+      if (static_cast<int>(operand) != convolution.weight || joined_pixels(site, convolution) > 1) return std::nullopt;
       const int64_t strips = strips_of(site, convolution), lines = site.results[0].sizes[2];
       const StripSite strip =
           strips == 0 ? StripSite{site, convolution, {}, {}} : strip_of(site, convolution, 0, lines / strips);
@@ -305,7 +306,14 @@ class OnednnConvolution : public ConvolutionKernel {
     if (std::unique_ptr<PreparedCall> large = prepare_pointwise(site)) return large;
     const Convolution convolution = read(site);
     if (const int64_t strips = strips_of(site, convolution)) return prepare_strips(site, convolution, strips);
-    return prepare_call(site, convolution);
+    const int64_t pixels = joined_pixels(site, convolution);
+    if (pixels == 1) return prepare_call(site, convolution);
+    const JoinedPixels joined = join_pixels(site, convolution, pixels);
+    Result<std::unique_ptr<PreparedCall>> call = prepare_call(joined.site, joined.convolution, joined.made);
+    if (!call) return call;
+    count_work(**call, convolution, site);
+    (*call)->detail += ", " + std::to_string(pixels) + " pixels joined";
+    return call;
   }
 
  private:
@@ -345,13 +353,18 @@ class OnednnConvolution : public ConvolutionKernel {
     return std::unique_ptr<PreparedCall>(std::move(call));
   }
 
-  Result<std::unique_ptr<PreparedCall>> prepare_call(const CallSite& site, const Convolution& convolution) const try {
+  // Operands in `made` are these tensors, whatever the call's buffers are.
+  Result<std::unique_ptr<PreparedCall>> prepare_call(const CallSite& site, const Convolution& convolution,
+                                                     const std::map<int, Tensor>& made = {}) const try {
     Chosen chosen = choose(site, convolution);
     auto call = std::make_unique<OnednnCall>();
     std::vector<OnednnCall::Binding> bindings;
     auto bind = [&](int argument, int operand, const memory::desc& lies, const memory::desc& wanted,
                     const std::vector<int>& axes) {
-      bindings.push_back({argument, wanted, call->operand(site, operand, lies, wanted, axes)});
+      const auto own = made.find(operand);
+      bindings.push_back({argument, wanted,
+                          own == made.end() ? call->operand(site, operand, lies, wanted, axes)
+                                            : call->own(own->second, lies, wanted)});
     };
     bind(DNNL_ARG_SRC, convolution.x, chosen.x_lies, chosen.x, {});
     bind(DNNL_ARG_WEIGHTS, convolution.weight, chosen.weight_lies, chosen.weight, chosen.weight_axes);

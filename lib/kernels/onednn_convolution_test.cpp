@@ -241,6 +241,64 @@ TEST_CASE("a pointwise convolution of few pixels or large images goes by panels 
     }
 }
 
+TEST_CASE("pixels that are joined give what they give alone") {
+  struct Shape {
+    std::vector<int64_t> x, weight;
+    int64_t padding, pixels, pixels_of_avx2;  // that are joined
+    int64_t stride = 1;                       // of all axes but the last
+  };
+  const Shape shapes[] = {
+      {{2, 5, 24}, {8, 5, 3}, 1, 2, 1},
+      {{1, 20, 30}, {3, 20, 9}, 4, 5, 2},
+      {{2, 8, 9, 12}, {8, 8, 3, 3}, 1, 2, 1},
+      {{1, 24, 7, 16}, {4, 24, 5, 5}, 2, 4, 2},
+      {{1, 24, 7, 18}, {4, 24, 3, 3}, 0, 4, 2, 2},
+      {{2, 1, 9, 16}, {1, 1, 3, 3}, 1, 16, 8},
+      {{1, 8, 6, 5, 6}, {7, 8, 3, 3, 3}, 1, 2, 1},
+      {{1, 3, 6, 5, 6}, {2, 3, 2, 2, 2}, 0, 5, 1},
+      {{1, 8, 6, 6, 6}, {8, 8, 1, 1, 1}, 0, 1, 1},
+      {{1, 8, 6, 13}, {8, 8, 3, 3}, 1, 1, 1},
+      {{1, 8, 6, 12}, {9, 8, 3, 3}, 1, 1, 1},
+  };
+  for (const Shape& s : shapes)
+    for (int residual : {0, 1, 2}) {  // 2: in place
+      CAPTURE(s.x);
+      CAPTURE(s.weight);
+      CAPTURE(residual);
+      const size_t rank = s.x.size();
+      const std::vector<int> order = channels_last_order(rank);
+      std::vector<int64_t> sizes = s.x;
+      sizes[1] = s.weight[0];
+      ir::ArgumentList stride;
+      for (size_t axis = 2; axis < rank; ++axis) {
+        const int64_t step = axis + 1 < rank ? s.stride : 1;
+        stride.push_back(step);
+        sizes[axis] = (s.x[axis] + 2 * s.padding - s.weight[axis]) / step + 1;
+      }
+      Tensor results[2];
+      for (const bool is_joined : {false, true}) {
+        Call call;
+        ir::Value* x = call.input(testing::laid_out(testing::whole_numbers(s.x, 1), order));
+        const Tensor numbers = testing::whole_numbers({sizes[1]}, 2);
+        ir::Value* bias =
+            is_joined ? call.weight(numbers) : call.input(numbers);  // which is not known, and no pixels joined
+        ir::Value* added = call.input(testing::laid_out(testing::whole_numbers(sizes, 3), order));
+        ir::Value* weight = call.weight(testing::whole_numbers(s.weight, 4));
+        ir::Value* y =
+            call.apply("aten::conv" + std::to_string(rank - 2) + "d", {x, weight, bias, stride, s.padding}, sizes);
+        if (residual > 0) y = call.apply("aten::add.Tensor", {y, added}, sizes);
+        call.body.set_outputs({call.apply("aten::relu", {y}, sizes)});
+        results[is_joined] = testing::laid_out(Tensor::zeros(ScalarType::f32, sizes), order);
+        const bool is_packed = call.pack_weight(onednn_convolution(), 3, results[is_joined]);
+        REQUIRE(call.run(onednn_convolution(), results[is_joined], residual == 2 ? 2 : -1) == "");
+        const int64_t pixels = !is_joined ? 1 : lanes().name == lanes_avx512.name ? s.pixels : s.pixels_of_avx2;
+        CHECK((call.detail.find(std::to_string(pixels) + " pixels joined") != std::string::npos) == (pixels > 1));
+        if (pixels > 1) CHECK(!is_packed);
+      }
+      CHECK(testing::difference(results[0], results[1]) == 0);
+    }
+}
+
 TEST_CASE("a convolution has the same bits for any number of threads") {
   struct Shape {
     const char* target;
@@ -250,6 +308,7 @@ TEST_CASE("a convolution has the same bits for any number of threads") {
       {"aten::conv2d", {1, 100, 1, 7}, {2, 100, 7, 7}, {2, 1}, {4, 2}, {1, 2, 2, 5}},
       {"aten::conv2d", {2, 32, 1, 56}, {64, 32, 1, 5}, {1, 1}, {0, 0}, {2, 64, 1, 52}},
       {"aten::conv_transpose2d.input", {2, 40, 7, 9}, {40, 48, 3, 3}, {2, 2}, {1, 1}, {2, 48, 13, 17}},
+      {"aten::conv3d", {1, 8, 6, 20, 16}, {8, 8, 3, 3, 3}, {1, 1, 1}, {1, 1, 1}, {1, 8, 6, 20, 16}},
   };
   for (const Shape& shape : shapes) {
     const Tensor x = testing::numbers(shape.x, 1), weight = testing::numbers(shape.weight, 2);
@@ -264,7 +323,7 @@ TEST_CASE("a convolution has the same bits for any number of threads") {
                                         {px, pw, ir::None(), ir::ArgumentList(shape.stride.begin(), shape.stride.end()),
                                          ir::ArgumentList(shape.padding.begin(), shape.padding.end())},
                                         shape.y)});
-      Tensor result = Tensor::zeros(ScalarType::f32, shape.y);
+      Tensor result = testing::laid_out(Tensor::zeros(ScalarType::f32, shape.y), channels_last_order(shape.y.size()));
       REQUIRE(call.run(onednn_convolution(), result) == "");
       if (!first) first = result;
       CHECK(std::memcmp(result.data(), first->data(), result.nbytes()) == 0);
