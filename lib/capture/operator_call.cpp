@@ -118,6 +118,8 @@ class Dispatch {
   bool take(PyObject* const* args, size_t count, PyObject* keyword_names);
   std::optional<Call> resolved();
   void give_default_dtype(Call& call) const;
+  bool makes_floats_of_integers(const Call& call) const;
+  PyObject* run_in_default_dtype(PyObject* const* args, size_t count, PyObject* keyword_names);
   bool make_number(Argument& argument);              // where it is a tensor of rank 0, or a list of such
   PyObject* passed(const Argument& argument) const;  // the tensor that it stands for, borrowed, or null
   std::vector<Laid> operands(const Call& call) const;
@@ -213,6 +215,46 @@ void Dispatch::give_default_dtype(Call& call) const {
   if (!inference || inference->types.size() != 1) return;
   const auto* made = std::get_if<ir::TensorMeta>(&inference->types[0]);
   if (made && made->dtype == ScalarType::f32) call.arguments[dtype - parameters.begin()] = session_.default_dtype;
+}
+
+// Integers that become floats become ones of the default dtype.
+bool Dispatch::makes_floats_of_integers(const Call& call) const {
+  if (session_.default_dtype == ScalarType::f32 || arguments_.tensors.empty() || is_declared_) return false;
+  for (const auto& [value, tensor] : arguments_.tensors)
+    if (const ScalarType dtype = session_.meta(*as_tensor(tensor)).dtype; is_floating(dtype) || is_complex(dtype))
+      return false;
+  const auto& parameters = call.op->schema().parameters;
+  for (size_t i = 0; i < parameters.size(); ++i)
+    if (call.arguments[i].is<ScalarType>()) return false;  // asked for
+  const Result<opset::Inference> inference = opset::infer(session_.opset, call, session_.facts);
+  return inference && std::ranges::any_of(inference->types, [](const ir::Type& type) {
+           const auto* made = std::get_if<ir::TensorMeta>(&type);
+           return made && (made->dtype == ScalarType::f32 || made->dtype == ScalarType::c64);
+         });
+}
+
+// The same call with tensors of the default dtype in place of integers; where it takes none (the condition of where),
+// its result is turned into that.
+PyObject* Dispatch::run_in_default_dtype(PyObject* const* args, size_t count, PyObject* keyword_names) {
+  const ScalarType dtype = session_.default_dtype;
+  const auto turned = [&](PyObject* tensor) {
+    return Ref(session_.call("aten::to", {tensor, session_.dtypes.at(dtype).get()}));
+  };
+  const size_t all = count + static_cast<size_t>(keyword_names ? PyTuple_GET_SIZE(keyword_names) : 0);
+  std::vector<PyObject*> passed(args, args + all);
+  std::vector<Ref> kept;
+  for (PyObject*& argument : passed) {
+    if (!as_tensor(argument)) continue;
+    kept.push_back(turned(argument));
+    if (!kept.back()) return nullptr;
+    argument = kept.back().get();
+  }
+  if (PyObject* result = session_.call(name_, passed.data(), count, keyword_names)) return result;
+  PyErr_Clear();
+  session_.default_dtype = ScalarType::f32;
+  const Ref result(session_.call(name_, args, count, keyword_names));
+  session_.default_dtype = dtype;
+  return result && as_tensor(result.get()) ? turned(result.get()).release() : Ref(result).release();
 }
 
 bool Dispatch::make_number(Argument& argument) {
@@ -540,6 +582,7 @@ PyObject* Dispatch::run(PyObject* const* args, size_t count, PyObject* keyword_n
   std::optional<Call> call = resolved();
   if (!call) return nullptr;
   give_default_dtype(*call);
+  if (makes_floats_of_integers(*call)) return run_in_default_dtype(args, count, keyword_names);
   if (is_declared_) return call_declared(session_, *call, arguments_, updates);
   if (std::optional<Ref> walked = stride_in_order_of_memory(*call, args, count, keyword_names))
     return walked->release();
