@@ -12,6 +12,7 @@ import typing
 import _atenon
 
 from torch import _operators
+from torch._scaler import GradScaler
 
 
 def answer(value=None):
@@ -78,7 +79,7 @@ def _backend(available):
 
 _table = {
     "torch.cuda": {**_no_device("cuda"), "_initialized": False},
-    "torch.cuda.amp": {"autocast": nothing},
+    "torch.cuda.amp": {"autocast": nothing, "GradScaler": GradScaler},
     "torch.cuda.random": {"get_rng_state_all": answer([]), "set_rng_state_all": answer(), "manual_seed_all": answer()},
     "torch.xpu": _no_device("xpu"),
     "torch.mps": _no_device("mps"),
@@ -132,7 +133,6 @@ _table = {
     "torch.utils.data._utils.collate": {"default_collate_fn_map": {}, "np_str_obj_array_pattern": re.compile("[SaUO]")},
     "torch.utils.data._utils.worker": {"_worker_info": None},
     "torch.distributed.constants": {"default_pg_timeout": datetime.timedelta(minutes=30)},
-    "torch.optim.optimizer": {"ParamsT": typing.Iterable, "required": object()},
     "torch.utils._triton": {"has_triton": answer(False), "has_triton_package": answer(False)},
     "torch.utils._config_module": {"install_config_module": answer()},
     "torch._C": {"_nn": _operators.aten, "_VariableFunctions": _operators.aten, "_log_api_usage_once": answer(), "_get_tracing_state": answer(), "_is_tracing": answer(False), "_jit_set_profiling_executor": answer(False),

@@ -1,6 +1,7 @@
-# torch.amp: autocast, which is torch._modes' business, and gradient scaling, which is nobody's here.
+# torch.amp: autocast, which is torch._modes' business, and the scaler of gradients that training scripts make.
 from torch._constants import unchanged
 from torch._modes import autocast
+from torch._scaler import GradScaler
 
 custom_fwd = custom_bwd = unchanged
 
