@@ -140,6 +140,12 @@ void Facts::learn_zero(const SymInt& given) {
       learn({.kind = Kind::le, .difference = divisor * value - dividend});
       learn({.kind = Kind::le, .difference = dividend - divisor * value - divisor + SymInt(1)});
     }
+    // What is known of the atom is known of its value: n * (6*m // n) == 6*m, once 6*m // n is 6, says n == m.
+    for (const SymInt& known : std::vector(zeros_)) {
+      const SymInt y = simplify(known);
+      if (y.is_constant() || is_overflow(y) || std::find(zeros_.begin(), zeros_.end(), y) != zeros_.end()) continue;
+      learn({.kind = Kind::eq, .difference = y});
+    }
     return;
   }
 }

@@ -122,6 +122,7 @@ TEST_CASE("questions that programs ask") {
       {"a != 0", "a >= 1", "proven"},
       {"a >= 2 or b == 1", "b == 1 or a > 1", "proven"},
       {"s*t == 12; t == 3", "s == 4", "proven"},
+      {"s=1..;t=1..;s*(6*t//s) == 6*t; 6*t//s == 6", "s == t", "proven"},
       {"b=1..32; b >= 32", "b == 32", "proven"},
       {"s/2 > 1.5", "s/2 > 1.5", "proven"},
       {"s/2 > 1.5", "not s/2 > 1.5", "refuted"},
