@@ -69,15 +69,23 @@ class _NormBase(Module):
 class _BatchNorm(_NormBase):
     def forward(self, input):
         self._check_input_dim(input)
-        factor = 0.0 if self.momentum is None else self.momentum
         if self.training and self.track_running_stats and self.num_batches_tracked is not None:
             self.num_batches_tracked.add_(1)
             if self.momentum is None:
-                factor = 1.0 / float(self.num_batches_tracked)
+                return self._average(input)
+        factor = 0.0 if self.momentum is None else self.momentum
         by_batch = self.training or (self.running_mean is None and self.running_var is None)
         keep = not self.training or self.track_running_stats
         return F.batch_norm(input, self.running_mean if keep else None, self.running_var if keep else None, self.weight,
                             self.bias, by_batch, factor, self.eps)
+
+    # The running statistics are the mean of all batches: what a batch weighs in them depends on how many there were, a tensor.
+    def _average(self, input):
+        mean, var = torch.zeros_like(self.running_mean), torch.zeros_like(self.running_var)
+        normalized = F.batch_norm(input, mean, var, self.weight, self.bias, True, 1.0, self.eps)
+        for running, batch in ((self.running_mean, mean), (self.running_var, var)):
+            running.add_((batch - running) / self.num_batches_tracked)
+        return normalized
 
 
 class BatchNorm1d(_BatchNorm):
