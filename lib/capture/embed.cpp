@@ -142,6 +142,11 @@ std::vector<std::string> imported_files(const std::string& python_folder, const 
     if (is_standard || file.starts_with(python_folder + "/")) continue;
     files.insert(file);
   }
+  const Ref serialization(PyImport_ImportModule("torch.serialization"));
+  const Ref loaded(serialization ? PyObject_GetAttrString(serialization.get(), "files_loaded") : nullptr);
+  for (Py_ssize_t i = 0; loaded && i < PyList_GET_SIZE(loaded.get()); ++i)
+    files.insert(text_of(PyList_GET_ITEM(loaded.get(), i)));
+  PyErr_Clear();
   return {files.begin(), files.end()};
 }
 

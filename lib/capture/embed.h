@@ -29,7 +29,8 @@ bool run_as_main(const std::string& path, const std::string& text, const std::ve
 
 // Names of all modules that are imported now.
 std::set<std::string> imported_modules();
-// Python files of the modules imported since `before`, sorted, without ours and the standard library's.
+// Python files of the modules imported since `before`, without ours and the standard library's, and what torch.load has
+// read; sorted.
 std::vector<std::string> imported_files(const std::string& python_folder, const std::set<std::string>& before);
 
 }  // namespace atenon::capture

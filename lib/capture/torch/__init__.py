@@ -54,6 +54,7 @@ _native.register(Tensor=Tensor, Parameter=_Parameter, Size=Size, pytree=_pytree)
 from torch import __config__, nn, utils, version
 from torch._ops import ops
 from torch._classes import classes
+from torch.serialization import load, save
 
 
 def __getattr__(name):

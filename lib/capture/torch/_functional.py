@@ -16,8 +16,8 @@ __all__ = [
     "can_cast", "cartesian_prod", "cdist", "chain_matmul", "clear_autocast_cache", "combinations", "compile", "einsum",
     "from_numpy", "full", "get_device_module", "get_rng_state", "gradient", "initial_seed", "is_complex", "is_conj", "is_distributed",
     "is_floating_point", "is_inference", "is_neg", "is_nonzero", "is_same_size", "is_signed", "is_storage", "is_tensor",
-    "is_warn_always_enabled", "istft", "load", "manual_seed", "meshgrid", "nonzero", "norm", "numel",
-    "promote_types", "range", "ravel", "result_type", "save", "seed", "set_rng_state", "set_warn_always", "split", "stft", "sym_float",
+    "is_warn_always_enabled", "istft", "manual_seed", "meshgrid", "nonzero", "norm", "numel",
+    "promote_types", "range", "ravel", "result_type", "seed", "set_rng_state", "set_warn_always", "split", "stft", "sym_float",
     "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum", "tensor", "tensordot", "typename",
     "unique", "unique_consecutive", "unravel_index", "vander", "_assert", "_assert_async", "_check", "_check_is_size", "_check_index",
     "_check_not_implemented", "_check_tensor_all", "_check_type", "_check_value", "_check_with", "_shape_as_tensor",
@@ -529,14 +529,6 @@ class OutOfMemoryError(RuntimeError):
 
 def compile(model=None, **options):
     return (lambda function: function) if model is None else model
-
-
-def save(obj, f, **options):
-    raise NotImplementedError("torch.save is not supported: Atenon's programs carry their weights")
-
-
-def load(f, map_location=None, pickle_module=None, *, weights_only=None, mmap=None, **options):
-    raise NotImplementedError("torch.load is not supported: give the weights by `atenon capture --weights FILE`")
 
 
 def get_device_module(device=None):

@@ -339,6 +339,10 @@ class Tensor(_atenon.Tensor):
     def as_subclass(self, cls):
         return _atenon.make_subclass(cls, self, self.requires_grad)
 
+    @staticmethod
+    def _make_subclass(cls, data, require_grad=False, **options):
+        return _atenon.make_subclass(cls, data, require_grad)
+
     def is_conj(self):
         return False
 
