@@ -289,10 +289,10 @@ Place OnednnCall::own(const Tensor& tensor, const dnnl::memory::desc& plain, con
 }
 
 Place OnednnCall::operand(const CallSite& site, size_t index, const dnnl::memory::desc& plain,
-                          const dnnl::memory::desc& wanted, const std::vector<int>& axes, int64_t step) {
+                          const dnnl::memory::desc& wanted, const std::vector<int>& axes, TileStep step) {
   const Place as_it_is{Place::Kind::buffer, index, step};
   const Operand& operand = site.operands[index];
-  if (!operand.weight || step != 0) {
+  if (!operand.weight || step != TileStep{}) {
     if (plain == wanted) return as_it_is;
     Place copy = reserve(wanted);
     add_reorder(plain, as_it_is, wanted, copy);
@@ -341,7 +341,8 @@ void OnednnCall::run_steps(std::span<void* const> buffers, void* scratch, int64_
     const auto find = [&](const Place& place) -> void* {
       switch (place.kind) {
         case Place::Kind::buffer:
-          return static_cast<char*>(buffers[place.index]) + tile * place.step;
+          return static_cast<char*>(buffers[place.index]) + tile / inner_tiles_ * place.step.outer +
+                 tile % inner_tiles_ * place.step.inner;
         case Place::Kind::scratch:
           return static_cast<char*>(scratch) + (place.index == SIZE_MAX ? reserved_ : place.index);
         case Place::Kind::owned:

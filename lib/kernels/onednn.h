@@ -38,12 +38,18 @@ bool is_dense_in_order(const std::vector<int64_t>& sizes, const std::vector<int6
 // say it all.
 std::optional<ir::BlockedLayout> layout_of(const dnnl::memory::desc& desc, const std::vector<int>& axes, size_t rank);
 
+// Bytes from one tile of a call to the next, along the outer and the inner axis that it is cut along.
+struct TileStep {
+  int64_t outer = 0, inner = 0;
+  bool operator==(const TileStep&) const = default;
+};
+
 // Where a primitive finds an argument when the call runs.
 struct Place {
   enum class Kind { buffer, scratch, owned };
   Kind kind = Kind::buffer;
-  size_t index = 0;  // buffer: number; scratch: bytes from its start; owned: position in the call's storages
-  int64_t step = 0;  // of a buffer: bytes from one tile to the next
+  size_t index = 0;    // buffer: number; scratch: bytes from its start; owned: position in the call's storages
+  TileStep step = {};  // of a buffer
 };
 
 class OnednnCall : public PreparedCall {
@@ -65,12 +71,12 @@ class OnednnCall : public PreparedCall {
   // The weight or other operand `index` as `wanted`: its own bytes where they lie so, a copy made now for a weight that
   // all tiles read, else a reorder before the primitive. `axes` as in layout_of, `step` as in Place.
   Place operand(const CallSite& site, size_t index, const dnnl::memory::desc& plain, const dnnl::memory::desc& wanted,
-                const std::vector<int>& axes, int64_t step = 0);
+                const std::vector<int>& axes, TileStep step = {});
   // Loops of our own, which need no memory, instead of a primitive. They see `source` and `target` as their buffers.
   void add_loops(std::unique_ptr<PreparedCall> loops, const dnnl::memory::desc& from, Place source,
                  const dnnl::memory::desc& to, Place target);
   // The primitives, planned for one thread, are a tile's.
-  void run_in_tiles(int64_t tiles) { tiles_ = tiles; }
+  void run_in_tiles(int64_t outer, int64_t inner) { tiles_ = outer * inner, inner_tiles_ = inner; }
 
   size_t scratch_bytes() const override { return (reserved_ + scratchpad_) * static_cast<size_t>(workers()); }
   Result<void> run(std::span<void* const> buffers, void* scratch) override;
@@ -104,6 +110,7 @@ class OnednnCall : public PreparedCall {
   size_t reserved_ = 0;
   size_t scratchpad_ = 0;  // one region for all steps, behind the reserved ones
   int64_t tiles_ = 0;      // 0: each step runs on all threads
+  int64_t inner_tiles_ = 1;
   Idle<Memories> idle_;
 };
 

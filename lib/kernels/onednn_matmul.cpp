@@ -31,12 +31,16 @@ memory::desc describe(const Matrix& matrix) {
 constexpr int64_t tile_products = 512 * 1024;  // at least: less is done before a second thread has woken up
 constexpr int64_t tile_lines = 64;             // rows or columns, at least: each tile packs the other matrix anew
 constexpr int64_t most_tiles = 64;
+// A batch is cut first, since oneDNN's faster products do not read parts of its matrices. From so many tiles on, it
+// alone is; else each of them is cut further, into so many in all.
+constexpr int64_t enough_batches = 4;
+constexpr int64_t most_in_batches = 16;
 
-// One axis of the result, cut into equal tiles. Distances are bytes from one tile to the next.
+// The result, cut into equal tiles along a batch axis, and along rows or columns.
 struct Cut {
-  int64_t tiles = 1;
-  int64_t a_step = 0, b_step = 0, y_step = 0, bias_step = 0;
-  std::vector<int64_t> epilogue_steps;  // one an operand of the call
+  int64_t outer = 1, inner = 1;  // tiles
+  TileStep a, b, y, bias;
+  std::vector<TileStep> epilogue;  // one an operand of the call
 };
 
 struct Chosen {
@@ -46,7 +50,8 @@ struct Chosen {
   dnnl::matmul::primitive_desc primitive;
   memory::desc a_lies, a, b_lies, b, bias, y_lies, y;
   PostOps post_ops;
-  bool is_empty = false;  // sums of nothing, which oneDNN does not write: of one product with zeros instead
+  double flops = 0, bytes = 0;  // of all tiles
+  bool is_empty = false;        // sums of nothing, which oneDNN does not write: of one product with zeros instead
 };
 
 memory::desc in_rows(const memory::desc& lies) {
@@ -106,27 +111,37 @@ memory::desc describe_packed(const Loops& loops, const ir::BlockedLayout& layout
 // Makes `loops` those of a tile.
 Cut make_cut(const Product& product, Loops& loops, size_t operands, bool keeps_columns) {
   Cut cut;
-  cut.epilogue_steps.assign(operands, 0);
+  cut.epilogue.resize(operands);
   const double products = count(loops.y.sizes) * static_cast<double>(loops.k());
   const auto most = static_cast<int64_t>(std::min<double>(most_tiles, products / tile_products));
   const size_t columns = loops.rank() - 1, rows = columns - 1;
-  size_t along = 0;
-  for (size_t axis = 0; axis < loops.rank() - (keeps_columns ? 1 : 0); ++axis) {
-    const int64_t size = loops.y.sizes[axis], lines = axis < rows ? 1 : tile_lines;
-    for (int64_t tiles = std::min(most, size / lines); tiles > cut.tiles; --tiles)
-      if (size % tiles == 0) cut.tiles = tiles, along = axis;
-  }
-  const auto take = [&](Matrix& matrix) {
-    if (matrix.sizes.empty() || matrix.sizes[along] == 1) return int64_t{0};
-    matrix.sizes[along] /= cut.tiles;
-    return matrix.sizes[along] * matrix.strides[along] * static_cast<int64_t>(sizeof(float));
+  const auto choose_axis = [&](size_t first, size_t last, int64_t lines, int64_t at_most, int64_t& found) {
+    size_t along = first;
+    for (size_t axis = first; axis < last; ++axis)
+      for (int64_t tiles = std::min(at_most, loops.y.sizes[axis] / lines); tiles > found; --tiles)
+        if (loops.y.sizes[axis] % tiles == 0) found = tiles, along = axis;
+    return along;
   };
-  if (along != columns) cut.a_step = take(loops.a);
-  if (along != rows) cut.b_step = take(loops.b);
-  cut.y_step = take(loops.y);
-  if (along == columns) cut.bias_step = loops.n() * static_cast<int64_t>(sizeof(float));
+  const size_t batch = choose_axis(0, rows, 1, most, cut.outer);
+  const int64_t most_inside = cut.outer == 1               ? most
+                              : cut.outer < enough_batches ? std::min(most, most_in_batches) / cut.outer
+                                                           : 1;
+  const size_t along = choose_axis(rows, columns + (keeps_columns ? 0 : 1), tile_lines, most_inside, cut.inner);
+  const auto take_along = [](Matrix& matrix, size_t axis, int64_t tiles) {
+    if (tiles == 1 || matrix.sizes.empty() || matrix.sizes[axis] == 1) return int64_t{0};
+    matrix.sizes[axis] /= tiles;
+    return matrix.sizes[axis] * matrix.strides[axis] * static_cast<int64_t>(sizeof(float));
+  };
+  const auto take = [&](Matrix& matrix, bool is_cut) {
+    const int64_t outer = take_along(matrix, batch, cut.outer);
+    return TileStep{outer, is_cut ? take_along(matrix, along, cut.inner) : 0};
+  };
+  cut.a = take(loops.a, along != columns);
+  cut.b = take(loops.b, along != rows);
+  cut.y = take(loops.y, true);
+  if (along == columns) cut.bias.inner = loops.n() * static_cast<int64_t>(sizeof(float));
   for (size_t i = 0; i < loops.epilogue.size(); ++i)
-    if (product.epilogue[i].is_binary()) cut.epilogue_steps[product.epilogue[i].operand] = take(loops.epilogue[i]);
+    if (product.epilogue[i].is_binary()) cut.epilogue[product.epilogue[i].operand] = take(loops.epilogue[i], true);
   return cut;
 }
 
@@ -140,6 +155,8 @@ Chosen read(const CallSite& site, bool pack) {
     chosen.loops.a.sizes.back() = *std::prev(chosen.loops.b.sizes.end(), 2) = 1;
     for (Matrix* zeros : {&chosen.loops.a, &chosen.loops.b}) zeros->strides = contiguous_strides(zeros->sizes);
   }
+  chosen.flops = 2 * count(chosen.loops.y.sizes) * static_cast<double>(chosen.loops.k());
+  chosen.bytes = 4 * (count(chosen.loops.a.sizes) + count(chosen.loops.b.sizes) + count(chosen.loops.y.sizes));
   const ir::Weight* weight = site.operands[chosen.product.b.input].weight;
   chosen.cut = make_cut(chosen.product, chosen.loops, site.operands.size(), pack || (weight && weight->layout));
   return chosen;
@@ -193,37 +210,33 @@ class OnednnMatmul : public Kernel {
   Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const override try {
     Chosen chosen = read(site, false);
     const Product& product = chosen.product;
-    const Loops& loops = chosen.loops;
     const Cut& cut = chosen.cut;
     choose(chosen, site, false);
     auto call = std::make_unique<OnednnCall>();
-    call->run_in_tiles(cut.tiles);
+    call->run_in_tiles(cut.outer, cut.inner);
     const PlannedThreads alone(1);
-    const Place result{Place::Kind::buffer, site.operands.size(), cut.y_step};
+    const Place result{Place::Kind::buffer, site.operands.size(), cut.y};
     const bool in_place = chosen.y == chosen.y_lies;
     const Place computed = in_place ? result : call->reserve(chosen.y);
-    const auto place = [&](const View& view, const memory::desc& lies, const memory::desc& wanted, int64_t step) {
+    const auto place = [&](const View& view, const memory::desc& lies, const memory::desc& wanted, TileStep step) {
       if (chosen.is_empty) return call->own(Storage::zeros(wanted.get_size()));
       return call->operand(site, view.input, lies, wanted, view.axes, step);
     };
     std::vector<OnednnCall::Binding> bindings{
-        {DNNL_ARG_SRC, chosen.a, place(product.a, chosen.a_lies, chosen.a, cut.a_step)},
-        {DNNL_ARG_WEIGHTS, chosen.b, place(product.b, chosen.b_lies, chosen.b, cut.b_step)},
+        {DNNL_ARG_SRC, chosen.a, place(product.a, chosen.a_lies, chosen.a, cut.a)},
+        {DNNL_ARG_WEIGHTS, chosen.b, place(product.b, chosen.b_lies, chosen.b, cut.b)},
         {DNNL_ARG_DST, chosen.y, computed}};
     if (product.bias >= 0)
       bindings.push_back(
-          {DNNL_ARG_BIAS, chosen.bias, {Place::Kind::buffer, static_cast<size_t>(product.bias), cut.bias_step}});
+          {DNNL_ARG_BIAS, chosen.bias, {Place::Kind::buffer, static_cast<size_t>(product.bias), cut.bias}});
     for (const PostOps::Read& read : chosen.post_ops.reads)
-      bindings.push_back(
-          {DNNL_ARG_ATTR_MULTIPLE_POST_OP(read.position) | DNNL_ARG_SRC_1, read.wanted,
-           call->operand(site, read.operand, read.lies, read.wanted, {}, cut.epilogue_steps[read.operand])});
+      bindings.push_back({DNNL_ARG_ATTR_MULTIPLE_POST_OP(read.position) | DNNL_ARG_SRC_1, read.wanted,
+                          call->operand(site, read.operand, read.lies, read.wanted, {}, cut.epilogue[read.operand])});
     call->add(dnnl::matmul(chosen.primitive), chosen.primitive.scratchpad_desc(), std::move(bindings));
     if (!in_place) call->add_reorder(chosen.y, computed, chosen.y_lies, result);
 
-    const auto tiles = static_cast<double>(cut.tiles);
-    call->flops = 2 * tiles * count(loops.y.sizes) * static_cast<double>(loops.k());
-    call->bytes = 4 * (count(loops.a.sizes) * (cut.a_step ? tiles : 1) +
-                       count(loops.b.sizes) * (cut.b_step ? tiles : 1) + tiles * count(loops.y.sizes));
+    call->flops = chosen.flops;
+    call->bytes = chosen.bytes;
     call->detail = chosen.primitive.impl_info_str();
     return std::unique_ptr<PreparedCall>(std::move(call));
   } catch (const dnnl::error& cause) {

@@ -314,6 +314,9 @@ TEST_CASE("batched products take transposed and broadcast operands as they lie, 
       {"right broadcast", {2, 3, 4, 8}, {8, 5}, {2, 3, 4, 5}, false},
       {"left broadcast", {4, 8}, {3, 8, 5}, {3, 4, 5}, false},
       {"two rows", {2, 4, 2, 8}, {2, 4, 8, 7}, {2, 4, 2, 7}, true},
+      {"two matrices, cut along rows", {2, 192, 48}, {2, 48, 160}, {2, 192, 160}, false},
+      {"three matrices, cut along columns", {3, 20, 100}, {3, 100, 512}, {3, 20, 512}, false},
+      {"six heads", {1, 6, 130, 64}, {1, 6, 64, 192}, {1, 6, 130, 192}, true},
   };
   for (const Case& c : cases) {
     CAPTURE(c.about);
