@@ -6,20 +6,34 @@ constexpr int64_t query_block = 36;  // queries whose scores are held at once; r
 
 int64_t round_up(int64_t n) { return (n + V::width - 1) / V::width * V::width; }
 
+// to[i * to_row + j] = from[i * from_row + j * from_column] for i < rows, j < columns.
+void lay_in_rows(const float* from, int64_t from_row, int64_t from_column, int64_t rows, int64_t columns, float* to,
+                 int64_t to_row) {
+  const int64_t whole = from_column == 1 || from_row == 1 ? columns / V::width * V::width : 0;
+  for (int64_t j = 0; j < whole; j += V::width) {
+    if (from_column == 1)
+      for (int64_t i = 0; i < rows; ++i) V::load(from + i * from_row + j).store(to + i * to_row + j);
+    else
+      V::transpose(from + j * from_column, from_column, rows, to + j, to_row);
+  }
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = whole; j < columns; ++j) to[i * to_row + j] = from[i * from_row + j * from_column];
+}
+
+// to[i * to_row + j * to_column] = from[i * columns + j] for i < rows, j < columns.
+void lay_apart(const float* from, int64_t rows, int64_t columns, float* to, int64_t to_row, int64_t to_column) {
+  if (to_row == 1) return lay_in_rows(from, 1, columns, columns, rows, to, to_column);
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = 0; j < columns; ++j) to[i * to_row + j * to_column] = from[i * columns + j];
+}
+
 // Panels of k^T: panel p holds keys [p * wide, (p + 1) * wide) as depth rows, so that product() reads it in order.
 constexpr int64_t panel_width = V::accumulators * V::width;
 
 void pack_keys(const AttentionTile& tile, int64_t keys, float* packed) {
   for (int64_t first = 0; first < keys; first += panel_width, packed += panel_width * tile.depth) {
     const int64_t columns = keys - first < panel_width ? keys - first : panel_width;
-    const float* source = tile.k + first * tile.k_row;
-    int64_t column = 0;
-    if (tile.k_column == 1)
-      for (; column + V::width <= columns; column += V::width)
-        V::transpose(source + column * tile.k_row, tile.k_row, tile.depth, packed + column, panel_width);
-    for (; column < columns; ++column)
-      for (int64_t d = 0; d < tile.depth; ++d)
-        packed[d * panel_width + column] = source[column * tile.k_row + d * tile.k_column];
+    lay_in_rows(tile.k + first * tile.k_row, tile.k_column, tile.k_row, tile.depth, columns, packed, panel_width);
   }
 }
 
@@ -99,16 +113,12 @@ int64_t attention_scratch(int64_t keys, int64_t depth, int64_t value_depth) {
          query_block * (value_depth + V::width);
 }
 
-// y[i * y_column] = factor * x[i * x_column] for i < n.
-inline void scale_row(const float* x, int64_t x_column, float factor, float* y, int64_t y_column, int64_t n) {
+// y[i] = factor * x[i] for i < n; y may be x.
+inline void scale_row(const float* x, float factor, float* y, int64_t n) {
   int64_t i = 0;
-  if (x_column == 1 && y_column == 1) {
-    for (; i + V::width <= n; i += V::width) (V::all(factor) * V::load(x + i)).store(y + i);
-    if (const int rest = static_cast<int>(n - i); rest > 0)
-      (V::all(factor) * V::load_first(x + i, rest)).store_first(y + i, rest);
-    return;
-  }
-  for (; i < n; ++i) y[i * y_column] = factor * x[i * x_column];
+  for (; i + V::width <= n; i += V::width) (V::all(factor) * V::load(x + i)).store(y + i);
+  if (const int rest = static_cast<int>(n - i); rest > 0)
+    (V::all(factor) * V::load_first(x + i, rest)).store_first(y + i, rest);
 }
 
 void attention(const AttentionTile& tile) {
@@ -123,9 +133,7 @@ void attention(const AttentionTile& tile) {
   const float* v = tile.v;
   int64_t v_row = tile.v_row;
   if (tile.v_column != 1) {
-    for (int64_t j = 0; j < keys; ++j)
-      for (int64_t d = 0; d < tile.value_depth; ++d)
-        values[j * tile.value_depth + d] = tile.v[j * tile.v_row + d * tile.v_column];
+    lay_in_rows(tile.v, tile.v_row, tile.v_column, keys, tile.value_depth, values, tile.value_depth);
     v = values;
     v_row = tile.value_depth;
   }
@@ -136,8 +144,14 @@ void attention(const AttentionTile& tile) {
     const int64_t rows = tile.queries - first < query_block ? tile.queries - first : query_block;
     int64_t seen = keys;  // by any query of the block
     if (tile.causal && tile.first_query + first + rows < seen) seen = tile.first_query + first + rows;
-    for (int64_t i = 0; i < rows; ++i)
-      scale_row(tile.q + (first + i) * tile.q_row, tile.q_column, tile.scale, queries + i * tile.depth, 1, tile.depth);
+    const float* q = tile.q + first * tile.q_row;
+    int64_t q_row = tile.q_row;
+    if (tile.q_column != 1) {
+      lay_in_rows(q, q_row, tile.q_column, rows, tile.depth, queries, tile.depth);
+      q = queries;
+      q_row = tile.depth;
+    }
+    for (int64_t i = 0; i < rows; ++i) scale_row(q + i * q_row, tile.scale, queries + i * tile.depth, tile.depth);
     if (few)
       dots(queries, tile.depth, rows, tile.k, tile.k_row, seen, tile.depth, scores, padded);
     else
@@ -147,9 +161,12 @@ void attention(const AttentionTile& tile) {
     float factors[query_block];
     for (int64_t i = 0; i < rows; ++i) factors[i] = softmax_row(tile, first + i, scores + i * padded, seen);
     product(rows, tile.value_depth, seen, scores, padded, v, v_row, results, tile.value_depth);
-    for (int64_t i = 0; i < rows; ++i)
-      scale_row(results + i * tile.value_depth, 1, factors[i], tile.y + (first + i) * tile.y_row, tile.y_column,
-                tile.value_depth);
+    float* y = tile.y + first * tile.y_row;
+    for (int64_t i = 0; i < rows; ++i) {
+      float* row = results + i * tile.value_depth;
+      scale_row(row, factors[i], tile.y_column == 1 ? y + i * tile.y_row : row, tile.value_depth);
+    }
+    if (tile.y_column != 1) lay_apart(results, rows, tile.value_depth, y, tile.y_row, tile.y_column);
   }
 }
 

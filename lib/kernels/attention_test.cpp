@@ -17,10 +17,11 @@ using testing::list;
 struct Case {
   const char* about;
   int64_t batch, heads, key_heads, queries, keys, depth;
-  bool causal, heads_inside;
-  char mask;  // ' ' none, 'b' truths, 'f' added, '2' two are added, 'w' one of them by windows,
-              // 'h' none, but a factor for each head, 'm' truths hide, 's' truths show,
-              // 't' none, but queries are multiplied first and the result is turned
+  bool causal;
+  char order;  // of operands and result: ' ' in rows, 'h' heads inside, 'd' depth by depth
+  char mask;   // ' ' none, 'b' truths, 'f' added, '2' two are added, 'w' one of them by windows,
+               // 'h' none, but a factor for each head, 'm' truths hide, 's' truths show,
+               // 't' none, but queries are multiplied first and the result is turned
   bool written_out;
 };
 
@@ -28,24 +29,26 @@ constexpr int64_t windows = 3;  // of an image
 constexpr double hidden = -1e9;
 
 const Case cases[] = {
-    {"small", 1, 1, 1, 3, 5, 4, false, false, ' ', false},
-    {"odd sizes", 2, 3, 3, 37, 41, 24, false, false, ' ', false},
-    {"causal", 1, 2, 2, 70, 70, 64, true, false, ' ', false},
-    {"causal, many queries", 1, 1, 1, 300, 300, 16, true, true, ' ', false},
-    {"heads inside", 2, 4, 4, 33, 33, 64, false, true, ' ', false},
-    {"truths", 2, 2, 2, 9, 20, 8, false, false, 'b', false},
-    {"added", 2, 2, 2, 9, 20, 8, false, true, 'f', false},
-    {"one query", 2, 4, 4, 1, 256, 64, false, false, 'b', false},
-    {"grouped heads", 1, 4, 2, 6, 7, 32, false, false, ' ', false},
-    {"written out", 2, 3, 3, 20, 20, 64, false, true, 'f', true},
-    {"depth 80", 1, 2, 2, 50, 50, 80, false, true, ' ', false},
-    {"two masks", 2, 3, 3, 20, 20, 10, false, true, '2', true},
-    {"images and windows", 6, 2, 2, 20, 20, 10, false, true, 'w', true},
-    {"hidden", 2, 3, 3, 20, 37, 10, false, true, 'm', true},
-    {"shown", 2, 3, 3, 20, 37, 10, false, true, 's', true},
-    {"a factor for each head", 2, 3, 3, 20, 20, 10, false, true, 'h', true},
-    {"turned", 2, 3, 3, 20, 37, 32, false, false, 't', true},
-    {"turned, heads inside", 2, 3, 3, 20, 37, 10, false, true, 't', true},
+    {"small", 1, 1, 1, 3, 5, 4, false, ' ', ' ', false},
+    {"odd sizes", 2, 3, 3, 37, 41, 24, false, ' ', ' ', false},
+    {"causal", 1, 2, 2, 70, 70, 64, true, ' ', ' ', false},
+    {"causal, many queries", 1, 1, 1, 300, 300, 16, true, 'h', ' ', false},
+    {"heads inside", 2, 4, 4, 33, 33, 64, false, 'h', ' ', false},
+    {"truths", 2, 2, 2, 9, 20, 8, false, ' ', 'b', false},
+    {"added", 2, 2, 2, 9, 20, 8, false, 'h', 'f', false},
+    {"one query", 2, 4, 4, 1, 256, 64, false, ' ', 'b', false},
+    {"grouped heads", 1, 4, 2, 6, 7, 32, false, ' ', ' ', false},
+    {"written out", 2, 3, 3, 20, 20, 64, false, 'h', 'f', true},
+    {"depth 80", 1, 2, 2, 50, 50, 80, false, 'h', ' ', false},
+    {"two masks", 2, 3, 3, 20, 20, 10, false, 'h', '2', true},
+    {"images and windows", 6, 2, 2, 20, 20, 10, false, 'h', 'w', true},
+    {"hidden", 2, 3, 3, 20, 37, 10, false, 'h', 'm', true},
+    {"shown", 2, 3, 3, 20, 37, 10, false, 'h', 's', true},
+    {"a factor for each head", 2, 3, 3, 20, 20, 10, false, 'h', 'h', true},
+    {"turned", 2, 3, 3, 20, 37, 32, false, ' ', 't', true},
+    {"depth by depth", 2, 3, 3, 37, 41, 24, false, 'd', ' ', false},
+    {"depth by depth, causal", 2, 3, 3, 70, 70, 32, true, 'd', ' ', false},
+    {"turned, heads inside", 2, 3, 3, 20, 37, 10, false, 'h', 't', true},
 };
 
 std::vector<double> plain_loops(const Case& c, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
@@ -93,7 +96,9 @@ TEST_CASE("attention equals plain loops") {
   for (const Case& c : cases) {
     CAPTURE(c.about);
     Call call;
-    const std::vector<int> order = c.heads_inside ? std::vector<int>{0, 2, 1, 3} : std::vector<int>{0, 1, 2, 3};
+    const std::vector<int> order = c.order == 'h'   ? std::vector<int>{0, 2, 1, 3}
+                                   : c.order == 'd' ? std::vector<int>{0, 1, 3, 2}
+                                                    : std::vector<int>{0, 1, 2, 3};
     Tensor q = testing::numbers({c.batch, c.heads, c.queries, c.depth}, 1, 2);
     Tensor k = testing::numbers({c.batch, c.key_heads, c.keys, c.depth}, 2, 2);
     Tensor v = testing::numbers({c.batch, c.key_heads, c.keys, c.depth}, 3);
