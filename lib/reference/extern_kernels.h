@@ -39,6 +39,8 @@ Result<std::vector<Datum>> gru(const ExternCall& call);
 Result<std::vector<Datum>> rnn_tanh(const ExternCall& call);
 Result<std::vector<Datum>> rnn_relu(const ExternCall& call);
 Result<std::vector<Datum>> ctc_loss(const ExternCall& call);
+Result<std::vector<Datum>> fourier(const ExternCall& call);
+Result<std::vector<Datum>> real_fourier(const ExternCall& call);
 Result<std::vector<Datum>> cholesky(const ExternCall& call);
 Result<std::vector<Datum>> lu(const ExternCall& call);
 Result<std::vector<Datum>> lu_order(const ExternCall& call);
