@@ -207,11 +207,14 @@ void Facts::tighten(const std::string& symbol, Range range) {
   // What is assumed of max(1, s) // 2 is asked of s // 2 once s is known to be positive.
   std::map<std::string, SymInt> replaced;
   replaced.swap(replaced_);
-  std::vector<SymInt> simpler;
-  for (const SymInt& x : zeros_) simpler.push_back(simplify(x));
+  std::vector<BoolNode> simpler;
+  for (const SymInt& x : zeros_) simpler.push_back({.kind = Kind::eq, .difference = simplify(x)});
+  for (const SymInt& x : nonpositives_) simpler.push_back({.kind = Kind::le, .difference = simplify(x)});
   replaced.swap(replaced_);
-  for (const SymInt& x : simpler)
-    if (std::find(zeros_.begin(), zeros_.end(), x) == zeros_.end()) learn({.kind = Kind::eq, .difference = x});
+  for (const BoolNode& relation : simpler) {
+    const std::vector<SymInt>& known = relation.kind == Kind::eq ? zeros_ : nonpositives_;
+    if (std::find(known.begin(), known.end(), relation.difference) == known.end()) learn(relation);
+  }
 }
 
 // Everything that is known is rewritten without the symbol; its range becomes one of its value.

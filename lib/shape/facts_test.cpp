@@ -175,6 +175,7 @@ TEST_CASE("questions that programs ask") {
       {"t < 5; max(s, t) == 5", "s == 5", "proven"},
       {"max(s, t) == 5", "s == 5", "open"},
       {"min(s, t) >= 3", "t >= 3", "proven"},
+      {"max(1, s) >= 3; s >= 2", "s >= 3", "proven"},
       {"min(s, t) == 2", "t >= 2", "proven"},
       // Floats.
       {"s=4..", "int(s*0.5) >= 2", "proven"},
