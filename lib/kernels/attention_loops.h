@@ -59,7 +59,7 @@ inline V added_by(const AttentionMask<float>& mask, int64_t query, int64_t first
   return V::load(numbers);
 }
 
-// The same with those that truths hide replaced.
+// `count` scores of a query from the first one on, with those that truths hide replaced.
 inline V hide(const AttentionTile& tile, int64_t query, int64_t first, int count, V scores) {
   const unsigned char* truths = tile.truths.first + query * tile.truths.row + first * tile.truths.column;
   unsigned char copied[V::width];
