@@ -1,7 +1,5 @@
 #include "capture/literal.h"
 
-#include <cstring>
-
 #include "capture/recursion.h"
 #include "capture/symbols.h"
 #include "capture/tensor_data.h"

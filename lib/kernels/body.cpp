@@ -2,7 +2,6 @@
 #include "kernels/body.h"
 
 #include <algorithm>
-#include <cassert>
 #include <limits>
 #include <numeric>
 

@@ -1,7 +1,5 @@
 // The order of loops, and how they are cut into rows.
 #include <algorithm>
-#include <cassert>
-#include <numeric>
 
 #include "lower/loops.h"
 

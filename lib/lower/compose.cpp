@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cassert>
 #include <numeric>
-#include <tuple>
 
 #include "lower/inline_functions.h"
 #include "lower/loops.h"

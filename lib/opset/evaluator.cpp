@@ -1,7 +1,6 @@
 #include "opset/evaluator.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "opset/loop_builder.h"
 

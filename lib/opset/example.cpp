@@ -2,7 +2,6 @@
 #include "opset/example.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "opset/evaluator.h"
 

@@ -2,7 +2,6 @@
 #include "opset/rules.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "opset/loop_builder.h"

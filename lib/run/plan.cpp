@@ -2,7 +2,6 @@
 #include "run/plan.h"
 
 #include <atomic>
-#include <cassert>
 #include <chrono>
 #include <cstring>
 #include <system_error>
