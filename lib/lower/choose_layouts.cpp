@@ -69,7 +69,7 @@ std::optional<Layout> LayoutChoice::view_layout(const std::vector<ir::Node*>& vi
   const auto is_of_sizes = [](const SymInt& part) {
     const std::set<std::string> symbols = part.symbols();
     return std::none_of(symbols.begin(), symbols.end(),
-                        [](const std::string& symbol) { return symbol.front() == '$' || symbol.front() == '%'; });
+                        [](const std::string& symbol) { return loop_of(symbol) || value_of(symbol); });
   };
   if (!is_of_sizes(layout.offset) || !std::all_of(layout.strides.begin(), layout.strides.end(), is_of_sizes))
     return std::nullopt;
@@ -133,9 +133,8 @@ std::vector<int> LayoutChoice::order_as(const Group& group, const Value& result,
       std::vector<int> axes;
       for (const SymInt& index : access.index) {
         const std::set<std::string> symbols = index.is_constant() ? std::set<std::string>() : index.symbols();
-        const bool is_of_one = symbols.size() == 1 && symbols.begin()->front() == '$';
-        const size_t axis = is_of_one ? std::stoul(symbols.begin()->substr(1)) : outer.size();
-        axes.push_back(axis < outer.size() ? outer[axis] : -1);
+        const std::optional<int> axis = symbols.size() == 1 ? loop_of(*symbols.begin()) : std::nullopt;
+        axes.push_back(axis && *axis < static_cast<int>(outer.size()) ? outer[*axis] : -1);
       }
       std::vector<int>& known = axes_of[access.tensor];
       if (known.empty() || std::count(axes.begin(), axes.end(), -1) < std::count(known.begin(), known.end(), -1))
@@ -243,12 +242,11 @@ std::vector<int> LayoutChoice::wished_by_reader(const Value& value) const {
   std::vector<int> order(rank, -1);  // axis of the value for each axis of the view
   std::vector<int> ones;
   for (size_t axis = 0; axis < rank; ++axis) {
-    std::optional<std::string> symbol = accesses.reads[0].index[axis].as_symbol();
-    if (!symbol || symbol->front() != '$') {
+    const std::optional<std::string> symbol = accesses.reads[0].index[axis].as_symbol();
+    if (const std::optional<int> seen = symbol ? loop_of(*symbol) : std::nullopt)
+      order[*seen] = static_cast<int>(axis);
+    else
       ones.push_back(static_cast<int>(axis));
-    } else {
-      order[std::stoi(symbol->substr(1))] = static_cast<int>(axis);
-    }
   }
   for (int& axis : order) {
     if (axis >= 0) continue;

@@ -81,16 +81,16 @@ void Grouper::classify(Node& node) {
   if (found == lowering_.accesses.end() || !found->second.refusal.empty() || found->second.stands_alone) return;
   const Accesses& accesses = found->second;
   const std::vector<SymInt>& sizes = node.result()->meta().sizes;
-  auto loop_of = [&](const SymInt& index) {
+  auto loop_at = [&](const SymInt& index) {
     std::optional<std::string> symbol = index.as_symbol();
-    return symbol && symbol->front() == '$' ? std::stoi(symbol->substr(1)) : -1;
+    return symbol ? loop_of(*symbol).value_or(-1) : -1;
   };
   // An operand that is read by plain loop variables, in all its reads alike.
   auto plain_axes = [&](const Access& access) -> std::optional<std::vector<int>> {
     std::vector<int> loops;
     for (size_t axis = 0; axis < access.index.size(); ++axis) {
       if (access.tensor->meta().sizes[axis] == SymInt(1)) continue;
-      const int loop = loop_of(access.index[axis]);
+      const int loop = loop_at(access.index[axis]);
       if (loop < 0 || std::find(loops.begin(), loops.end(), loop) != loops.end()) return std::nullopt;
       if (accesses.loops[loop].extent != access.tensor->meta().sizes[axis]) return std::nullopt;
       loops.push_back(loop);
@@ -187,7 +187,7 @@ bool Grouper::is_reduction(const Node& node) const {
   for (const Access& access : accesses.reads)
     for (const SymInt& index : access.index)
       for (const std::string& symbol : index.is_constant() ? std::set<std::string>() : index.symbols())
-        if (symbol.front() == '$' && std::stoul(symbol.substr(1)) >= rank) reduced.insert(access.tensor);
+        if (loop_of(symbol).value_or(-1) >= static_cast<int>(rank)) reduced.insert(access.tensor);
   return reduced.size() < 2;
 }
 

@@ -507,9 +507,7 @@ Value* Functions::digamma(Value* x) {
 Value* Functions::precise_power(Value* x, Value* y) {
   Value* is_tiny = less(x, 0x1p-1022);
   x = choose(is_tiny, mul(x, 0x1p54), x);
-  Value* root = bits(number(x, std::numbers::sqrt2 / 2));
-  Value* exponent = b_.CreateAShr(b_.CreateSub(bits(x), root), integer(x, 52));
-  Value* m = from_bits(b_.CreateSub(bits(x), b_.CreateShl(exponent, integer(x, 52))), x);
+  auto [exponent, m] = take_apart(x);
   exponent = b_.CreateSub(exponent, b_.CreateSelect(is_tiny, integer(x, 54), integer(x, 0)));
   Value* n = b_.CreateSIToFP(exponent, x->getType());
   // log m = 2 atanh(s), s = (m - 1) / (m + 1) with what the division and the sum round away.
