@@ -7,6 +7,7 @@
 #include <numeric>
 #include <set>
 
+#include "ir/readers.h"
 #include "lower/lowering.h"
 
 namespace atenon::lower {
@@ -87,8 +88,9 @@ bool LayoutChoice::join_views(Group& group) {
   std::vector<Group*> joined = {&group};
   for (;;) {
     const Value& value = *views.back()->result();
-    if (value.users.size() != 1 || value.returned > 0) return false;
-    Group& reader = *lowering_.group_of.at(value.users[0]);
+    const ir::Node* next = ir::sole_reader(value);
+    if (!next) return false;
+    Group& reader = *lowering_.group_of.at(next);
     if (reader.role != Role::alias) return false;
     views.insert(views.end(), reader.nodes.begin(), reader.nodes.end());
     if (view_layout(views)) {
@@ -232,13 +234,12 @@ std::vector<int> LayoutChoice::wished_behind_views(const Value& value) const {
 
 // The order in which `value` must lie so that its only reader, a permutation, lies in rows; empty for no wish.
 std::vector<int> LayoutChoice::wished_by_reader(const Value& value) const {
-  if (value.users.size() != 1 || value.returned > 0) return {};
-  const ir::Node& reader = *value.users[0];
-  if (lowering_.group_of.at(&reader)->role != Role::alias) return {};
-  if (ends_in_order_of_its_own(*reader.result())) return wished_behind_views(value);
-  const Accesses& accesses = lowering_.accesses.at(&reader);
+  const ir::Node* reader = ir::sole_reader(value);
+  if (!reader || lowering_.group_of.at(reader)->role != Role::alias) return {};
+  if (ends_in_order_of_its_own(*reader->result())) return wished_behind_views(value);
+  const Accesses& accesses = lowering_.accesses.at(reader);
   const size_t rank = value.meta().sizes.size();
-  if (accesses.reads.size() != 1 || reader.result()->meta().sizes.size() != rank) return {};
+  if (accesses.reads.size() != 1 || reader->result()->meta().sizes.size() != rank) return {};
   std::vector<int> order(rank, -1);  // axis of the value for each axis of the view
   std::vector<int> ones;
   for (size_t axis = 0; axis < rank; ++axis) {

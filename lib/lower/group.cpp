@@ -6,6 +6,7 @@
 // activations is one kernel. Views stay apart; they become aliases.
 #include <algorithm>
 
+#include "ir/readers.h"
 #include "lower/lowering.h"
 
 namespace atenon::lower {
@@ -225,9 +226,7 @@ bool Grouper::stays_apart(const Node& node, const Value& operand) const {
 void Grouper::take_weight_views(Group& group) {
   for (Value* operand : group.nodes.front()->operands()) {
     Node* view = operand->producer;
-    if (!view || operand->users.size() != 1 || operand->returned > 0 || !is_view(lowering_, *view) ||
-        lowering_.group_of.count(view))
-      continue;
+    if (!view || !ir::sole_reader(*operand) || !is_view(lowering_, *view) || lowering_.group_of.count(view)) continue;
     if (view->operands()[0]->producer) continue;
     std::vector<Node*> tried = group.nodes;
     tried.insert(tried.begin(), view);
@@ -246,7 +245,7 @@ void Grouper::take_repeats(Group& group) {
   for (const Value* operand : reads) {
     std::vector<Node*> tried = group.nodes;
     const Value* value = operand;
-    while (value->is_tensor() && value->users.size() == 1 && value->returned == 0 && value->producer &&
+    while (value->is_tensor() && ir::sole_reader(*value) && value->producer &&
            tried.size() < group.nodes.size() + longest_chain) {
       Node* node = value->producer;
       if (node->operands().size() != 1 || lowering_.group_of.count(node) || segment_[node] != segment_[group.nodes[0]])
