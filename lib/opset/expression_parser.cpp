@@ -1,11 +1,10 @@
-// The parser of blocks: recursive descent over tokens, one function a grammar rule (opsets/README.md has the grammar).
-//
-// The first failure sticks: what follows it returns without effect, so that no rule needs to check the ones it calls.
+// The rules of the grammar behind expression_parser.h.
+#include "opset/expression_parser.h"
+
 #include <algorithm>
 #include <array>
 #include <charconv>
-
-#include "opset/block.h"
+#include <limits>
 
 namespace atenon::opset {
 namespace {
@@ -47,750 +46,460 @@ std::optional<Datum> named_constant(std::string_view name) {
   return std::nullopt;
 }
 
-class Parser {
- public:
-  Parser(const SourceFile& file, const Library& library, Tree& tree) : file_(file), library_(library), tree_(tree) {}
+}  // namespace
 
-  void start(size_t begin, size_t end) {
-    Result<std::vector<Token>> read = tokens(file_, begin, end);
-    if (!read) return adopt(read.error());
-    tokens_ = std::move(*read);
-    at_ = 0;
+struct ExpressionParser::Nested {
+  explicit Nested(ExpressionParser& parser) : parser(parser) {
+    if (++parser.depth_ > deepest) parser.fail("too deeply nested");
   }
-  void adopt(Diagnostic failure) {
-    if (!failure_) failure_ = std::move(failure);
-    tokens_ = {Token()};
-    at_ = 0;
-  }
-  void fail(const std::string& message) { fail_at(peek(), message); }
-  void fail_at(const Token& token, const std::string& message) {
-    const size_t width = token.text.size() + (token.kind == Token::Kind::text ? 2 : 0);
-    const size_t offset = token.offset - (token.kind == Token::Kind::text ? 1 : 0);
-    adopt(error(Status::bad_input, 102, message).at(file_.span(offset, width)));
-  }
-  bool failed() const { return failure_.has_value(); }
-  Result<void> outcome() { return failure_ ? Result<void>(std::move(*failure_)) : Result<void>(); }
+  ~Nested() { --parser.depth_; }
+  ExpressionParser& parser;
+};
 
-  const Token& peek() const { return tokens_[at_]; }
-  bool peek(std::string_view text) const {
-    return peek().text == text && (peek().kind == Token::Kind::symbol || peek().kind == Token::Kind::name);
-  }
-  bool peek_name() const {
-    return peek().kind == Token::Kind::name &&
-           std::find(reserved.begin(), reserved.end(), peek().text) == reserved.end();
-  }
-  bool take(std::string_view text) {
-    if (!peek(text)) return false;
-    ++at_;
-    return true;
-  }
-  void expect(std::string_view text) {
-    if (!take(text)) fail("expected '" + std::string(text) + "'");
-  }
-  std::string name(const char* what) {
-    if (!peek_name()) return fail(std::string("expected ") + what), "";
-    return std::string(tokens_[at_++].text);
-  }
-  void expect_end() {
-    if (peek().kind != Token::Kind::end) fail("'" + std::string(peek().text) + "' does not belong here");
-  }
-  bool at_end() const { return peek().kind == Token::Kind::end; }
-  // Whether a `when`, or a text for a message, or the end of the line comes next.
-  bool at_text() const { return peek().kind == Token::Kind::text; }
+void ExpressionParser::start(size_t begin, size_t end) {
+  Result<std::vector<Token>> read = tokens(file_, begin, end);
+  if (!read) return adopt(read.error());
+  tokens_ = std::move(*read);
+  at_ = 0;
+}
 
-  int declare(std::string_view name) {
-    scope_.push_back({name, tree_.slots});
-    return tree_.slots++;
-  }
-  int lookup(std::string_view name) const {
-    for (auto entry = scope_.rbegin(); entry != scope_.rend(); ++entry)
-      if (entry->first == name) return entry->second;
-    return -1;
-  }
-  // In examples a name that nothing else claims is a symbol.
-  void allow_symbols() {
-    scope_.clear();
-    symbols_allowed_ = true;
-  }
+void ExpressionParser::adopt(Diagnostic failure) {
+  if (!failure_) failure_ = std::move(failure);
+  tokens_ = {Token()};
+  at_ = 0;
+}
 
-  Pattern pattern() {
-    Pattern pattern;
-    const Nested nested(*this);
-    if (take("[") || take("(")) {
-      while (!failed() && !peek("]") && !peek(")")) {
-        pattern.items.push_back(this->pattern());
+void ExpressionParser::fail_at(const Token& token, const std::string& message) {
+  const size_t width = token.text.size() + (token.kind == Token::Kind::text ? 2 : 0);
+  const size_t offset = token.offset - (token.kind == Token::Kind::text ? 1 : 0);
+  adopt(error(Status::bad_input, 102, message).at(file_.span(offset, width)));
+}
+
+bool ExpressionParser::peek(std::string_view text) const {
+  return peek().text == text && (peek().kind == Token::Kind::symbol || peek().kind == Token::Kind::name);
+}
+
+bool ExpressionParser::peek_name() const {
+  return peek().kind == Token::Kind::name && std::find(reserved.begin(), reserved.end(), peek().text) == reserved.end();
+}
+
+bool ExpressionParser::take(std::string_view text) {
+  if (!peek(text)) return false;
+  ++at_;
+  return true;
+}
+
+void ExpressionParser::expect(std::string_view text) {
+  if (!take(text)) fail("expected '" + std::string(text) + "'");
+}
+
+std::string ExpressionParser::name(const char* what) {
+  if (!peek_name()) return fail(std::string("expected ") + what), "";
+  return std::string(tokens_[at_++].text);
+}
+
+void ExpressionParser::expect_end() {
+  if (peek().kind != Token::Kind::end) fail("'" + std::string(peek().text) + "' does not belong here");
+}
+
+int ExpressionParser::declare(std::string_view name) {
+  scope_.push_back({name, tree_.slots});
+  return tree_.slots++;
+}
+
+int ExpressionParser::lookup(std::string_view name) const {
+  for (auto entry = scope_.rbegin(); entry != scope_.rend(); ++entry)
+    if (entry->first == name) return entry->second;
+  return -1;
+}
+
+void ExpressionParser::allow_symbols() {
+  scope_.clear();
+  symbols_allowed_ = true;
+}
+
+Pattern ExpressionParser::pattern() {
+  Pattern pattern;
+  const Nested nested(*this);
+  if (take("[") || take("(")) {
+    while (!failed() && !peek("]") && !peek(")")) {
+      pattern.items.push_back(this->pattern());
+      if (!take(",")) break;
+    }
+    if (!take("]")) expect(")");
+  } else if (peek_name()) {
+    pattern.slot = declare(tokens_[at_++].text);
+  } else {
+    fail("expected a name or a list of names");
+  }
+  return pattern;
+}
+
+const Expr* ExpressionParser::expression() {
+  const Nested nested(*this);
+  if (!peek("let")) return choice();
+  const size_t scope = scope_.size();
+  Expr& expr = make(ExprKind::let);
+  while (take("let")) expr.bindings.push_back(binding());
+  expr.operands.push_back(expression());
+  scope_.resize(scope);
+  return close(expr);
+}
+
+Binding ExpressionParser::binding() {  // the name is not yet known in its value
+  const size_t start = at_;
+  skip_to("=");
+  expect("=");
+  Binding binding;
+  binding.value = expression();
+  const size_t end = at_;
+  at_ = failed() ? 0 : start;
+  binding.pattern = pattern();
+  at_ = failed() ? 0 : end;
+  if (!at_end()) expect(";");
+  return binding;
+}
+
+const Expr* ExpressionParser::postfix() {
+  const Expr* expr = atom();
+  while (!failed()) {
+    if (take("[")) {
+      Expr& index = make(ExprKind::index, expr);
+      index.operands.push_back(expr);
+      while (!failed() && !peek("]")) {
+        index.operands.push_back(index_item());
         if (!take(",")) break;
       }
-      if (!take("]")) expect(")");
-    } else if (peek_name()) {
-      pattern.slot = declare(tokens_[at_++].text);
-    } else {
-      fail("expected a name or a list of names");
-    }
-    return pattern;
-  }
-
-  const Expr* expression() {
-    const Nested nested(*this);
-    if (!peek("let")) return choice();
-    const size_t scope = scope_.size();
-    Expr& expr = make(ExprKind::let);
-    while (take("let")) expr.bindings.push_back(binding());
-    expr.operands.push_back(expression());
-    scope_.resize(scope);
-    return close(expr);
-  }
-
-  Binding binding() {  // the name is not yet known in its value
-    const size_t start = at_;
-    skip_to("=");
-    expect("=");
-    Binding binding;
-    binding.value = expression();
-    const size_t end = at_;
-    at_ = failed() ? 0 : start;
-    binding.pattern = pattern();
-    at_ = failed() ? 0 : end;
-    if (!at_end()) expect(";");
-    return binding;
-  }
-
-  const Expr* postfix() {
-    const Expr* expr = atom();
-    while (!failed()) {
-      if (take("[")) {
-        Expr& index = make(ExprKind::index, expr);
-        index.operands.push_back(expr);
-        while (!failed() && !peek("]")) {
-          index.operands.push_back(index_item());
-          if (!take(",")) break;
-        }
-        expect("]");
-        expr = close(index);
-      } else if (take(".")) {
-        const bool numbered = peek().kind == Token::Kind::number;
-        Expr& field = make(numbered ? ExprKind::component : ExprKind::field, expr);
-        field.operands.push_back(expr);
-        if (numbered) {
-          const std::string_view digits = tokens_[at_++].text;
-          std::from_chars(digits.data(), digits.data() + digits.size(), field.slot);
-        } else {
-          field.name = name("a field");
-        }
-        expr = close(field);
+      expect("]");
+      expr = close(index);
+    } else if (take(".")) {
+      const bool numbered = peek().kind == Token::Kind::number;
+      Expr& field = make(numbered ? ExprKind::component : ExprKind::field, expr);
+      field.operands.push_back(expr);
+      if (numbered) {
+        const std::string_view digits = tokens_[at_++].text;
+        std::from_chars(digits.data(), digits.data() + digits.size(), field.slot);
       } else {
-        break;
+        field.name = name("a field");
       }
-    }
-    return expr;
-  }
-
-  // `"text {expr} text"`
-  Message message() {
-    Message message;
-    const Token text = tokens_[at_++];
-    std::vector<Token> outer = std::move(tokens_);
-    const size_t resume = at_;
-    std::string_view rest = text.text;
-    const auto offset = [&] { return text.offset + (text.text.size() - rest.size()); };
-    while (!rest.empty() && !failed()) {
-      const size_t open = rest.find('{');
-      if (open == std::string_view::npos) {
-        message.pieces.push_back({std::string(rest)});
-        break;
-      }
-      message.pieces.push_back({std::string(rest.substr(0, open))});
-      rest.remove_prefix(open + 1);
-      const size_t close = std::min(rest.find('}'), rest.size());
-      start(offset(), offset() + close);
-      message.pieces.push_back({"", expression()});
-      expect_end();
-      rest.remove_prefix(std::min(close + 1, rest.size()));
-    }
-    if (failed()) return message;
-    tokens_ = std::move(outer);
-    at_ = resume;
-    return message;
-  }
-
-  const SourceFile& file() const { return file_; }
-  Tree& tree() { return tree_; }
-  size_t offset() const { return peek().offset; }
-  std::vector<const Expr*> expressions(std::string_view close) {
-    std::vector<const Expr*> result;
-    while (!failed() && !peek(close)) {
-      result.push_back(expression());
-      if (!take(",")) break;
-    }
-    expect(close);
-    return result;
-  }
-
- private:
-  struct Nested {
-    explicit Nested(Parser& parser) : parser(parser) {
-      if (++parser.depth_ > deepest) parser.fail("too deeply nested");
-    }
-    ~Nested() { --parser.depth_; }
-    Parser& parser;
-  };
-
-  Expr& make(ExprKind kind) {
-    Expr& expr = tree_.exprs.emplace_back();
-    expr.kind = kind;
-    expr.offset = peek().offset;
-    return expr;
-  }
-  Expr& make(ExprKind kind, const Expr* first) {
-    Expr& expr = make(kind);
-    expr.offset = first->offset;
-    return expr;
-  }
-  // Sets the width, up to the token before the current one, and the height.
-  const Expr* close(Expr& expr) {
-    if (at_ == 0 || failed()) return &expr;
-    const auto raise = [&](const Expr* below) { expr.height = std::max(expr.height, below ? below->height + 1 : 0); };
-    std::for_each(expr.operands.begin(), expr.operands.end(), raise);
-    for (const Binding& binding : expr.bindings) raise(binding.value);
-    raise(expr.guard);
-    if (expr.height > highest) fail("this expression is too long");
-    const Token& last = tokens_[at_ - 1];
-    const size_t end = last.offset + last.text.size() + (last.kind == Token::Kind::text ? 1 : 0);
-    expr.width = end > expr.offset ? end - expr.offset : 1;
-    return &expr;
-  }
-  const Expr* binary(Operation operation, const Expr* left, const Expr* right) {
-    Expr& expr = make(ExprKind::binary, left);
-    expr.operation = operation;
-    expr.operands = {left, right};
-    return close(expr);
-  }
-  const Expr* unary(Operation operation, size_t offset, const Expr* operand) {
-    Expr& expr = make(ExprKind::unary);
-    expr.offset = offset;
-    expr.operation = operation;
-    expr.operands = {operand};
-    return close(expr);
-  }
-
-  // Moves to the first `text` outside brackets, or to the end.
-  void skip_to(std::string_view text) {
-    for (int depth = 0; !at_end(); ++at_) {
-      if (depth == 0 && peek(text)) return;
-      if (peek("(") || peek("[") || peek("{")) ++depth;
-      if ((peek(")") || peek("]") || peek("}")) && --depth < 0) return;
+      expr = close(field);
+    } else {
+      break;
     }
   }
+  return expr;
+}
 
-  const Expr* choice() {
-    const Expr* chosen = level(0);
-    if (!take("if")) return chosen;
-    Expr& expr = make(ExprKind::choice, chosen);
-    const Expr* condition = level(0);
-    expect("else");
-    expr.operands = {condition, chosen, expression()};
-    return close(expr);
-  }
-  const Operation* take_one(const Level& operations) {
-    return std::find_if(operations.begin(), operations.end(),
-                        [&](Operation operation) { return take(form_of(operation).spelled); });
-  }
-  const Expr* level(size_t i) {
-    if (i == std::size(levels)) return signed_power();
-    if (i == level_of_not) return negation();
-    const Expr* left = level(i + 1);
-    for (const Operation* next = nullptr; !failed() && (next = take_one(levels[i])) != levels[i].end();)
-      left = binary(*next, left, level(i + 1));
-    return left;
-  }
-  const Expr* negation() {
-    const Nested nested(*this);
-    const size_t offset = peek().offset;
-    return take("not") ? unary(Operation::logical_not, offset, negation()) : comparison();
-  }
-  const Expr* comparison() {
-    const Expr* left = level(level_of_not + 1);
-    if (take("in")) return binary(Operation::contained, left, level(level_of_not + 1));
-    if (take("is")) {
-      const bool negated = take("not");
-      expect("none");
-      return unary(negated ? Operation::is_not_none : Operation::is_none, left->offset, left);
+Message ExpressionParser::message() {
+  Message message;
+  const Token text = tokens_[at_++];
+  std::vector<Token> outer = std::move(tokens_);
+  const size_t resume = at_;
+  std::string_view rest = text.text;
+  const auto offset = [&] { return text.offset + (text.text.size() - rest.size()); };
+  while (!rest.empty() && !failed()) {
+    const size_t open = rest.find('{');
+    if (open == std::string_view::npos) {
+      message.pieces.push_back({std::string(rest)});
+      break;
     }
-    const Operation* found = take_one(comparisons);
-    return found == comparisons.end() ? left : binary(*found, left, level(level_of_not + 1));
+    message.pieces.push_back({std::string(rest.substr(0, open))});
+    rest.remove_prefix(open + 1);
+    const size_t close = std::min(rest.find('}'), rest.size());
+    start(offset(), offset() + close);
+    message.pieces.push_back({"", expression()});
+    expect_end();
+    rest.remove_prefix(std::min(close + 1, rest.size()));
   }
-  const Expr* signed_power() {
-    const Nested nested(*this);
-    const size_t offset = peek().offset;
-    if (take("-")) return unary(Operation::neg, offset, signed_power());
-    if (take("~")) return unary(Operation::bit_not, offset, signed_power());
-    const Expr* left = postfix();
-    return take("^") ? binary(Operation::pow, left, signed_power()) : left;
-  }
+  if (failed()) return message;
+  tokens_ = std::move(outer);
+  at_ = resume;
+  return message;
+}
 
-  const Expr* index_item() {
-    Expr* slice = nullptr;
-    const Expr* lower = peek(":") ? nullptr : expression();
-    if (!peek(":")) return lower;
-    slice = &make(ExprKind::slice);
-    expect(":");
-    slice->operands = {lower, peek("]") || peek(",") ? nullptr : expression()};
-    return close(*slice);
+std::vector<const Expr*> ExpressionParser::expressions(std::string_view close) {
+  std::vector<const Expr*> result;
+  while (!failed() && !peek(close)) {
+    result.push_back(expression());
+    if (!take(",")) break;
   }
+  expect(close);
+  return result;
+}
 
-  const Expr* atom() {
-    const Nested nested(*this);
-    const Token& token = peek();
-    if (failed()) return &make(ExprKind::constant);
-    if (token.kind == Token::Kind::number) return number();
-    if (token.kind == Token::Kind::text) {
-      Expr& text = make(ExprKind::constant);
-      text.offset = token.offset - 1;
-      text.value = std::string(token.text);
-      ++at_;
-      return close(text);
-    }
-    if (peek("(")) return parenthesis();
-    if (peek("[")) return bracket();
-    if (peek_name()) return named();
-    if (token.kind == Token::Kind::end)
-      return fail("the line ends where a value was expected"), &make(ExprKind::constant);
-    return fail("expected a value, not '" + std::string(token.text) + "'"), &make(ExprKind::constant);
+Expr& ExpressionParser::make(ExprKind kind) {
+  Expr& expr = tree_.exprs.emplace_back();
+  expr.kind = kind;
+  expr.offset = peek().offset;
+  return expr;
+}
+
+Expr& ExpressionParser::make(ExprKind kind, const Expr* first) {
+  Expr& expr = make(kind);
+  expr.offset = first->offset;
+  return expr;
+}
+
+// Sets the width, up to the token before the current one, and the height.
+const Expr* ExpressionParser::close(Expr& expr) {
+  if (at_ == 0 || failed()) return &expr;
+  const auto raise = [&](const Expr* below) { expr.height = std::max(expr.height, below ? below->height + 1 : 0); };
+  std::for_each(expr.operands.begin(), expr.operands.end(), raise);
+  for (const Binding& binding : expr.bindings) raise(binding.value);
+  raise(expr.guard);
+  if (expr.height > highest) fail("this expression is too long");
+  const Token& last = tokens_[at_ - 1];
+  const size_t end = last.offset + last.text.size() + (last.kind == Token::Kind::text ? 1 : 0);
+  expr.width = end > expr.offset ? end - expr.offset : 1;
+  return &expr;
+}
+
+const Expr* ExpressionParser::binary(Operation operation, const Expr* left, const Expr* right) {
+  Expr& expr = make(ExprKind::binary, left);
+  expr.operation = operation;
+  expr.operands = {left, right};
+  return close(expr);
+}
+
+const Expr* ExpressionParser::unary(Operation operation, size_t offset, const Expr* operand) {
+  Expr& expr = make(ExprKind::unary);
+  expr.offset = offset;
+  expr.operation = operation;
+  expr.operands = {operand};
+  return close(expr);
+}
+
+// Moves to the first `text` outside brackets, or to the end.
+void ExpressionParser::skip_to(std::string_view text) {
+  for (int depth = 0; !at_end(); ++at_) {
+    if (depth == 0 && peek(text)) return;
+    if (peek("(") || peek("[") || peek("{")) ++depth;
+    if ((peek(")") || peek("]") || peek("}")) && --depth < 0) return;
   }
+}
 
-  const Expr* number() {
-    Expr& expr = make(ExprKind::constant);
-    const std::string digits(tokens_[at_].text);
-    int64_t integer = 0;
-    const auto [end, problem] = std::from_chars(digits.data(), digits.data() + digits.size(), integer);
-    if (end != digits.data() + digits.size())
-      expr.value = std::strtod(digits.c_str(), nullptr);
-    else if (problem != std::errc())
-      fail("this number is too large");
-    else
-      expr.value = integer;
-    if (!failed()) ++at_;
-    return close(expr);
+const Expr* ExpressionParser::choice() {
+  const Expr* chosen = level(0);
+  if (!take("if")) return chosen;
+  Expr& expr = make(ExprKind::choice, chosen);
+  const Expr* condition = level(0);
+  expect("else");
+  expr.operands = {condition, chosen, expression()};
+  return close(expr);
+}
+
+const Operation* ExpressionParser::take_one(const Level& operations) {
+  return std::find_if(operations.begin(), operations.end(),
+                      [&](Operation operation) { return take(form_of(operation).spelled); });
+}
+
+const Expr* ExpressionParser::level(size_t i) {
+  if (i == std::size(levels)) return signed_power();
+  if (i == level_of_not) return negation();
+  const Expr* left = level(i + 1);
+  for (const Operation* next = nullptr; !failed() && (next = take_one(levels[i])) != levels[i].end();)
+    left = binary(*next, left, level(i + 1));
+  return left;
+}
+
+const Expr* ExpressionParser::negation() {
+  const Nested nested(*this);
+  const size_t offset = peek().offset;
+  return take("not") ? unary(Operation::logical_not, offset, negation()) : comparison();
+}
+
+const Expr* ExpressionParser::comparison() {
+  const Expr* left = level(level_of_not + 1);
+  if (take("in")) return binary(Operation::contained, left, level(level_of_not + 1));
+  if (take("is")) {
+    const bool negated = take("not");
+    expect("none");
+    return unary(negated ? Operation::is_not_none : Operation::is_none, left->offset, left);
   }
+  const Operation* found = take_one(comparisons);
+  return found == comparisons.end() ? left : binary(*found, left, level(level_of_not + 1));
+}
 
-  const Expr* parenthesis() {
-    Expr& expr = make(ExprKind::sequence);
-    expect("(");
-    if (take(")")) {  // no results
-      expr.is_tuple = true;
-      return close(expr);
-    }
-    const Expr* first = expression();
-    if (take(")")) return first;
-    expect(",");
+const Expr* ExpressionParser::signed_power() {
+  const Nested nested(*this);
+  const size_t offset = peek().offset;
+  if (take("-")) return unary(Operation::neg, offset, signed_power());
+  if (take("~")) return unary(Operation::bit_not, offset, signed_power());
+  const Expr* left = postfix();
+  return take("^") ? binary(Operation::pow, left, signed_power()) : left;
+}
+
+const Expr* ExpressionParser::index_item() {
+  Expr* slice = nullptr;
+  const Expr* lower = peek(":") ? nullptr : expression();
+  if (!peek(":")) return lower;
+  slice = &make(ExprKind::slice);
+  expect(":");
+  slice->operands = {lower, peek("]") || peek(",") ? nullptr : expression()};
+  return close(*slice);
+}
+
+const Expr* ExpressionParser::atom() {
+  const Nested nested(*this);
+  const Token& token = peek();
+  if (failed()) return &make(ExprKind::constant);
+  if (token.kind == Token::Kind::number) return number();
+  if (token.kind == Token::Kind::text) {
+    Expr& text = make(ExprKind::constant);
+    text.offset = token.offset - 1;
+    text.value = std::string(token.text);
+    ++at_;
+    return close(text);
+  }
+  if (peek("(")) return parenthesis();
+  if (peek("[")) return bracket();
+  if (peek_name()) return named();
+  if (token.kind == Token::Kind::end)
+    return fail("the line ends where a value was expected"), &make(ExprKind::constant);
+  return fail("expected a value, not '" + std::string(token.text) + "'"), &make(ExprKind::constant);
+}
+
+const Expr* ExpressionParser::number() {
+  Expr& expr = make(ExprKind::constant);
+  const std::string digits(tokens_[at_].text);
+  int64_t integer = 0;
+  const auto [end, problem] = std::from_chars(digits.data(), digits.data() + digits.size(), integer);
+  if (end != digits.data() + digits.size())
+    expr.value = std::strtod(digits.c_str(), nullptr);
+  else if (problem != std::errc())
+    fail("this number is too large");
+  else
+    expr.value = integer;
+  if (!failed()) ++at_;
+  return close(expr);
+}
+
+const Expr* ExpressionParser::parenthesis() {
+  Expr& expr = make(ExprKind::sequence);
+  expect("(");
+  if (take(")")) {  // no results
     expr.is_tuple = true;
-    expr.operands = expressions(")");
-    expr.operands.insert(expr.operands.begin(), first);
     return close(expr);
   }
+  const Expr* first = expression();
+  if (take(")")) return first;
+  expect(",");
+  expr.is_tuple = true;
+  expr.operands = expressions(")");
+  expr.operands.insert(expr.operands.begin(), first);
+  return close(expr);
+}
 
-  const Expr* bracket() {
-    const size_t open = at_;
-    Expr& expr = make(ExprKind::sequence);
-    expect("[");
-    const size_t inside = at_;
-    skip_to("for");
-    if (!take("for")) {
-      at_ = failed() ? 0 : inside;
-      expr.operands = expressions("]");
-      return close(expr);
-    }
-    // What stands before `for` uses the names that are bound behind it.
-    expr.kind = ExprKind::each;
-    const size_t scope = scope_.size();
-    const size_t names = at_;
-    skip_to("in");
-    expect("in");
-    Binding binding;
-    binding.value = level(0);
-    const size_t after = at_;
-    at_ = failed() ? 0 : names;
-    binding.pattern = pattern();
-    expect("in");
-    at_ = failed() ? 0 : after;
-    if (take("if")) expr.guard = level(0);
-    expect("]");
-    const size_t end = at_;
-    expr.bindings.push_back(std::move(binding));
+const Expr* ExpressionParser::bracket() {
+  const size_t open = at_;
+  Expr& expr = make(ExprKind::sequence);
+  expect("[");
+  const size_t inside = at_;
+  skip_to("for");
+  if (!take("for")) {
     at_ = failed() ? 0 : inside;
+    expr.operands = expressions("]");
+    return close(expr);
+  }
+  // What stands before `for` uses the names that are bound behind it.
+  expr.kind = ExprKind::each;
+  const size_t scope = scope_.size();
+  const size_t names = at_;
+  skip_to("in");
+  expect("in");
+  Binding binding;
+  binding.value = level(0);
+  const size_t after = at_;
+  at_ = failed() ? 0 : names;
+  binding.pattern = pattern();
+  expect("in");
+  at_ = failed() ? 0 : after;
+  if (take("if")) expr.guard = level(0);
+  expect("]");
+  const size_t end = at_;
+  expr.bindings.push_back(std::move(binding));
+  at_ = failed() ? 0 : inside;
+  expr.operands.push_back(expression());
+  if (!failed() && !peek("for")) fail_at(tokens_[open], "this comprehension is malformed");
+  at_ = failed() ? 0 : end;
+  scope_.resize(scope);
+  return close(expr);
+}
+
+const Expr* ExpressionParser::named() {
+  const Token token = tokens_[at_++];
+  if (peek("{")) return monoid(token);
+  if (peek("(")) return call(token, std::string(token.text));
+  Expr& expr = make(ExprKind::variable);
+  expr.offset = token.offset;
+  expr.slot = lookup(token.text);
+  if (expr.slot >= 0) return close(expr);
+  // where.self(...): an operator with its overload.
+  if (peek(".") && at_ + 2 < tokens_.size() && tokens_[at_ + 1].kind == Token::Kind::name &&
+      tokens_[at_ + 2].text == "(") {
+    const std::string overload(tokens_[at_ + 1].text);
+    at_ += 2;
+    return call(token, std::string(token.text) + '.' + overload);
+  }
+  expr.kind = ExprKind::constant;
+  if (const std::optional<Datum> constant = named_constant(token.text))
+    expr.value = *constant;
+  else if (token.text == "count")
+    expr.kind = ExprKind::count;
+  else if (symbols_allowed_)
+    expr.value = ir::SymInt::symbol(std::string(token.text));
+  else
+    unknown(token);
+  return close(expr);
+}
+
+void ExpressionParser::unknown(const Token& token) {
+  std::vector<std::string> names;
+  for (const auto& [name, slot] : scope_) names.emplace_back(name);
+  const std::string near = nearest(std::string(token.text), names);
+  Diagnostic failure = error(Status::bad_input, 102, "nothing is called '" + std::string(token.text) + "' here")
+                           .at(file_.span(token.offset, token.text.size()));
+  if (!near.empty()) failure.notes.push_back({"did you mean '" + near + "'?"});
+  adopt(std::move(failure));
+}
+
+const Expr* ExpressionParser::call(const Token& token, std::string name) {
+  Expr& expr = make(ExprKind::call);
+  expr.offset = token.offset;
+  expr.rule = find_rule(name);
+  const auto function = library_.functions.find(name);
+  if (function != library_.functions.end()) expr.function = &function->second;
+  expr.name = std::move(name);
+  expect("(");
+  while (!failed() && !peek(")")) {
+    const bool keyword = peek_name() && tokens_[at_ + 1].text == "=" && tokens_[at_ + 1].kind == Token::Kind::symbol;
+    expr.names.push_back(keyword ? this->name("a name") : "");
+    if (keyword) expect("=");
     expr.operands.push_back(expression());
-    if (!failed() && !peek("for")) fail_at(tokens_[open], "this comprehension is malformed");
-    at_ = failed() ? 0 : end;
-    scope_.resize(scope);
-    return close(expr);
+    if (!take(",")) break;
   }
-
-  const Expr* named() {
-    const Token token = tokens_[at_++];
-    if (peek("{")) return monoid(token);
-    if (peek("(")) return call(token, std::string(token.text));
-    Expr& expr = make(ExprKind::variable);
-    expr.offset = token.offset;
-    expr.slot = lookup(token.text);
-    if (expr.slot >= 0) return close(expr);
-    // where.self(...): an operator with its overload.
-    if (peek(".") && at_ + 2 < tokens_.size() && tokens_[at_ + 1].kind == Token::Kind::name &&
-        tokens_[at_ + 2].text == "(") {
-      const std::string overload(tokens_[at_ + 1].text);
-      at_ += 2;
-      return call(token, std::string(token.text) + '.' + overload);
-    }
-    expr.kind = ExprKind::constant;
-    if (const std::optional<Datum> constant = named_constant(token.text))
-      expr.value = *constant;
-    else if (token.text == "count")
-      expr.kind = ExprKind::count;
-    else if (symbols_allowed_)
-      expr.value = ir::SymInt::symbol(std::string(token.text));
-    else
-      unknown(token);
-    return close(expr);
-  }
-
-  void unknown(const Token& token) {
-    std::vector<std::string> names;
-    for (const auto& [name, slot] : scope_) names.emplace_back(name);
-    const std::string near = nearest(std::string(token.text), names);
-    Diagnostic failure = error(Status::bad_input, 102, "nothing is called '" + std::string(token.text) + "' here")
-                             .at(file_.span(token.offset, token.text.size()));
-    if (!near.empty()) failure.notes.push_back({"did you mean '" + near + "'?"});
-    adopt(std::move(failure));
-  }
-
-  const Expr* call(const Token& token, std::string name) {
-    Expr& expr = make(ExprKind::call);
-    expr.offset = token.offset;
-    expr.rule = find_rule(name);
-    const auto function = library_.functions.find(name);
-    if (function != library_.functions.end()) expr.function = &function->second;
-    expr.name = std::move(name);
-    expect("(");
-    while (!failed() && !peek(")")) {
-      const bool keyword = peek_name() && tokens_[at_ + 1].text == "=" && tokens_[at_ + 1].kind == Token::Kind::symbol;
-      expr.names.push_back(keyword ? this->name("a name") : "");
-      if (keyword) expect("=");
-      expr.operands.push_back(expression());
-      if (!take(",")) break;
-    }
-    expect(")");
-    return close(expr);
-  }
-
-  const Expr* monoid(const Token& token) {
-    Expr& expr = make(ExprKind::monoid);
-    expr.offset = token.offset;
-    expr.name = std::string(token.text);
-    const auto known = library_.monoids.find(expr.name);
-    if (known == library_.monoids.end())
-      fail_at(token, "there is no monoid '" + expr.name + "'");
-    else
-      expr.monoid = &known->second;
-    const size_t scope = scope_.size();
-    expect("{");
-    while (take("let")) expr.bindings.push_back(binding());
-    do expr.operands.push_back(expression());
-    while (take(","));
-    if (take("when")) expr.guard = expression();
-    expect("}");
-    scope_.resize(scope);
-    return close(expr);
-  }
-
-  const SourceFile& file_;
-  const Library& library_;
-  Tree& tree_;
-  std::vector<Token> tokens_ = {Token()};
-  size_t at_ = 0;
-  std::vector<std::pair<std::string_view, int>> scope_;
-  bool symbols_allowed_ = false;
-  int depth_ = 0;
-  std::optional<Diagnostic> failure_;
-};
-
-// One block, line by line.
-class BlockParser {
- public:
-  BlockParser(const BlockPlace& place, const Library& library, Block& block)
-      : block_(block), place_(place), parser_(*place.file, library, block.tree) {}
-
-  Result<void> parse(const std::vector<const Schema*>& schemas, bool with_examples) {
-    block_.file = place_.file;
-    block_.begin = place_.headers.front().first;
-    for (const Schema* schema : schemas) {
-      std::vector<int> slots;
-      for (const Parameter& parameter : schema->parameters) {
-        const int known = parser_.lookup(parameter.name);
-        slots.push_back(known >= 0 ? known : parser_.declare(parameter.name));
-      }
-      block_.parameter_slots.push_back(std::move(slots));
-    }
-    block_.out_slot = parser_.declare("out");
-    std::vector<std::pair<size_t, size_t>> examples;
-    const std::string& text = place_.file->text;
-    for (size_t at = place_.body; at < place_.end && !parser_.failed();) {
-      const size_t end = end_of_line(at);
-      const size_t start = std::min(text.find_first_not_of(" \r\n", at), end);
-      if (start < end && text[start] != '#') {
-        if (text.compare(start, 8, "example ") == 0)
-          examples.emplace_back(start, end);
-        else
-          line(start, end);
-      }
-      at = end;
-    }
-    if (with_examples) {
-      parser_.allow_symbols();
-      for (const auto& [begin, end] : examples) example(begin, end);
-    }
-    return parser_.outcome();
-  }
-
- private:
-  // A line indented by four or more, or a blank one, continues the last.
-  size_t end_of_line(size_t at) const {
-    const std::string& text = place_.file->text;
-    for (;;) {
-      at = text.find('\n', at);
-      if (at == std::string::npos || at + 1 >= place_.end) return place_.end;
-      ++at;
-      if (text.compare(at, 4, "    ") != 0) return at;
-    }
-  }
-
-  void line(size_t begin, size_t end) {
-    parser_.start(begin, end);
-    const Token head = parser_.peek();
-    const std::string keyword(head.text);
-    parser_.take(keyword);
-    Step step;
-    step.offset = begin;
-    step.width = head.text.size();
-    if (keyword == "tags") return tags();
-    if (keyword == "let") {
-      step.let = parser_.binding();
-    } else if (keyword.size() > 1 && keyword[0] == 'C' &&
-               keyword.find_first_not_of("0123456789", 1) == std::string::npos) {
-      step.kind = StepKind::check;
-      step.label = keyword;
-      step.value = parser_.expression();
-      if (parser_.at_text()) step.message = parser_.message();
-    } else if (keyword == "type") {
-      step.kind = StepKind::type;
-      step.value = parser_.expression();
-    } else if (keyword == "pointwise") {
-      step.kind = StepKind::pointwise;
-      if (parser_.take("at")) step.at = parser_.pattern();
-      head_ended(step, step.at.has_value());
-      step.value = parser_.expression();
-    } else if (keyword == "reduction") {
-      reduction(step);
-    } else if (keyword == "view") {
-      step.kind = StepKind::view;
-      parser_.expect("at");
-      step.at = parser_.pattern();
-      head_ended(step, true);
-      step.value = parser_.expression();
-    } else if (keyword == "scatter") {
-      scatter(step);
-    } else if (keyword == "decompose") {
-      step.kind = StepKind::decompose;
-      step.is_wide = parser_.take("wide");
-      head_ended(step, step.is_wide);
-      step.value = parser_.expression();
-    } else if (keyword == "extern") {
-      step.kind = StepKind::extern_kernel;
-      step.label = parser_.name("a kernel's name");
-      step.has_arguments = parser_.take("(");
-      if (step.has_arguments) step.arguments = parser_.expressions(")");
-    } else {
-      parser_.fail_at(head, "'" + keyword + "' starts no line of a block");
-    }
-    parser_.expect_end();
-    block_.steps.push_back(std::move(step));
-  }
-
-  // `[when] :`, where the colon may only be left out if nothing stands before it.
-  void head_ended(Step& step, bool something) {
-    if (parser_.take("when")) step.guard = parser_.expression(), something = true;
-    if (something)
-      parser_.expect(":");
-    else
-      parser_.take(":");
-  }
-
-  void tags() {
-    while (!parser_.at_end()) block_.tags.push_back(parser_.name("a tag"));
-  }
-
-  void reduction(Step& step) {
-    step.kind = StepKind::reduction;
-    step.is_prefix = parser_.take("prefix");
-    if (parser_.take("at")) {
-      step.at = parser_.pattern();
-      parser_.expect("over");
-      step.over = parser_.pattern();
-      parser_.expect("in");
-      step.extent = parser_.expression();
-    } else {
-      parser_.expect("over");
-      step.extent = parser_.expression();
-      if (parser_.take("as")) step.position_slot = parser_.pattern().slot;
-    }
-    head_ended(step, true);
-    step.value = parser_.expression();
-  }
-
-  void scatter(Step& step) {
-    step.kind = StepKind::scatter;
-    step.base = parser_.postfix();
-    parser_.expect("at");
-    step.at = parser_.pattern();
-    parser_.expect("in");
-    step.extent = parser_.expression();
-    head_ended(step, true);
-    step.place = parser_.expression();
-    parser_.expect(":=");
-    step.value = parser_.expression();
-  }
-
-  void example(size_t begin, size_t end) {
-    parser_.start(begin, end);
-    Example example;
-    example.offset = begin;
-    example.width = 7;
-    parser_.expect("example");
-    example.call = parser_.postfix();
-    if (parser_.take("==")) {
-      example.values = parser_.expression();
-    } else if (parser_.take(":")) {
-      example.types = parser_.expression();
-      if (parser_.take("assumes")) example.assumptions = parser_.expression();
-    } else if (parser_.take("fails")) {
-      example.fails = parser_.name("a label");
-    } else {
-      parser_.fail("expected '==', ':' or 'fails'");
-    }
-    parser_.expect_end();
-    block_.examples.push_back(std::move(example));
-  }
-
-  Block& block_;
-  const BlockPlace& place_;
-  Parser parser_;
-};
-
-}  // namespace
-
-const OperationForm& form_of(Operation operation) {
-  static constexpr OperationForm forms[] = {{"+", "add", ScalarOp::add},
-                                            {"-", "sub", ScalarOp::sub},
-                                            {"*", "mul", ScalarOp::mul},
-                                            {"/", "div", ScalarOp::div},
-                                            {"//", "floor_divide", ScalarOp::floor_div},
-                                            {"%", "remainder", ScalarOp::mod},
-                                            {"^", "pow", ScalarOp::pow},
-                                            {"&", "bitwise_and", ScalarOp::bit_and},
-                                            {"|", "bitwise_or", ScalarOp::bit_or},
-                                            {"<<", nullptr, ScalarOp::shift_left},
-                                            {">>", nullptr, ScalarOp::shift_right},
-                                            {"==", "eq", ScalarOp::eq},
-                                            {"!=", "ne", ScalarOp::ne},
-                                            {"<", "lt", ScalarOp::lt},
-                                            {"<=", "le", ScalarOp::le},
-                                            {">", "gt", ScalarOp::lt},
-                                            {">=", "ge", ScalarOp::le},
-                                            {"and", "logical_and", ScalarOp::logical_and},
-                                            {"or", "logical_or", ScalarOp::logical_or},
-                                            {"not", "logical_not", ScalarOp::logical_not},
-                                            {"in", nullptr, {}},
-                                            {"is none", nullptr, {}},
-                                            {"is not none", nullptr, {}},
-                                            {"??", nullptr, {}},
-                                            {"-", "neg", ScalarOp::neg},
-                                            {"~", "bitwise_not", ScalarOp::bit_not}};
-  return forms[static_cast<size_t>(operation)];
+  expect(")");
+  return close(expr);
 }
 
-const char* name_of(StepKind kind) {
-  static constexpr const char* names[] = {"let",  "check",   "type",      "pointwise", "reduction",
-                                          "view", "scatter", "decompose", "extern"};
-  return names[static_cast<int>(kind)];
-}
-
-const Step* Block::meaning() const {
-  const auto found = std::find_if(steps.begin(), steps.end(), [](const Step& step) { return is_meaning(step.kind); });
-  return found == steps.end() ? nullptr : &*found;
-}
-
-bool Block::is_declaration() const {
-  return std::all_of(steps.begin(), steps.end(), [](const Step& step) { return step.kind < StepKind::type; });
-}
-
-Result<void> parse_block(const BlockPlace& place, const std::vector<const Schema*>& schemas, const Library& library,
-                         bool with_examples, Block& block) {
-  return BlockParser(place, library, block).parse(schemas, with_examples);
-}
-
-namespace {
-
-Result<void> parse_function(const Function& function, const Library& library) {
-  Function::Body& body = function.body;
-  Parser parser(*function.file, library, body.tree);
-  parser.start(function.begin, function.end);
-  parser.expect("def");
-  parser.expect(function.name);
-  parser.expect("(");
-  while (!parser.failed() && !parser.peek(")")) {
-    if (parser.pattern().slot < 0) parser.fail("a parameter is one name");
-    ++body.parameters;
-    if (!parser.take(",")) break;
-  }
-  parser.expect(")");
-  parser.expect("=");
-  body.value = parser.expression();
-  if (parser.at_text()) body.message = parser.message();
-  parser.expect_end();
-  return parser.outcome();
-}
-
-Result<void> parse_monoid(const MonoidDefinition& monoid, const Library& library) {
-  MonoidDefinition::Body& body = monoid.body;
-  Parser parser(*monoid.file, library, body.tree);
-  parser.start(monoid.begin, monoid.end);
-  parser.expect("monoid");
-  parser.expect(monoid.name);
-  parser.declare("a");
-  parser.declare("b");
-  body.identity = parser.postfix();
-  body.joined = parser.expression();
-  parser.expect_end();
-  return parser.outcome();
-}
-
-template <class Definition, class Parse>
-Result<const typename Definition::Body*> parsed_once(const Definition& definition, const Library& library,
-                                                     Parse parse) {
-  std::call_once(definition.once, [&] {
-    Result<void> parsed = parse(definition, library);
-    if (!parsed) definition.failure = parsed.error();
-  });
-  if (definition.failure) return *definition.failure;
-  return &definition.body;
-}
-
-}  // namespace
-
-Result<const Function::Body*> body_of(const Function& function, const Library& library) {
-  return parsed_once(function, library, parse_function);
-}
-
-Result<const MonoidDefinition::Body*> body_of(const MonoidDefinition& monoid, const Library& library) {
-  return parsed_once(monoid, library, parse_monoid);
+const Expr* ExpressionParser::monoid(const Token& token) {
+  Expr& expr = make(ExprKind::monoid);
+  expr.offset = token.offset;
+  expr.name = std::string(token.text);
+  const auto known = library_.monoids.find(expr.name);
+  if (known == library_.monoids.end())
+    fail_at(token, "there is no monoid '" + expr.name + "'");
+  else
+    expr.monoid = &known->second;
+  const size_t scope = scope_.size();
+  expect("{");
+  while (take("let")) expr.bindings.push_back(binding());
+  do expr.operands.push_back(expression());
+  while (take(","));
+  if (take("when")) expr.guard = expression();
+  expect("}");
+  scope_.resize(scope);
+  return close(expr);
 }
 
 }  // namespace atenon::opset
