@@ -1,5 +1,7 @@
 #include "lower/loops.h"
 
+#include "tensor/real_parts.h"
+
 namespace atenon::lower {
 
 std::optional<int> loop_of(const std::string& symbol) {
@@ -40,7 +42,7 @@ Layout row_major(const std::vector<SymInt>& sizes) {
 RealForm real_form(const ir::TensorMeta& meta, Layout layout) {
   RealForm form{meta.dtype, meta.sizes, std::move(layout)};
   if (!is_complex(meta.dtype)) return form;
-  form.dtype = meta.dtype == ScalarType::c128 ? ScalarType::f64 : ScalarType::f32;
+  form.dtype = part_of(meta.dtype);
   form.sizes.emplace_back(2);
   form.layout.offset = form.layout.offset * 2;
   for (SymInt& stride : form.layout.strides) stride = stride * 2;
