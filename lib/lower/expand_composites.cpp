@@ -25,22 +25,6 @@ void read_by_symbol(ir::Graph& graph, ir::Value& number) {
   graph.replace_uses(&number, spelled);
 }
 
-using Positions = std::map<const ir::Node*, size_t>;
-
-// The next node that reads what these give, if nothing else is done with it; else null.
-ir::Node* next_reader(const std::vector<ir::Node*>& nodes, const Positions& positions) {
-  ir::Node* next = nullptr;
-  for (const ir::Node* node : nodes)
-    for (const auto& result : node->results()) {
-      if (result->returned > 0) return nullptr;
-      for (ir::Node* user : result->users)
-        if (std::find(nodes.begin(), nodes.end(), user) == nodes.end() &&
-            (!next || positions.at(user) < positions.at(next)))
-          next = user;
-    }
-  return next;
-}
-
 // The longest chain from `first` on that the kernel takes, and of which only the end is read; empty if none.
 std::vector<ir::Node*> find_chain(ir::Node& first, const kernels::Kernel& kernel, const Positions& segments,
                                   const Positions& positions) {
@@ -75,6 +59,19 @@ void take_chains(Lowering& lowering) {
 }
 
 }  // namespace
+
+ir::Node* next_reader(const std::vector<ir::Node*>& nodes, const Positions& positions) {
+  ir::Node* next = nullptr;
+  for (const ir::Node* node : nodes)
+    for (const auto& result : node->results()) {
+      if (result->returned > 0) return nullptr;
+      for (ir::Node* user : result->users)
+        if (std::find(nodes.begin(), nodes.end(), user) == nodes.end() &&
+            (!next || positions.at(user) < positions.at(next)))
+          next = user;
+    }
+  return next;
+}
 
 bool stays(const ir::Node& node) { return ir::is_control_flow(node.target()) || !ir::symbols_defined(node).empty(); }
 

@@ -57,7 +57,7 @@ class Grouper {
   void release_views();
 
   Lowering& lowering_;
-  std::map<const Node*, size_t> position_, segment_;
+  Positions position_, segment_;
   std::map<const Node*, const Node*> next_draw_;
   std::map<const Node*, Shape> shapes_;
   std::map<const Node*, std::vector<Edge>> edges_;
@@ -154,20 +154,9 @@ std::vector<Node*> Grouper::epilogue(Node* anchor, const kernels::Kernel& kernel
   std::vector<Node*> tried = taken;
   constexpr size_t longest_miss = 2;  // x * sigmoid(x) is only taken whole
   while (tried.size() - taken.size() <= longest_miss) {
-    // The next node is the only reader outside of what was tried.
-    const std::set<const Node*> inside(tried.begin(), tried.end());
-    Node* next = nullptr;
-    bool is_chain = true;
-    for (const Node* node : tried)
-      for (const auto& result : node->results()) {
-        if (result->returned > 0) is_chain = false;
-        for (Node* user : result->users) {
-          if (inside.count(user) || user == next) continue;
-          if (!next || position_[user] < position_[next]) next = user;
-        }
-      }
-    if (!is_chain || !next || segment_[next] != segment_[anchor] || lowering_.group_of.count(next) ||
-        !edges_.count(next) || is_view(lowering_, *next))
+    Node* next = next_reader(tried, position_);
+    if (!next || segment_[next] != segment_[anchor] || lowering_.group_of.count(next) || !edges_.count(next) ||
+        is_view(lowering_, *next))
       break;
     tried.push_back(next);
     std::vector<Value*> operands, results;
