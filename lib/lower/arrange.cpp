@@ -371,7 +371,7 @@ void Arranger::cut(int loop, int64_t size, size_t place) {
   const SymInt extent = loops_.loops[loop].extent;
   const int block = static_cast<int>(loops_.loops.size());
   const SymInt first = SymInt::symbol("$" + std::to_string(block)) * size;
-  const shape::Substitution apart = {{loops_.loops[loop].symbol, first + SymInt::symbol(loops_.loops[loop].symbol)}};
+  const shape::Substitution apart = {{loops_.loops[loop].symbol, first + loops_.loops[loop].variable()}};
   loops_.loops.push_back({"$" + std::to_string(block), shape::floor_div(extent + (size - 1), size)});
   const bool is_even = extent.constant() && *extent.constant() % size == 0;
   loops_.loops[loop].extent = is_even ? SymInt(size) : shape::min(size, extent - first);

@@ -188,7 +188,7 @@ std::string Composer::bind_loops(Instance& instance, const opset::Reduction& red
     if (loop < 0) loop = add_loop(extent);
     taken |= bit(loop);
     bound.loops.push_back(loop);
-    instance.variables[reduction.variables[i]] = SymInt::symbol(loops_.loops[loop].symbol);
+    instance.variables[reduction.variables[i]] = loops_.loops[loop].variable();
   }
   return "";
 }
@@ -373,7 +373,7 @@ Result<void> Composer::run_scatter(const ir::Graph& body, const Meaning& meaning
   std::vector<SymInt> index;
   for (const SymInt& size : form.sizes) {
     loops_.domain.push_back(add_loop(size));
-    index.push_back(SymInt::symbol(loops_.loops.back().symbol));
+    index.push_back(loops_.loops.back().variable());
   }
   const SymInt address = address_of(form.layout, index);
   loops_.buffers.push_back(form.dtype);
@@ -393,7 +393,7 @@ Result<void> Composer::run_scatter(const ir::Graph& body, const Meaning& meaning
       if (at.op == ScalarOp::index && at.variable == scatter.variables[i] && extent == form.sizes[axis]) row = axis;
     }
     const int loop = row < form.sizes.size() ? loops_.domain[row] : add_loop(extent);
-    instance.variables[scatter.variables[i]] = SymInt::symbol(loops_.loops[loop].symbol);
+    instance.variables[scatter.variables[i]] = loops_.loops[loop].variable();
     loops.loops.push_back(loop);
   }
   loops.address = form.layout.offset;
@@ -429,7 +429,7 @@ Accesses Composer::record(const Meaning& meaning) {
     if (!failure_.empty()) break;
     Instance instance{.meaning = &meaning};
     for (size_t axis = 0; axis < nest.variables.size(); ++axis) {
-      if (first.size() <= axis) first.push_back(SymInt::symbol(loops_.loops[add_loop(nest.type.sizes[axis])].symbol));
+      if (first.size() <= axis) first.push_back(loops_.loops[add_loop(nest.type.sizes[axis])].variable());
       instance.variables[nest.variables[axis]] = nest.type.sizes[axis] == SymInt(1) ? SymInt(0) : first[axis];
     }
     if (nest.value != opset::no_scalar) scalar(instance, nest.value);
@@ -446,7 +446,7 @@ std::optional<Access> Composer::read_through(const std::vector<const Meaning*>& 
   std::vector<SymInt> index;
   for (const SymInt& size : views.back()->results[0].type.sizes) {
     const int loop = add_loop(size);
-    index.push_back(size == SymInt(1) ? SymInt(0) : SymInt::symbol(loops_.loops[loop].symbol));
+    index.push_back(size == SymInt(1) ? SymInt(0) : loops_.loops[loop].variable());
   }
   for (auto view = views.rbegin(); view != views.rend(); ++view) {
     const opset::LoopNest& nest = (*view)->results[0];
@@ -514,7 +514,7 @@ Result<void> Composer::run(const ir::Graph& body) {
       continue;
     }
     loops_.domain.push_back(add_loop(size));
-    domain.push_back(SymInt::symbol(loops_.loops.back().symbol));
+    domain.push_back(loops_.loops.back().variable());
   }
 
   for (const Value* result : results) {

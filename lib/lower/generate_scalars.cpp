@@ -331,7 +331,7 @@ Value* Generator::address(int buffer, ScalarType type, const SymInt& at) {
 
 Value* Generator::kept_address(const Kept& kept, ScalarType type, size_t scope) {
   SymInt position = 0;
-  for (int loop : kept.loops) position = position * room(loop) + SymInt::symbol(loops_.loops[loop].symbol);
+  for (int loop : kept.loops) position = position * room(loop) + loops_.loops[loop].variable();
   Value* offset = index(position);
   Value* start = index(kept.offset);
   enter(scope);

@@ -67,6 +67,8 @@ constexpr bool is_choice(ScalarOp op) {
 struct Loop {
   std::string symbol;
   SymInt extent;
+
+  SymInt variable() const { return SymInt::symbol(symbol); }
 };
 
 struct BoundReduction {
