@@ -6,7 +6,6 @@
 // has no bfloat16: its uint16 arrays are read as bf16, and bf16 is written as uint16.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 

@@ -1,7 +1,6 @@
 // .safetensors (github.com/huggingface/safetensors): the header's length in 8 bytes, a JSON header with type, shape and
 // place of each tensor, then the bytes, row-major and little-endian.
 #include <algorithm>
-#include <cassert>
 
 #include "arrays/json_reader.h"
 #include "arrays/member.h"

@@ -1,6 +1,5 @@
 #include "capture/embed.h"
 
-#include <algorithm>
 #include <set>
 
 #include "capture/native.h"

@@ -9,6 +9,7 @@
 #include "capture/strides.h"
 #include "capture/tensor_data.h"
 #include "reference/reference.h"
+#include "tensor/real_parts.h"
 
 namespace atenon::capture {
 namespace {
@@ -278,13 +279,12 @@ namespace {
 // Complex numbers as pairs of real ones, or one of each pair; nullopt of real numbers.
 std::optional<Tensor> seen_as_parts(const std::string& name, Tensor tensor) {
   if (!is_complex(tensor.dtype)) return std::nullopt;
-  tensor.dtype = tensor.dtype == ScalarType::c64 ? ScalarType::f32 : ScalarType::f64;
-  for (int64_t& stride : tensor.strides) stride *= 2;
-  tensor.offset = 2 * tensor.offset + (name == "aten::imag" ? 1 : 0);
-  if (name != "aten::view_as_real") return tensor;
-  tensor.sizes.push_back(2);
-  tensor.strides.push_back(1);
-  return tensor;
+  Tensor parts = as_parts(std::move(tensor));
+  if (name == "aten::view_as_real") return parts;
+  if (name == "aten::imag") ++parts.offset;
+  parts.sizes.pop_back();
+  parts.strides.pop_back();
+  return parts;
 }
 
 // Pairs of real numbers as complex ones; nullopt where they do not lie as such.
@@ -293,7 +293,7 @@ std::optional<Tensor> seen_as_complex(Tensor tensor) {
   const bool is_paired = tensor.strides.back() == 1 && tensor.offset % 2 == 0 &&
                          std::none_of(tensor.strides.begin(), tensor.strides.end() - 1, is_odd);
   if (!is_paired) return std::nullopt;
-  tensor.dtype = tensor.dtype == ScalarType::f32 ? ScalarType::c64 : ScalarType::c128;
+  tensor.dtype = pair_of(tensor.dtype);
   tensor.sizes.pop_back();
   tensor.strides.pop_back();
   for (int64_t& stride : tensor.strides) stride /= 2;

@@ -121,6 +121,8 @@ class InputMaker {
   bool specify(PyObject* model, PyObject* dynamic_shapes);
   bool trace(Inputs& inputs);
   Ref trace_leaf(Inputs& inputs, const std::string& path, PyObject* object);
+  std::optional<Ref> trace_number(Inputs& inputs, const std::string& path, PyObject* object, PyObject* spec);
+  Ref add_constant(Inputs& inputs, const std::string& path, PyObject* object);
   // E0305, about what the user typed or forgot.
   std::nullptr_t fail(std::string message, std::string fix) {
     return session_.raise(error(Status::usage, 305, std::move(message)).note("fix: " + std::move(fix)));
@@ -192,50 +194,53 @@ bool InputMaker::make_example() {
   return true;
 }
 
+// An integer that dynamic_shapes names: a symbol. Nullopt where it turns out to be a constant.
+std::optional<Ref> InputMaker::trace_number(Inputs& inputs, const std::string& path, PyObject* object, PyObject* spec) {
+  const std::string name = value_name(path);  // of the symbol, too
+  ir::Value* input = session_.graph.add_input(text::is_symbol_name(name) ? name : name + "_", ir::ScalarKind::integer);
+  const std::optional<SymInt> number = dimensions_.number(spec, PyLong_AsLongLong(object), input->name, path);
+  if (!number) return Ref();
+  if (number->is_constant()) {
+    session_.graph.erase_input(input);
+    return std::nullopt;
+  }
+  inputs.specs.push_back({.kind = ir::InputKind::user_input, .value = input->name, .target = path});
+  inputs.bases.push_back(nullptr);
+  return session_.wrap(*number);
+}
+
+// Not a tensor: what forward does with it is fixed, and a caller must pass the same.
+Ref InputMaker::add_constant(Inputs& inputs, const std::string& path, PyObject* object) {
+  ir::InputSpec constant{.target = path};
+  if (object == Py_None) {
+    constant.constant = Argument(ir::None{});
+  } else if (PyBool_Check(object)) {
+    constant.constant = Argument(object == Py_True);
+  } else if (const auto integer = integer_of(object)) {
+    constant.constant = Argument(*integer);
+  } else if (PyFloat_Check(object)) {
+    constant.constant = Argument(PyFloat_AS_DOUBLE(object));
+  } else if (PyUnicode_Check(object)) {
+    constant.constant = Argument(text_of(object));
+  } else {
+    const std::string kind =
+        PyLong_Check(object) ? "an int of more than 64 bits" : std::string("a ") + Py_TYPE(object)->tp_name;
+    session_.raise(305, "input " + path + " is " + kind + ", which no program can take",
+                   "tensors, numbers, texts, and containers of them");
+    return {};
+  }
+  inputs.specs.push_back(std::move(constant));
+  inputs.bases.push_back(nullptr);
+  return Ref::borrow(object);
+}
+
 Ref InputMaker::trace_leaf(Inputs& inputs, const std::string& path, PyObject* object) {
   const auto given = std::find_if(given_.begin(), given_.end(), [&](const Given& g) { return g.path == path; });
   PyObject* spec = specs_ ? PyList_GetItem(specs_.get(), static_cast<Py_ssize_t>(inputs.specs.size())) : nullptr;
   TensorObject* tensor = as_tensor(object);
-  if (PyLong_CheckExact(object) && given == given_.end() && spec && spec != Py_None) {
-    const std::string name = value_name(path);  // of the symbol, too
-    ir::Value* input =
-        session_.graph.add_input(text::is_symbol_name(name) ? name : name + "_", ir::ScalarKind::integer);
-    const std::optional<SymInt> number = dimensions_.number(spec, PyLong_AsLongLong(object), input->name, path);
-    if (!number) return {};
-    if (number->is_constant()) {
-      session_.graph.erase_input(input);
-    } else {
-      inputs.specs.push_back({.kind = ir::InputKind::user_input, .value = input->name, .target = path});
-      inputs.bases.push_back(nullptr);
-      return session_.wrap(*number);
-    }
-  }
-  if (!tensor && given == given_.end()) {
-    // Not a tensor: what forward does with it is fixed, and a caller must pass the same.
-    ir::InputSpec constant{.target = path};
-    if (object == Py_None)
-      constant.constant = Argument(ir::None{});
-    else if (PyBool_Check(object))
-      constant.constant = Argument(object == Py_True);
-    else if (const auto integer = integer_of(object))
-      constant.constant = Argument(*integer);
-    else if (PyFloat_Check(object))
-      constant.constant = Argument(PyFloat_AS_DOUBLE(object));
-    else if (PyUnicode_Check(object))
-      constant.constant = Argument(text_of(object));
-    else {
-      session_.raise(
-          305,
-          "input " + path + " is " +
-              (PyLong_Check(object) ? "an int of more than 64 bits" : std::string("a ") + Py_TYPE(object)->tp_name) +
-              ", which no program can take",
-          "tensors, numbers, texts, and containers of them");
-      return {};
-    }
-    inputs.specs.push_back(std::move(constant));
-    inputs.bases.push_back(nullptr);
-    return Ref::borrow(object);
-  }
+  if (PyLong_CheckExact(object) && given == given_.end() && spec && spec != Py_None)
+    if (std::optional<Ref> number = trace_number(inputs, path, object, spec)) return *number;
+  if (!tensor && given == given_.end()) return add_constant(inputs, path, object);
   ir::TensorMeta meta;
   const bool is_demanded = given != given_.end() && !given->is_file;
   if (tensor) meta = session_.meta(*tensor);

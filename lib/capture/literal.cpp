@@ -1,10 +1,9 @@
 #include "capture/literal.h"
 
-#include <cstring>
-
 #include "capture/recursion.h"
 #include "capture/symbols.h"
 #include "capture/tensor_data.h"
+#include "tensor/real_parts.h"
 
 namespace atenon::capture {
 namespace {
@@ -226,8 +225,7 @@ PyObject* tensor_from(Session& session, PyObject* data, std::optional<ScalarType
   }
   Elements elements;
   if (!collect(data, 0, elements)) return nullptr;
-  const ScalarType found = elements.has_complex
-                               ? (session.default_dtype == ScalarType::f64 ? ScalarType::c128 : ScalarType::c64)
+  const ScalarType found = elements.has_complex       ? pair_of(session.default_dtype)
                            : elements.has_float       ? session.default_dtype
                            : elements.has_integer     ? ScalarType::i64
                            : elements.numbers.empty() ? session.default_dtype

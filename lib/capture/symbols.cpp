@@ -8,7 +8,6 @@
 #include "capture/symbols.h"
 
 #include <cctype>
-#include <cmath>
 
 #include "capture/session.h"
 

@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
-#include <set>
 #include <sstream>
 
 #include "cli/cli.h"

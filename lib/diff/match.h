@@ -2,7 +2,6 @@
 #pragma once
 
 #include <map>
-#include <utility>
 
 #include "ir/program.h"
 

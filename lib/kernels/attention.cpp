@@ -8,6 +8,7 @@
 #include <numeric>
 #include <utility>
 
+#include "ir/readers.h"
 #include "kernels/body.h"
 #include "kernels/lanes.h"
 #include "kernels/list.h"
@@ -136,10 +137,6 @@ std::string read_operator(const ir::Node& node, const shape::Bindings& symbols, 
   return "";
 }
 
-const ir::Node* only_user(const ir::Value* value) {
-  return value->users.size() == 1 && !value->returned ? value->users[0] : nullptr;
-}
-
 bool is_matmul(const ir::Node& node) {
   const std::string name = name_without_overload(node.target());
   return name == "aten::matmul" || name == "aten::bmm";
@@ -196,10 +193,10 @@ std::string read_truths(const ir::Node& node, const ir::Value* scores, bool hide
 // softmax times values, or the same turned: turned values times the turned softmax.
 std::string read_values(const ir::Value* softmax, Attention& found) {
   const ir::Value* weights = softmax;
-  const ir::Node* last = only_user(weights);
+  const ir::Node* last = ir::sole_reader(*weights);
   while (last && is_view_node(*last)) {
     weights = last->result();
-    last = only_user(weights);
+    last = ir::sole_reader(*weights);
   }
   if (!last || !is_matmul(*last)) return "no product after softmax";
   found.turned = last->arguments()[1].value() == weights;
@@ -227,7 +224,7 @@ std::string read_written_out(const ir::Graph& body, const ir::Node& first, const
   const ir::Value* chain = first.result();
   const std::vector<ir::SymInt>& whole = chain->meta().sizes;
   bool is_split = false;
-  while (const ir::Node* node = only_user(chain)) {
+  while (const ir::Node* node = ir::sole_reader(*chain)) {
     const std::string name = name_without_overload(node->target());
     Arguments arguments(*node, symbols);
     if (found.split < 0 && splits_batch(*node, whole, found.split, found.parts)) {

@@ -1,8 +1,6 @@
 // Bilinear resizing against plain loops in double.
 #include <doctest/doctest.h>
 
-#include <cmath>
-
 #include "kernels/lanes.h"
 #include "kernels/list.h"
 #include "kernels/testing.h"

@@ -2,9 +2,10 @@
 #include "kernels/body.h"
 
 #include <algorithm>
-#include <cassert>
 #include <limits>
 #include <numeric>
+
+#include "ir/readers.h"
 
 namespace atenon::kernels {
 
@@ -209,8 +210,9 @@ std::string read_epilogue(const ir::Graph& body, const Value* start, size_t chan
       chain = product;
       continue;
     }
-    if (chain->users.size() != 1 || chain->returned) return "%" + chain->name + " is used more than once";
-    const ir::Node& node = *chain->users[0];
+    const ir::Node* reader = ir::sole_reader(*chain);
+    if (!reader) return "%" + chain->name + " is used more than once";
+    const ir::Node& node = *reader;
     const std::string name = name_without_overload(node.target());
     if (!node.result()->is_tensor() || node.result()->meta().dtype != start->meta().dtype)
       return node.target() + " changes the element type";

@@ -36,6 +36,43 @@ std::string read_zeros(const ir::Node& node, int spatial, const shape::Bindings&
   return "";
 }
 
+// The operator's own padding, numbers or a word. "" or why it cannot be.
+std::string read_padding(const Arguments& arguments, const std::vector<int64_t>& filter, Convolution& found) {
+  const size_t spatial = filter.size() - 2;
+  const std::string word = arguments.text(4, "padding", "");
+  if (word == "same") {
+    for (size_t i = 0; i < spatial; ++i) {
+      const int64_t total = found.dilation[i] * (filter[i + 2] - 1);
+      found.padding.push_back(total / 2);
+      found.padding_end.push_back(total - total / 2);
+    }
+    return "";
+  }
+  auto padding = word == "valid" ? std::vector<int64_t>(spatial, 0) : arguments.integers(4, "padding", spatial, 0);
+  if (!padding) return "its padding is symbolic";
+  found.padding = found.padding_end = *padding;
+  for (size_t i = 0; found.transposed && i < spatial; ++i) {
+    found.padding_end[i] -= found.output_padding[i];
+    if (found.padding_end[i] + found.stride[i] <= 0)
+      return "oneDNN has no lines behind the last one that an input reaches, transposed";
+  }
+  return "";
+}
+
+// Zeros around the image, put there before, are padding, too.
+std::string add_zeros(const std::vector<int64_t>& before, const std::vector<int64_t>& behind,
+                      const std::vector<int64_t>& filter, Convolution& found) {
+  for (size_t i = 0; i < before.size(); ++i) {
+    const int64_t window = found.dilation[i] * (filter[i + 2] - 1) + 1;
+    if (before[i] == 0 && behind[i] == 0) continue;
+    if (found.transposed) return "zeros around its image, transposed, are no padding";
+    found.padding[i] += before[i];
+    found.padding_end[i] += behind[i];
+    if (found.padding[i] >= window || found.padding_end[i] >= window) return "windows of nothing but zeros";
+  }
+  return "";
+}
+
 }  // namespace
 
 std::string read_convolution(const ir::Graph& body, const shape::Bindings& symbols, Convolution& found) {
@@ -85,32 +122,8 @@ std::string read_convolution(const ir::Graph& body, const shape::Bindings& symbo
 
   std::optional<std::vector<int64_t>> filter = concrete(weight->meta().sizes, symbols);
   if (!filter) return "the sizes of its weight are symbolic";
-  const std::string word = arguments.text(4, "padding", "");
-  if (word == "same") {
-    for (int i = 0; i < spatial; ++i) {
-      const int64_t total = found.dilation[i] * ((*filter)[i + 2] - 1);
-      found.padding.push_back(total / 2);
-      found.padding_end.push_back(total - total / 2);
-    }
-  } else {
-    auto padding = word == "valid" ? std::vector<int64_t>(spatial, 0) : arguments.integers(4, "padding", spatial, 0);
-    if (!padding) return "its padding is symbolic";
-    found.padding = found.padding_end = *padding;
-    if (found.transposed)
-      for (int i = 0; i < spatial; ++i) {
-        found.padding_end[i] -= found.output_padding[i];
-        if (found.padding_end[i] + found.stride[i] <= 0)
-          return "oneDNN has no lines behind the last one that an input reaches, transposed";
-      }
-  }
-  for (size_t i = 0; i < before.size(); ++i) {
-    const int64_t window = found.dilation[i] * ((*filter)[i + 2] - 1) + 1;
-    if (before[i] == 0 && behind[i] == 0) continue;
-    if (found.transposed) return "zeros around its image, transposed, are no padding";
-    found.padding[i] += before[i];
-    found.padding_end[i] += behind[i];
-    if (found.padding[i] >= window || found.padding_end[i] >= window) return "windows of nothing but zeros";
-  }
+  if (std::string refusal = read_padding(arguments, *filter, found); !refusal.empty()) return refusal;
+  if (std::string refusal = add_zeros(before, behind, *filter, found); !refusal.empty()) return refusal;
   int64_t terms = (*filter)[0] / *groups;
   for (int i = 0; i < spatial; ++i) terms *= (*filter)[i + 2];
   const bool is_strided = std::any_of(stride->begin(), stride->end(), [](int64_t step) { return step > 1; });

@@ -59,7 +59,7 @@ class FewChannelsCall : public LinesCall {
   int64_t tiles() const override { return y_sizes[0] * convolution.groups * line_tiles * column_tiles; }
   int64_t workers() const override { return flops < 2 * serial_products ? 1 : std::min<int64_t>(tiles(), threads()); }
   size_t worker_bytes() const override {
-    return static_cast<size_t>(((strip_size() + 15) / 16 * 16 + most_outputs * panel_columns)) * sizeof(float);
+    return static_cast<size_t>(divide_up(strip_size(), 16) * 16 + most_outputs * panel_columns) * sizeof(float);
   }
 
   void place_taps() {

@@ -2,7 +2,6 @@
 //
 // The shared objects need nothing from outside. How many rows make a tile is written in the call: it depends on the
 // shape and the target, never on the number of threads.
-#include <cassert>
 
 #include "kernels/body.h"
 #include "kernels/list.h"

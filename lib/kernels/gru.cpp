@@ -44,7 +44,7 @@ class RecurrentCall : public RecurrentLayersCall {
     const int64_t output = rows() * directions_ * hidden_, all = network.gates * hidden_;
     Parts at{};
     int64_t next = 0;
-    auto take = [&](int64_t floats) { return std::exchange(next, next + (floats + 15) / 16 * 16); };
+    auto take = [&](int64_t floats) { return std::exchange(next, next + divide_up(floats, 16) * 16); };
     at.gates = take(directions_ * rows() * all);
     for (int64_t& place : at.between) place = take(output);
     at.bias = take(all);

@@ -2,8 +2,6 @@
 //
 // The place of an element is a sum of one term an axis (its block times the stride, plus its digits in the inner
 // blocks), so a table for each axis replaces all division, and both directions are one loop over the last axis.
-#include <cassert>
-#include <cstring>
 
 #include "kernels/kernel.h"
 #include "support/parallel.h"

@@ -85,24 +85,21 @@ struct Chosen {
   PostOps post_ops;
 };
 
-Chosen choose(const CallSite& site, const Convolution& convolution) {
-  Chosen chosen;
-  const Operand &x = site.operands[convolution.x], &weight = site.operands[convolution.weight], &y = site.results[0];
-  const std::vector<int> order = channels_last_order(x.sizes.size());
-  const Axes axes = choose_axes(convolution, x, weight, y);
+// How an image lies, its axes those of `seen`, and how the primitive is to have it: channels last.
+void describe_image(const Operand& operand, const std::vector<int>& seen, memory::desc& lies, memory::desc& wanted) {
+  const std::vector<int> order = channels_last_order(operand.sizes.size());
+  const std::vector<int64_t> sizes = taken(operand.sizes, seen), strides = taken(operand.strides, seen);
+  wanted = describe_dense(sizes, order);
+  lies = is_dense_in_order(sizes, strides, order) ? wanted : describe(sizes, strides);
+}
 
-  auto activation = [&](const Operand& operand, const std::vector<int>& seen, memory::desc& lies,
-                        memory::desc& wanted) {
-    const std::vector<int64_t> sizes = taken(operand.sizes, seen), strides = taken(operand.strides, seen);
-    wanted = describe_dense(sizes, order);
-    lies = is_dense_in_order(sizes, strides, order) ? wanted : describe(sizes, strides);
-  };
-  activation(x, axes.x, chosen.x_lies, chosen.x);
-  activation(y, axes.y, chosen.y_lies, chosen.y);
-
-  // oneDNN's weights are [groups,] outputs, inputs, ...; PyTorch's transposed ones have inputs first.
+// Sets how the weight lies. oneDNN's are [groups,] outputs, inputs, ...; PyTorch's transposed ones have inputs first.
+// Gives its sizes as oneDNN has them.
+std::vector<int64_t> describe_weight(const Operand& weight, const Convolution& convolution, const Axes& axes,
+                                     Chosen& chosen) {
   const std::vector<int64_t>& sizes = weight.sizes;
-  std::vector<int64_t> plain = weight.weight && weight.weight->layout ? contiguous_strides(sizes) : weight.strides;
+  const std::vector<int64_t> plain =
+      weight.weight && weight.weight->layout ? contiguous_strides(sizes) : weight.strides;
   std::vector<int64_t> filter, strides;
   const int64_t groups = convolution.groups;
   const int outputs = convolution.transposed ? 1 : 0, inputs = convolution.transposed ? 0 : axes.filter[1];
@@ -123,22 +120,38 @@ Chosen choose(const CallSite& site, const Convolution& convolution) {
     chosen.weight_axes.push_back(axis);
   }
   chosen.weight_lies = describe(filter, strides);
+  return filter;
+}
 
+// The operands as post-ops may read them: of the result's rank, its axes those of `seen`.
+std::vector<memory::desc> describe_operands(const CallSite& site, const std::vector<int>& seen) {
+  const size_t rank = site.results[0].sizes.size();
   std::vector<memory::desc> described;
   for (Operand operand : site.operands) {
-    if (operand.sizes.size() > y.sizes.size()) {
+    if (operand.sizes.size() > rank) {
       described.emplace_back();
       continue;
     }
-    const size_t missing = y.sizes.size() - operand.sizes.size();
+    const size_t missing = rank - operand.sizes.size();
     operand.sizes.insert(operand.sizes.begin(), missing, 1);
     operand.strides.insert(operand.strides.begin(), missing, 0);
-    operand.sizes = taken(operand.sizes, axes.y);
-    operand.strides = taken(operand.strides, axes.y);
-    described.push_back(describe_broadcast(operand, y.sizes.size()));
+    operand.sizes = taken(operand.sizes, seen);
+    operand.strides = taken(operand.strides, seen);
+    described.push_back(describe_broadcast(operand, rank));
   }
+  return described;
+}
+
+Chosen choose(const CallSite& site, const Convolution& convolution) {
+  Chosen chosen;
+  const Operand &x = site.operands[convolution.x], &weight = site.operands[convolution.weight], &y = site.results[0];
+  const Axes axes = choose_axes(convolution, x, weight, y);
+  describe_image(x, axes.x, chosen.x_lies, chosen.x);
+  describe_image(y, axes.y, chosen.y_lies, chosen.y);
+  const std::vector<int64_t> filter = describe_weight(weight, convolution, axes, chosen);
   const bool in_place = chosen.y == chosen.y_lies;
-  chosen.post_ops = make_post_ops(convolution.epilogue, chosen.y, in_place ? y.overwrites : -1, described);
+  chosen.post_ops =
+      make_post_ops(convolution.epilogue, chosen.y, in_place ? y.overwrites : -1, describe_operands(site, axes.y));
   dnnl::primitive_attr attributes;
   attributes.set_post_ops(chosen.post_ops.ops);
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);

@@ -14,6 +14,67 @@ namespace {
 
 using dnnl::memory;
 
+// max_pool and avg_pool. "" or why they cannot be.
+std::string read_windows(const Arguments& arguments, bool is_max, size_t spatial, Pooling& found) {
+  auto window = arguments.integers(1, "kernel_size", spatial, 1);
+  auto padding = arguments.integers(3, "padding", spatial, 0);
+  auto dilation = is_max ? arguments.integers(4, "dilation", spatial, 1) : std::vector<int64_t>(spatial, 1);
+  auto ceil_mode = arguments.boolean(is_max ? 5 : 4, "ceil_mode", false);
+  if (!window || !padding || !dilation || !ceil_mode) return "its window is symbolic";
+  const ir::Argument* stride_argument = arguments.find(2, "stride");
+  const bool own_stride =
+      stride_argument && !(stride_argument->is<ir::ArgumentList>() && stride_argument->get<ir::ArgumentList>().empty());
+  auto stride = own_stride ? arguments.integers(2, "stride", spatial, 1) : window;
+  if (!stride) return "its stride is symbolic";
+  found.window = *window;
+  found.stride = *stride;
+  found.padding = *padding;
+  found.dilation = *dilation;
+  if (is_max) return "";
+  std::optional<bool> with_padding = arguments.boolean(5, "count_include_pad", true);
+  if (*ceil_mode || !with_padding || arguments.find(6, "divisor_override")) return "ceil_mode or a divisor of its own";
+  found.kind = *with_padding ? Pooling::Kind::average_with_padding : Pooling::Kind::average;
+  return "";
+}
+
+// Adaptive pooling to sizes that divide the image's.
+std::string read_adaptive(const Arguments& arguments, bool is_max, const std::vector<ir::SymInt>& image,
+                          const shape::Bindings& symbols, Pooling& found) {
+  const size_t spatial = image.size() - 2;
+  if (!is_max) found.kind = Pooling::Kind::average;
+  auto sizes = arguments.integers(1, "output_size", spatial, 1);
+  if (!sizes) return "its output is symbolic";
+  found.global = !is_max && *sizes == std::vector<int64_t>(spatial, 1);
+  if (found.global) return "";
+  for (size_t axis = 0; axis < spatial; ++axis) {
+    std::optional<std::vector<int64_t>> size = concrete({image[axis + 2]}, symbols);
+    if (!size || (*sizes)[axis] == 0 || size->front() % (*sizes)[axis] != 0) return "its windows differ in size";
+    found.window.push_back(size->front() / (*sizes)[axis]);
+  }
+  found.stride = found.window;
+  found.padding.assign(spatial, 0);
+  found.dilation.assign(spatial, 1);
+  return "";
+}
+
+// A mean over the image.
+std::string read_mean(const Arguments& arguments, int rank, const shape::Bindings& symbols, Pooling& found) {
+  found.global = true;
+  found.kind = Pooling::Kind::average;
+  const ir::Argument* axes = arguments.find(1, "dim");
+  if (!axes || !axes->is<ir::ArgumentList>() || arguments.find(3, "dtype"))
+    return "a mean that is not over the spatial axes";
+  std::vector<bool> reduced(rank, false);
+  for (const ir::Argument& axis : axes->get<ir::ArgumentList>()) {
+    std::optional<double> number = number_of(axis, symbols);
+    if (!number || *number < -rank || *number >= rank) return "a mean over symbolic axes";
+    reduced[(static_cast<int>(*number) + rank) % rank] = true;
+  }
+  for (int axis = 0; axis < rank; ++axis)
+    if (reduced[axis] != (axis >= 2)) return "a mean that is not over the spatial axes";
+  return "";
+}
+
 std::string read_pooling(const ir::Graph& body, const shape::Bindings& symbols, Pooling& found) {
   if (body.size() != 1) return "needs a body of one node";
   const ir::Node& node = *body.forward().begin();
@@ -23,65 +84,13 @@ std::string read_pooling(const ir::Graph& body, const shape::Bindings& symbols, 
   if (!x || x->producer || x->meta().dtype != ScalarType::f32) return "needs an f32 tensor";
   if (body.outputs().size() != 1 || body.outputs()[0].value() != node.result(0)) return "its indices are wanted";
   found.x = x->index;
-  const int spatial = x->meta().rank() - 2;
+  const int rank = x->meta().rank(), spatial = rank - 2;
   if (spatial < 1 || spatial > 3) return "needs a batch axis and 1 to 3 spatial axes";
-  const bool is_max = name.starts_with("aten::max_pool"), is_average = name.starts_with("aten::avg_pool");
-  if (is_max || is_average) {
-    auto window = arguments.integers(1, "kernel_size", spatial, 1);
-    auto padding = arguments.integers(3, "padding", spatial, 0);
-    auto dilation = is_max ? arguments.integers(4, "dilation", spatial, 1) : std::vector<int64_t>(spatial, 1);
-    auto ceil_mode = arguments.boolean(is_max ? 5 : 4, "ceil_mode", false);
-    if (!window || !padding || !dilation || !ceil_mode) return "its window is symbolic";
-    const ir::Argument* stride_argument = arguments.find(2, "stride");
-    const bool own_stride = stride_argument && !(stride_argument->is<ir::ArgumentList>() &&
-                                                 stride_argument->get<ir::ArgumentList>().empty());
-    auto stride = own_stride ? arguments.integers(2, "stride", spatial, 1) : window;
-    if (!stride) return "its stride is symbolic";
-    found.window = *window;
-    found.stride = *stride;
-    found.padding = *padding;
-    found.dilation = *dilation;
-    if (is_average) {
-      std::optional<bool> with_padding = arguments.boolean(5, "count_include_pad", true);
-      if (*ceil_mode || !with_padding || arguments.find(6, "divisor_override"))
-        return "ceil_mode or a divisor of its own";
-      found.kind = *with_padding ? Pooling::Kind::average_with_padding : Pooling::Kind::average;
-    }
-    return "";
-  }
-  const bool is_adaptive_max = name.starts_with("aten::adaptive_max_pool");
-  if (is_adaptive_max || name.starts_with("aten::adaptive_avg_pool")) {
-    if (!is_adaptive_max) found.kind = Pooling::Kind::average;
-    auto sizes = arguments.integers(1, "output_size", spatial, 1);
-    if (!sizes) return "its output is symbolic";
-    found.global = !is_adaptive_max && *sizes == std::vector<int64_t>(spatial, 1);
-    if (found.global) return "";
-    for (int axis = 0; axis < spatial; ++axis) {
-      std::optional<std::vector<int64_t>> size = concrete({x->meta().sizes[axis + 2]}, symbols);
-      if (!size || (*sizes)[axis] == 0 || size->front() % (*sizes)[axis] != 0) return "its windows differ in size";
-      found.window.push_back(size->front() / (*sizes)[axis]);
-    }
-    found.stride = found.window;
-    found.padding.assign(spatial, 0);
-    found.dilation.assign(spatial, 1);
-    return "";
-  }
-  found.global = true;
-  found.kind = Pooling::Kind::average;
-  if (name == "aten::mean") {
-    const ir::Argument* axes = arguments.find(1, "dim");
-    if (!axes || !axes->is<ir::ArgumentList>() || arguments.find(3, "dtype"))
-      return "a mean that is not over the spatial axes";
-    std::vector<bool> reduced(spatial + 2, false);
-    for (const ir::Argument& axis : axes->get<ir::ArgumentList>()) {
-      std::optional<double> number = number_of(axis, symbols);
-      if (!number || *number < -(spatial + 2) || *number >= spatial + 2) return "a mean over symbolic axes";
-      reduced[(static_cast<int>(*number) + spatial + 2) % (spatial + 2)] = true;
-    }
-    for (int axis = 0; axis < spatial + 2; ++axis)
-      if (reduced[axis] != (axis >= 2)) return "a mean that is not over the spatial axes";
-    return "";
-  }
+  const bool is_max = name.starts_with("aten::max_pool"), is_adaptive_max = name.starts_with("aten::adaptive_max_pool");
+  if (is_max || name.starts_with("aten::avg_pool")) return read_windows(arguments, is_max, spatial, found);
+  if (is_adaptive_max || name.starts_with("aten::adaptive_avg_pool"))
+    return read_adaptive(arguments, is_adaptive_max, x->meta().sizes, symbols, found);
+  if (name == "aten::mean") return read_mean(arguments, rank, symbols, found);
   return node.target() + " is no pooling";
 }
 

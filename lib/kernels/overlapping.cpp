@@ -45,7 +45,7 @@ class OverlappingCall : public PreparedCall, public ConvolutionSizes {
   int64_t images_at_once() const { return is_padded ? 1 : x_sizes[0]; }
   int64_t tiles() const { return images_at_once() * panels() * panel_tiles(); }
   int64_t workers() const { return std::min<int64_t>(tiles(), threads()); }
-  int64_t padded_floats() const { return is_padded ? (image[0] * line_floats + 15) / 16 * 16 : 0; }
+  int64_t padded_floats() const { return is_padded ? divide_up(image[0] * line_floats, 16) * 16 : 0; }
   int64_t tile_rows() const { return lines_a_tile * divide_up(y_sizes[3], parts); }  // at most
   size_t worker_bytes() const { return static_cast<size_t>(tile_rows() * panel_columns) * sizeof(float); }
   size_t scratch_bytes() const override {

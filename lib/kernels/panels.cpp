@@ -43,7 +43,7 @@ class PanelsCall : public PreparedCall {
   int64_t panels = 0, row_tiles = 0;
   PanelTile common{};  // what all tiles share
 
-  int64_t tile_rows() const { return row_tiles == 0 ? 0 : (loops.m() + row_tiles - 1) / row_tiles; }  // at most
+  int64_t tile_rows() const { return row_tiles == 0 ? 0 : divide_up(loops.m(), row_tiles); }  // at most
   int64_t first_row(int64_t tile) const { return row_tiles == 1 ? tile * loops.m() : loops.m() * tile / row_tiles; }
   bool in_halves() const { return stored != ScalarType::f32; }
   size_t worker_bytes() const {
@@ -134,7 +134,7 @@ class PanelsCall : public PreparedCall {
 
 // Into how many tiles rows are cut, so that threads finish together: the fewest, as each of them reads every panel.
 int64_t choose_row_tiles(int64_t rows, int64_t columns, int threads) {
-  const int64_t fewest = (rows + most_rows - 1) / most_rows;
+  const int64_t fewest = divide_up(rows, most_rows);
   int64_t best = fewest, least = INT64_MAX;
   for (int64_t tiles = fewest; tiles == fewest || rows / tiles >= least_rows; ++tiles) {
     // A tile takes as long as its blocks of rows, one more for the panel, times its vectors.
@@ -175,7 +175,7 @@ std::unique_ptr<PanelsCall> make_call(Product product, Loops loops, const CallSi
   call->in_panels = weight && weight->layout;
   if (call->in_panels) call->stored = weight->tensor.dtype;
   call->result = site.operands.size();
-  call->panels = (loops.n() + panel_columns - 1) / panel_columns;
+  call->panels = divide_up(loops.n(), panel_columns);
   call->row_tiles = choose_row_tiles(loops.m(), loops.n(), site.threads);
   call->flops = 2.0 * static_cast<double>(loops.m() * loops.n() * loops.k());
   call->bytes = static_cast<double>(size_of(call->stored)) * static_cast<double>(loops.n() * loops.k()) +

@@ -50,9 +50,9 @@ struct Cut {
   int64_t window, stride, strip, strips;
   Cut(int64_t row, int64_t y_rows, int64_t window, int64_t stride) : window(window), stride(stride) {
     const int64_t fitting = std::max<int64_t>(1, (strip_bytes / 4 / std::max<int64_t>(1, row) - window) / stride + 1);
-    strips = ((y_rows + fitting - 1) / fitting + 3) / 4 * 4;  // so that threads finish together
-    strip = strips == 0 ? 1 : (y_rows + strips - 1) / strips;
-    strips = (y_rows + strip - 1) / strip;
+    strips = divide_up(divide_up(y_rows, fitting), 4) * 4;  // so that threads finish together
+    strip = strips == 0 ? 1 : divide_up(y_rows, strips);
+    strips = divide_up(y_rows, strip);
   }
   int64_t window_rows(int64_t outputs) const { return (outputs - 1) * stride + window; }
   int64_t rows() const { return strips * window_rows(strip); }  // of the wide tensor that are computed

@@ -72,7 +72,7 @@ class TransposedCall : public PhasedCall {
 
   int64_t tiles() const override { return y_sizes[0] * line_tiles * column_tiles; }
   size_t worker_bytes() const override {
-    return static_cast<size_t>((strip_size(lines_a_tile) + 15) / 16 * 16 + 2 * most_pixels * panel_columns) *
+    return static_cast<size_t>(divide_up(strip_size(lines_a_tile), 16) * 16 + 2 * most_pixels * panel_columns) *
            sizeof(float);
   }
 

@@ -1,6 +1,5 @@
 // What is computed once for a Winograd convolution: its transformed weight, and how large its errors are.
 #include <algorithm>
-#include <cassert>
 #include <cmath>
 #include <vector>
 

@@ -1,7 +1,5 @@
 // The order of loops, and how they are cut into rows.
 #include <algorithm>
-#include <cassert>
-#include <numeric>
 
 #include "lower/loops.h"
 
@@ -39,7 +37,6 @@ class Arranger {
   void split_turned();
   void cut(int loop, int64_t size, size_t place);
   void refresh();
-  LoopSet loops_of(const SymInt& x) const;
 
   Loops& loops_;
   const shape::Bindings& hints_;
@@ -70,11 +67,7 @@ void Arranger::prune() {
     is_live[id] = true;
     pending.push_back(id);
   };
-  auto need_symbols = [&](const SymInt& x) {
-    if (x.is_constant()) return;
-    for (const std::string& symbol : x.symbols())
-      if (symbol.front() == '%') need(std::stoi(symbol.substr(1)));
-  };
+  auto need_symbols = [&](const SymInt& x) { std::ranges::for_each(values_in(x), need); };
   for (const Store& store : loops_.stores) {
     need(store.value);
     need_symbols(store.address);
@@ -191,16 +184,6 @@ void Arranger::merge(int outer, int inner) {
   refresh();
 }
 
-LoopSet Arranger::loops_of(const SymInt& x) const {
-  LoopSet set = 0;
-  if (x.is_constant()) return set;
-  for (const std::string& symbol : x.symbols()) {
-    if (symbol.front() == '$') set |= bit(std::stoi(symbol.substr(1)));
-    if (symbol.front() == '%') set |= loops_.exprs[std::stoi(symbol.substr(1))].loops;
-  }
-  return set;
-}
-
 // Recomputes what depends on which loops; operands come before their users, and a reduction's parts before its results.
 void Arranger::refresh() {
   std::vector<bool> done(loops_.reductions.size(), false);
@@ -213,7 +196,7 @@ void Arranger::refresh() {
         LoopSet own = 0;
         for (int loop : reduction.loops) {
           own |= bit(loop);
-          reduction.outer |= loops_of(loops_.loops[loop].extent);
+          reduction.outer |= loops_.loops_of(loops_.loops[loop].extent);
         }
         for (ExprId part : reduction.element) reduction.outer |= loops_.exprs[part].loops;
         for (ExprId part : reduction.identity) reduction.outer |= loops_.exprs[part].loops;
@@ -223,10 +206,10 @@ void Arranger::refresh() {
       expr.loops = reduction.outer | (reduction.is_prefix ? bit(reduction.loops[0]) : 0);
       continue;
     }
-    expr.loops = loops_of(expr.index) | (expr.placeholder >= 0 ? placeholder_loop : 0);
+    expr.loops = loops_.loops_of(expr.index) | (expr.placeholder >= 0 ? placeholder_loop : 0);
     for (ExprId operand : expr.operands) expr.loops |= loops_.exprs[operand].loops;
   }
-  for (Store& store : loops_.stores) store.loops = loops_of(store.address);
+  for (Store& store : loops_.stores) store.loops = loops_.loops_of(store.address);
   find_needed();
 }
 
@@ -265,7 +248,7 @@ void Arranger::merge_all() {
 bool Arranger::reads_across(int lane) const {
   if (typical(loops_.loops[lane].extent) < least_lanes / 2) return false;
   for (const Loop& loop : loops_.loops)
-    if (loops_of(loop.extent) & bit(lane)) return false;
+    if (loops_.loops_of(loop.extent) & bit(lane)) return false;
   bool is_across = false;
   for (const BoundReduction& reduction : loops_.reductions) {
     if (!(reduction.outer & bit(lane))) continue;
@@ -333,7 +316,7 @@ void Arranger::split_prefix() {
   }
   if (stride(address, along) <= 1) return;
   const auto is_lane = [&](int loop) {
-    const auto varies = [&](const Loop& other) { return loops_of(other.extent) & bit(loop); };
+    const auto varies = [&](const Loop& other) { return loops_.loops_of(other.extent) & bit(loop); };
     return loop != along && stride(address, loop) == 1 && typical(loops_.loops[loop].extent) >= least_lanes / 2 &&
            coefficient(address, loops_.loops[loop].symbol) &&
            std::none_of(loops_.loops.begin(), loops_.loops.end(), varies);
@@ -348,7 +331,7 @@ void Arranger::split_scatter() {
   std::vector<int>& loops = loops_.scatter->loops;
   auto is_lane = [&](int loop) {
     return std::find(loops.begin(), loops.end(), loop) != loops.end() && stride(loops_.stores[0].address, loop) == 1 &&
-           typical(loops_.loops[loop].extent) >= least_lanes / 2 && loops_of(loops_.loops[loop].extent) == 0;
+           typical(loops_.loops[loop].extent) >= least_lanes / 2 && loops_.loops_of(loops_.loops[loop].extent) == 0;
   };
   auto lane = std::find_if(loops_.domain.begin(), loops_.domain.end(), is_lane);
   if (lane == loops_.domain.end()) return;
@@ -368,7 +351,7 @@ void Arranger::split_turned() {
   const int inner = loops_.domain.back();
   if (typical(loops_.loops[inner].extent) < 2 * turned_block) return;
   for (const Loop& loop : loops_.loops)
-    if (loops_of(loop.extent) & bit(inner)) return;
+    if (loops_.loops_of(loop.extent) & bit(inner)) return;
   size_t along = loops_.domain.size();  // the outermost loop along a line of such a read
   for (const Expr& expr : loops_.exprs) {
     if (expr.op != ScalarOp::read || !(expr.loops & bit(inner)) || stride(expr.index, inner) < least_lanes / 2)
@@ -388,7 +371,7 @@ void Arranger::cut(int loop, int64_t size, size_t place) {
   const SymInt extent = loops_.loops[loop].extent;
   const int block = static_cast<int>(loops_.loops.size());
   const SymInt first = SymInt::symbol("$" + std::to_string(block)) * size;
-  const shape::Substitution apart = {{loops_.loops[loop].symbol, first + SymInt::symbol(loops_.loops[loop].symbol)}};
+  const shape::Substitution apart = {{loops_.loops[loop].symbol, first + loops_.loops[loop].variable()}};
   loops_.loops.push_back({"$" + std::to_string(block), shape::floor_div(extent + (size - 1), size)});
   const bool is_even = extent.constant() && *extent.constant() % size == 0;
   loops_.loops[loop].extent = is_even ? SymInt(size) : shape::min(size, extent - first);
@@ -415,7 +398,7 @@ void Arranger::run() {
   if (is_ordered_ || has_reductions_) {
     const int most = is_ordered_ ? 1 : 0;
     const auto is_row = [&](int loop) {  // rows are counted before the first begins
-      return loop != loops_.lane && level(loop) <= most && loops_of(loops_.loops[loop].extent) == 0;
+      return loop != loops_.lane && level(loop) <= most && loops_.loops_of(loops_.loops[loop].extent) == 0;
     };
     while (loops_.rows < count && is_row(loops_.domain[loops_.rows])) ++loops_.rows;
     return;

@@ -45,8 +45,8 @@ ir::Graph make_body(const std::vector<ir::Node*>& nodes, const std::vector<Value
   return body;
 }
 
-std::map<const ir::Node*, size_t> find_segments(ir::Graph& graph) {
-  std::map<const ir::Node*, size_t> segments;
+Positions find_segments(ir::Graph& graph) {
+  Positions segments;
   size_t segment = 0;
   for (const ir::Node& node : graph.forward()) {
     segments.emplace(&node, segment);
@@ -70,7 +70,7 @@ std::map<const ir::Node*, const ir::Node*> find_next_draws(const opset::Opset& o
 void order_groups(Lowering& lowering) {
   std::map<const ir::Node*, size_t> position;
   for (const ir::Node& node : lowering.graph().forward()) position.emplace(&node, position.size());
-  const std::map<const ir::Node*, size_t> segments = find_segments(lowering.graph());
+  const Positions segments = find_segments(lowering.graph());
   // Of the last node: where the group would stand, all of a segment before the next.
   std::map<const Group*, std::pair<size_t, size_t>> rank;
   for (auto& group : lowering.groups) {

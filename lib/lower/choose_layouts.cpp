@@ -7,6 +7,7 @@
 #include <numeric>
 #include <set>
 
+#include "ir/readers.h"
 #include "lower/lowering.h"
 
 namespace atenon::lower {
@@ -69,7 +70,7 @@ std::optional<Layout> LayoutChoice::view_layout(const std::vector<ir::Node*>& vi
   const auto is_of_sizes = [](const SymInt& part) {
     const std::set<std::string> symbols = part.symbols();
     return std::none_of(symbols.begin(), symbols.end(),
-                        [](const std::string& symbol) { return symbol.front() == '$' || symbol.front() == '%'; });
+                        [](const std::string& symbol) { return loop_of(symbol) || value_of(symbol); });
   };
   if (!is_of_sizes(layout.offset) || !std::all_of(layout.strides.begin(), layout.strides.end(), is_of_sizes))
     return std::nullopt;
@@ -87,8 +88,9 @@ bool LayoutChoice::join_views(Group& group) {
   std::vector<Group*> joined = {&group};
   for (;;) {
     const Value& value = *views.back()->result();
-    if (value.users.size() != 1 || value.returned > 0) return false;
-    Group& reader = *lowering_.group_of.at(value.users[0]);
+    const ir::Node* next = ir::sole_reader(value);
+    if (!next) return false;
+    Group& reader = *lowering_.group_of.at(next);
     if (reader.role != Role::alias) return false;
     views.insert(views.end(), reader.nodes.begin(), reader.nodes.end());
     if (view_layout(views)) {
@@ -133,9 +135,8 @@ std::vector<int> LayoutChoice::order_as(const Group& group, const Value& result,
       std::vector<int> axes;
       for (const SymInt& index : access.index) {
         const std::set<std::string> symbols = index.is_constant() ? std::set<std::string>() : index.symbols();
-        const bool is_of_one = symbols.size() == 1 && symbols.begin()->front() == '$';
-        const size_t axis = is_of_one ? std::stoul(symbols.begin()->substr(1)) : outer.size();
-        axes.push_back(axis < outer.size() ? outer[axis] : -1);
+        const std::optional<int> axis = symbols.size() == 1 ? loop_of(*symbols.begin()) : std::nullopt;
+        axes.push_back(axis && *axis < static_cast<int>(outer.size()) ? outer[*axis] : -1);
       }
       std::vector<int>& known = axes_of[access.tensor];
       if (known.empty() || std::count(axes.begin(), axes.end(), -1) < std::count(known.begin(), known.end(), -1))
@@ -233,22 +234,20 @@ std::vector<int> LayoutChoice::wished_behind_views(const Value& value) const {
 
 // The order in which `value` must lie so that its only reader, a permutation, lies in rows; empty for no wish.
 std::vector<int> LayoutChoice::wished_by_reader(const Value& value) const {
-  if (value.users.size() != 1 || value.returned > 0) return {};
-  const ir::Node& reader = *value.users[0];
-  if (lowering_.group_of.at(&reader)->role != Role::alias) return {};
-  if (ends_in_order_of_its_own(*reader.result())) return wished_behind_views(value);
-  const Accesses& accesses = lowering_.accesses.at(&reader);
+  const ir::Node* reader = ir::sole_reader(value);
+  if (!reader || lowering_.group_of.at(reader)->role != Role::alias) return {};
+  if (ends_in_order_of_its_own(*reader->result())) return wished_behind_views(value);
+  const Accesses& accesses = lowering_.accesses.at(reader);
   const size_t rank = value.meta().sizes.size();
-  if (accesses.reads.size() != 1 || reader.result()->meta().sizes.size() != rank) return {};
+  if (accesses.reads.size() != 1 || reader->result()->meta().sizes.size() != rank) return {};
   std::vector<int> order(rank, -1);  // axis of the value for each axis of the view
   std::vector<int> ones;
   for (size_t axis = 0; axis < rank; ++axis) {
-    std::optional<std::string> symbol = accesses.reads[0].index[axis].as_symbol();
-    if (!symbol || symbol->front() != '$') {
+    const std::optional<std::string> symbol = accesses.reads[0].index[axis].as_symbol();
+    if (const std::optional<int> seen = symbol ? loop_of(*symbol) : std::nullopt)
+      order[*seen] = static_cast<int>(axis);
+    else
       ones.push_back(static_cast<int>(axis));
-    } else {
-      order[std::stoi(symbol->substr(1))] = static_cast<int>(axis);
-    }
   }
   for (int& axis : order) {
     if (axis >= 0) continue;

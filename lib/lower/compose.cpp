@@ -2,10 +2,8 @@
 #include <algorithm>
 #include <cassert>
 #include <numeric>
-#include <tuple>
 
-#include "lower/inline_functions.h"
-#include "lower/loops.h"
+#include "lower/expressions.h"
 #include "reference/complex_parts.h"
 
 namespace atenon::lower {
@@ -17,16 +15,14 @@ using opset::Meaning;
 using opset::Scalar;
 using opset::ScalarId;
 
-constexpr size_t most_expressions = 20000;
-constexpr size_t most_loops = 60;
 constexpr int64_t few_terms = 4;
 
 Diagnostic refuse(std::string why) { return error(Status::unsupported, 0, std::move(why)); }
 
-class Composer {
+class Composer : private Expressions {
  public:
   Composer(const MeaningOf& meaning_of, const LayoutOf& layout_of, const shape::Facts& facts, Loops& loops)
-      : meaning_of_(meaning_of), layout_of_(layout_of), space_(facts), loops_(loops) {}
+      : Expressions(facts, loops), meaning_of_(meaning_of), layout_of_(layout_of) {}
 
   Result<void> run(const ir::Graph& body);
   Result<void> run_scatter(const ir::Graph& body, const Meaning& meaning);
@@ -43,126 +39,25 @@ class Composer {
     std::map<ScalarId, ExprId> placeholders;
   };
 
-  ExprId intern(Expr expr);
-  ExprId integer(const SymInt& value);
-  SymInt index_of(ExprId id);
-  int add_loop(const SymInt& extent);
-  LoopSet loops_of(const SymInt& x) const;
-
   ExprId element(const Value* value, const std::vector<SymInt>& index);
   ExprId read(const Value* value, const std::vector<SymInt>& index);
-  ExprId clamped(ExprId index, const SymInt& size);
   ExprId scalar(Instance& instance, ScalarId id);
-  ExprId apply(const Scalar& scalar, std::vector<ExprId> operands);
-  ExprId fold_integers(ScalarOp op, const std::vector<ExprId>& operands);
   int reduction(Instance& instance, int number);
+  std::string bind_loops(Instance& instance, const opset::Reduction& reduction, BoundReduction& bound);
+  int intern_reduction(BoundReduction bound);
   ExprId window(const Instance& instance, const Scalar& reduce);
+  std::optional<std::vector<SymInt>> index_in_domain(const ir::TensorMeta& result, const ir::TensorMeta& widest,
+                                                     const std::vector<SymInt>& domain) const;
   bool slides(const Instance& instance, const opset::Reduction& reduction, const std::vector<int64_t>& extents);
-
-  ExprId fail(std::string why) {
-    if (failure_.empty()) failure_ = std::move(why);
-    return integer(0);
-  }
 
   const MeaningOf& meaning_of_;
   const LayoutOf& layout_of_;
-  IndexSpace space_;
-  Loops& loops_;
-  std::map<std::string, ExprId> interned_;
   std::map<std::pair<const Value*, std::string>, ExprId> elements_;
   std::map<std::string, int> interned_reductions_;
-  std::map<std::string, int> loop_numbers_;
   std::vector<Access>* recorded_ = nullptr;  // reads are noted here instead of composed
-  std::string failure_;
 };
 
-// --- Expressions
-
-LoopSet Composer::loops_of(const SymInt& x) const {
-  LoopSet set = 0;
-  if (x.is_constant()) return set;
-  for (const std::string& symbol : x.symbols()) {
-    if (auto loop = loop_numbers_.find(symbol); loop != loop_numbers_.end()) set |= bit(loop->second);
-    if (symbol.front() == '%') set |= loops_.exprs[std::stoi(symbol.substr(1))].loops;
-  }
-  return set;
-}
-
-ExprId Composer::intern(Expr expr) {
-  std::string key = std::to_string(static_cast<int>(expr.op)) + name_of(expr.dtype);
-  for (ExprId operand : expr.operands) key += "," + std::to_string(operand);
-  char number[40];
-  snprintf(number, sizeof number, "|%a|", expr.number);
-  key += number + std::to_string(expr.integer) + "|" + expr.index.to_string() + "|" + std::to_string(expr.buffer) +
-         "|" + std::to_string(expr.reduction) + "." + std::to_string(expr.component) + "." +
-         std::to_string(expr.placeholder);
-  if (expr.op == ScalarOp::size_float) key += expr.size_float.to_string();
-  auto [found, is_new] = interned_.emplace(key, static_cast<ExprId>(loops_.exprs.size()));
-  if (!is_new) return found->second;
-  if (loops_.exprs.size() >= most_expressions) fail("it is too large for one kernel");
-  expr.loops = loops_of(expr.index) | (expr.placeholder >= 0 ? placeholder_loop : 0);
-  for (ExprId operand : expr.operands) {
-    expr.loops |= loops_.exprs[operand].loops;
-    expr.is_partial |= loops_.exprs[operand].is_partial;
-    expr.is_open |= loops_.exprs[operand].is_open;
-    expr.is_branching |= loops_.exprs[operand].is_branching;
-  }
-  if (expr.op == ScalarOp::select || expr.op == ScalarOp::logical_and || expr.op == ScalarOp::logical_or)
-    expr.is_lazy = std::any_of(expr.operands.begin() + 1, expr.operands.end(),
-                               [&](ExprId operand) { return loops_.exprs[operand].is_open; });
-  expr.is_branching |= expr.is_lazy;
-  if (!expr.index.is_constant())
-    for (const std::string& symbol : expr.index.symbols()) {
-      if (symbol.front() != '%') continue;
-      expr.is_partial |= loops_.exprs[std::stoi(symbol.substr(1))].is_partial;
-      expr.is_open |= loops_.exprs[std::stoi(symbol.substr(1))].is_open;
-      expr.is_branching |= loops_.exprs[std::stoi(symbol.substr(1))].is_branching;
-    }
-  if (expr.op == ScalarOp::reduce) {
-    const BoundReduction& reduction = loops_.reductions[expr.reduction];
-    expr.loops = reduction.outer;
-    if (reduction.is_prefix) expr.loops |= bit(reduction.loops[0]);
-    if (reduction.guard == no_expr)
-      for (ExprId part : reduction.element) {
-        expr.is_partial |= loops_.exprs[part].is_partial;
-        expr.is_open |= loops_.exprs[part].is_open;
-      }
-  }
-  expr.cost = cost_of(expr.op);
-  loops_.exprs.push_back(std::move(expr));
-  return found->second;
-}
-
-ExprId Composer::integer(const SymInt& value) {
-  return intern({.op = ScalarOp::size, .dtype = ScalarType::i64, .index = value});
-}
-
-SymInt Composer::index_of(ExprId id) {
-  const Expr& expr = loops_.exprs[id];
-  if (expr.op == ScalarOp::size) return expr.index;
-  if (expr.op == ScalarOp::constant && expr.placeholder < 0 && is_integral(expr.dtype)) return expr.integer;
-  return SymInt::symbol("%" + std::to_string(id));
-}
-
-int Composer::add_loop(const SymInt& extent) {
-  if (loops_.loops.size() >= most_loops) {
-    fail("it has too many loops");
-    return 0;
-  }
-  const int number = static_cast<int>(loops_.loops.size());
-  std::string symbol = "$" + std::to_string(number);
-  loop_numbers_[symbol] = number;
-  space_.declare(symbol, extent);
-  loops_.loops.push_back({symbol, extent});
-  return number;
-}
-
 // --- Reads
-
-ExprId Composer::clamped(ExprId index, const SymInt& size) {
-  const ExprId low = intern({.op = ScalarOp::maximum, .dtype = ScalarType::i64, .operands = {index, integer(0)}});
-  return intern({.op = ScalarOp::minimum, .dtype = ScalarType::i64, .operands = {low, integer(size - 1)}});
-}
 
 ExprId Composer::read(const Value* value, const std::vector<SymInt>& index) {
   if (recorded_) recorded_->push_back({value, index});
@@ -171,11 +66,8 @@ ExprId Composer::read(const Value* value, const std::vector<SymInt>& index) {
   bool partial = false;
   for (size_t axis = 0; axis < index.size(); ++axis) {
     SymInt& at = inside[axis];
-    bool depends_on_data = false;
-    if (!at.is_constant())
-      for (const std::string& symbol : at.symbols()) depends_on_data |= symbol.front() == '%';
     // What the data says must not lead outside the tensor.
-    if (depends_on_data) {
+    if (!values_in(at).empty()) {
       at = index_of(clamped(integer(at), form.sizes[axis]));
     } else if (!space_.is_within(at, form.sizes[axis])) {
       partial = true;
@@ -261,121 +153,34 @@ ExprId Composer::scalar(Instance& instance, ScalarId id) {
     default: {
       std::vector<ExprId> operands;
       for (ScalarId operand : scalar_.operands) operands.push_back(scalar(instance, operand));
-      result = apply(scalar_, std::move(operands));
+      result = apply(scalar_.op, scalar_.dtype, std::move(operands));
     }
   }
   instance.done[id] = result;
   return result;
 }
 
-// Integer arithmetic on sizes and loop variables stays symbolic; no_expr where it cannot.
-ExprId Composer::fold_integers(ScalarOp op, const std::vector<ExprId>& operands) {
-  for (ExprId operand : operands)
-    if (loops_.exprs[operand].op != ScalarOp::size) return no_expr;
-  auto value = [&](size_t i) -> const SymInt& { return loops_.exprs[operands[i]].index; };
-  auto truth = [&](bool is_true) {
-    return intern({.op = ScalarOp::constant, .dtype = ScalarType::boolean, .integer = is_true});
-  };
-  switch (op) {
-    case ScalarOp::add:
-      return integer(value(0) + value(1));
-    case ScalarOp::sub:
-      return integer(value(0) - value(1));
-    case ScalarOp::mul:
-      return integer(value(0) * value(1));
-    case ScalarOp::neg:
-      return integer(-value(0));
-    case ScalarOp::floor_div:
-    case ScalarOp::trunc_div:
-    case ScalarOp::mod: {
-      const std::optional<bool> positive = space_.decide_less(0, value(1), false);
-      if (positive != true) return no_expr;
-      if (op == ScalarOp::trunc_div && !space_.is_never_negative(value(0))) return no_expr;
-      return integer(op == ScalarOp::mod ? space_.remainder(value(0), value(1)) : space_.quotient(value(0), value(1)));
-    }
-    case ScalarOp::minimum:
-    case ScalarOp::maximum:
-      if (std::optional<bool> less = space_.decide_less(value(0), value(1), true))
-        return operands[*less == (op == ScalarOp::minimum) ? 0 : 1];
-      return integer(op == ScalarOp::minimum ? shape::min(value(0), value(1)) : shape::max(value(0), value(1)));
-    case ScalarOp::lt:
-    case ScalarOp::le:
-      if (std::optional<bool> less = space_.decide_less(value(0), value(1), op == ScalarOp::le)) return truth(*less);
-      return no_expr;
-    case ScalarOp::eq:
-    case ScalarOp::ne:
-      if (value(0) == value(1)) return truth(op == ScalarOp::eq);
-      if (space_.decide_less(value(0), value(1), false) == true ||
-          space_.decide_less(value(1), value(0), false) == true)
-        return truth(op == ScalarOp::ne);
-      return no_expr;
-    default:
-      return no_expr;
-  }
-}
-
-ExprId Composer::apply(const Scalar& scalar, std::vector<ExprId> operands) {
-  auto known = [&](ExprId id) -> std::optional<bool> {
-    const Expr& expr = loops_.exprs[id];
-    if (expr.op != ScalarOp::constant || expr.placeholder >= 0 || expr.dtype != ScalarType::boolean)
-      return std::nullopt;
-    return expr.integer != 0;
-  };
-  if (scalar.op == ScalarOp::select) {
-    if (std::optional<bool> condition = known(operands[0])) return operands[*condition ? 1 : 2];
-    if (operands[1] == operands[2]) return operands[1];
-  }
-  if (scalar.op == ScalarOp::logical_and || scalar.op == ScalarOp::logical_or) {
-    const bool decisive = scalar.op == ScalarOp::logical_or;
-    for (size_t i : {size_t{0}, size_t{1}})
-      if (std::optional<bool> condition = known(operands[i]))
-        return *condition == decisive ? operands[i] : operands[1 - i];
-  }
-  if (scalar.op == ScalarOp::logical_not)
-    if (std::optional<bool> condition = known(operands[0]))
-      return intern({.op = ScalarOp::constant, .dtype = ScalarType::boolean, .integer = !*condition});
-  if (scalar.op == ScalarOp::cast) {
-    const Expr& from = loops_.exprs[operands[0]];
-    if (from.dtype == scalar.dtype) return operands[0];
-    // Constants change type here, so that 2 * x stays one multiplication.
-    const std::optional<int64_t> whole = from.op == ScalarOp::size ? from.index.constant() : std::nullopt;
-    if (is_floating(scalar.dtype) && whole)
-      return intern({.op = ScalarOp::constant, .dtype = scalar.dtype, .number = static_cast<double>(*whole)});
-    if (scalar.dtype == ScalarType::f32 && from.op == ScalarOp::constant && from.dtype == ScalarType::f64 &&
-        from.placeholder < 0)
-      return intern({.op = ScalarOp::constant, .dtype = scalar.dtype, .number = static_cast<float>(from.number)});
-  }
-  if (ExprId folded = fold_integers(scalar.op, operands); folded != no_expr) return folded;
-  return intern({.op = scalar.op, .dtype = scalar.dtype, .operands = std::move(operands)});
-}
-
 // --- Reductions
 
-int Composer::reduction(Instance& instance, int number) {
-  if (auto found = instance.reductions.find(number); found != instance.reductions.end()) return found->second;
-  const opset::Reduction& reduction = instance.meaning->reductions[number];
-  auto give_up = [&](const char* why) {
-    fail(why);
-    return -1;
-  };
-
-  // A loop that is free where we stand and has the right extent is shared, the innermost first.
+// Gives a reduction its loops, and its variables theirs. A loop that is free where we stand and has the right extent is
+// shared, the innermost first. "" or why it cannot be.
+std::string Composer::bind_loops(Instance& instance, const opset::Reduction& reduction, BoundReduction& bound) {
   LoopSet taken = 0;
-  for (const auto& [variable, value] : instance.variables) taken |= loops_of(value);
-  BoundReduction bound{.monoid = reduction.monoid.name};
+  for (const auto& [variable, value] : instance.variables) taken |= loops_.loops_of(value);
   for (size_t i = 0; i < reduction.variables.size(); ++i) {
     const ExprId counted = scalar(instance, reduction.extents[i]);
-    if (loops_.exprs[counted].is_partial) return give_up("the extent of a reduction is only defined under a condition");
+    if (loops_.exprs[counted].is_partial) return "the extent of a reduction is only defined under a condition";
     const SymInt extent = index_of(counted);
-    taken |= loops_of(extent);
+    taken |= loops_.loops_of(extent);
     int loop = -1;
     if (reduction.prefix) {
       // It runs along an axis of the result, whose loop it shares.
       const int axis_variable = instance.meaning->results[0].variables[reduction.prefix_axis];
-      std::optional<std::string> symbol = instance.variables.at(axis_variable).as_symbol();
-      if (reduction.variables.size() != 1 || !symbol || !loop_numbers_.count(*symbol))
-        return give_up("it keeps the prefixes of a reduction over several axes");
-      loop = loop_numbers_.at(*symbol);
+      const std::optional<std::string> symbol = instance.variables.at(axis_variable).as_symbol();
+      const int shared = symbol ? loop_of(*symbol).value_or(-1) : -1;
+      if (reduction.variables.size() != 1 || shared < 0 || shared >= static_cast<int>(loops_.loops.size()))
+        return "it keeps the prefixes of a reduction over several axes";
+      loop = shared;
       bound.is_prefix = true;
     }
     for (size_t candidate = loops_.loops.size(); candidate-- > 0 && loop < 0;)
@@ -383,7 +188,19 @@ int Composer::reduction(Instance& instance, int number) {
     if (loop < 0) loop = add_loop(extent);
     taken |= bit(loop);
     bound.loops.push_back(loop);
-    instance.variables[reduction.variables[i]] = SymInt::symbol(loops_.loops[loop].symbol);
+    instance.variables[reduction.variables[i]] = loops_.loops[loop].variable();
+  }
+  return "";
+}
+
+// The number of the instance's reduction among those of the kernel; -1 where there will be no kernel.
+int Composer::reduction(Instance& instance, int number) {
+  if (auto found = instance.reductions.find(number); found != instance.reductions.end()) return found->second;
+  const opset::Reduction& reduction = instance.meaning->reductions[number];
+  BoundReduction bound{.monoid = reduction.monoid.name};
+  if (std::string refusal = bind_loops(instance, reduction, bound); !refusal.empty()) {
+    fail(std::move(refusal));
+    return -1;
   }
   for (ScalarId part : reduction.monoid.identity) bound.identity.push_back(scalar(instance, part));
   for (ScalarId part : reduction.element) bound.element.push_back(scalar(instance, part));
@@ -400,13 +217,17 @@ int Composer::reduction(Instance& instance, int number) {
   }
   for (ScalarId part : reduction.monoid.joined) bound.joined.push_back(scalar(instance, part));
   for (int variable : reduction.variables) instance.variables.erase(variable);
+  return instance.reductions[number] = intern_reduction(std::move(bound));
+}
 
+// The reduction's number, once it is known on which loops around it it depends; equal ones are one.
+int Composer::intern_reduction(BoundReduction bound) {
   LoopSet own = 0;
   std::string key = bound.monoid;
   for (int loop : bound.loops) {
     own |= bit(loop);
     key += "$" + std::to_string(loop);
-    bound.outer |= loops_of(loops_.loops[loop].extent);
+    bound.outer |= loops_.loops_of(loops_.loops[loop].extent);
   }
   for (ExprId part : bound.element) {
     bound.outer |= loops_.exprs[part].loops;
@@ -425,7 +246,6 @@ int Composer::reduction(Instance& instance, int number) {
   if (bound.is_prefix) key += "prefix";
   auto [found, is_new] = interned_reductions_.emplace(key, static_cast<int>(loops_.reductions.size()));
   if (is_new) loops_.reductions.push_back(std::move(bound));
-  instance.reductions[number] = found->second;
   return found->second;
 }
 
@@ -475,7 +295,7 @@ ExprId Composer::window(const Instance& instance, const Scalar& reduce) {
       ExprId element = scalar(here, reduction.element[c]);
       if (guard != no_expr) {
         const ScalarType dtype = loops_.exprs[identity[c]].dtype;
-        element = apply({.op = ScalarOp::select, .dtype = dtype}, {guard, element, identity[c]});
+        element = apply(ScalarOp::select, dtype, {guard, element, identity[c]});
         if (is_inside && loops_.exprs[element].op == ScalarOp::select) loops_.exprs[element].is_open = false;
       }
       here.placeholders[reduction.monoid.left[c]] = sum[c];
@@ -553,12 +373,13 @@ Result<void> Composer::run_scatter(const ir::Graph& body, const Meaning& meaning
   std::vector<SymInt> index;
   for (const SymInt& size : form.sizes) {
     loops_.domain.push_back(add_loop(size));
-    index.push_back(SymInt::symbol(loops_.loops.back().symbol));
+    index.push_back(loops_.loops.back().variable());
   }
   const SymInt address = address_of(form.layout, index);
   loops_.buffers.push_back(form.dtype);
   const ExprId base = element(meaning.tensors[scatter.base], index);
-  loops_.stores.push_back({base, form.dtype, static_cast<int>(loops_.buffers.size()) - 1, address, loops_of(address)});
+  loops_.stores.push_back(
+      {base, form.dtype, static_cast<int>(loops_.buffers.size()) - 1, address, loops_.loops_of(address)});
 
   Instance instance{.meaning = &meaning};
   ScatterLoops loops;
@@ -572,7 +393,7 @@ Result<void> Composer::run_scatter(const ir::Graph& body, const Meaning& meaning
       if (at.op == ScalarOp::index && at.variable == scatter.variables[i] && extent == form.sizes[axis]) row = axis;
     }
     const int loop = row < form.sizes.size() ? loops_.domain[row] : add_loop(extent);
-    instance.variables[scatter.variables[i]] = SymInt::symbol(loops_.loops[loop].symbol);
+    instance.variables[scatter.variables[i]] = loops_.loops[loop].variable();
     loops.loops.push_back(loop);
   }
   loops.address = form.layout.offset;
@@ -608,7 +429,7 @@ Accesses Composer::record(const Meaning& meaning) {
     if (!failure_.empty()) break;
     Instance instance{.meaning = &meaning};
     for (size_t axis = 0; axis < nest.variables.size(); ++axis) {
-      if (first.size() <= axis) first.push_back(SymInt::symbol(loops_.loops[add_loop(nest.type.sizes[axis])].symbol));
+      if (first.size() <= axis) first.push_back(loops_.loops[add_loop(nest.type.sizes[axis])].variable());
       instance.variables[nest.variables[axis]] = nest.type.sizes[axis] == SymInt(1) ? SymInt(0) : first[axis];
     }
     if (nest.value != opset::no_scalar) scalar(instance, nest.value);
@@ -625,7 +446,7 @@ std::optional<Access> Composer::read_through(const std::vector<const Meaning*>& 
   std::vector<SymInt> index;
   for (const SymInt& size : views.back()->results[0].type.sizes) {
     const int loop = add_loop(size);
-    index.push_back(size == SymInt(1) ? SymInt(0) : SymInt::symbol(loops_.loops[loop].symbol));
+    index.push_back(size == SymInt(1) ? SymInt(0) : loops_.loops[loop].variable());
   }
   for (auto view = views.rbegin(); view != views.rend(); ++view) {
     const opset::LoopNest& nest = (*view)->results[0];
@@ -637,6 +458,33 @@ std::optional<Access> Composer::read_through(const std::vector<const Meaning*>& 
     index = reads[0].index;
   }
   return reads[0];
+}
+
+// Where a result lies in the domain: its index, when that of the widest result, which spans it, is `domain`. nullopt
+// where it has another shape.
+std::optional<std::vector<SymInt>> Composer::index_in_domain(const ir::TensorMeta& result, const ir::TensorMeta& widest,
+                                                             const std::vector<SymInt>& domain) const {
+  if (result.sizes == widest.sizes) return domain;
+  std::vector<SymInt> index;
+  if (result.numel() == widest.numel()) {  // the same elements in another shape
+    const SymInt position = address_of(row_major(widest.sizes), domain);
+    const Layout rows = row_major(result.sizes);
+    for (size_t axis = 0; axis < result.sizes.size(); ++axis)
+      index.push_back(space_.remainder(space_.quotient(position, rows.strides[axis]), result.sizes[axis]));
+    return index;
+  }
+  // A result over some of the axes: each is matched with the next axis of the same size, aligned at the front.
+  size_t axis = 0;
+  for (const SymInt& size : result.sizes) {
+    if (size == SymInt(1)) {
+      index.emplace_back(0);
+      continue;
+    }
+    while (axis < domain.size() && widest.sizes[axis] != size) ++axis;
+    if (axis == domain.size()) return std::nullopt;
+    index.push_back(domain[axis++]);
+  }
+  return index;
 }
 
 Result<void> Composer::run(const ir::Graph& body) {
@@ -659,55 +507,32 @@ Result<void> Composer::run(const ir::Graph& body) {
   const Value* widest = results[0];
   for (const Value* result : results)
     if (without_ones(result->meta().sizes).size() > without_ones(widest->meta().sizes).size()) widest = result;
-  std::vector<SymInt> domain_index;
-  SymInt flat = 0;
-  const Layout widest_rows = row_major(widest->meta().sizes);
-  for (size_t axis = 0; axis < widest->meta().sizes.size(); ++axis) {
-    const SymInt& size = widest->meta().sizes[axis];
+  std::vector<SymInt> domain;
+  for (const SymInt& size : widest->meta().sizes) {
     if (size == SymInt(1)) {
-      domain_index.push_back(0);
+      domain.emplace_back(0);
       continue;
     }
     loops_.domain.push_back(add_loop(size));
-    domain_index.push_back(SymInt::symbol(loops_.loops.back().symbol));
-    flat = flat + domain_index.back() * widest_rows.strides[axis];
+    domain.push_back(loops_.loops.back().variable());
   }
 
   for (const Value* result : results) {
     const ir::TensorMeta& meta = result->meta();
-    std::vector<SymInt> index;
-    if (meta.sizes == widest->meta().sizes) {
-      index = domain_index;
-    } else if (meta.numel() == widest->meta().numel()) {
-      // The same elements in another shape.
-      const Layout rows = row_major(meta.sizes);
-      for (size_t axis = 0; axis < meta.sizes.size(); ++axis)
-        index.push_back(space_.remainder(space_.quotient(flat, rows.strides[axis]), meta.sizes[axis]));
-    } else {
-      // A result over some of the axes: each is matched with the next axis of the same size, aligned at the front.
-      size_t axis = 0;
-      for (const SymInt& size : meta.sizes) {
-        if (size == SymInt(1)) {
-          index.push_back(0);
-          continue;
-        }
-        while (axis < domain_index.size() && widest->meta().sizes[axis] != size) ++axis;
-        if (axis == domain_index.size()) return refuse("its results differ in shape");
-        index.push_back(domain_index[axis++]);
-      }
-    }
+    const std::optional<std::vector<SymInt>> index = index_in_domain(meta, widest->meta(), domain);
+    if (!index) return refuse("its results differ in shape");
     const RealForm form = real_form(meta, layout_of_(*result));
     const int buffer = static_cast<int>(loops_.buffers.size());
     loops_.buffers.push_back(form.dtype);
     // A complex result is two stores, of its real and of its imaginary part.
     const bool is_pair = form.sizes.size() > meta.sizes.size();
     for (int64_t part = 0; part < (is_pair ? 2 : 1); ++part) {
-      std::vector<SymInt> place = index;
+      std::vector<SymInt> place = *index;
       if (is_pair) place.emplace_back(part);
       const SymInt address = address_of(form.layout, place);
       const ExprId value = element(result, place);
       if (!failure_.empty()) return refuse(failure_);
-      loops_.stores.push_back({value, form.dtype, buffer, address, loops_of(address)});
+      loops_.stores.push_back({value, form.dtype, buffer, address, loops_.loops_of(address)});
     }
   }
   return {};
@@ -730,11 +555,9 @@ bool has_conditional_reduction(const Loops& loops, ExprId id, bool under_conditi
     if (reduction.guard != no_expr) look_at(reduction.guard, false);
     return found;
   }
-  const bool is_lazy =
-      expr.op == ScalarOp::select || expr.op == ScalarOp::logical_and || expr.op == ScalarOp::logical_or;
   bool is_first = true;
   each_operand(loops, id, [&](ExprId operand) {
-    look_at(operand, under_condition || (is_lazy && !is_first));
+    look_at(operand, under_condition || (is_choice(expr.op) && !is_first));
     is_first = false;
   });
   return found;

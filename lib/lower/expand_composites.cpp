@@ -25,22 +25,6 @@ void read_by_symbol(ir::Graph& graph, ir::Value& number) {
   graph.replace_uses(&number, spelled);
 }
 
-using Positions = std::map<const ir::Node*, size_t>;
-
-// The next node that reads what these give, if nothing else is done with it; else null.
-ir::Node* next_reader(const std::vector<ir::Node*>& nodes, const Positions& positions) {
-  ir::Node* next = nullptr;
-  for (const ir::Node* node : nodes)
-    for (const auto& result : node->results()) {
-      if (result->returned > 0) return nullptr;
-      for (ir::Node* user : result->users)
-        if (std::find(nodes.begin(), nodes.end(), user) == nodes.end() &&
-            (!next || positions.at(user) < positions.at(next)))
-          next = user;
-    }
-  return next;
-}
-
 // The longest chain from `first` on that the kernel takes, and of which only the end is read; empty if none.
 std::vector<ir::Node*> find_chain(ir::Node& first, const kernels::Kernel& kernel, const Positions& segments,
                                   const Positions& positions) {
@@ -76,6 +60,19 @@ void take_chains(Lowering& lowering) {
 
 }  // namespace
 
+ir::Node* next_reader(const std::vector<ir::Node*>& nodes, const Positions& positions) {
+  ir::Node* next = nullptr;
+  for (const ir::Node* node : nodes)
+    for (const auto& result : node->results()) {
+      if (result->returned > 0) return nullptr;
+      for (ir::Node* user : result->users)
+        if (std::find(nodes.begin(), nodes.end(), user) == nodes.end() &&
+            (!next || positions.at(user) < positions.at(next)))
+          next = user;
+    }
+  return next;
+}
+
 bool stays(const ir::Node& node) { return ir::is_control_flow(node.target()) || !ir::symbols_defined(node).empty(); }
 
 std::vector<const kernels::Kernel*> library_kernels() {
@@ -99,6 +96,44 @@ Result<opset::Meaning> loops_of(const opset::Opset& opset, const ir::Node& node,
   return opset::meaning(opset, *call, facts);
 }
 
+// What an expansion relies on, and the sizes that it makes, are the program's from now on.
+static void adopt(Lowering& lowering, opset::Expansion& expansion) {
+  for (ir::Constraint& assumption : expansion.assumptions)
+    if (lowering.facts.decide(assumption.truth) != shape::Truth::proven)
+      lowering.variant.assumptions.push_back(assumption);
+  for (ir::Symbol& symbol : expansion.unbacked) {
+    lowering.facts.declare(symbol.name, symbol.range);
+    lowering.entry.symbols.push_back(std::move(symbol));
+  }
+}
+
+// Erases the node where nobody reads it, widens it, or puts what it is made of in its place; no where it stays as it
+// is. `has_loops`: its meaning is loops.
+static Result<bool> expand(Lowering& lowering, ir::Node& node, std::map<ir::Value*, ir::Value*>& wide_copies,
+                           bool& has_loops) {
+  ir::Graph& graph = lowering.graph();
+  if (ir::is_control_flow(node.target())) return false;
+  if (!node.has_users() && !node.results().empty() && !stays(node)) {
+    graph.erase(node);
+    return true;
+  }
+  Result<bool> is_widened = widen(lowering, node, wide_copies);
+  if (!is_widened || *is_widened) return is_widened;
+  Result<opset::Call> call = opset::bind(lowering.opset, node);
+  if (!call) return call.error();
+  Result<opset::MeaningKind> kind = opset::meaning_kind(lowering.opset, *call, lowering.facts);
+  if (!kind) return kind.error();
+  has_loops = *kind == opset::MeaningKind::loops && !stays(node);
+  if (*kind != opset::MeaningKind::decomposition || has_kernel(node)) return false;
+  Result<opset::Expansion> expansion =
+      opset::expand(lowering.opset, *call, lowering.facts, graph, &node,
+                    lowering.program.provenance.derive(node.provenance, node.target()));
+  if (!expansion) return expansion.error();
+  adopt(lowering, *expansion);
+  graph.replace(node, expansion->results);
+  return true;
+}
+
 Result<void> expand_composites(Lowering& lowering) {
   ir::Graph& graph = lowering.graph();
   for (const auto& input : graph.inputs())
@@ -115,55 +150,18 @@ Result<void> expand_composites(Lowering& lowering) {
     std::map<ir::Value*, ir::Value*> wide_copies;
     for (ir::Node& node : graph.forward()) {
       if (settled.count(&node)) continue;
-      if (ir::is_control_flow(node.target())) {
-        settled.insert(&node);
-        continue;
-      }
-      if (!node.has_users() && !node.results().empty() && !stays(node)) {
-        graph.erase(node);
-        changed = true;
-        continue;
-      }
-      Result<bool> is_widened = widen(lowering, node, wide_copies);
-      if (!is_widened) return is_widened.error();
-      if (*is_widened) {
-        changed = true;
-        continue;
-      }
-      Result<opset::Call> call = opset::bind(lowering.opset, node);
-      if (!call) return call.error();
-      Result<opset::MeaningKind> kind = opset::meaning_kind(lowering.opset, *call, lowering.facts);
-      if (!kind) return kind.error();
-      if (*kind == opset::MeaningKind::decomposition && has_kernel(node)) {
-        settled.insert(&node);
-        continue;
-      }
-      if (*kind == opset::MeaningKind::decomposition) {
-        Result<opset::Expansion> expansion =
-            opset::expand(lowering.opset, *call, lowering.facts, graph, &node,
-                          lowering.program.provenance.derive(node.provenance, node.target()));
-        if (!expansion) return expansion.error();
-        for (ir::Constraint& assumption : expansion->assumptions)
-          if (lowering.facts.decide(assumption.truth) != shape::Truth::proven)
-            lowering.variant.assumptions.push_back(assumption);
-        for (ir::Symbol& symbol : expansion->unbacked) {
-          lowering.facts.declare(symbol.name, symbol.range);
-          lowering.entry.symbols.push_back(std::move(symbol));
-        }
-        graph.replace(node, expansion->results);
-        changed = true;
-        continue;
-      }
+      bool has_loops = false;
+      Result<bool> is_expanded = expand(lowering, node, wide_copies, has_loops);
+      if (!is_expanded) return is_expanded.error();
+      changed |= *is_expanded;
+      if (*is_expanded) continue;
       settled.insert(&node);
-      if (stays(node)) continue;
-      if (*kind == opset::MeaningKind::loops) with_loops.push_back(&node);
+      if (has_loops) with_loops.push_back(&node);
     }
   }
   // Meanings name the values that they read, so they are taken when no more of these are replaced.
   for (ir::Node* node : with_loops) {
-    Result<opset::Call> call = opset::bind(lowering.opset, *node);
-    if (!call) return call.error();
-    Result<opset::Meaning> meaning = opset::meaning(lowering.opset, *call, lowering.facts);
+    Result<opset::Meaning> meaning = loops_of(lowering.opset, *node, lowering.facts);
     if (!meaning) return meaning.error();
     Accesses accesses = accesses_of(*meaning, lowering.facts);
     if (accesses.refusal.empty()) {

@@ -210,7 +210,7 @@ std::vector<Value*> Generator::start_lanes(int number) {
 }
 
 Value* Generator::lane_of(Value* array, ScalarType type) {
-  const SymInt lane = SymInt::symbol(loops_.loops[loops_.lane].symbol);
+  const SymInt lane = loops_.loops[loops_.lane].variable();
   Value* offset = index(lane);
   enter(scope_of({.loops = bit(loops_.lane)}));
   return b_.CreateGEP(register_type(type), array, offset);
@@ -319,7 +319,7 @@ void Generator::in_stretches(int loop, const std::function<void()>& body) {
     return expr.op == ScalarOp::constant ? std::optional(expr.integer) : std::nullopt;
   };
   const std::optional<int64_t> extent = loops_.loops[loop].extent.constant();
-  const SymInt variable = SymInt::symbol(loops_.loops[loop].symbol);
+  const SymInt variable = loops_.loops[loop].variable();
   std::map<ExprId, int64_t> bounds;  // of comparisons: index < bound
   std::set<int64_t> ends;
   for (size_t id = 0; id < loops_.exprs.size() && extent; ++id) {

@@ -129,8 +129,8 @@ Generator::Placement Generator::placement(const SymInt& x) const {
   Placement wanted;
   if (x.is_constant()) return wanted;
   for (const std::string& symbol : x.symbols()) {
-    if (symbol.front() == '$') wanted.loops |= bit(std::stoi(symbol.substr(1)));
-    if (symbol.front() == '%') wanted |= placement(loops_.exprs[std::stoi(symbol.substr(1))]);
+    if (const std::optional<int> loop = loop_of(symbol)) wanted.loops |= bit(*loop);
+    if (const std::optional<ExprId> value = value_of(symbol)) wanted |= placement(loops_.exprs[*value]);
   }
   return wanted;
 }
@@ -238,11 +238,10 @@ Value* Generator::index(const SymInt& x) {
 Value* Generator::factor(const shape::Atom& atom) {
   using shape::AtomKind;
   if (atom.kind == AtomKind::symbol) {
-    if (atom.spelling.front() == '%') return value(std::stoi(atom.spelling.substr(1)));
-    if (atom.spelling.front() == '$') {
-      const int loop = std::stoi(atom.spelling.substr(1));
+    if (const std::optional<ExprId> id = value_of(atom.spelling)) return value(*id);
+    if (const std::optional<int> loop = loop_of(atom.spelling)) {
       for (size_t i = scopes_.size(); i-- > 0;)
-        if (auto found = scopes_[i].variables.find(loop); found != scopes_[i].variables.end()) return found->second;
+        if (auto found = scopes_[i].variables.find(*loop); found != scopes_[i].variables.end()) return found->second;
       assert(false && "a loop variable outside its loop");
     }
     return symbols_.at(atom.spelling);
@@ -332,7 +331,7 @@ Value* Generator::address(int buffer, ScalarType type, const SymInt& at) {
 
 Value* Generator::kept_address(const Kept& kept, ScalarType type, size_t scope) {
   SymInt position = 0;
-  for (int loop : kept.loops) position = position * room(loop) + SymInt::symbol(loops_.loops[loop].symbol);
+  for (int loop : kept.loops) position = position * room(loop) + loops_.loops[loop].variable();
   Value* offset = index(position);
   Value* start = index(kept.offset);
   enter(scope);

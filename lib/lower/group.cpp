@@ -6,6 +6,7 @@
 // activations is one kernel. Views stay apart; they become aliases.
 #include <algorithm>
 
+#include "ir/readers.h"
 #include "lower/lowering.h"
 
 namespace atenon::lower {
@@ -56,7 +57,7 @@ class Grouper {
   void release_views();
 
   Lowering& lowering_;
-  std::map<const Node*, size_t> position_, segment_;
+  Positions position_, segment_;
   std::map<const Node*, const Node*> next_draw_;
   std::map<const Node*, Shape> shapes_;
   std::map<const Node*, std::vector<Edge>> edges_;
@@ -81,16 +82,16 @@ void Grouper::classify(Node& node) {
   if (found == lowering_.accesses.end() || !found->second.refusal.empty() || found->second.stands_alone) return;
   const Accesses& accesses = found->second;
   const std::vector<SymInt>& sizes = node.result()->meta().sizes;
-  auto loop_of = [&](const SymInt& index) {
+  auto loop_at = [&](const SymInt& index) {
     std::optional<std::string> symbol = index.as_symbol();
-    return symbol && symbol->front() == '$' ? std::stoi(symbol->substr(1)) : -1;
+    return symbol ? loop_of(*symbol).value_or(-1) : -1;
   };
   // An operand that is read by plain loop variables, in all its reads alike.
   auto plain_axes = [&](const Access& access) -> std::optional<std::vector<int>> {
     std::vector<int> loops;
     for (size_t axis = 0; axis < access.index.size(); ++axis) {
       if (access.tensor->meta().sizes[axis] == SymInt(1)) continue;
-      const int loop = loop_of(access.index[axis]);
+      const int loop = loop_at(access.index[axis]);
       if (loop < 0 || std::find(loops.begin(), loops.end(), loop) != loops.end()) return std::nullopt;
       if (accesses.loops[loop].extent != access.tensor->meta().sizes[axis]) return std::nullopt;
       loops.push_back(loop);
@@ -153,20 +154,9 @@ std::vector<Node*> Grouper::epilogue(Node* anchor, const kernels::Kernel& kernel
   std::vector<Node*> tried = taken;
   constexpr size_t longest_miss = 2;  // x * sigmoid(x) is only taken whole
   while (tried.size() - taken.size() <= longest_miss) {
-    // The next node is the only reader outside of what was tried.
-    const std::set<const Node*> inside(tried.begin(), tried.end());
-    Node* next = nullptr;
-    bool is_chain = true;
-    for (const Node* node : tried)
-      for (const auto& result : node->results()) {
-        if (result->returned > 0) is_chain = false;
-        for (Node* user : result->users) {
-          if (inside.count(user) || user == next) continue;
-          if (!next || position_[user] < position_[next]) next = user;
-        }
-      }
-    if (!is_chain || !next || segment_[next] != segment_[anchor] || lowering_.group_of.count(next) ||
-        !edges_.count(next) || is_view(lowering_, *next))
+    Node* next = next_reader(tried, position_);
+    if (!next || segment_[next] != segment_[anchor] || lowering_.group_of.count(next) || !edges_.count(next) ||
+        is_view(lowering_, *next))
       break;
     tried.push_back(next);
     std::vector<Value*> operands, results;
@@ -187,7 +177,7 @@ bool Grouper::is_reduction(const Node& node) const {
   for (const Access& access : accesses.reads)
     for (const SymInt& index : access.index)
       for (const std::string& symbol : index.is_constant() ? std::set<std::string>() : index.symbols())
-        if (symbol.front() == '$' && std::stoul(symbol.substr(1)) >= rank) reduced.insert(access.tensor);
+        if (loop_of(symbol).value_or(-1) >= static_cast<int>(rank)) reduced.insert(access.tensor);
   return reduced.size() < 2;
 }
 
@@ -225,9 +215,7 @@ bool Grouper::stays_apart(const Node& node, const Value& operand) const {
 void Grouper::take_weight_views(Group& group) {
   for (Value* operand : group.nodes.front()->operands()) {
     Node* view = operand->producer;
-    if (!view || operand->users.size() != 1 || operand->returned > 0 || !is_view(lowering_, *view) ||
-        lowering_.group_of.count(view))
-      continue;
+    if (!view || !ir::sole_reader(*operand) || !is_view(lowering_, *view) || lowering_.group_of.count(view)) continue;
     if (view->operands()[0]->producer) continue;
     std::vector<Node*> tried = group.nodes;
     tried.insert(tried.begin(), view);
@@ -246,7 +234,7 @@ void Grouper::take_repeats(Group& group) {
   for (const Value* operand : reads) {
     std::vector<Node*> tried = group.nodes;
     const Value* value = operand;
-    while (value->is_tensor() && value->users.size() == 1 && value->returned == 0 && value->producer &&
+    while (value->is_tensor() && ir::sole_reader(*value) && value->producer &&
            tried.size() < group.nodes.size() + longest_chain) {
       Node* node = value->producer;
       if (node->operands().size() != 1 || lowering_.group_of.count(node) || segment_[node] != segment_[group.nodes[0]])

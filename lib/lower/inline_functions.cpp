@@ -45,6 +45,7 @@ class Functions {
   Value* copy_sign(Value* x, Value* sign) { return b_.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, x, sign); }
   Value* add(Value* a, double b) { return b_.CreateFAdd(a, number(a, b)); }
   Value* mul(Value* a, double b) { return b_.CreateFMul(a, number(a, b)); }
+  Value* equals(Value* a, double b) { return b_.CreateFCmpOEQ(a, number(a, b)); }
   Value* less(Value* a, double b) { return b_.CreateFCmpOLT(a, number(a, b)); }
   Value* greater(Value* a, double b) { return b_.CreateFCmpOGT(a, number(a, b)); }
   Value* widen(Value* x) { return b_.CreateFPExt(x, b_.getDoubleTy()); }
@@ -172,8 +173,8 @@ Value* Functions::exp_series(Value* x) {
 
 // In f64: the fraction is what is left of x, without rounding, so large exponents cost no precision.
 Value* Functions::exp2(Value* x) {
-  x = b_.CreateSelect(less(x, -1076), number(x, -1076), x);
-  x = b_.CreateSelect(greater(x, 1025), number(x, 1025), x);
+  x = choose(less(x, -1076), -1076, x);
+  x = choose(greater(x, 1025), 1025, x);
   auto [n, exponent] = nearest(x);
   return scale(exp_series(mul(b_.CreateFSub(x, n), std::numbers::ln2)), exponent);
 }
@@ -185,7 +186,7 @@ Value* Functions::expm1(Value* x) {
       x, polynomial(x, {1.0 / 355687428096000, 1.0 / 20922789888000, 1.0 / 1307674368000, 1.0 / 87178291200,
                         1.0 / 6227020800, 1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320,
                         1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5, 1}));
-  return b_.CreateSelect(less(absolute(x), 0.6), series, exact);
+  return choose(less(absolute(x), 0.6), series, exact);
 }
 
 Functions::Logarithm Functions::take_apart(Value* x) {
@@ -209,18 +210,18 @@ Value* Functions::log_single(Value* n, Value* f) {
 // `result` where x is a positive number, else what log(x) is there.
 Value* Functions::log_of_specials(Value* x, Value* result) {
   const double infinity = std::numeric_limits<double>::infinity();
-  result = b_.CreateSelect(b_.CreateFCmpOEQ(x, number(x, infinity)), x, result);
-  result = b_.CreateSelect(b_.CreateFCmpOEQ(x, number(x, 0)), number(x, -infinity), result);
+  result = choose(equals(x, infinity), x, result);
+  result = choose(equals(x, 0), -infinity, result);
   // Negative numbers and NaN.
-  return b_.CreateSelect(b_.CreateFCmpUGE(x, number(x, 0)), b_.CreateSelect(b_.CreateFCmpUNO(x, x), x, result),
-                         number(x, std::numeric_limits<double>::quiet_NaN()));
+  return choose(b_.CreateFCmpUGE(x, number(x, 0)), choose(b_.CreateFCmpUNO(x, x), x, result),
+                number(x, std::numeric_limits<double>::quiet_NaN()));
 }
 
 Value* Functions::log(Value* x) {
   const double smallest = is_double(x) ? 0x1p-1022 : 0x1p-126, lift = is_double(x) ? 0x1p54 : 0x1p25;
   Value* tiny = less(x, smallest);
-  auto [exponent, m] = take_apart(b_.CreateSelect(tiny, mul(x, lift), x));
-  exponent = b_.CreateSub(exponent, b_.CreateSelect(tiny, integer(x, is_double(x) ? 54 : 25), integer(x, 0)));
+  auto [exponent, m] = take_apart(choose(tiny, mul(x, lift), x));
+  exponent = b_.CreateSub(exponent, choose(tiny, integer(x, is_double(x) ? 54 : 25), integer(x, 0)));
   Value* n = b_.CreateSIToFP(exponent, x->getType());
   if (!is_double(x)) return log_of_specials(x, log_single(n, add(m, -1)));
   // log m = 2 atanh(s), s = (m - 1) / (m + 1), |s| < 0.1716.
@@ -239,8 +240,8 @@ Value* Functions::log1p(Value* x) {
   Value* left = add(u, -1);
   if (is_double(x)) {
     Value* y = b_.CreateFMul(log(u), b_.CreateFDiv(x, left));
-    y = b_.CreateSelect(b_.CreateFCmpOEQ(left, number(x, 0)), x, y);
-    return b_.CreateSelect(b_.CreateFCmpOEQ(x, number(x, std::numeric_limits<double>::infinity())), x, y);
+    y = choose(equals(left, 0), x, y);
+    return choose(equals(x, std::numeric_limits<double>::infinity()), x, y);
   }
   auto [exponent, m] = take_apart(u);
   Value* lost = b_.CreateFAdd(b_.CreateFSub(number(x, 1), b_.CreateFSub(u, left)), b_.CreateFSub(x, left));
@@ -248,7 +249,7 @@ Value* Functions::log1p(Value* x) {
   Value* bounded = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, exponent, integer(x, 64));
   Value* power = from_bits(b_.CreateSub(bits(number(x, 1)), b_.CreateShl(bounded, integer(x, 23))), x);
   Value* y = log_single(b_.CreateSIToFP(exponent, x->getType()), fma(lost, power, add(m, -1)));
-  return b_.CreateSelect(b_.CreateFCmpOEQ(left, number(x, 0)), x, log_of_specials(u, y));
+  return choose(equals(left, 0), x, log_of_specials(u, y));
 }
 
 Value* Functions::tanh(Value* x) {
@@ -277,7 +278,7 @@ Value* Functions::erf(Value* x) {
   Value* near =
       polynomial(s, {-5.96761703e-4, 4.99119423e-3, -2.67681349e-2, 1.12819925e-1, -3.76125336e-1, 1.28379166e-1});
   near = fma(near, x, x);
-  return b_.CreateSelect(greater(t, 0.927734375), far, near);
+  return choose(greater(t, 0.927734375), far, near);
 }
 
 // In f64, of |x|, with fdlibm's four pieces. exp(-x^2) has what x^2 is rounded by as its rest.
@@ -381,7 +382,7 @@ Functions::Angle Functions::reduce_double(Value* x) {
   Value* is_small = less(magnitude, std::numbers::pi / 4);
   Value* is_finite = less(magnitude, std::numeric_limits<double>::infinity());
   Value* remainder = choose(is_small, magnitude, mul(fraction, std::numbers::pi / 2));
-  return {b_.CreateSelect(is_small, integer(x, 0), quadrant), choose(is_finite, remainder, nan(remainder))};
+  return {choose(is_small, integer(x, 0), quadrant), choose(is_finite, remainder, nan(remainder))};
 }
 
 Value* Functions::sine(const Angle& angle, bool cosine) {
@@ -443,9 +444,8 @@ Value* Functions::atan(Value* x) {
 
 Value* Functions::atan2(Value* y, Value* x) {
   const double infinite = std::numeric_limits<double>::infinity();
-  Value* both_infinite = b_.CreateAnd(b_.CreateFCmpOEQ(absolute(x), number(x, infinite)),
-                                      b_.CreateFCmpOEQ(absolute(y), number(y, infinite)));
-  Value* both_zero = b_.CreateAnd(b_.CreateFCmpOEQ(x, number(x, 0)), b_.CreateFCmpOEQ(y, number(y, 0)));
+  Value* both_infinite = b_.CreateAnd(equals(absolute(x), infinite), equals(absolute(y), infinite));
+  Value* both_zero = b_.CreateAnd(equals(x, 0), equals(y, 0));
   Value* ratio = b_.CreateFDiv(absolute(y), absolute(x));
   ratio = choose(both_infinite, 1, choose(both_zero, 0.0, ratio));
   Value* angle = atan(ratio);
@@ -470,7 +470,7 @@ Value* Functions::lgamma(Value* x) {
   Value* sine = log(choose(is_tiny, absolute(x), absolute(sine_of_pi_times(x, false))));
   Value* mirrored = b_.CreateFSub(b_.CreateFSub(number(x, 1.1447298858494001741), sine), value);
   value = choose(is_tiny, b_.CreateFNeg(sine), choose(is_mirrored, mirrored, value));
-  value = choose(b_.CreateOr(b_.CreateFCmpOEQ(x, number(x, 1)), b_.CreateFCmpOEQ(x, number(x, 2))), 0.0, value);
+  value = choose(b_.CreateOr(equals(x, 1), equals(x, 2)), 0.0, value);
   Value* is_pole =
       b_.CreateAnd(b_.CreateFCmpOEQ(x, call(llvm::Intrinsic::floor, x)), b_.CreateFCmpOLE(x, number(x, 0)));
   Value* is_infinite = b_.CreateFCmpOEQ(absolute(x), infinity(x));
@@ -499,7 +499,7 @@ Value* Functions::digamma(Value* x) {
   value = choose(is_mirrored, b_.CreateFSub(value, mul(cotangent, std::numbers::pi)), value);
   Value* is_whole = b_.CreateFCmpOEQ(x, call(llvm::Intrinsic::floor, x));
   value = choose(b_.CreateAnd(is_mirrored, is_whole), nan(x), value);
-  value = choose(b_.CreateFCmpOEQ(x, number(x, 0)), copy_sign(infinity(x), b_.CreateFNeg(x)), value);
+  value = choose(equals(x, 0), copy_sign(infinity(x), b_.CreateFNeg(x)), value);
   return choose(b_.CreateFCmpOEQ(x, infinity(x)), x, value);
 }
 
@@ -507,10 +507,8 @@ Value* Functions::digamma(Value* x) {
 Value* Functions::precise_power(Value* x, Value* y) {
   Value* is_tiny = less(x, 0x1p-1022);
   x = choose(is_tiny, mul(x, 0x1p54), x);
-  Value* root = bits(number(x, std::numbers::sqrt2 / 2));
-  Value* exponent = b_.CreateAShr(b_.CreateSub(bits(x), root), integer(x, 52));
-  Value* m = from_bits(b_.CreateSub(bits(x), b_.CreateShl(exponent, integer(x, 52))), x);
-  exponent = b_.CreateSub(exponent, b_.CreateSelect(is_tiny, integer(x, 54), integer(x, 0)));
+  auto [exponent, m] = take_apart(x);
+  exponent = b_.CreateSub(exponent, choose(is_tiny, integer(x, 54), integer(x, 0)));
   Value* n = b_.CreateSIToFP(exponent, x->getType());
   // log m = 2 atanh(s), s = (m - 1) / (m + 1) with what the division and the sum round away.
   Value* difference = add(m, -1);
@@ -565,9 +563,8 @@ Value* Functions::pow(Value* x, Value* y, bool for_f32) {
   undefined = b_.CreateAnd(undefined, b_.CreateFCmpONE(absolute(y), number(y, infinite)));
   result = choose(undefined, nan(x), result);
   // 1 to any power and anything to the power 0 are 1; |x| = 1 to an infinite power too.
-  Value* is_one = b_.CreateOr(b_.CreateFCmpOEQ(x, number(x, 1)), b_.CreateFCmpOEQ(y, number(y, 0)));
-  is_one = b_.CreateOr(
-      is_one, b_.CreateAnd(b_.CreateFCmpOEQ(x, number(x, -1)), b_.CreateFCmpOEQ(absolute(y), number(y, infinite))));
+  Value* is_one = b_.CreateOr(equals(x, 1), equals(y, 0));
+  is_one = b_.CreateOr(is_one, b_.CreateAnd(equals(x, -1), equals(absolute(y), infinite)));
   return choose(is_one, 1, result);
 }
 
@@ -618,7 +615,7 @@ Value* Functions::floored(ScalarOp op, Value* x, Value* n) {
   if (op == ScalarOp::mod) return choose(is_apart, b_.CreateFAdd(rest, n), rest);
   Value* whole = call(llvm::Intrinsic::roundeven, b_.CreateFDiv(b_.CreateFSub(x, rest), n));
   whole = choose(is_apart, add(whole, -1), whole);
-  return choose(b_.CreateFCmpOEQ(n, number(n, 0)), b_.CreateFDiv(x, n), whole);
+  return choose(equals(n, 0), b_.CreateFDiv(x, n), whole);
 }
 
 Value* Functions::evaluate(ScalarOp op, std::span<Value* const> operands) {

@@ -1,13 +1,28 @@
 #include "lower/loops.h"
 
+#include "tensor/real_parts.h"
+
 namespace atenon::lower {
 
+std::optional<int> loop_of(const std::string& symbol) {
+  return symbol.front() == '$' ? std::optional(std::stoi(symbol.substr(1))) : std::nullopt;
+}
+
+std::optional<ExprId> value_of(const std::string& symbol) {
+  return symbol.front() == '%' ? std::optional(std::stoi(symbol.substr(1))) : std::nullopt;
+}
+
+std::vector<ExprId> values_in(const SymInt& index) {
+  std::vector<ExprId> values;
+  if (index.is_constant()) return values;
+  for (const std::string& symbol : index.symbols())
+    if (const std::optional<ExprId> value = value_of(symbol)) values.push_back(*value);
+  return values;
+}
+
 void each_operand(const Loops& loops, ExprId id, const std::function<void(ExprId)>& visit) {
-  const Expr& expr = loops.exprs[id];
-  for (ExprId operand : expr.operands) visit(operand);
-  if (!expr.index.is_constant())
-    for (const std::string& symbol : expr.index.symbols())
-      if (symbol.front() == '%') visit(std::stoi(symbol.substr(1)));
+  for (ExprId operand : loops.exprs[id].operands) visit(operand);
+  for (ExprId value : values_in(loops.exprs[id].index)) visit(value);
 }
 
 int64_t typical(const SymInt& x, const shape::Bindings& hints) {
@@ -27,7 +42,7 @@ Layout row_major(const std::vector<SymInt>& sizes) {
 RealForm real_form(const ir::TensorMeta& meta, Layout layout) {
   RealForm form{meta.dtype, meta.sizes, std::move(layout)};
   if (!is_complex(meta.dtype)) return form;
-  form.dtype = meta.dtype == ScalarType::c128 ? ScalarType::f64 : ScalarType::f32;
+  form.dtype = part_of(meta.dtype);
   form.sizes.emplace_back(2);
   form.layout.offset = form.layout.offset * 2;
   for (SymInt& stride : form.layout.strides) stride = stride * 2;
@@ -46,7 +61,7 @@ std::vector<std::string> symbols_of(const Loops& loops) {
   const auto collect = [&](const SymInt& x) {
     if (x.is_constant()) return;
     for (const std::string& symbol : x.symbols())
-      if (symbol.front() != '$' && symbol.front() != '%') symbols.insert(symbol);
+      if (!loop_of(symbol) && !value_of(symbol)) symbols.insert(symbol);
   };
   for (const Expr& expr : loops.exprs) {
     collect(expr.index);
@@ -62,6 +77,17 @@ SymInt Loops::row_count() const {
   SymInt count = 1;
   for (size_t i = 0; i < rows; ++i) count = count * loops[domain[i]].extent;
   return count;
+}
+
+LoopSet Loops::loops_of(const SymInt& index) const {
+  LoopSet set = 0;
+  if (index.is_constant()) return set;
+  for (const std::string& symbol : index.symbols()) {
+    if (const std::optional<int> loop = loop_of(symbol); loop && *loop < static_cast<int>(loops.size()))
+      set |= bit(*loop);
+    if (const std::optional<ExprId> value = value_of(symbol)) set |= exprs[*value].loops;
+  }
+  return set;
 }
 
 }  // namespace atenon::lower

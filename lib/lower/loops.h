@@ -14,7 +14,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -32,13 +31,20 @@ using LoopSet = uint64_t;  // a bit a loop
 inline constexpr LoopSet bit(int loop) { return LoopSet(1) << loop; }
 inline constexpr LoopSet placeholder_loop = bit(63);  // what depends on a monoid's placeholders
 
+// The symbols that indices and addresses have beside sizes: "$N", the variable of loop N, and "%N", the value of
+// expression N. nullopt of any other symbol.
+std::optional<int> loop_of(const std::string& symbol);
+std::optional<ExprId> value_of(const std::string& symbol);
+// The values that an index is computed from.
+std::vector<ExprId> values_in(const SymInt& index);
+
 struct Expr {
   ScalarOp op = ScalarOp::constant;
   ScalarType dtype = ScalarType::f32;
   std::vector<ExprId> operands = {};
   double number = 0;    // constant, floating
   int64_t integer = 0;  // constant, integral or bool
-  // size: the value, over sizes, loop variables and "%N", the value of expression N; read: the address
+  // size: the value, over sizes, loop variables and values of expressions; read: the address
   SymInt index = 0;
   SymFloat size_float = {};
   int buffer = -1;            // read
@@ -53,9 +59,16 @@ struct Expr {
   int cost = 0;               // of it alone, in additions
 };
 
+// Operations of which the first operand may say that others do not matter.
+constexpr bool is_choice(ScalarOp op) {
+  return op == ScalarOp::select || op == ScalarOp::logical_and || op == ScalarOp::logical_or;
+}
+
 struct Loop {
   std::string symbol;
   SymInt extent;
+
+  SymInt variable() const { return SymInt::symbol(symbol); }
 };
 
 struct BoundReduction {
@@ -99,7 +112,7 @@ struct Loops {
   std::vector<std::string> symbols;     // program symbols that are read, sorted: the kernel's `sizes`
 
   SymInt row_count() const;
-  std::string to_string() const;  // for tests and --explain
+  LoopSet loops_of(const SymInt& index) const;  // that it depends on, by the values in it, too
 };
 
 // Program symbols that the loops read, sorted.

@@ -76,8 +76,11 @@ Result<opset::Meaning> loops_of(const opset::Opset& opset, const ir::Node& node,
 
 // Whether the node is no call, but stays itself.
 bool stays(const ir::Node& node);
+using Positions = std::map<const ir::Node*, size_t>;
 // The number of nodes before this one that stay: symbols have no edges, so no group reaches across such a node.
-std::map<const ir::Node*, size_t> find_segments(ir::Graph& graph);
+Positions find_segments(ir::Graph& graph);
+// The next node that reads what `nodes` give; null where there is none, or the graph returns one of their results.
+ir::Node* next_reader(const std::vector<ir::Node*>& nodes, const Positions& positions);
 // Each random operator with the one that draws next: what takes numbers of one generator keeps its order, whatever it
 // reads.
 std::map<const ir::Node*, const ir::Node*> find_next_draws(const opset::Opset& opset, ir::Graph& graph);

@@ -2,9 +2,9 @@
 #include "opset/example.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "opset/evaluator.h"
+#include "tensor/real_parts.h"
 
 namespace atenon::opset {
 namespace {
@@ -31,7 +31,7 @@ void gather(const Datum& datum, size_t depth, Literal& literal) {
 // A complex tensor is written as its real and imaginary parts, along a last axis of size 2.
 std::optional<Tensor> tensor_of(const Datum& datum, std::optional<ScalarType> dtype) {
   if (dtype && is_complex(*dtype)) {
-    std::optional<Tensor> parts = tensor_of(datum, *dtype == ScalarType::c128 ? ScalarType::f64 : ScalarType::f32);
+    std::optional<Tensor> parts = tensor_of(datum, part_of(*dtype));
     if (!parts || parts->sizes.empty() || parts->sizes.back() != 2) return std::nullopt;
     parts->dtype = *dtype;
     parts->sizes.pop_back();

@@ -2,17 +2,16 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <limits>
 
 #include "opset/scalar_values.h"
+#include "tensor/real_parts.h"
 
 namespace atenon::opset {
 namespace {
 
 bool is_real_float(ScalarType type) { return is_floating(type); }
 // The type of a complex number's real and imaginary part.
-ScalarType part_of(ScalarType type) { return type == ScalarType::c128 ? ScalarType::f64 : ScalarType::f32; }
 
 uint64_t hash_of(const Scalar& s) {
   uint64_t hash = static_cast<uint64_t>(s.op) * 31 + static_cast<uint64_t>(s.dtype);
@@ -350,8 +349,7 @@ Datum Loops::function(ScalarOp op, const std::vector<Datum>& arguments, const Ex
   for (const Datum& argument : arguments) operands.push_back(scalar(argument, expr, type));
   if (evaluator_.failed()) return {};
   if (op == ScalarOp::isnan) return Element{make(op, ScalarType::boolean, std::move(operands))};
-  if (op == ScalarOp::complex)
-    return Element{make(op, type == ScalarType::f64 ? ScalarType::c128 : ScalarType::c64, std::move(operands))};
+  if (op == ScalarOp::complex) return Element{make(op, pair_of(type), std::move(operands))};
   const bool is_part = op == ScalarOp::abs || op == ScalarOp::real || op == ScalarOp::imag;
   return Element{make(op, is_part && is_complex(type) ? part_of(type) : type, std::move(operands))};
 }

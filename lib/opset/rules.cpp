@@ -2,7 +2,6 @@
 #include "opset/rules.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "opset/loop_builder.h"
@@ -189,74 +188,90 @@ Datum reindex(Evaluator& evaluator, const Expr& call, const Data& arguments) {
   return list(std::move(result));
 }
 
+// Of einsum: the letters of each operand's axes and, where they are written, of the result's.
+struct Equation {
+  std::vector<std::vector<int>> operands;
+  std::optional<std::vector<int>> result;
+};
+constexpr int ellipsis = -1;
+constexpr int last_axis = 1000;  // of an ellipsis, whose axes become letters that are counted from the right
+
+// "" and `found`, or what is wrong.
+std::string read_equation(const std::string& text, Equation& found) {
+  found.operands.emplace_back();
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    std::vector<int>& term = found.result ? *found.result : found.operands.back();
+    if (c == ' ') continue;
+    if (c == '-' && text.compare(i, 2, "->") == 0 && !found.result) {
+      found.result.emplace();
+      ++i;
+    } else if (c == ',' && !found.result) {
+      found.operands.emplace_back();
+    } else if (text.compare(i, 3, "...") == 0) {
+      term.push_back(ellipsis);
+      i += 2;
+    } else if (std::isalpha(static_cast<unsigned char>(c))) {
+      term.push_back(c);
+    } else {
+      return "has no meaning at '" + std::string(1, c) + "'";
+    }
+  }
+  return "";
+}
+
+// The last `count` of the axes that an ellipsis can stand for.
+std::vector<int> ellipsis_of(int count) {
+  std::vector<int> letters;
+  for (int i = count; i > 0; --i) letters.push_back(last_axis - 1 + i);
+  return letters;
+}
+
+// Puts them in the ellipsis' place, if there is one.
+void spell_out(std::vector<int>& term, const std::vector<int>& axes) {
+  const auto dots = std::find(term.begin(), term.end(), ellipsis);
+  if (dots != term.end()) term.insert(term.erase(dots), axes.begin(), axes.end());
+}
+
 // einsum's equation as numbers: for each operand the number of each axis' letter, letters of the result first; the last
 // list holds the result's. An ellipsis stands for the axes that the letters leave, and letters that occur once make an
 // implicit result.
 Datum einsum_labels(Evaluator& evaluator, const Expr& call, const Data& arguments) {
   if (!arguments[0].is<std::string>() || !arguments[1].is_list())
     return evaluator.mistake(&call, "einsum_labels takes an equation and the operands' ranks");
-  const std::string& equation = arguments[0].get<std::string>();
+  const std::string& text = arguments[0].get<std::string>();
   const auto malformed = [&](const std::string& why) {
-    return evaluator.fail(&call, 110, "equation", "\"" + equation + "\" " + why);
+    return evaluator.fail(&call, 110, "equation", "\"" + text + "\" " + why);
   };
-  std::vector<std::vector<int>> terms(1);  // letters; -1 is an ellipsis
-  std::optional<size_t> result;
-  for (size_t i = 0; i < equation.size(); ++i) {
-    const char c = equation[i];
-    if (c == ' ') continue;
-    if (c == '-' && equation.compare(i, 2, "->") == 0 && !result) {
-      result = terms.size();
-      terms.emplace_back();
-      ++i;
-    } else if (c == ',' && !result) {
-      terms.emplace_back();
-    } else if (equation.compare(i, 3, "...") == 0) {
-      terms.back().push_back(-1);
-      i += 2;
-    } else if (std::isalpha(static_cast<unsigned char>(c))) {
-      terms.back().push_back(c);
-    } else {
-      return malformed("has no meaning at '" + std::string(1, c) + "'");
-    }
-  }
+  Equation equation;
+  if (const std::string why = read_equation(text, equation); !why.empty()) return malformed(why);
+  std::vector<std::vector<int>>& terms = equation.operands;
   const Data& ranks = arguments[1].items();
-  const size_t operands = result ? terms.size() - 1 : terms.size();
-  if (operands != ranks.size())
-    return malformed("is about " + std::to_string(operands) + " operands, not " + std::to_string(ranks.size()));
-  // An ellipsis becomes letters of its own, counted from the right: 1000 is the last axis.
+  if (terms.size() != ranks.size())
+    return malformed("is about " + std::to_string(terms.size()) + " operands, not " + std::to_string(ranks.size()));
   int widest = 0;
-  for (size_t t = 0; t < operands; ++t) {
+  for (size_t t = 0; t < terms.size(); ++t) {
     const auto rank = static_cast<int>(evaluator.as_static(ranks[t], &call).value_or(0));
-    std::vector<int>& term = terms[t];
-    const auto dots = std::find(term.begin(), term.end(), -1);
-    const int rest = rank - static_cast<int>(term.size()) + (dots != term.end() ? 1 : 0);
-    if (rest < 0 || (dots == term.end() && rest != 0))
+    const bool has_ellipsis = std::find(terms[t].begin(), terms[t].end(), ellipsis) != terms[t].end();
+    const int rest = rank - static_cast<int>(terms[t].size()) + (has_ellipsis ? 1 : 0);
+    if (rest < 0 || (!has_ellipsis && rest != 0))
       return malformed("does not fit an operand of rank " + std::to_string(rank));
-    if (dots == term.end()) continue;
     widest = std::max(widest, rest);
-    const auto at = term.erase(dots);
-    std::vector<int> letters;
-    for (int i = rest; i > 0; --i) letters.push_back(999 + i);
-    term.insert(at, letters.begin(), letters.end());
+    spell_out(terms[t], ellipsis_of(rest));
   }
-  std::vector<int> wide;
-  for (int i = widest; i > 0; --i) wide.push_back(999 + i);
-  std::vector<int> kept;
-  if (result) {
-    kept = terms.back();
-    const auto dots = std::find(kept.begin(), kept.end(), -1);
-    if (dots != kept.end()) kept.insert(kept.erase(dots), wide.begin(), wide.end());
+  std::vector<int> kept = equation.result ? *equation.result : ellipsis_of(widest);
+  if (equation.result) {
+    spell_out(kept, ellipsis_of(widest));
   } else {
-    kept = wide;
     std::map<int, int> times;
-    for (size_t t = 0; t < operands; ++t)
-      for (int letter : terms[t]) ++times[letter];
+    for (const std::vector<int>& term : terms)
+      for (int letter : term) ++times[letter];
     for (const auto& [letter, count] : times)
-      if (count == 1 && letter < 999) kept.push_back(letter);
+      if (count == 1 && letter < last_axis) kept.push_back(letter);
   }
   std::vector<int> order = kept;
-  for (size_t t = 0; t < operands; ++t)
-    for (int letter : terms[t])
+  for (const std::vector<int>& term : terms)
+    for (int letter : term)
       if (std::find(order.begin(), order.end(), letter) == order.end()) order.push_back(letter);
   const auto numbers = [&](const std::vector<int>& letters) {
     Data items;
@@ -265,7 +280,7 @@ Datum einsum_labels(Evaluator& evaluator, const Expr& call, const Data& argument
     return list(std::move(items));
   };
   Data labels;
-  for (size_t t = 0; t < operands; ++t) labels.push_back(numbers(terms[t]));
+  for (const std::vector<int>& term : terms) labels.push_back(numbers(term));
   labels.push_back(numbers(kept));
   return list(std::move(labels));
 }

@@ -3,7 +3,6 @@
 // Each is a Rule (block.h): it takes evaluated arguments, tensors among them for their types.
 #pragma once
 
-#include <cstdint>
 #include <map>
 #include <string_view>
 

@@ -15,10 +15,8 @@
 // Numbers are little-endian. Everything is known before the first byte is written, so a pipe is written in one pass.
 #pragma once
 
-#include <memory>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "support/result.h"
 #include "tensor/tensor.h"

@@ -2,7 +2,6 @@
 #include "pt2/expression.h"
 
 #include <charconv>
-#include <cmath>
 #include <map>
 
 namespace atenon::pt2 {

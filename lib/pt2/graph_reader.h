@@ -2,7 +2,6 @@
 #pragma once
 
 #include <map>
-#include <set>
 
 #include "pt2/aliases.h"
 #include "pt2/expression.h"

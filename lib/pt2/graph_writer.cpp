@@ -1,7 +1,6 @@
 #include "pt2/graph_writer.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "ir/control_flow.h"

@@ -1,5 +1,4 @@
 // Our symbolic scalars in the spelling of sympy's srepr, which torch.export writes and reads.
-#include <cmath>
 
 #include "pt2/expression.h"
 

@@ -108,12 +108,76 @@ ir::Argument constant_of(const Item& value) {
   return constant.text();
 }
 
+// What user inputs and constants are called: the leaves of the pytree, in order.
+class Paths {
+ public:
+  explicit Paths(const ir::TreeSpec& tree) : paths_(tree.leaf_paths()) {}
+  std::string next(const std::string& otherwise = "") {
+    return next_++ < paths_.size() ? paths_[next_ - 1] : otherwise;
+  }
+  size_t taken() const { return next_; }
+  bool are_all_taken() const { return next_ == paths_.size(); }
+
+ private:
+  std::vector<std::string> paths_;
+  size_t next_ = 0;
+};
+
+Diagnostic unsupported(const std::string& file_name, const std::string& what) {
+  return error(Status::unsupported, 823, what).at({.file = file_name});
+}
+
+Result<ir::InputSpec> read_input(const Item& spec, Paths& paths, const std::string& file_name) {
+  const auto [kind, body] = spec.alternative();
+  ir::InputSpec input;
+  if (kind == "user_input") {
+    const auto [sort, argument] = body.at("arg").alternative();
+    input.target = paths.next();
+    if (sort == "as_tensor") {
+      input.value = argument.at("name").text();
+    } else if ((sort == "as_sym_int" || sort == "as_sym_float" || sort == "as_sym_bool") &&
+               !argument.find("as_name").is_null()) {
+      input.value = argument.at("as_name").text();
+    } else if (sort == "as_custom_obj") {
+      return unsupported(file_name, "the input '" + input.target + "' is an object of a class of its own");
+    } else {
+      input.constant = constant_of(body.at("arg"));
+    }
+  } else if (kind == "constant_input") {
+    input.target = paths.next();
+    input.constant = constant_of(body.at("value"));
+  } else if (kind == "parameter" || kind == "buffer" || kind == "tensor_constant") {
+    input.kind = kind == "parameter" ? InputKind::parameter
+                 : kind == "buffer"  ? InputKind::buffer
+                                     : InputKind::constant_tensor;
+    input.value = body.at("arg").at("name").text();
+    input.target = body.at((kind + "_name").c_str()).text();
+    if (kind == "buffer") input.persistent = body.at("persistent").truth();
+  } else {
+    return unsupported(file_name, "the program takes an input of the kind '" + kind + "', which is not supported");
+  }
+  return input;
+}
+
+Result<ir::OutputSpec> read_output(const Item& spec, Paths& paths, const std::vector<ir::InputSpec>& inputs,
+                                   const std::string& file_name) {
+  const auto [kind, body] = spec.alternative();
+  if (kind == "user_output") return ir::OutputSpec{.target = paths.next(std::to_string(paths.taken()))};
+  if (kind == "buffer_mutation") return ir::OutputSpec{OutputKind::buffer_mutation, body.at("buffer_name").text()};
+  if (kind == "parameter_mutation")
+    return ir::OutputSpec{OutputKind::parameter_mutation, body.at("parameter_name").text()};
+  if (kind != "user_input_mutation")
+    return unsupported(file_name, "the program has an output of the kind '" + kind + "', which is not supported");
+  ir::OutputSpec output{.kind = OutputKind::user_input_mutation};
+  const std::string name = body.at("user_input_name").text();
+  for (const ir::InputSpec& input : inputs)
+    if (input.kind == InputKind::user_input && input.value == name) output.target = input.target;
+  return output;
+}
+
 }  // namespace
 
 Result<ir::GraphSignature> read_signature(const Item& graph_module, const std::string& file_name) {
-  const auto unsupported = [&](const std::string& what) {
-    return error(Status::unsupported, 823, what).at({.file = file_name});
-  };
   ir::GraphSignature signature;
   const std::vector<Item> modules = graph_module.at("module_call_graph").items();
   const auto whole =
@@ -128,66 +192,20 @@ Result<ir::GraphSignature> read_signature(const Item& graph_module, const std::s
   signature.input_tree = std::move(*inputs);
   signature.output_tree = std::move(*outputs);
 
-  const std::vector<std::string> input_paths = signature.input_tree.leaf_paths();
-  size_t next_input = 0;
-  const auto next_path = [&] { return next_input++ < input_paths.size() ? input_paths[next_input - 1] : ""; };
+  Paths input_paths(signature.input_tree);
   for (const Item& spec : graph_module.at("signature").at("input_specs").items()) {
-    const auto [kind, body] = spec.alternative();
-    ir::InputSpec input;
-    if (kind == "user_input") {
-      const auto [sort, argument] = body.at("arg").alternative();
-      input.target = next_path();
-      if (sort == "as_tensor") {
-        input.value = argument.at("name").text();
-      } else if ((sort == "as_sym_int" || sort == "as_sym_float" || sort == "as_sym_bool") &&
-                 !argument.find("as_name").is_null()) {
-        input.value = argument.at("as_name").text();
-      } else if (sort == "as_custom_obj") {
-        return unsupported("the input '" + input.target + "' is an object of a class of its own");
-      } else {
-        input.constant = constant_of(body.at("arg"));
-      }
-    } else if (kind == "constant_input") {
-      input.target = next_path();
-      input.constant = constant_of(body.at("value"));
-    } else if (kind == "parameter" || kind == "buffer" || kind == "tensor_constant") {
-      input.kind = kind == "parameter" ? InputKind::parameter
-                   : kind == "buffer"  ? InputKind::buffer
-                                       : InputKind::constant_tensor;
-      input.value = body.at("arg").at("name").text();
-      input.target = body.at((kind + "_name").c_str()).text();
-      if (kind == "buffer") input.persistent = body.at("persistent").truth();
-    } else {
-      return unsupported("the program takes an input of the kind '" + kind + "', which is not supported");
-    }
-    signature.inputs.push_back(std::move(input));
+    Result<ir::InputSpec> input = read_input(spec, input_paths, file_name);
+    if (!input) return input.error();
+    signature.inputs.push_back(std::move(*input));
   }
-
-  if (next_input != input_paths.size()) return damaged(file_name, "the signature has other inputs than its pytree");
-
-  const std::vector<std::string> output_paths = signature.output_tree.leaf_paths();
-  size_t next_output = 0;
+  if (!input_paths.are_all_taken()) return damaged(file_name, "the signature has other inputs than its pytree");
+  Paths output_paths(signature.output_tree);
   for (const Item& spec : graph_module.at("signature").at("output_specs").items()) {
-    const auto [kind, body] = spec.alternative();
-    ir::OutputSpec output;
-    if (kind == "user_output") {
-      output.target = next_output < output_paths.size() ? output_paths[next_output] : std::to_string(next_output);
-      ++next_output;
-    } else if (kind == "buffer_mutation") {
-      output = {OutputKind::buffer_mutation, body.at("buffer_name").text()};
-    } else if (kind == "parameter_mutation") {
-      output = {OutputKind::parameter_mutation, body.at("parameter_name").text()};
-    } else if (kind == "user_input_mutation") {
-      output.kind = OutputKind::user_input_mutation;
-      const std::string name = body.at("user_input_name").text();
-      for (const ir::InputSpec& input : signature.inputs)
-        if (input.kind == InputKind::user_input && input.value == name) output.target = input.target;
-    } else {
-      return unsupported("the program has an output of the kind '" + kind + "', which is not supported");
-    }
-    signature.outputs.push_back(std::move(output));
+    Result<ir::OutputSpec> output = read_output(spec, output_paths, signature.inputs, file_name);
+    if (!output) return output.error();
+    signature.outputs.push_back(std::move(*output));
   }
-  if (next_output != output_paths.size()) return damaged(file_name, "the signature has other outputs than its pytree");
+  if (!output_paths.are_all_taken()) return damaged(file_name, "the signature has other outputs than its pytree");
   return signature;
 }
 

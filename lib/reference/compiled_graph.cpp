@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "opset/call.h"
 #include "reference/complex_parts.h"
@@ -16,6 +17,8 @@ using opset::Meaning;
 using opset::ScalarOp;
 
 namespace {
+
+using Meanings = std::map<const ir::Node*, Meaning>;
 
 constexpr size_t most_nodes = 200;  // of a decomposition: one that unrolls a loop is evaluated instead
 
@@ -60,7 +63,7 @@ class Flattened {
   }
 
   ir::Graph graph;
-  std::map<const ir::Node*, Meaning> meanings;
+  Meanings meanings;
 
  private:
   Result<Argument> concrete(const Argument& argument) {
@@ -150,32 +153,17 @@ int64_t count(const std::vector<int64_t>& sizes) {
   return product;
 }
 
-}  // namespace
+using Outputs = std::map<const Value*, size_t>;  // what is returned, and as which output
 
-Result<std::unique_ptr<CompiledGraph>> CompiledGraph::compile(const opset::Opset& opset, const ir::Graph& source,
-                                                              const std::vector<Tensor>& operands,
-                                                              const std::vector<Lying>& results,
-                                                              const shape::Bindings& symbols) {
-  Flattened flat(opset, symbols);
-  if (Result<void> built = flat.build(source, operands); !built) return built.error();
-  std::map<const ir::Node*, Meaning>& meanings = flat.meanings;
-
-  // How often each value is read; an output has to be in memory whatever else reads it.
+// Producers go into their readers, in order, so that a producer has its own producers inside. What is read twice is
+// worth the memory, unless it only moves elements; so is what costs much and would be computed again for each element
+// that it is broadcast to. An output has to be in memory whatever else reads it.
+void fuse(const ir::Graph& graph, const Outputs& outputs, Meanings& meanings) {
   std::map<const Value*, int> reads;
   for (const auto& [node, meaning] : meanings)
     for (const opset::Scalar& scalar : meaning.scalars)
       if (scalar.op == ScalarOp::read) ++reads[meaning.tensors[static_cast<size_t>(scalar.tensor)]];
-  std::map<const Value*, size_t> outputs;
-  for (size_t i = 0; i < flat.graph.outputs().size(); ++i) {
-    const Value* value = flat.graph.outputs()[i].value();
-    if (!value->producer || meanings.at(value->producer).is_view || !outputs.emplace(value, i).second)
-      return refuse("an output is an input, a view, or another output");
-  }
-
-  // Producers go into their readers, in order, so that a producer has its own producers inside. What is read twice is
-  // worth the memory, unless it only moves elements; so is what costs much and would be computed again for each element
-  // that it is broadcast to.
-  for (const ir::Node& node : flat.graph.forward()) {
+  for (const ir::Node& node : graph.forward()) {
     const int64_t numel = node.results().empty() ? 0 : count(sizes_of(*node.result(0)));
     const bool reduces = !meanings.at(&node).reductions.empty();
     meanings[&node] = inline_producers(meanings.at(&node), [&](const Value* value) -> Producer {
@@ -188,16 +176,37 @@ Result<std::unique_ptr<CompiledGraph>> CompiledGraph::compile(const opset::Opset
       return {&producer, value->index};
     });
   }
+}
 
-  // What is still read has to be computed, from the outputs backward.
-  std::map<const Value*, bool> wanted;
-  for (const auto& [value, position] : outputs) wanted[value] = true;
-  for (const ir::Node& node : flat.graph.backward()) {
+// The values that have to be computed: outputs, and what is still read for them.
+std::set<const Value*> find_wanted(ir::Graph& graph, const Outputs& outputs, const Meanings& meanings) {
+  std::set<const Value*> wanted;
+  for (const auto& [value, position] : outputs) wanted.insert(value);
+  for (const ir::Node& node : graph.backward()) {
     const bool is_read = std::any_of(node.results().begin(), node.results().end(),
                                      [&](const auto& result) { return wanted.contains(result.get()); });
-    if (!is_read) continue;
-    for (const Value* tensor : meanings.at(&node).tensors) wanted[tensor] = true;
+    if (is_read) wanted.insert(meanings.at(&node).tensors.begin(), meanings.at(&node).tensors.end());
   }
+  return wanted;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<CompiledGraph>> CompiledGraph::compile(const opset::Opset& opset, const ir::Graph& source,
+                                                              const std::vector<Tensor>& operands,
+                                                              const std::vector<Lying>& results,
+                                                              const shape::Bindings& symbols) {
+  Flattened flat(opset, symbols);
+  if (Result<void> built = flat.build(source, operands); !built) return built.error();
+  Meanings& meanings = flat.meanings;
+  Outputs outputs;
+  for (size_t i = 0; i < flat.graph.outputs().size(); ++i) {
+    const Value* value = flat.graph.outputs()[i].value();
+    if (!value->producer || meanings.at(value->producer).is_view || !outputs.emplace(value, i).second)
+      return refuse("an output is an input, a view, or another output");
+  }
+  fuse(flat.graph, outputs, meanings);
+  const std::set<const Value*> wanted = find_wanted(flat.graph, outputs, meanings);
 
   auto made = std::make_unique<CompiledGraph>();
   std::map<const Value*, Place> places;
@@ -221,8 +230,7 @@ Result<std::unique_ptr<CompiledGraph>> CompiledGraph::compile(const opset::Opset
       } else {
         where[i] = Lying{sizes, contiguous_strides(sizes)};
         places[value] = {true, made->scratch_bytes_};
-        const size_t bytes = static_cast<size_t>(count(sizes)) * size_of(value->meta().dtype);
-        made->scratch_bytes_ += in_lines(bytes);
+        made->scratch_bytes_ += in_lines(static_cast<size_t>(count(sizes)) * size_of(value->meta().dtype));
       }
       lying[value] = Tensor{value->meta().dtype, where[i]->sizes, where[i]->strides, 0, nullptr};
     }

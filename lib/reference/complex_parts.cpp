@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tensor/real_parts.h"
+
 namespace atenon::reference {
 
 using opset::LoopNest;
@@ -16,8 +18,6 @@ using opset::ScalarOp;
 using opset::Scatter;
 
 namespace {
-
-ScalarType part_of(ScalarType type) { return type == ScalarType::c128 ? ScalarType::f64 : ScalarType::f32; }
 
 struct Parts {
   ScalarId real = no_scalar, imaginary = no_scalar;  // the latter is missing for what is real

@@ -8,6 +8,7 @@
 #include "reference/compiled_graph.h"
 #include "reference/reference.h"
 #include "tensor/random.h"
+#include "tensor/real_parts.h"
 
 using namespace atenon;
 
@@ -46,15 +47,7 @@ Tensor as_tensor(const reference::Datum& datum) {
 }
 
 // A complex tensor as its real and imaginary parts, one after the other.
-Tensor real_parts(const Tensor& tensor) {
-  if (!is_complex(tensor.dtype)) return tensor;
-  Tensor parts = tensor.contiguous();
-  parts.dtype = parts.dtype == ScalarType::c128 ? ScalarType::f64 : ScalarType::f32;
-  parts.sizes.push_back(2);
-  parts.strides = contiguous_strides(parts.sizes);
-  parts.offset *= 2;
-  return parts;
-}
+Tensor real_parts(const Tensor& tensor) { return is_complex(tensor.dtype) ? as_parts(tensor.contiguous()) : tensor; }
 
 std::string spelled(const Tensor& tensor) {
   std::string text = name_of(tensor.dtype);

@@ -1,5 +1,4 @@
 // Random operators: PyTorch's draws, in PyTorch's order. Fills are lazy: what is overwritten unread is never made.
-#include <algorithm>
 
 #include "reference/extern_kernels.h"
 #include "tensor/random.h"

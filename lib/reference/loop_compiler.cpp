@@ -383,99 +383,101 @@ void LoopCompiler::emit_read(ScalarId id, Step& step, int scope) {
     program_.checks.push_back({Check::Kind::range, static_cast<int>(axis), tensor.sizes[axis]});
 }
 
-Register LoopCompiler::emit_reduction(const Scalar& scalar, int scope) {
-  const int number = scalar.reduction;
-  const size_t component = static_cast<size_t>(scalar.component);
-  const Reduction& reduction = meaning_.reductions[static_cast<size_t>(number)];
-  auto found = plans_.find(number);
-  if (found == plans_.end()) {
-    const int index = static_cast<int>(program_.reductions.size());
-    found = plans_.emplace(number, index).first;
-    ReductionPlan plan;
-    plan.kind = kind_of(reduction.monoid);
-    plan.scope = static_cast<int>(program_.scopes.size());
-    plan.variables = reduction.variables;
-    plan.prefix = reduction.prefix;
-    plan.spread = spread_;
-    Scope body;
-    if (spread_) {
-      body.owns_lanes = true;
-      body.lane_variables = reduction.variables;
-      body.lane_extents.assign(reduction.variables.size(), 0);  // known when it runs
-    }
-    program_.scopes.push_back(std::move(body));
-    program_.reductions.push_back(plan);
+Register LoopCompiler::wide(ScalarId id, int scope) {
+  const Register r = operand(id, scope);
+  return is_float(meaning_.scalars[static_cast<size_t>(id)].dtype) ? held_as(r, false, scope) : r;
+}
 
-    for (const ScalarId id : reduction.extents) plan.extents.push_back(operand(id, scope));
-    // Partial results are held in 64 bits.
-    const auto wide = [&](ScalarId id, int where) {
-      const Register r = operand(id, where);
-      return is_float(meaning_.scalars[static_cast<size_t>(id)].dtype) ? held_as(r, false, where) : r;
-    };
-    for (const ScalarId id : reduction.monoid.identity) plan.identity.push_back(wide(id, scope));
-    stack_.push_back(plan.scope);
-    bool faults = false;
-    if (reduction.guard != opset::no_scalar) {
-      plan.guard = operand(reduction.guard, plan.scope);
-      faults = faults || fallible(plan.guard);
-      mask_ = plan.guard;
-      conditions_.clear();
-      collect_conditions(reduction.guard, conditions_);
-    }
-    // A product that is only added up is not rounded on the way: sums are kept in double.
-    if (plan.kind == MonoidKind::sum &&
-        meaning_.scalars[static_cast<size_t>(reduction.element[0])].dtype == ScalarType::f32)
-      summand_ = reduction.element[0];
-    if (!spread_) plan.product = product_of(reduction, plan);
-    for (const ScalarId id : reduction.element) {
-      plan.floating.push_back(is_float(meaning_.scalars[static_cast<size_t>(id)].dtype));
-      if (plan.product) continue;
-      plan.element.push_back(wide(id, plan.scope));
-      faults = faults || fallible(plan.element.back());
-    }
-    mask_ = no_register;
-    for (size_t c = 0; c < reduction.element.size(); ++c) {
-      plan.accumulator.push_back(fresh(faults));
-      register_scope_.push_back(scope);
-    }
-    if (plan.kind == MonoidKind::custom) {
-      // The join's own steps, over the accumulators and the elements.
-      plan.join_scope = static_cast<int>(program_.scopes.size());
-      program_.scopes.emplace_back();
-      for (size_t c = 0; c < reduction.element.size(); ++c) {
-        registers_[static_cast<size_t>(reduction.monoid.left[c])] = plan.accumulator[c];
-        registers_[static_cast<size_t>(reduction.monoid.right[c])] = plan.element[c];
-      }
-      const size_t before = program_.scopes[0].steps.size();
-      const std::vector<Register> known = registers_;
-      const auto held = held_;
-      for (const ScalarId id : reduction.monoid.joined) plan.joined.push_back(wide(id, 0));
-      registers_ = known;
-      held_ = held;
-      // They depend on no loop variable, so they went outside; they belong here.
-      auto& inner = program_.scopes[static_cast<size_t>(plan.join_scope)].steps;
-      inner.assign(std::make_move_iterator(program_.scopes[0].steps.begin() + static_cast<std::ptrdiff_t>(before)),
-                   std::make_move_iterator(program_.scopes[0].steps.end()));
-      program_.scopes[0].steps.resize(before);
-    }
-    stack_.pop_back();
-    // What was computed inside is not known to the next reduction, though it may run over the same variables.
-    for (Register& r : registers_)
-      if (r != no_register && register_scope_[static_cast<size_t>(r)] == plan.scope) r = no_register;
-    program_.reductions[static_cast<size_t>(index)] = plan;
-    Step step;
-    step.kind = Step::Kind::reduce;
-    step.reduction = index;
-    program_.scopes[static_cast<size_t>(scope)].steps.push_back(std::move(step));
-  }
+Register LoopCompiler::emit_reduction(const Scalar& scalar, int scope) {
+  if (!plans_.contains(scalar.reduction)) plan_reduction(scalar.reduction, scope);
   // Sums are kept in double or int64; the value that leaves has the scalar's dtype.
-  const ReductionPlan& plan = program_.reductions[static_cast<size_t>(found->second)];
+  const ReductionPlan& plan = program_.reductions[static_cast<size_t>(plans_.at(scalar.reduction))];
+  const size_t component = static_cast<size_t>(scalar.component);
   Step finish;
   finish.op = ScalarOp::cast;
   finish.floating = plan.floating[component];
   finish.dtype = scalar.dtype;
   finish.in[0] = plan.accumulator[component];
   return emit_step(std::move(finish), scope);
+}
+
+void LoopCompiler::plan_reduction(int number, int scope) {
+  const Reduction& reduction = meaning_.reductions[static_cast<size_t>(number)];
+  const int index = static_cast<int>(program_.reductions.size());
+  plans_.emplace(number, index);
+  ReductionPlan plan;
+  plan.kind = kind_of(reduction.monoid);
+  plan.scope = static_cast<int>(program_.scopes.size());
+  plan.variables = reduction.variables;
+  plan.prefix = reduction.prefix;
+  plan.spread = spread_;
+  Scope body;
+  if (spread_) {
+    body.owns_lanes = true;
+    body.lane_variables = reduction.variables;
+    body.lane_extents.assign(reduction.variables.size(), 0);  // known when it runs
+  }
+  program_.scopes.push_back(std::move(body));
+  program_.reductions.push_back(plan);
+
+  for (const ScalarId id : reduction.extents) plan.extents.push_back(operand(id, scope));
+  for (const ScalarId id : reduction.monoid.identity) plan.identity.push_back(wide(id, scope));
+  stack_.push_back(plan.scope);
+  bool faults = false;
+  if (reduction.guard != opset::no_scalar) {
+    plan.guard = operand(reduction.guard, plan.scope);
+    faults = faults || fallible(plan.guard);
+    mask_ = plan.guard;
+    conditions_.clear();
+    collect_conditions(reduction.guard, conditions_);
+  }
+  // A product that is only added up is not rounded on the way: sums are kept in double.
+  if (plan.kind == MonoidKind::sum &&
+      meaning_.scalars[static_cast<size_t>(reduction.element[0])].dtype == ScalarType::f32)
+    summand_ = reduction.element[0];
+  if (!spread_) plan.product = product_of(reduction, plan);
+  for (const ScalarId id : reduction.element) {
+    plan.floating.push_back(is_float(meaning_.scalars[static_cast<size_t>(id)].dtype));
+    if (plan.product) continue;
+    plan.element.push_back(wide(id, plan.scope));
+    faults = faults || fallible(plan.element.back());
+  }
+  mask_ = no_register;
+  for (size_t c = 0; c < reduction.element.size(); ++c) {
+    plan.accumulator.push_back(fresh(faults));
+    register_scope_.push_back(scope);
+  }
+  if (plan.kind == MonoidKind::custom) emit_join(reduction.monoid, plan);
+  stack_.pop_back();
+  // What was computed inside is not known to the next reduction, though it may run over the same variables.
+  for (Register& r : registers_)
+    if (r != no_register && register_scope_[static_cast<size_t>(r)] == plan.scope) r = no_register;
+  program_.reductions[static_cast<size_t>(index)] = plan;
+  Step step;
+  step.kind = Step::Kind::reduce;
+  step.reduction = index;
+  program_.scopes[static_cast<size_t>(scope)].steps.push_back(std::move(step));
+}
+
+// The join's own steps, over the accumulators and the elements.
+void LoopCompiler::emit_join(const Monoid& monoid, ReductionPlan& plan) {
+  plan.join_scope = static_cast<int>(program_.scopes.size());
+  program_.scopes.emplace_back();
+  for (size_t c = 0; c < plan.accumulator.size(); ++c) {
+    registers_[static_cast<size_t>(monoid.left[c])] = plan.accumulator[c];
+    registers_[static_cast<size_t>(monoid.right[c])] = plan.element[c];
+  }
+  const size_t before = program_.scopes[0].steps.size();
+  const std::vector<Register> known = registers_;
+  const auto held = held_;
+  for (const ScalarId id : monoid.joined) plan.joined.push_back(wide(id, 0));
+  registers_ = known;
+  held_ = held;
+  // They depend on no loop variable, so they went outside; they belong here.
+  auto& inner = program_.scopes[static_cast<size_t>(plan.join_scope)].steps;
+  inner.assign(std::make_move_iterator(program_.scopes[0].steps.begin() + static_cast<std::ptrdiff_t>(before)),
+               std::make_move_iterator(program_.scopes[0].steps.end()));
+  program_.scopes[0].steps.resize(before);
 }
 
 }  // namespace atenon::reference

@@ -36,6 +36,10 @@ class LoopCompiler {
   bool fallible(Register r) const { return program_.fault_of[size_t(r)] >= 0; }
   void emit_read(opset::ScalarId id, Step& step, int scope);
   Register emit_reduction(const opset::Scalar& scalar, int scope);
+  void plan_reduction(int number, int scope);  // to run in `scope`
+  void emit_join(const opset::Monoid& monoid, ReductionPlan& plan);
+  // A number as partial results hold it: floats in 64 bits.
+  Register wide(opset::ScalarId id, int scope);
   // The truths of a guard, each as a sum that is at most 0.
   void collect_conditions(opset::ScalarId guard, std::vector<LinearForm>& conditions);
   // Is this index of an axis of `size` inside of it, by itself or by the conditions?

@@ -1,6 +1,4 @@
 #include <algorithm>
-#include <cassert>
-#include <cstring>
 
 #include "opset/scalar_values.h"
 #include "reference/loop_program.h"

@@ -7,6 +7,7 @@
 #include "reference/complex_parts.h"
 #include "reference/loop_compiler.h"
 #include "support/parallel.h"
+#include "tensor/real_parts.h"
 
 namespace atenon::reference {
 
@@ -118,6 +119,32 @@ LoopData data_of(const std::vector<Tensor>& operands, std::vector<Tensor>& resul
   return data;
 }
 
+// What a scatter leaves where `old` was; `value` where it joins nothing.
+template <class T>
+T joined(MonoidKind join, T old, T value) {
+  constexpr bool is_whole = std::is_integral_v<T>;
+  switch (join) {
+    case MonoidKind::sum:
+      if constexpr (is_whole) return add_wrapping(old, value);
+      return old + value;
+    case MonoidKind::product:
+      if constexpr (is_whole) return multiply_wrapping(old, value);
+      return old * value;
+    case MonoidKind::maximum:
+      if constexpr (is_whole) return std::max(old, value);
+      return maximum(old, value);
+    case MonoidKind::minimum:
+      if constexpr (is_whole) return std::min(old, value);
+      return minimum(old, value);
+    case MonoidKind::any:
+      return old != 0 || value != 0;
+    case MonoidKind::all:
+      return old != 0 && value != 0;
+    default:
+      return value;
+  }
+}
+
 // In row-major order of the extent, one after the other: of several writes to one place the last wins.
 Result<void> run_scatter(const LoopProgram& program, const std::vector<Tensor>& operands, Tensor& result) {
   int64_t count = 1;
@@ -144,44 +171,8 @@ Result<void> run_scatter(const LoopProgram& program, const std::vector<Tensor>& 
       visit_element_type(result.dtype, [&]<class T>(T) {
         if constexpr (!is_complex_type<T>) {
           T& to = result.mutable_as<T>()[place];
-          const auto put = [&](auto value) {
-            using Value = decltype(value);
-            const Value old = convert<Value>(to);
-            switch (program.join) {
-              case MonoidKind::sum:
-                if constexpr (std::is_integral_v<Value>)
-                  value = add_wrapping(old, value);
-                else
-                  value = old + value;
-                break;
-              case MonoidKind::product:
-                if constexpr (std::is_integral_v<Value>)
-                  value = multiply_wrapping(old, value);
-                else
-                  value = old * value;
-                break;
-              case MonoidKind::maximum:
-                if constexpr (std::is_integral_v<Value>)
-                  value = std::max(old, value);
-                else
-                  value = maximum(old, value);
-                break;
-              case MonoidKind::minimum:
-                if constexpr (std::is_integral_v<Value>)
-                  value = std::min(old, value);
-                else
-                  value = minimum(old, value);
-                break;
-              case MonoidKind::any:
-                value = old != 0 || value != 0;
-                break;
-              case MonoidKind::all:
-                value = old != 0 && value != 0;
-                break;
-              default:
-                break;
-            }
-            to = convert<T>(value);
+          const auto put = [&]<class Value>(Value value) {
+            to = convert<T>(joined(program.join, convert<Value>(to), value));
           };
           if (program.floating)
             put(program.is_single[static_cast<size_t>(program.value)] ? frame.singles(program.value)[i]
@@ -205,18 +196,9 @@ Result<void> check_operands(const Meaning& meaning, const std::vector<Tensor>& o
   return {};
 }
 
-// A complex tensor as its parts: a last axis of size 2, or back again. No byte moves.
-Tensor as_parts(Tensor tensor) {
-  if (!is_complex(tensor.dtype)) return tensor;
-  tensor.dtype = tensor.dtype == ScalarType::c128 ? ScalarType::f64 : ScalarType::f32;
-  for (int64_t& stride : tensor.strides) stride *= 2;
-  tensor.offset *= 2;
-  tensor.sizes.push_back(2);
-  tensor.strides.push_back(1);
-  return tensor;
-}
-Tensor joined(Tensor tensor) {
-  tensor.dtype = tensor.dtype == ScalarType::f64 ? ScalarType::c128 : ScalarType::c64;
+// Parts in rows as complex numbers again.
+Tensor as_complex(Tensor tensor) {
+  tensor.dtype = pair_of(tensor.dtype);
   tensor.sizes.pop_back();
   tensor.strides = contiguous_strides(tensor.sizes);
   return tensor;
@@ -234,7 +216,7 @@ Result<std::vector<Tensor>> run_complex_loops(const Meaning& meaning, const std:
   Result<std::vector<Tensor>> results = run_loops(*parts, real, symbols);
   if (!results) return results;
   for (size_t i = 0; i < results->size(); ++i)
-    if (is_complex(meaning.results[i].type.dtype)) (*results)[i] = joined(std::move((*results)[i]));
+    if (is_complex(meaning.results[i].type.dtype)) (*results)[i] = as_complex(std::move((*results)[i]));
   return results;
 }
 

@@ -3,8 +3,6 @@
 
 #include <doctest/doctest.h>
 
-#include <numeric>
-
 using namespace atenon;
 using namespace atenon::opset;
 using reference::run_loops;

@@ -43,6 +43,64 @@ void product(const T* weight, const T* bias, const T* x, int64_t rows, int64_t c
   }
 }
 
+// What a call says of the whole network.
+struct Extents {
+  int64_t layers, ways;  // one way, or forward and backward
+  int64_t samples, times;
+  int64_t outputs, hidden;  // of h and of c: the same unless h is projected
+  bool has_biases, samples_first;
+
+  bool projects() const { return outputs != hidden; }
+  int64_t per_cell() const { return (has_biases ? 4 : 2) + (projects() ? 1 : 0); }
+  // Where the caller has a sample's vector at a time.
+  int64_t place(int64_t n, int64_t t) const { return samples_first ? n * times + t : t * samples + n; }
+};
+
+Extents read_extents(const ExternCall& call, const std::vector<Tensor>& states) {
+  const std::vector<int64_t>& input = call.tensor(0).sizes;
+  const bool batched = input.size() == 3, samples_first = batched && call.truth(8);
+  return {.layers = call.integer(4),
+          .ways = call.truth(7) ? 2 : 1,
+          .samples = batched ? input[samples_first ? 0 : 1] : 1,
+          .times = input[samples_first ? 1 : 0],
+          .outputs = states[0].sizes.back(),
+          .hidden = states.back().sizes.back(),
+          .has_biases = call.truth(3),
+          .samples_first = samples_first};
+}
+
+// One direction of one layer: input [samples, times, features] to output [samples, times, ways, outputs], whose part
+// `way` it writes. States, first and final, hold this cell's at `number`.
+template <class T, class Cell>
+void run_way(const Network<Cell>& network, const Extents& of, const Parameters<T>& parameters, int64_t way,
+             int64_t features, const T* input, T* output, int64_t number, const std::vector<Tensor>& states,
+             std::vector<Tensor>& final_states) {
+  const int64_t rows = network.gates * of.hidden;
+  parallel_for(of.samples, [&](int64_t n) {
+    std::vector<double> x(static_cast<size_t>(rows)), h(static_cast<size_t>(rows));
+    const int64_t state = number * of.samples + n;
+    const T* h_from = states[0].as<T>() + state * of.outputs;
+    std::vector<T> h_state(h_from, h_from + of.outputs), c_state, unprojected(static_cast<size_t>(of.hidden));
+    std::vector<double> projected(static_cast<size_t>(of.outputs));
+    if (network.has_cell_state)
+      c_state.assign(states[1].as<T>() + state * of.hidden, states[1].as<T>() + (state + 1) * of.hidden);
+    for (int64_t step = 0; step < of.times; ++step) {
+      const int64_t t = way == 0 ? step : of.times - 1 - step;
+      product(parameters.w_ih, parameters.b_ih, input + (n * of.times + t) * features, rows, features, x.data());
+      product(parameters.w_hh, parameters.b_hh, h_state.data(), rows, of.outputs, h.data());
+      network.cell(x.data(), h.data(), of.projects() ? unprojected.data() : h_state.data(), c_state.data(), of.hidden);
+      if (of.projects()) {
+        product<T>(parameters.w_hr, nullptr, unprojected.data(), of.outputs, of.hidden, projected.data());
+        std::transform(projected.begin(), projected.end(), h_state.begin(), [](double x) { return static_cast<T>(x); });
+      }
+      std::copy(h_state.begin(), h_state.end(), output + ((n * of.times + t) * of.ways + way) * of.outputs);
+    }
+    std::copy(h_state.begin(), h_state.end(), final_states[0].mutable_as<T>() + state * of.outputs);
+    if (network.has_cell_state)
+      std::copy(c_state.begin(), c_state.end(), final_states[1].mutable_as<T>() + state * of.hidden);
+  });
+}
+
 // Arguments 0: input, then the states (one list for an LSTM, one tensor else), params, has_biases, num_layers, dropout,
 // train, bidirectional, batch_first.
 template <class T, class Cell>
@@ -57,82 +115,48 @@ Result<std::vector<Datum>> run_as(const ExternCall& call, const Network<Cell>& n
   else
     states = {call.tensor(1)};
   const std::vector<Tensor> params = call.tensors(2);
-  const bool has_biases = call.truth(3), bidirectional = call.truth(7), batch_first = call.truth(8);
-  const int64_t layers = call.integer(4);
   if (call.number(5) > 0 && call.truth(6))
     return error(Status::unsupported, 634, "recurrent dropout in training mode is not known");
-  const Tensor input = rows_of(call.tensor(0));
-
-  const bool batched = input.sizes.size() == 3;
-  const bool samples_first = batched && batch_first;
-  const int64_t samples = batched ? input.sizes[samples_first ? 0 : 1] : 1;
-  const int64_t times = input.sizes[samples_first ? 1 : 0];
-  const int64_t ways = bidirectional ? 2 : 1;
-  const int64_t outputs = states[0].sizes.back(), hidden = states.back().sizes.back();
-  const bool projects = outputs != hidden;
-  const int64_t per_cell = (has_biases ? 4 : 2) + (projects ? 1 : 0);
-  if (static_cast<int64_t>(params.size()) != layers * ways * per_cell)
+  const Extents of = read_extents(call, states);
+  if (const int64_t expected = of.layers * of.ways * of.per_cell(); static_cast<int64_t>(params.size()) != expected)
     return error(Status::unsupported, 634,
                  std::to_string(params.size()) + " parameters of a recurrent network, where " +
-                     std::to_string(layers * ways * per_cell) + " are expected");
+                     std::to_string(expected) + " are expected");
 
   std::vector<Tensor> final_states;
-  for (size_t i = 0; i < states.size(); ++i) {
-    states[i] = rows_of(states[i]);
-    final_states.push_back(Tensor::empty(dtype, states[i].sizes));
+  for (Tensor& state : states) {
+    state = rows_of(state);
+    final_states.push_back(Tensor::empty(dtype, state.sizes));
   }
   // Layer input and output as [samples, times, features].
+  const Tensor input = rows_of(call.tensor(0));
   int64_t features = input.sizes.back();
-  std::vector<T> layer_input(static_cast<size_t>(samples * times * features));
-  const auto place = [&](int64_t n, int64_t t) { return samples_first ? n * times + t : t * samples + n; };
-  for (int64_t n = 0; n < samples; ++n)
-    for (int64_t t = 0; t < times; ++t)
-      std::copy_n(input.as<T>() + place(n, t) * features, features, layer_input.data() + (n * times + t) * features);
-  for (int64_t layer = 0; layer < layers; ++layer) {
-    std::vector<T> layer_output(static_cast<size_t>(samples * times * ways * outputs));
-    for (int64_t way = 0; way < ways; ++way) {
-      const auto first = static_cast<size_t>((layer * ways + way) * per_cell);
-      std::vector<Tensor> held(
-          params.begin() + static_cast<std::ptrdiff_t>(first),
-          params.begin() + static_cast<std::ptrdiff_t>(first) + static_cast<std::ptrdiff_t>(per_cell));
+  std::vector<T> layer_input(static_cast<size_t>(of.samples * of.times * features));
+  for (int64_t n = 0; n < of.samples; ++n)
+    for (int64_t t = 0; t < of.times; ++t)
+      std::copy_n(input.as<T>() + of.place(n, t) * features, features,
+                  layer_input.data() + (n * of.times + t) * features);
+  for (int64_t layer = 0; layer < of.layers; ++layer) {
+    std::vector<T> layer_output(static_cast<size_t>(of.samples * of.times * of.ways * of.outputs));
+    for (int64_t way = 0; way < of.ways; ++way) {
+      const int64_t number = layer * of.ways + way;
+      const auto first = params.begin() + static_cast<std::ptrdiff_t>(number * of.per_cell());
+      std::vector<Tensor> held(first, first + static_cast<std::ptrdiff_t>(of.per_cell()));
       for (Tensor& tensor : held) tensor = rows_of(tensor);
-      const Parameters<T> parameters{held[0].as<T>(), held[1].as<T>(), has_biases ? held[2].as<T>() : nullptr,
-                                     has_biases ? held[3].as<T>() : nullptr, projects ? held.back().as<T>() : nullptr};
-      const int64_t rows = network.gates * hidden;
-      parallel_for(samples, [&](int64_t n) {
-        std::vector<double> x(static_cast<size_t>(rows)), h(static_cast<size_t>(rows));
-        const int64_t number = (layer * ways + way) * samples + n;
-        const T* h_from = states[0].as<T>() + number * outputs;
-        std::vector<T> h_state(h_from, h_from + outputs), c_state, unprojected(static_cast<size_t>(hidden));
-        std::vector<double> projected(static_cast<size_t>(outputs));
-        if (network.has_cell_state)
-          c_state.assign(states[1].as<T>() + number * hidden, states[1].as<T>() + (number + 1) * hidden);
-        for (int64_t step = 0; step < times; ++step) {
-          const int64_t t = way == 0 ? step : times - 1 - step;
-          product(parameters.w_ih, parameters.b_ih, layer_input.data() + (n * times + t) * features, rows, features,
-                  x.data());
-          product(parameters.w_hh, parameters.b_hh, h_state.data(), rows, outputs, h.data());
-          network.cell(x.data(), h.data(), projects ? unprojected.data() : h_state.data(), c_state.data(), hidden);
-          if (projects) {
-            product<T>(parameters.w_hr, nullptr, unprojected.data(), outputs, hidden, projected.data());
-            std::transform(projected.begin(), projected.end(), h_state.begin(),
-                           [](double x) { return static_cast<T>(x); });
-          }
-          std::copy(h_state.begin(), h_state.end(), layer_output.data() + ((n * times + t) * ways + way) * outputs);
-        }
-        std::copy(h_state.begin(), h_state.end(), final_states[0].mutable_as<T>() + number * outputs);
-        if (network.has_cell_state)
-          std::copy(c_state.begin(), c_state.end(), final_states[1].mutable_as<T>() + number * hidden);
-      });
+      const Parameters<T> parameters{held[0].as<T>(), held[1].as<T>(), of.has_biases ? held[2].as<T>() : nullptr,
+                                     of.has_biases ? held[3].as<T>() : nullptr,
+                                     of.projects() ? held.back().as<T>() : nullptr};
+      run_way(network, of, parameters, way, features, layer_input.data(), layer_output.data(), number, states,
+              final_states);
     }
     layer_input = std::move(layer_output);
-    features = ways * outputs;
+    features = of.ways * of.outputs;
   }
   std::vector<Tensor> results{Tensor::empty(dtype, call.result(0).sizes)};
-  for (int64_t n = 0; n < samples; ++n)
-    for (int64_t t = 0; t < times; ++t)
-      std::copy_n(layer_input.data() + (n * times + t) * features, features,
-                  results[0].mutable_as<T>() + place(n, t) * features);
+  for (int64_t n = 0; n < of.samples; ++n)
+    for (int64_t t = 0; t < of.times; ++t)
+      std::copy_n(layer_input.data() + (n * of.times + t) * features, features,
+                  results[0].mutable_as<T>() + of.place(n, t) * features);
   results.insert(results.end(), final_states.begin(), final_states.end());
   std::vector<Datum> rounded;
   for (const Tensor& result : results)

@@ -1,10 +1,9 @@
-// Sessions: what does not depend on sizes. Checks of inputs name the leaf, the dimension and the constraint.
+// Sessions: what does not depend on sizes.
 #include "run/engine.h"
 
 #include <algorithm>
 #include <cassert>
 #include <cstring>
-#include <set>
 
 #include "ir/call_body.h"
 #include "kernels/body.h"
@@ -15,7 +14,6 @@
 #include "run/leaves.h"
 #include "run/plan.h"
 #include "support/parallel.h"
-#include "text/text.h"
 
 namespace atenon::run {
 
@@ -24,35 +22,11 @@ namespace {
 using ir::InputKind;
 using ir::OutputKind;
 
-Diagnostic violated(int code, std::string message) { return error(Status::violated, code, std::move(message)); }
-
-// Alike where both are numbers of one value, of whatever kinds; a tensor is never a constant.
-bool equals_constant(const Datum& value, const ir::Argument& constant) {
-  const std::optional<Datum> number = number_of(constant, {});
-  if (!number || std::holds_alternative<Tensor>(value)) return false;
-  const int64_t *a = std::get_if<int64_t>(&value), *b = std::get_if<int64_t>(&*number);
-  if (a && b) return *a == *b;
-  return tensor_of(value).float_at(0) == tensor_of(*number).float_at(0);
-}
-
 Tensor copy_of(const Tensor& tensor) {
   const Tensor rows = tensor.contiguous();
   Tensor copy = Tensor::empty(rows.dtype, rows.sizes);
   std::memcpy(copy.mutable_data(), rows.data(), rows.nbytes());
   return copy;
-}
-
-const char* kind_of(const Datum& value) {
-  switch (value.index()) {
-    case 0:
-      return "a tensor";
-    case 1:
-      return "an int";
-    case 2:
-      return "a float";
-    default:
-      return "a bool";
-  }
 }
 
 // Makes `type` that of a leaf in all variants: a size that is another one in `other` is the symbol that is read there.
@@ -153,73 +127,95 @@ Result<std::unique_ptr<Session>> Session::load(ir::ExportedProgram program, cons
 Session::Session() = default;
 Session::~Session() = default;
 
-// Joins the graph's inputs to state and leaves. All variants of an entry point share its signature.
+// Joins the graph's inputs to state and leaves, and its outputs to leaves. All variants of an entry point share its
+// signature.
 Result<void> Session::connect() {
   if (Result<void> whole = program::verify_digests(program_); !whole) return whole;
-  const ir::Graph& graph = entry_->variants[0].graph;
   std::set<std::string> unread;  // their bytes may be absent
   if (!options_.reference && std::all_of(entry_->variants.begin(), entry_->variants.end(), is_lowered))
     unread = program::unread_weights(program_);
   for (const ir::InputSpec& spec : entry_->signature.inputs) {
-    if (spec.kind == InputKind::user_input) {
-      const ir::Value* value = spec.value.empty() ? nullptr : graph.find(spec.value);
-      if (value) sources_.push_back({false, inputs_.size()});
-      inputs_.push_back(
-          {spec.target, value ? value->type : kind_of_constant(spec.constant.value_or(ir::None{})), spec.constant});
-      for (const ir::Variant& variant : entry_->variants)
-        if (const ir::Value* same = value ? variant.graph.find(spec.value) : nullptr)
-          widen(inputs_.back().type, same->type, spec.target, *entry_);
-      continue;
-    }
-    if (spec.value.empty()) continue;
-    const ir::Weight* weight = program_.weight(spec.target);
-    if (!weight) return error(Status::bad_input, 616, "the program has no weight named '" + spec.target + "'");
-    if (!weight->tensor.storage || (weight->tensor.storage->is_absent() && !unread.contains(spec.target)))
-      return error(Status::usage, 610, "the bytes of '" + spec.target + "' are not in this program")
-          .note("give the program that has them: --segments FILE");
-    const bool is_left = weight->layout || weight->tensor.storage->is_absent();
-    State state{weight, is_left ? weight->tensor : weight->tensor.contiguous()};
-    sources_.push_back({true, state_.size()});
-    state_.push_back(std::move(state));
+    if (spec.kind == InputKind::user_input)
+      connect_leaf(spec);
+    else if (Result<void> connected = connect_state(spec, unread); !connected)
+      return connected;
   }
+  return connect_outputs();
+}
+
+void Session::connect_leaf(const ir::InputSpec& spec) {
+  const ir::Value* value = spec.value.empty() ? nullptr : entry_->variants[0].graph.find(spec.value);
+  if (value) sources_.push_back({false, inputs_.size()});
+  inputs_.push_back(
+      {spec.target, value ? value->type : kind_of_constant(spec.constant.value_or(ir::None{})), spec.constant});
+  for (const ir::Variant& variant : entry_->variants)
+    if (const ir::Value* same = value ? variant.graph.find(spec.value) : nullptr)
+      widen(inputs_.back().type, same->type, spec.target, *entry_);
+}
+
+Result<void> Session::connect_state(const ir::InputSpec& spec, const std::set<std::string>& unread) {
+  if (spec.value.empty()) return {};
+  const ir::Weight* weight = program_.weight(spec.target);
+  if (!weight) return error(Status::bad_input, 616, "the program has no weight named '" + spec.target + "'");
+  if (!weight->tensor.storage || (weight->tensor.storage->is_absent() && !unread.contains(spec.target)))
+    return error(Status::usage, 610, "the bytes of '" + spec.target + "' are not in this program")
+        .note("give the program that has them: --segments FILE");
+  const bool is_left = weight->layout || weight->tensor.storage->is_absent();
+  sources_.push_back({true, state_.size()});
+  state_.push_back({weight, is_left ? weight->tensor : weight->tensor.contiguous()});
+  return {};
+}
+
+Result<void> Session::connect_outputs() {
+  const std::vector<ir::Argument>& outputs = entry_->variants[0].graph.outputs();
   const auto& specs = entry_->signature.outputs;
   for (bool mutated : {false, true})  // mutated inputs come after the outputs proper
-    for (size_t i = 0; i < graph.outputs().size() && i < specs.size(); ++i) {
+    for (size_t i = 0; i < outputs.size() && i < specs.size(); ++i) {
       if (specs[i].kind == OutputKind::user_input_mutation) keeps_order_ = false;
       if (ir::updates_state(specs[i].kind)) {
         if (mutated) continue;
         writes_state_ = true;
         keeps_order_ = false;
-        for (State& state : state_)  // the file's bytes stay as they are
-          if (state.weight->name == specs[i].target) {
-            const ir::Value* value = graph.outputs()[i].value();
-            const std::vector<ir::SymInt> sizes(state.tensor.sizes.begin(), state.tensor.sizes.end());
-            if (!value || !value->is_tensor() || value->meta().dtype != state.tensor.dtype ||
-                value->meta().sizes != sizes)
-              return error(Status::bad_input, 616,
-                           "what is written to the state '" + specs[i].target + "' has another type");
-            state.tensor = copy_of(state.tensor);
-          }
-        continue;
+        if (Result<void> apart = set_apart(specs[i].target, outputs[i].value()); !apart) return apart;
+      } else if ((specs[i].kind == OutputKind::user_input_mutation) == mutated) {
+        add_output(specs[i], i);
       }
-      if ((specs[i].kind == OutputKind::user_input_mutation) != mutated) continue;
-      const ir::Argument& output = graph.outputs()[i];
-      Leaf leaf{specs[i].target, kind_of_constant(output), std::nullopt};
-      // Names are distinct, so that none is lost in a file: {"x": y} and the input x that was written to.
-      const auto is_taken = [&] {
-        return std::any_of(outputs_.begin(), outputs_.end(), [&](const Leaf& o) { return o.path == leaf.path; });
-      };
-      while (!leaf.path.empty() && is_taken()) leaf.path += mutated ? ".updated" : "_1";
-      if (const ir::Value* value = output.value())
-        leaf.type = value->type;
-      else
-        leaf.constant = output;
-      for (const ir::Variant& variant : entry_->variants)
-        if (const ir::Value* same = i < variant.graph.outputs().size() ? variant.graph.outputs()[i].value() : nullptr)
-          widen(leaf.type, same->type, "", *entry_);
-      outputs_.push_back(std::move(leaf));
     }
   return {};
+}
+
+// A state that is written to has memory of its own: the file's bytes stay as they are.
+Result<void> Session::set_apart(const std::string& name, const ir::Value* written) {
+  for (State& state : state_) {
+    if (state.weight->name != name) continue;
+    const std::vector<ir::SymInt> sizes(state.tensor.sizes.begin(), state.tensor.sizes.end());
+    if (!written || !written->is_tensor() || written->meta().dtype != state.tensor.dtype ||
+        written->meta().sizes != sizes)
+      return error(Status::bad_input, 616, "what is written to the state '" + name + "' has another type");
+    state.tensor = copy_of(state.tensor);
+  }
+  return {};
+}
+
+void Session::add_output(const ir::OutputSpec& spec, size_t index) {
+  const ir::Argument& output = entry_->variants[0].graph.outputs()[index];
+  Leaf leaf{spec.target, kind_of_constant(output), std::nullopt};
+  // Names are distinct, so that none is lost in a file: {"x": y} and the input x that was written to.
+  const auto is_taken = [&] {
+    return std::any_of(outputs_.begin(), outputs_.end(), [&](const Leaf& o) { return o.path == leaf.path; });
+  };
+  while (!leaf.path.empty() && is_taken())
+    leaf.path += spec.kind == OutputKind::user_input_mutation ? ".updated" : "_1";
+  if (const ir::Value* value = output.value())
+    leaf.type = value->type;
+  else
+    leaf.constant = output;
+  for (const ir::Variant& variant : entry_->variants) {
+    const auto& others = variant.graph.outputs();
+    if (const ir::Value* same = index < others.size() ? others[index].value() : nullptr)
+      widen(leaf.type, same->type, "", *entry_);
+  }
+  outputs_.push_back(std::move(leaf));
 }
 
 std::vector<std::pair<std::string, Tensor>> Session::changing_state() const {
@@ -271,114 +267,6 @@ Result<const opset::Opset*> Session::opset() {
   if (!loaded) return loaded;
   if (Result<void> known = opset::check_versions(program_, **loaded); !known) return known.error();
   return opset_ = *loaded;
-}
-
-// --- Inputs and variants --------------------------------------------------------------------------------------------
-
-Result<void> Session::bind(const ir::Variant& variant, const std::vector<std::optional<Datum>>& inputs,
-                           shape::Bindings& symbols) const {
-  struct Dimension {
-    std::string name;
-    int64_t size;
-    ir::SymInt expected;
-  };
-  std::vector<Dimension> dimensions;
-  for (size_t i = 0; i < sources_.size(); ++i) {
-    if (sources_[i].is_state) continue;
-    const Leaf& leaf = inputs_[sources_[i].index];
-    const ir::Type& type = variant.graph.inputs()[i]->type;
-    const std::optional<Datum>& given = inputs[sources_[i].index];
-    if (!given) return error(Status::usage, 602, "input '" + leaf.path + "' is missing: " + ir::to_string(type));
-    const Tensor* tensor = std::get_if<Tensor>(&*given);
-    if (const ir::TensorMeta* meta = std::get_if<ir::TensorMeta>(&type)) {
-      if (!tensor)
-        return violated(
-            603, "input '" + leaf.path + "' is " + kind_of(*given) + ", and the program takes " + ir::to_string(type));
-      if (tensor->dtype != meta->dtype)
-        return violated(603, "input '" + leaf.path + "' is " + name_of(tensor->dtype) + ", and the program takes " +
-                                 name_of(meta->dtype));
-      if (tensor->sizes.size() != meta->sizes.size())
-        return violated(603, "input '" + leaf.path + "' has " + std::to_string(tensor->sizes.size()) +
-                                 " dimensions, and the program takes " + ir::to_string(type));
-      for (size_t axis = 0; axis < meta->sizes.size(); ++axis)
-        dimensions.push_back({leaf.path + "[" + std::to_string(axis) + "]", tensor->sizes[axis], meta->sizes[axis]});
-    } else {
-      if (tensor)
-        return violated(603, "input '" + leaf.path + "' is a tensor, and the program takes " + ir::to_string(type));
-      for (const ir::Symbol& symbol : entry_->symbols)
-        if (const int64_t* integer = std::get_if<int64_t>(&*given); integer && symbol.source == leaf.path)
-          symbols[symbol.name] = *integer;
-    }
-  }
-  for (const Dimension& dimension : dimensions)
-    if (auto symbol = dimension.expected.as_symbol()) symbols.emplace(*symbol, dimension.size);
-  for (const Dimension& dimension : dimensions) {
-    std::optional<int64_t> expected = shape::evaluate(dimension.expected, symbols);
-    if (!expected || *expected == dimension.size) continue;
-    std::string wanted = std::to_string(*expected);
-    if (!dimension.expected.is_constant()) wanted = dimension.expected.to_string() + " = " + wanted;
-    return violated(
-        604, "dimension " + dimension.name + " is " + std::to_string(dimension.size) + ", and must be " + wanted);
-  }
-  for (const ir::Symbol& symbol : entry_->symbols) {
-    auto value = symbols.find(symbol.name);
-    if (value == symbols.end() || symbol.range.contains(value->second)) continue;
-    const bool below = value->second < symbol.range.lower;
-    return violated(604, "dimension " + symbol.source + " is " + std::to_string(value->second) + ", and must be at " +
-                             (below ? "least " + std::to_string(symbol.range.lower)
-                                    : "most " + std::to_string(symbol.range.upper)));
-  }
-  return check_assumptions(variant.assumptions, symbols);
-}
-
-Result<void> Session::check_assumptions(const std::vector<ir::Constraint>& assumptions,
-                                        const shape::Bindings& symbols) const {
-  for (const ir::Constraint& assumption : assumptions) {
-    const std::optional<bool> holds = shape::evaluate(assumption.truth, symbols);
-    if (holds == true) continue;
-    const auto names = assumption.truth.symbols();
-    // What depends on a number that is not there yet is checked with it; other truths without a value are beyond 64
-    // bits.
-    if (!holds && std::any_of(names.begin(), names.end(), [&](const auto& name) { return !symbols.contains(name); }))
-      continue;
-    std::string values;
-    for (const std::string& name : names) {
-      const ir::Symbol* symbol = entry_->symbol(name);
-      auto value = symbols.find(name);
-      if (value == symbols.end()) continue;
-      values += (values.empty() ? "" : ", ") + name + " is " + std::to_string(value->second);
-      if (symbol && !symbol->source.empty()) values += " (dimension " + symbol->source + ")";
-    }
-    Diagnostic diagnostic = violated(605, "the inputs violate " + assumption.truth.to_string() + ": " + values);
-    if (!assumption.reason.empty()) diagnostic.notes.push_back({assumption.reason});
-    if (const std::string place = program_.provenance.at(assumption.provenance).place(); !place.empty())
-      diagnostic.notes.push_back({"relied on at " + place});
-    return diagnostic;
-  }
-  return {};
-}
-
-Result<const ir::Variant*> Session::choose(const std::vector<std::optional<Datum>>& inputs,
-                                           shape::Bindings& symbols) const {
-  if (inputs.size() != inputs_.size())
-    return error(
-        Status::usage, 602,
-        "the program takes " + std::to_string(inputs_.size()) + " inputs, not " + std::to_string(inputs.size()));
-  for (size_t i = 0; i < inputs_.size(); ++i)
-    if (inputs_[i].constant && inputs[i] && !equals_constant(*inputs[i], *inputs_[i].constant))
-      return violated(606, "input '" + inputs_[i].path + "' must be " + text::print(*inputs_[i].constant) +
-                               ": the program was specialised to it");
-  std::optional<Diagnostic> first;
-  for (const ir::Variant& variant : entry_->variants) {
-    symbols.clear();
-    Result<void> bound = bind(variant, inputs, symbols);
-    if (bound) return &variant;
-    if (!first)
-      first = bound.error();
-    else if (!variant.name.empty())
-      first->notes.push_back({"variant '" + variant.name + "': " + bound.failure().message});
-  }
-  return std::move(*first);
 }
 
 // --- Runs -----------------------------------------------------------------------------------------------------------
@@ -469,8 +357,9 @@ Result<void> Session::check_room(size_t output, const Tensor& room, ScalarType d
   auto text = [](ScalarType type, const std::vector<int64_t>& of) {
     return ir::to_string(ir::TensorMeta{type, {of.begin(), of.end()}});
   };
-  return violated(603, "output '" + outputs_[output].path + "' is " + text(dtype, sizes) + ", and there is room for " +
-                           text(room.dtype, room.sizes));
+  return error(Status::violated, 603,
+               "output '" + outputs_[output].path + "' is " + text(dtype, sizes) + ", and there is room for " +
+                   text(room.dtype, room.sizes));
 }
 
 Result<std::vector<Datum>> Session::interpret(const ir::Variant& variant,
@@ -568,7 +457,7 @@ Result<Memory> Session::memory(const shape::Bindings& symbols) {
       if (const ir::TensorMeta* meta = std::get_if<ir::TensorMeta>(&type)) {
         const std::optional<std::vector<int64_t>> sizes = kernels::concrete(meta->sizes, symbols);
         if (!sizes || !is_countable(meta->dtype, *sizes))
-          return violated(604, "input '" + inputs_[sources_[i].index].path + "' has no such sizes");
+          return error(Status::violated, 604, "input '" + inputs_[sources_[i].index].path + "' has no such sizes");
         Tensor tensor{.dtype = meta->dtype, .sizes = *sizes, .strides = contiguous_strides(*sizes)};
         tensor.storage = Storage::absent(tensor.nbytes(), "");
         input = std::move(tensor);

@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -114,6 +115,11 @@ class Session {
   friend class Interpreter;
   Session();
   Result<void> connect();
+  void connect_leaf(const ir::InputSpec& spec);
+  Result<void> connect_state(const ir::InputSpec& spec, const std::set<std::string>& unread);
+  Result<void> connect_outputs();
+  Result<void> set_apart(const std::string& name, const ir::Value* written);
+  void add_output(const ir::OutputSpec& spec, size_t index);
   // The first variant whose assumptions hold, and the symbols' values.
   Result<const ir::Variant*> choose(const std::vector<std::optional<Datum>>& inputs, shape::Bindings& symbols) const;
   Result<void> bind(const ir::Variant& variant, const std::vector<std::optional<Datum>>& inputs,

@@ -1,6 +1,5 @@
 #include "run/kernel_library.h"
 
-#include <cassert>
 #include <cstring>
 #include <deque>
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "tensor/real_parts.h"
 #include "text/text.h"
 
 namespace atenon::run {
@@ -82,14 +83,6 @@ Tensor tensor_of(const Datum& value) {
   return made;
 }
 
-Tensor in_reals(const Tensor& tensor) {
-  Tensor rows = tensor.contiguous();
-  if (!is_complex(rows.dtype)) return rows;
-  rows.dtype = rows.dtype == ScalarType::c64 ? ScalarType::f32 : ScalarType::f64;
-  rows.offset *= 2;
-  rows.sizes.push_back(2);
-  rows.strides = contiguous_strides(rows.sizes);
-  return rows;
-}
+Tensor in_reals(const Tensor& tensor) { return as_parts(tensor.contiguous()); }
 
 }  // namespace atenon::run

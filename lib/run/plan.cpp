@@ -2,7 +2,6 @@
 #include "run/plan.h"
 
 #include <atomic>
-#include <cassert>
 #include <chrono>
 #include <cstring>
 #include <system_error>
@@ -73,9 +72,8 @@ bool Plan::enlarge_arena(int64_t bytes) {
   return true;
 }
 
-// Gives every value its place: a root and a distance from it.
-Result<void> Plan::place(Session& session) {
-  const ir::Graph& graph = variant_->graph;
+// Where each slot of the arena begins; the last number is where the last one ends.
+Result<std::vector<int64_t>> Plan::place_slots() {
   std::vector<int64_t> slots;
   for (const ir::Named& annotation : variant_->annotations) {
     if (annotation.name != "slots" || !annotation.argument.is<ir::ArgumentList>()) continue;
@@ -85,13 +83,53 @@ Result<void> Plan::place(Session& session) {
         return error(Status::bad_input, 618, "the size of an arena slot does not follow from the inputs");
     }
   }
-  slots.push_back(static_cast<int64_t>(arena_bytes_));  // the end of the last
+  slots.push_back(static_cast<int64_t>(arena_bytes_));
+  return slots;
+}
 
-  auto root_of_output = [&](const ir::Value* value) -> std::optional<uint32_t> {
-    for (size_t i = 0; i < graph.outputs().size(); ++i)
-      if (graph.outputs()[i].value() == value) return static_cast<uint32_t>(1 + state_count_ + input_count_ + i);
-    return std::nullopt;
-  };
+// An alias lies in its operand; any other result in its slot, in an output, or, where nobody reads it, in room of its
+// own.
+Result<Plan::Place> Plan::place_result(const ir::Node& node, size_t index, const std::vector<int64_t>& slots) {
+  const std::optional<Tensor> geometry = geometry_of(node, index, symbols_);
+  const std::optional<int64_t> bytes =
+      geometry ? extent(geometry->sizes, geometry->strides, geometry->dtype) : std::nullopt;
+  if (!bytes) return unknown_size(node);
+  Place place{arena_root, 0, geometry->dtype, geometry->sizes, geometry->strides};
+  if (kernels::kernel_of(node) == "alias") {
+    const std::vector<ir::Value*> operands = node.operands();
+    if (operands.empty()) return unknown_size(node);
+    const Place& base = places_.at(operands[0]);
+    const Tensor whole{.dtype = base.dtype, .sizes = base.sizes, .strides = base.strides};
+    const std::optional<int64_t> elements = offset_of_alias(node, whole, *geometry, symbols_);
+    if (!elements) return error(Status::bad_input, 618, "an alias reaches beyond its operand: " + text::print(node));
+    place.root = base.root;
+    place.offset = base.offset + *elements * static_cast<int64_t>(size_of(place.dtype));
+    return place;
+  }
+  const ir::Argument* slot = item(node, "slots", index);
+  if (const std::optional<int64_t> number = slot ? integer(*slot, symbols_) : -1; number && *number >= 0) {
+    const auto at = static_cast<size_t>(*number);
+    if (at + 1 >= slots.size() || *bytes > slots[at + 1] - slots[at])
+      return error(Status::bad_input, 618, "a result does not fit into its arena slot: " + text::print(node));
+    place.offset = slots[at];
+    return place;
+  }
+  const std::vector<ir::Argument>& outputs = variant_->graph.outputs();
+  for (size_t i = 0; i < outputs.size(); ++i)
+    if (outputs[i].value() == node.result(index)) {
+      place.root = root_of_output(i);
+      return place;
+    }
+  place.offset = static_cast<int64_t>(arena_bytes_);
+  if (!enlarge_arena(*bytes)) return unknown_size(node);
+  return place;
+}
+
+// Gives every value its place: a root and a distance from it.
+Result<void> Plan::place(Session& session) {
+  const ir::Graph& graph = variant_->graph;
+  Result<std::vector<int64_t>> slots = place_slots();
+  if (!slots) return slots.error();
 
   for (size_t i = 0; i < graph.inputs().size(); ++i) {
     const ir::Value* value = graph.inputs()[i].get();
@@ -100,112 +138,94 @@ Result<void> Plan::place(Session& session) {
     if (!sizes)
       return error(Status::bad_input, 618, "the size of input '" + value->name + "' does not follow from the inputs");
     const Session::Source source = session.sources_[i];
-    Place place{static_cast<uint32_t>(1 + (source.is_state ? 0 : state_count_) + source.index), 0, value->meta().dtype,
-                *sizes, contiguous_strides(*sizes)};
-    places_[value] = std::move(place);
+    const uint32_t root = source.is_state ? root_of_state(source.index) : root_of_input(source.index);
+    places_[value] = {root, 0, value->meta().dtype, *sizes, contiguous_strides(*sizes)};
   }
 
   for (const ir::Node& node : graph.forward()) {
-    const bool alias = kernels::kernel_of(node) == "alias";
-    Step step{&node, "", nullptr, {}, {}};
-    std::vector<ir::Value*> operands = node.operands();
+    Step& step = steps_.emplace_back();
+    step.node = &node;
+    const std::vector<ir::Value*> operands = node.operands();
     for (const ir::Value* operand : operands)
       if (!places_.contains(operand)) return unknown_size(node);
     for (size_t i = 0; i < node.results().size(); ++i) {
-      const ir::Value* value = node.result(i);
-      const std::optional<Tensor> geometry = geometry_of(node, i, symbols_);
-      const std::optional<int64_t> reach =
-          geometry ? extent(geometry->sizes, geometry->strides, geometry->dtype) : std::nullopt;
-      if (!reach) return unknown_size(node);
-      const int64_t bytes = *reach;
-      Place place{arena_root, 0, geometry->dtype, geometry->sizes, geometry->strides};
-      const ir::Argument* slot = item(node, "slots", i);
-      if (alias) {
-        if (operands.empty()) return unknown_size(node);
-        const Place& base = places_.at(operands[0]);
-        const Tensor whole{.dtype = base.dtype, .sizes = base.sizes, .strides = base.strides};
-        const std::optional<int64_t> elements = offset_of_alias(node, whole, *geometry, symbols_);
-        if (!elements)
-          return error(Status::bad_input, 618, "an alias reaches beyond its operand: " + text::print(node));
-        place.root = base.root;
-        place.offset = base.offset + *elements * static_cast<int64_t>(size_of(place.dtype));
-      } else if (std::optional<int64_t> number = slot ? integer(*slot, symbols_) : -1; number && *number >= 0) {
-        const size_t index = static_cast<size_t>(*number);
-        if (index + 1 >= slots.size() || bytes > slots[index + 1] - slots[index])
-          return error(Status::bad_input, 618, "a result does not fit into its arena slot: " + text::print(node));
-        place.offset = slots[index];
-      } else if (std::optional<uint32_t> root = root_of_output(value)) {
-        place.root = *root;
-      } else {  // nobody reads it: room of its own
-        place.offset = static_cast<int64_t>(arena_bytes_);
-        if (!enlarge_arena(bytes)) return unknown_size(node);
-      }
-      step.results.push_back(place);
-      places_[value] = std::move(place);
+      Result<Place> place = place_result(node, i, *slots);
+      if (!place) return place.error();
+      step.results.push_back(*place);
+      places_[node.result(i)] = std::move(*place);
     }
     for (const ir::Value* operand : operands)
       step.buffers.push_back({places_.at(operand).root, places_.at(operand).offset});
     for (const Place& result : step.results) step.buffers.push_back({result.root, result.offset});
-    steps_.push_back(std::move(step));
   }
 
   for (size_t i = 0; i < graph.outputs().size(); ++i) {
     const ir::Value* value = graph.outputs()[i].value();
     output_places_.push_back(value && places_.contains(value) ? std::optional(places_.at(value)) : std::nullopt);
     const std::optional<Place>& place = output_places_.back();
-    written_in_place_.push_back(place && place->root == 1 + state_count_ + input_count_ + i && place->offset == 0 &&
+    written_in_place_.push_back(place && place->root == root_of_output(i) && place->offset == 0 &&
                                 place->strides == contiguous_strides(place->sizes));
   }
   return {};
 }
 
-// Makes the calls. Each takes its library up to a millisecond, so several threads share the work.
-Result<void> Plan::prepare(Session& session) {
-  std::map<const ir::Value*, const State*> states;
-  for (size_t i = 0; i < session.sources_.size(); ++i)
-    if (session.sources_[i].is_state)
-      states[variant_->graph.inputs()[i].get()] = &session.state_[session.sources_[i].index];
-
-  std::vector<kernels::CallSite> sites;
-  std::vector<const kernels::Kernel*> kernels;
-  for (Step& step : steps_) {
-    const ir::Node& node = *step.node;
-    const std::string name = kernels::kernel_of(node);
-    kernels::CallSite site;
-    const kernels::Kernel* kernel = name == "alias" ? nullptr : kernels::find(name);
-    step.kernel = kernel ? kernel->name() : "alias";
-    if (name != "alias") {
-      if (!kernel)
-        return error(Status::unsupported, 619, "this version has no kernel '" + name + "', which the program asks for");
-      const ir::Graph* body = ir::body_of(node, *variant_);
-      if (!body) return error(Status::bad_input, 617, "a call names no subgraph of its variant");
-      Result<kernels::CallSite> started = session.call_site(*variant_, node, *body, symbols_);
-      if (!started) return started.error();
-      site = std::move(*started);
-      for (const ir::Value* operand : node.operands()) {
-        const Place& place = places_.at(operand);
-        auto state = states.find(operand);
-        const ir::Weight* weight = state == states.end() ? nullptr : state->second->weight;
-        if (weight && !weight->layout && !weight->tensor.is_contiguous())
-          weight = nullptr;  // read as the row-major copy
-        site.operands.push_back({place.dtype, place.sizes, place.strides, weight});
-      }
-      if (Result<void> checked = check_call(*kernel, site, node); !checked) return checked.error();
-      for (size_t i = 0; i < site.operands.size(); ++i)
-        if (const ir::Weight* weight = site.operands[i].weight;
-            weight && weight->tensor.storage->is_absent() && kernel->reads(*body, i))
-          return error(Status::bad_input, 617, "a call reads '" + weight->name + "', which is said to be unread");
-      for (const Place& result : step.results) {
-        site.results.push_back({result.dtype, result.sizes, result.strides});
-        for (size_t i = 0; i < site.operands.size(); ++i)
-          if (step.buffers[i] == std::pair(result.root, result.offset) && result.root == arena_root)
-            site.results.back().overwrites = static_cast<int>(i);
-      }
-    }
-    sites.push_back(std::move(site));
-    kernels.push_back(kernel);
+// What a kernel is told of a call: where its operands and results lie, and which operands are weights.
+Result<kernels::CallSite> Plan::call_site(Session& session, const Step& step, const kernels::Kernel& kernel) const {
+  const ir::Node& node = *step.node;
+  const ir::Graph* body = ir::body_of(node, *variant_);
+  if (!body) return error(Status::bad_input, 617, "a call names no subgraph of its variant");
+  Result<kernels::CallSite> site = session.call_site(*variant_, node, *body, symbols_);
+  if (!site) return site;
+  for (const ir::Value* operand : node.operands()) {
+    const Place& place = places_.at(operand);
+    const Session::Source* source = operand->producer ? nullptr : &session.sources_[operand->index];
+    const ir::Weight* weight = source && source->is_state ? session.state_[source->index].weight : nullptr;
+    if (weight && !weight->layout && !weight->tensor.is_contiguous()) weight = nullptr;  // read as the row-major copy
+    site->operands.push_back({place.dtype, place.sizes, place.strides, weight});
   }
+  if (Result<void> checked = check_call(kernel, *site, node); !checked) return checked.error();
+  for (size_t i = 0; i < site->operands.size(); ++i)
+    if (const ir::Weight* weight = site->operands[i].weight;
+        weight && weight->tensor.storage->is_absent() && kernel.reads(*body, i))
+      return error(Status::bad_input, 617, "a call reads '" + weight->name + "', which is said to be unread");
+  for (const Place& result : step.results) {
+    site->results.push_back({result.dtype, result.sizes, result.strides});
+    for (size_t i = 0; i < site->operands.size(); ++i)
+      if (step.buffers[i] == std::pair(result.root, result.offset) && result.root == arena_root)
+        site->results.back().overwrites = static_cast<int>(i);
+  }
+  return site;
+}
 
+// Makes the calls.
+Result<void> Plan::prepare(Session& session) {
+  std::vector<kernels::CallSite> sites(steps_.size());
+  std::vector<const kernels::Kernel*> kernels(steps_.size());  // null for an alias
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    Step& step = steps_[i];
+    const std::string name = kernels::kernel_of(*step.node);
+    step.kernel = "alias";
+    if (name == step.kernel) continue;
+    kernels[i] = kernels::find(name);
+    if (!kernels[i])
+      return error(Status::unsupported, 619, "this version has no kernel '" + name + "', which the program asks for");
+    step.kernel = kernels[i]->name();
+    Result<kernels::CallSite> site = call_site(session, step, *kernels[i]);
+    if (!site) return site.error();
+    sites[i] = std::move(*site);
+  }
+  if (Result<void> made = prepare_calls(kernels, sites); !made) return made;
+  for (const Step& step : steps_) {
+    if (!step.call) continue;
+    scratch_bytes_ = std::max(scratch_bytes_, in_lines(step.call->scratch_bytes()));
+    if (!step.call->note.empty()) notes_.push_back(step.call->note);
+  }
+  return {};
+}
+
+// Each call takes its library up to a millisecond, so several threads share the work.
+Result<void> Plan::prepare_calls(const std::vector<const kernels::Kernel*>& kernels,
+                                 const std::vector<kernels::CallSite>& sites) {
   std::vector<std::optional<Diagnostic>> failures(steps_.size());
   std::atomic<size_t> next = 0;
   auto work = [&] {
@@ -225,16 +245,8 @@ Result<void> Plan::prepare(Session& session) {
   work();
   for (std::thread& helper : helpers) helper.join();
   atenon::kernels::end_preparing();
-
-  for (size_t i = 0; i < steps_.size(); ++i) {
-    if (failures[i]) {
-      failures[i]->notes.push_back({"in " + text::print(*steps_[i].node)});
-      return std::move(*failures[i]);
-    }
-    if (!steps_[i].call) continue;
-    scratch_bytes_ = std::max(scratch_bytes_, in_lines(steps_[i].call->scratch_bytes()));
-    if (!steps_[i].call->note.empty()) notes_.push_back(steps_[i].call->note);
-  }
+  for (size_t i = 0; i < steps_.size(); ++i)
+    if (failures[i]) return std::move(*failures[i]).note("in " + text::print(*steps_[i].node));
   return {};
 }
 
@@ -256,10 +268,10 @@ Memory Plan::memory() const {
 std::unique_ptr<Context> Plan::make_context(std::shared_ptr<const Plan> plan, const Session& session) {
   auto context = std::make_unique<Context>();
   context->arena = Storage::allocate(plan->arena_bytes_ + plan->scratch_bytes_ + alignment);
-  context->roots.resize(1 + plan->state_count_ + plan->input_count_ + plan->output_places_.size());
+  context->roots.resize(plan->root_of_output(plan->output_places_.size()));
   context->roots[arena_root] = static_cast<char*>(context->arena->mutable_data());
   for (size_t i = 0; i < plan->state_count_; ++i)
-    context->roots[1 + i] = static_cast<char*>(const_cast<void*>(session.state_[i].tensor.data()));
+    context->roots[plan->root_of_state(i)] = static_cast<char*>(const_cast<void*>(session.state_[i].tensor.data()));
   context->plan = std::move(plan);
   return context;
 }
@@ -309,7 +321,7 @@ Result<std::vector<Datum>> Plan::run(Context& context, const Session& session,
       kept.push_back(tensor->contiguous());
       tensor = &kept.back();
     }
-    roots[1 + state_count_ + i] = static_cast<char*>(const_cast<void*>(tensor->data()));
+    roots[root_of_input(i)] = static_cast<char*>(const_cast<void*>(tensor->data()));
   }
   std::vector<Datum> results(output_places_.size());
   for (size_t i = 0; i < results.size(); ++i) {
@@ -319,7 +331,7 @@ Result<std::vector<Datum>> Plan::run(Context& context, const Session& session,
           !fitting)
         return fitting.error();
     Tensor tensor = !into.empty() ? into[i] : Tensor::empty(output_places_[i]->dtype, output_places_[i]->sizes);
-    roots[1 + state_count_ + input_count_ + i] = static_cast<char*>(tensor.mutable_data());
+    roots[root_of_output(i)] = static_cast<char*>(tensor.mutable_data());
     results[i] = std::move(tensor);
   }
 
@@ -357,7 +369,7 @@ bool Plan::fits(std::span<const Rows> inputs, std::span<const Rows> outputs) con
 }
 
 Result<void> Plan::run(Context& context, std::span<const Rows> inputs, std::span<const Rows> outputs) const {
-  char** root = context.roots.data() + 1 + state_count_;
+  char** root = context.roots.data() + root_of_input(0);
   for (const Rows& input : inputs) *root++ = static_cast<char*>(input.data);
   for (const Rows& output : outputs) *root++ = static_cast<char*>(output.data);
   return run_steps(context, {});

@@ -37,7 +37,7 @@ class Plan {
     std::optional<std::pair<ScalarType, std::vector<int64_t>>> tensor;
     std::variant<std::monostate, int64_t, double, bool> number;
   };
-  // A buffer: `root` is a position among the roots of a run (arena, then states, inputs, outputs).
+  // A buffer: `root` is a position among the roots of a run.
   struct Place {
     uint32_t root = 0;
     int64_t offset = 0;  // bytes
@@ -53,8 +53,17 @@ class Plan {
   };
 
   Result<void> place(Session& session);
+  Result<std::vector<int64_t>> place_slots();
+  Result<Place> place_result(const ir::Node& node, size_t index, const std::vector<int64_t>& slots);
   bool enlarge_arena(int64_t bytes);  // no if that is more than an arena can have
   Result<void> prepare(Session& session);
+  Result<kernels::CallSite> call_site(Session& session, const Step& step, const kernels::Kernel& kernel) const;
+  Result<void> prepare_calls(const std::vector<const kernels::Kernel*>& kernels,
+                             const std::vector<kernels::CallSite>& sites);
+  // The roots of a run: the arena, then states, inputs and outputs.
+  static uint32_t root_of_state(size_t i) { return static_cast<uint32_t>(1 + i); }
+  uint32_t root_of_input(size_t i) const { return root_of_state(state_count_ + i); }
+  uint32_t root_of_output(size_t i) const { return root_of_input(input_count_ + i); }
   Tensor view(const Context& context, const Place& place) const;
   Result<void> run_steps(Context& context, const Observer& observer) const;
 

@@ -3,7 +3,6 @@
 // With a constant divisor k every coefficient is reduced to [0, k) (what is taken out is exact), common divisors are
 // cancelled, and nested divisions join: (h - 1)//2 + 1 becomes (h + 1)//2, and halving five times becomes (h + 31)//32.
 #include <algorithm>
-#include <cassert>
 #include <numeric>
 
 #include "shape/terms.h"

@@ -2,8 +2,6 @@
 #include "shape/facts.h"
 
 #include <algorithm>
-#include <cassert>
-#include <numeric>
 
 #include "shape/proof.h"
 #include "shape/terms.h"

@@ -6,7 +6,6 @@
 #include "shape/proof.h"
 
 #include <algorithm>
-#include <cassert>
 #include <cmath>
 
 #include "shape/terms.h"

@@ -3,7 +3,6 @@
 // The difference of an integer comparison is divided by the common divisor of its coefficients (which decides `2*s ==
 // 3`), and an equality's leading coefficient is positive, so that two spellings of one truth are equal.
 #include <algorithm>
-#include <cassert>
 
 #include "shape/terms.h"
 

@@ -1,8 +1,6 @@
 // The forms other than text: private to lib/show.
 #pragma once
 
-#include <functional>
-
 #include "show/show.h"
 
 namespace atenon::show {

@@ -4,6 +4,7 @@
 //
 // Kernels of products apply it on the way to memory. Nothing here knows the operators: views, and that an element of
 // the result is computed from the one in its place, are read off the meanings.
+#include "ir/readers.h"
 #include "specialize/channel_affine.h"
 
 namespace atenon::specialize {
@@ -11,8 +12,6 @@ namespace {
 
 using opset::Scalar;
 using opset::ScalarOp;
-
-bool has_sole_reader(const ir::Value& value) { return value.users.size() == 1 && value.returned == 0; }
 
 // Whether a node shows all elements of its only operand, in some order.
 bool shows_all(const Scope& scope, const ir::Node& node) {
@@ -47,7 +46,7 @@ bool is_of_product(const Scope& scope, const ir::Value* value) {
   const auto is_matrix = [&](const ir::Value* operand) {
     return operand->is_tensor() && operand->meta().rank() >= 2 && constant_behind(scope, operand);
   };
-  while (value->producer && has_sole_reader(*value)) {
+  while (value->producer && ir::sole_reader(*value)) {
     const std::vector<ir::Value*> operands = value->producer->operands();
     if (std::any_of(operands.begin(), operands.end(), is_matrix)) return true;
     if (operands.size() != 1 || !is_pointwise(scope, *value->producer)) return false;
@@ -66,7 +65,7 @@ Result<Changed> activate_before_views(Scope& scope) {
     ir::Value* const shown = operands[0];
     ir::Node* view = nullptr;  // the first
     ir::Value* made = shown;
-    while (made->producer && has_sole_reader(*made) && shows_all(scope, *made->producer)) {
+    while (made->producer && ir::sole_reader(*made) && shows_all(scope, *made->producer)) {
       view = made->producer;
       made = view->operands()[0];
     }

@@ -3,6 +3,7 @@
 // convolution -> batch norm in inference is the usual case, but nothing here knows either: products and affine maps are
 // recognised by their meanings (channel_affine.h). Factors are gathered in double precision over a whole chain of such
 // nodes and applied to the weights once.
+#include "ir/readers.h"
 #include "specialize/channel_affine.h"
 
 namespace atenon::specialize {
@@ -41,8 +42,7 @@ Tensor shifted(const std::optional<Tensor>& bias, ScalarType dtype, const Channe
 std::vector<ir::Node*> affine_chain(const Scope& scope, const ir::Node& node, int channel_axis, ChannelAffine& map) {
   std::vector<ir::Node*> chain;
   const ir::Value* value = node.result();
-  while (value->users.size() == 1 && value->returned == 0) {
-    ir::Node* user = value->users[0];
+  while (ir::Node* user = ir::sole_reader(*value)) {
     std::optional<ChannelAffine> step = channel_affine(scope, *user, value, channel_axis);
     if (!step) break;
     if (chain.empty()) {

@@ -58,11 +58,12 @@ Tensor compact(const Tensor& tensor) {
   return copy;
 }
 
-}  // namespace
+size_t bytes_of(const ir::Value& value) {
+  return static_cast<size_t>(*value.meta().numel().constant()) * size_of(value.meta().dtype);
+}
 
-Result<Changed> fold_constants(Scope& scope) {
-  Changed changed = Changed::no;
-  reference::Environment environment;
+// Nodes that could be computed, in order; the weights that they read come into `environment`.
+std::vector<Candidate> find_candidates(const Scope& scope, reference::Environment& environment) {
   // Values that are constants, weights and what could be computed from them, with the bytes that they come from.
   std::map<const ir::Value*, size_t> sources;
   auto constant = [&](ir::Value* value) {
@@ -78,9 +79,6 @@ Result<Changed> fold_constants(Scope& scope) {
     if (!op || op->has_tag("random") || op->has_tag("keep") || op->is_declared() || !is_static(node)) continue;
     std::vector<ir::Value*> operands = node.operands();
     if (!std::all_of(operands.begin(), operands.end(), constant)) continue;
-    auto bytes_of = [](const ir::Value& value) {
-      return static_cast<size_t>(*value.meta().numel().constant()) * size_of(value.meta().dtype);
-    };
     size_t small = 0, large = 0, largest = 0, output_bytes = 0;  // a large operand may be read twice
     for (ir::Value* operand : operands) {
       const size_t bytes = sources.at(operand);
@@ -96,7 +94,11 @@ Result<Changed> fold_constants(Scope& scope) {
       sources.emplace(result.get(), is_small ? bytes_of(*result) : small + large);
     candidates.push_back({&node, is_small});
   }
-  // Large results are candidates only where a small one needs them.
+  return candidates;
+}
+
+// Large results are candidates only where a small one needs them.
+void keep_needed(std::vector<Candidate>& candidates) {
   std::set<const ir::Node*> needed;
   auto is_needed = [&](const ir::Node* node) { return needed.contains(node); };
   for (const Candidate& candidate : std::views::reverse(candidates)) {
@@ -106,6 +108,15 @@ Result<Changed> fold_constants(Scope& scope) {
     if (is_read) needed.insert(candidate.node);
   }
   std::erase_if(candidates, [&](const Candidate& candidate) { return !is_needed(candidate.node); });
+}
+
+}  // namespace
+
+Result<Changed> fold_constants(Scope& scope) {
+  Changed changed = Changed::no;
+  reference::Environment environment;
+  std::vector<Candidate> candidates = find_candidates(scope, environment);
+  keep_needed(candidates);
   std::set<const ir::Node*> gone;
   for (const Candidate& candidate : candidates) {
     if (Result<void> done = reference::evaluate(scope.opset, *candidate.node, scope.facts, environment); !done)

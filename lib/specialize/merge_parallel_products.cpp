@@ -6,6 +6,7 @@
 // the product that takes it in, so nothing is multiplied that was not before. Nothing here knows the operators: where
 // each product reads is taken from its meaning, and places in the two sums are paired where they read the same element
 // under the same guard. Weights are added in double precision and rounded once.
+#include "ir/readers.h"
 #include "specialize/channel_affine.h"
 
 namespace atenon::specialize {
@@ -26,8 +27,7 @@ struct Summand {
 };
 
 std::optional<Summand> as_product(const Scope& scope, ir::Value* value) {
-  if (!value->producer || value->users.size() != 1 || value->returned > 0 || !has_one_result(*value->producer))
-    return std::nullopt;
+  if (!value->producer || !ir::sole_reader(*value) || !has_one_result(*value->producer)) return std::nullopt;
   Summand summand;
   summand.node = value->producer;
   summand.product = channel_product(scope, *summand.node);

@@ -2,7 +2,6 @@
 // around it.
 #pragma once
 
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>

@@ -5,6 +5,7 @@
 // Often the rest goes, too, as the operand of a product (split_concatenations.cpp). Nothing here knows the operators:
 // that an element of the result is computed from elements with its own index along the axis, and from no other tensor,
 // is read off the meaning.
+#include "ir/readers.h"
 #include "specialize/channel_affine.h"
 #include "specialize/concatenation.h"
 
@@ -70,7 +71,7 @@ Result<Changed> postpone_concatenations(Scope& scope) {
     const std::vector<ir::Value*> operands = node.operands();
     if (operands.size() != 1 || !operands[0]->is_tensor() || !has_one_result(node)) continue;
     ir::Value* x = operands[0];
-    if (!x->producer || x->users.size() != 1 || x->returned > 0) continue;
+    if (!x->producer || !ir::sole_reader(*x)) continue;
     const std::optional<int64_t> taken = elements(scope, *x), made = elements(scope, *node.result());
     if (!taken || !made || *taken - *made < least_saved) continue;
     const std::optional<Concatenation> joined = concatenation(scope, *x->producer);

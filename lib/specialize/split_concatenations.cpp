@@ -5,6 +5,7 @@
 // A concatenation is written and read once more, a sum is read and written once more for each further part, in the
 // epilogue of a product. So this pays where the product makes fewer values than it takes, as on the way up in a U-Net.
 // Nothing here knows the operators: both are recognised by their meanings.
+#include "ir/readers.h"
 #include "specialize/channel_affine.h"
 #include "specialize/concatenation.h"
 
@@ -49,7 +50,7 @@ Result<Changed> split_concatenations(Scope& scope) {
     if (!has_one_result(node)) continue;
     for (ir::Value* x : node.operands()) {
       ir::Node* producer = x->producer;
-      if (!producer || !x->is_tensor() || x->users.size() != 1 || x->returned > 0) continue;
+      if (!producer || !x->is_tensor() || !ir::sole_reader(*x)) continue;
       const std::optional<Concatenation> joined = concatenation(scope, *producer);
       if (!joined || !pays(scope, *joined, *x, *node.result())) continue;
       const std::optional<ChannelProduct> product = channel_product(scope, node);

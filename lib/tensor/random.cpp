@@ -10,6 +10,7 @@
 #include "support/math.h"
 #include "tensor/elements.h"
 #include "tensor/random_blocks.h"
+#include "tensor/real_parts.h"
 
 namespace atenon {
 namespace {
@@ -249,7 +250,7 @@ static std::optional<std::pair<Distribution, ScalarType>> in_reals(Distribution 
   const bool is_normal = distribution.kind == Kind::normal;
   if (!is_complex(dtype) || (!is_normal && distribution.kind != Kind::uniform)) return std::nullopt;
   if (is_normal) distribution.b /= std::numbers::sqrt2;
-  return std::pair(distribution, dtype == ScalarType::c64 ? ScalarType::f32 : ScalarType::f64);
+  return std::pair(distribution, part_of(dtype));
 }
 
 void fill(Generator& generator, const Distribution& distribution, ScalarType dtype, int64_t count, void* data) {

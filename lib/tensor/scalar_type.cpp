@@ -1,7 +1,6 @@
 // Names, sizes and promotion of element types.
 #include "tensor/scalar_type.h"
 
-#include <algorithm>
 #include <array>
 
 namespace atenon {

@@ -3,10 +3,8 @@
 
 #include <sys/mman.h>
 
-#include <cassert>
 #include <cstdlib>
 #include <cstring>
-#include <limits>
 
 #include "tensor/elements.h"
 

@@ -1,7 +1,6 @@
 // Numbers and strings as the text form spells them: so that reading gives back the same bits.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>

@@ -1,7 +1,6 @@
 // The checks of one graph: definitions before uses, schemas, inferred types. Private to lib/verify.
 #pragma once
 
-#include <map>
 #include <set>
 #include <string>
 #include <vector>
