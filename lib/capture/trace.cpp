@@ -137,11 +137,13 @@ bool Trace::add_mutations(const Inputs& inputs) {
 }
 
 bool Trace::check_buffers_read() {
-  for (const std::shared_ptr<Base>& base : session_.buffers_read)
+  for (const auto& [base, line] : session_.buffers_read)
     if (base->is_written()) {
-      session_.raise(311,
-                     "a number was read from a buffer that forward updates: it would be another one at the next call",
-                     "compute with tensors instead");
+      session_.raise(error(Status::unsupported, 311,
+                           "a number was read from a buffer that forward updates: it would be another one at the next "
+                           "call")
+                         .note("read at " + CallStacks::to_string(line))
+                         .note("fix: compute with tensors instead"));
       return session_.tolerate();
     }
   return true;
