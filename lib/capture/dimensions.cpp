@@ -61,19 +61,40 @@ bool Dimensions::declare(const std::string& name, shape::Range range, int64_t hi
   return true;
 }
 
-// A size of an --input in terms of symbols, whose hints follow from the example where the size is one symbol.
 bool Dimensions::match(const SymInt& size, int64_t example, const std::string& source) {
-  if (const auto symbol = size.as_symbol()) return declare(*symbol, {1, shape::Range::highest}, example, source);
+  constexpr shape::Range positive{1, shape::Range::highest};
+  if (const auto symbol = size.as_symbol()) return declare(*symbol, positive, example, source);
+  std::vector<std::string> unknown;
   for (const std::string& symbol : size.symbols())
-    if (!session_.hints.contains(symbol)) {
-      session_.raise(306, "dimension `" + symbol + "` appears only inside `" + size.to_string() + "`",
-                     "an input one of whose sizes is `" + symbol + "` itself, before it");
-      return false;
-    }
+    if (!session_.hints.contains(symbol)) unknown.push_back(symbol);
+  if (!unknown.empty() && size.symbols().size() > 1) {
+    session_.raise(306, "dimension `" + unknown[0] + "` appears only inside `" + size.to_string() + "`",
+                   "an input one of whose sizes is `" + unknown[0] + "` itself, before it");
+    return false;
+  }
+  if (!unknown.empty() && !derive(size, unknown[0], positive, example, source)) return false;
   if (shape::evaluate(size, session_.hints) == example || !fixed_.empty()) return true;
   session_.raise(306, source + " is " + std::to_string(example) + " in the example, not " + size.to_string(),
                  "an example of that size");
   return false;
+}
+
+bool Dimensions::derive(const SymInt& size, const std::string& root, shape::Range range, int64_t example,
+                        const std::string& source) {
+  const auto at = [&](int64_t value) { return shape::evaluate(size, {{root, value}}).value_or(0); };
+  const int64_t offset = at(0), factor = at(1) - offset;
+  if (factor <= 0 || size != factor * SymInt::symbol(root) + offset) {
+    session_.raise(306, "the derived dimension of " + source + " is not understood",
+                   "a plain dimension, or a multiple of one");
+    return false;
+  }
+  if ((example - offset) % factor != 0) {
+    session_.raise(306, source + " is " + std::to_string(example) + " in the example, which is no " + size.to_string(),
+                   "an example of such a size");
+    return false;
+  }
+  derived_.emplace(root, Derived{size, factor, offset, example, source});
+  return declare(root, range, (example - offset) / factor, "");
 }
 
 std::optional<SymInt> Dimensions::derived_size(PyObject* dim, PyObject* root, int64_t example,
@@ -83,24 +104,9 @@ std::optional<SymInt> Dimensions::derived_size(PyObject* dim, PyObject* root, in
   const Ref function = attribute(dim, "fn");
   const Ref derived(function && symbol ? PyObject_CallOneArg(function.get(), symbol.get()) : nullptr);
   const std::optional<SymInt> size = derived ? integer_of(derived.get()) : std::nullopt;
-  const auto at = [&](int64_t value) { return size ? shape::evaluate(*size, {{name, value}}) : std::nullopt; };
-  if (!at(0) || !at(1) || *at(1) <= *at(0)) {
-    if (!PyErr_Occurred())
-      session_.raise(306, "the derived dimension of " + source + " is not understood", "a plain torch.export.Dim");
-    return std::nullopt;
-  }
-  const int64_t offset = *at(0), factor = *at(1) - offset;
-  if (!session_.hints.contains(name)) {
-    if ((example - offset) % factor != 0) {
-      session_.raise(306,
-                     source + " is " + std::to_string(example) + " in the example, which is no " + size->to_string(),
-                     "an example of such a size");
-      return std::nullopt;
-    }
-    derived_.emplace(name, Derived{*size, factor, offset, example, source});
-    const shape::Range range{bound(root, "min").value_or(0), bound(root, "max").value_or(shape::Range::highest)};
-    if (!declare(name, range, (example - offset) / factor, "")) return std::nullopt;
-  }
+  if (!size) return std::nullopt;
+  const shape::Range range{bound(root, "min").value_or(0), bound(root, "max").value_or(shape::Range::highest)};
+  if (!session_.hints.contains(name) && !derive(*size, name, range, example, source)) return std::nullopt;
   return match(*size, example, source) ? size : std::nullopt;
 }
 
@@ -115,6 +121,7 @@ void Dimensions::solve_derived() {
     const SymInt size = SymInt::symbol(name);
     const shape::Substitution solution{{symbol.name, shape::floor_div(size - offset, factor)}};
     session_.hints.erase(symbol.name);
+    if (session_.invented.erase(symbol.name)) session_.invented.insert(name);
     symbol = {.name = name,
               .range = {of_root(symbol.range.lower), of_root(symbol.range.upper)},
               .hint = example,
@@ -194,11 +201,14 @@ bool Dimensions::apply(PyObject* spec, std::vector<SymInt>& sizes, const std::st
 }
 
 std::optional<int64_t> Dimensions::example_of(const SymInt& size) {
-  const auto symbol = size.as_symbol();
-  if (!symbol || session_.hints.contains(*symbol)) return shape::evaluate(size, session_.hints).value_or(0);
-  session_.invented.insert(*symbol);
-  const auto range = ranges_.find(*symbol);
-  return range == ranges_.end() ? 2 : std::clamp<int64_t>(2, range->second.lower, range->second.upper);
+  shape::Bindings values = session_.hints;
+  for (const std::string& symbol : size.symbols()) {
+    if (values.contains(symbol)) continue;
+    session_.invented.insert(symbol);
+    const auto range = ranges_.find(symbol);
+    values[symbol] = range == ranges_.end() ? 2 : std::clamp<int64_t>(2, range->second.lower, range->second.upper);
+  }
+  return shape::evaluate(size, values).value_or(0);
 }
 
 }  // namespace atenon::capture

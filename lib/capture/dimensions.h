@@ -21,15 +21,15 @@ class Dimensions {
     for (const auto& [name, size] : sizes) narrow(name, {size, size});
   }
 
-  // A size in terms of symbols, whose hints follow from the example where the size is one symbol; `source` is "x[0]".
-  // False with a Python exception (E0306).
+  // A size in terms of symbols, whose hints follow from the example where the size is one symbol, or an increasing
+  // linear function of one (2*half); `source` is "x[0]". False with a Python exception (E0306).
   bool match(const SymInt& size, int64_t example, const std::string& source);
   // Puts symbols into `sizes` (the example's) as `spec` says, a dict from axes to dimensions or None; a dimension is
   // a torch.export.Dim, one derived from it (2 * batch), Dim.AUTO and its like, a name, an int or None.
   bool apply(PyObject* spec, std::vector<SymInt>& sizes, const std::string& path);
   // An integer that is passed as one: the symbol `name` where `dim` says that it may differ, else itself.
   std::optional<SymInt> number(PyObject* dim, int64_t example, const std::string& name, const std::string& path);
-  // A value for a size that no example gives: 2 for a new symbol, where its range allows.
+  // A value for a size that no example gives: where new symbols are 2, if their ranges allow.
   std::optional<int64_t> example_of(const SymInt& size);
   // When all inputs are there: a dimension that no size is itself (2 * half, and nowhere half) gives its place to a
   // symbol for the size that it was derived for.
@@ -43,6 +43,9 @@ class Dimensions {
     std::string place;
   };
   bool declare(const std::string& name, shape::Range range, int64_t hint, const std::string& source);
+  // Declares `root`, which no size has been itself so far, for a size that is a function of it alone.
+  bool derive(const SymInt& size, const std::string& root, shape::Range range, int64_t example,
+              const std::string& source);
   std::optional<SymInt> derived_size(PyObject* dim, PyObject* root, int64_t example, const std::string& source);
   std::optional<SymInt> size_from(PyObject* dim, int64_t example, const std::string& source);
 

@@ -175,7 +175,7 @@ struct Recording {
   std::unordered_map<const Storage*, std::vector<size_t>> lifted_by_storage;  // looked up only
   int constants = 0;                                                          // numbers the constants without a name
   reference::Environment constants_known;                                     // what constant_value has evaluated
-  std::vector<std::shared_ptr<Base>> buffers_read;                            // by constant_value: they must not change
+  std::vector<std::pair<std::shared_ptr<Base>, SourceSpan>> buffers_read;     // by constant_value: they must not change
   std::vector<std::pair<std::shared_ptr<Base>, ir::InputSpec>> user_inputs;
   int unbacked = 0;
   // Symbols of Dim.AUTO and Dim.DYNAMIC: those that others give are replaced, and those that are one number, if they

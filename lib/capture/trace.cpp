@@ -36,6 +36,7 @@ class Trace {
   Session& session_;
   PyObject* model_;
   std::vector<Argument> outputs_;
+  std::vector<Diagnostic> tables_;  // E0316, of state that each call makes anew
   ir::GraphSignature signature_;
   ir::Variant variant_;
 };
@@ -92,21 +93,25 @@ ir::OutputKind mutation_of(ir::InputKind kind) {
   return kind == ir::InputKind::parameter ? ir::OutputKind::parameter_mutation : ir::OutputKind::buffer_mutation;
 }
 
-// State has one type from call to call.
-bool keeps_type(Session& session, const Assigned& state) {
+// State has one type from call to call. "from f32[1] to f32[3]" where the assigned content has another one, else "".
+std::string change_of_type(const Session& session, const Assigned& state) {
   for (const StateEntry& entry : session.state) {
     if (entry.name != state.name) continue;
     const ir::TensorMeta was{.dtype = entry.tensor.dtype,
                              .sizes = {entry.tensor.sizes.begin(), entry.tensor.sizes.end()}};
     const ir::TensorMeta& now = state.value->meta();
-    if (now.dtype == was.dtype && now.sizes == was.sizes) continue;
-    session.raise(
-        312,
-        "forward changes the type of `" + state.name + "` from " + ir::to_string(was) + " to " + ir::to_string(now),
-        "keep a buffer of the largest size, and write into a slice of it");
-    return false;
+    if (now.dtype != was.dtype || now.sizes != was.sizes)
+      return "from " + ir::to_string(was) + " to " + ir::to_string(now);
   }
-  return true;
+  return "";
+}
+
+// Was there nothing that forward read, and is what it made the same for all inputs? Such is a table that is made when
+// it is first needed, or too small: each call may make it anew.
+bool is_table(Session& session, const Assigned& state) {
+  for (const Lifted& entry : session.lifted)
+    if (entry.spec.target == state.name && entry.base->input->has_users()) return false;
+  return session.known_value(state.value).has_value();
 }
 
 // Updated state and inputs are outputs, before all others.
@@ -124,7 +129,15 @@ bool Trace::add_mutations(const Inputs& inputs) {
     signature_.outputs.push_back({mutation_of(entry.spec.kind), entry.spec.target});
   }
   for (const Assigned& state : *assigned) {
-    if (!keeps_type(session_, state)) return false;
+    if (const std::string change = change_of_type(session_, state); !change.empty()) {
+      const std::string said = "forward changes the type of `" + state.name + "` " + change;
+      const std::string fix = "keep a buffer of the largest size, and write into a slice of it";
+      if (!is_table(session_, state)) return session_.raise(312, said, fix), false;
+      tables_.push_back(error(Status::unsupported, 316,
+                              said + ", which the program does not: it computes what the first call computes")
+                            .note("fix: " + fix));
+      continue;
+    }
     outputs_.push_back(state.value);
     signature_.outputs.push_back({mutation_of(state.kind), state.name});
   }
@@ -137,11 +150,13 @@ bool Trace::add_mutations(const Inputs& inputs) {
 }
 
 bool Trace::check_buffers_read() {
-  for (const std::shared_ptr<Base>& base : session_.buffers_read)
+  for (const auto& [base, line] : session_.buffers_read)
     if (base->is_written()) {
-      session_.raise(311,
-                     "a number was read from a buffer that forward updates: it would be another one at the next call",
-                     "compute with tensors instead");
+      session_.raise(error(Status::unsupported, 311,
+                           "a number was read from a buffer that forward updates: it would be another one at the next "
+                           "call")
+                         .note("read at " + CallStacks::to_string(line))
+                         .note("fix: compute with tensors instead"));
       return session_.tolerate();
     }
   return true;
@@ -320,6 +335,7 @@ std::optional<Traced> Trace::run(const Example& example, const Options& options,
   for (const Diagnostic& finding : session_.findings) report.warnings.push_back(finding);
   PyErr_Restore(type, value, traceback);
   if (!is_well) return std::nullopt;
+  changes.insert(changes.end(), tables_.begin(), tables_.end());
   for (Diagnostic& change : changes) report.warnings.push_back(std::move(change));
   unify_automatic_symbols();
   return Traced{finish(*inputs), result};

@@ -143,6 +143,13 @@ bool is_pointwise(const Convolution& convolution, const std::vector<ir::SymInt>&
          all(convolution.padding, 0) && all(convolution.padding_end, 0);
 }
 
+bool reads_twice(const Convolution& convolution) {
+  return std::any_of(convolution.epilogue.begin(), convolution.epilogue.end(), [&](const PostOp& step) {
+    return step.is_binary() &&
+           (step.operand == convolution.x || step.operand == convolution.weight || step.operand == convolution.bias);
+  });
+}
+
 std::vector<int> ConvolutionKernel::preferred_order(const ir::Graph& body) const {
   return channels_last_order(body.outputs()[0].value()->meta().rank());
 }

@@ -28,6 +28,10 @@ bool is_convolution(const ir::Node& node);
 // are padding.
 std::string read_convolution(const ir::Graph& body, const shape::Bindings& symbols, Convolution& found);
 
+// Does the epilogue read what the convolution itself reads (conv(x) + x)? Then what lies otherwise for one of the two
+// does so for the other.
+bool reads_twice(const Convolution& convolution);
+
 // 1 x 1, of all channels, without stride and padding: each pixel by itself.
 bool is_pointwise(const Convolution& convolution, const std::vector<ir::SymInt>& filter);
 

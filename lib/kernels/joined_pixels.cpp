@@ -21,7 +21,7 @@ bool lies_in_pixels(const Operand& image) {
 int64_t joined_pixels(const CallSite& site, const Convolution& convolution) {
   const Operand &weight = operand_of(site, convolution.weight), &y = site.results[0];
   if (convolution.transposed || convolution.groups > 1 || convolution.stride.back() > 1 ||
-      convolution.dilation.back() > 1 || y.sizes[1] == 0 || !lies_in_pixels(y))
+      convolution.dilation.back() > 1 || y.sizes[1] == 0 || !lies_in_pixels(y) || reads_twice(convolution))
     return 1;
   if (!weight.weight || (convolution.bias >= 0 && !operand_of(site, convolution.bias).weight)) return 1;
   for (const PostOp& step : convolution.epilogue) {

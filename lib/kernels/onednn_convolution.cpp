@@ -277,7 +277,7 @@ int64_t strips_of(const CallSite& site, const Convolution& convolution) {
                 &weight = site.operands[static_cast<size_t>(convolution.weight)];
   const int64_t images = site.results[0].sizes[0], lines = site.results[0].sizes[2];
   if (convolution.groups == 1 || convolution.transposed || weight.sizes[1] == 1 || images < 2 || x.sizes[2] == 0 ||
-      site.operands.size() >= StripsCall::most_buffers)
+      site.operands.size() >= StripsCall::most_buffers || reads_twice(convolution))
     return 0;
   const auto bytes_of = [](const Operand& operand) {
     return std::accumulate(operand.sizes.begin() + 1, operand.sizes.end(), operand.sizes[0], std::multiplies<>()) * 4;

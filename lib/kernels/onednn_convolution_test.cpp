@@ -298,6 +298,32 @@ TEST_CASE("pixels that are joined give what they give alone") {
     }
 }
 
+TEST_CASE("an epilogue may read the image") {
+  const std::vector<int> channels_last{0, 2, 3, 1};
+  struct Shape {
+    int64_t batch, channels, groups, side;
+  };
+  for (const Shape& s :
+       {Shape{2, 1, 1, 8}, {2, 4, 1, 12}, {2, 64, 2, 8}, {4, 32, 4, 24}, {2, 16, 16, 9}, {1, 32, 1, 7}}) {
+    CAPTURE(s.channels);
+    CAPTURE(s.groups);
+    const std::vector<int64_t> sizes{s.batch, s.channels, s.side, s.side};
+    const Tensor image = testing::laid_out(testing::whole_numbers(sizes, 1), channels_last);
+    Tensor results[2];
+    for (const bool is_image : {false, true}) {
+      Call call;
+      ir::Value* x = call.input(image);
+      ir::Value* factor = is_image ? x : call.input(image);
+      ir::Value* weight = call.weight(testing::whole_numbers({s.channels, s.channels / s.groups, 3, 3}, 2));
+      ir::Value* y = call.apply("aten::conv2d", {x, weight, ir::None(), 1, 1, 1, s.groups}, sizes);
+      call.body.set_outputs({call.apply("aten::mul.Tensor", {y, factor}, sizes)});
+      results[is_image] = testing::laid_out(Tensor::zeros(ScalarType::f32, sizes), channels_last);
+      REQUIRE(call.run(onednn_convolution(), results[is_image]) == "");
+    }
+    CHECK(testing::difference(results[0], results[1]) == 0);
+  }
+}
+
 TEST_CASE("a convolution has the same bits for any number of threads") {
   struct Shape {
     const char* target;

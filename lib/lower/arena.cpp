@@ -45,7 +45,7 @@ class Planner {
   void find_buffers();
   int overwritten(const ir::Node& call, size_t result, std::set<const Value*>& dying) const;
   void choose_slots();
-  bool fits(const SymInt& bytes, const SymInt& slot) const;
+  bool fits(const SymInt& bytes, const SymInt& slot);
   void annotate();
 
   Lowering& lowering_;
@@ -55,6 +55,7 @@ class Planner {
   std::vector<Buffer> buffers_;
   std::map<const Value*, size_t> buffer_of_;
   std::vector<Slot> slots_;
+  std::map<std::pair<std::string, std::string>, bool> fits_;  // layers repeat their sizes, and some proofs take long
 };
 
 const Value* Planner::root(const Value* value) const {
@@ -62,12 +63,14 @@ const Value* Planner::root(const Value* value) const {
   return value;
 }
 
-bool Planner::fits(const SymInt& bytes, const SymInt& slot) const {
+bool Planner::fits(const SymInt& bytes, const SymInt& slot) {
   for (const shape::Bindings& sizes : tried_) {
     const std::optional<int64_t> wanted = shape::evaluate(bytes, sizes), there = shape::evaluate(slot, sizes);
     if (wanted && there && *wanted > *there) return false;
   }
-  return lowering_.facts.decide(shape::less_equal(bytes, slot)) == shape::Truth::proven;
+  const auto [known, is_new] = fits_.try_emplace({bytes.to_string(), slot.to_string()});
+  if (is_new) known->second = lowering_.facts.decide(shape::less_equal(bytes, slot)) == shape::Truth::proven;
+  return known->second;
 }
 
 void Planner::find_lives() {

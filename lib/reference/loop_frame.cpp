@@ -114,8 +114,9 @@ void Frame::run(int64_t first, int n, int64_t width) {
   // A serial variable changes what any step computes.
   const int64_t length = scope.lane_extents.empty() ? 1 : scope.lane_extents.back();
   const bool anew = !program_.serial_variables.empty();
-  // Of another width, other lanes lie in other rows.
-  const bool row_changed = anew || first / length != row_ || width != width_;
+  // Of another width, other lanes lie in other rows; and where lanes run on into the next row, from another column on.
+  const bool runs_on = width == 0 && first % length != 0;
+  const bool row_changed = anew || first / length != row_ || width != width_ || runs_on;
   const bool column_changed = anew || first % length != column_;
   row_ = first / length;
   column_ = first % length;

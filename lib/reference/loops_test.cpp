@@ -141,6 +141,24 @@ TEST_CASE("an index read from data, and a select that does not ask for it") {
   CHECK(elements((*results)[0]) == std::vector<double>{2, 1, -1});
 }
 
+TEST_CASE("a scatter of rows longer than a block keeps to its rows") {
+  Builder b;
+  const int i = b.variable(), k = b.variable();
+  const ScalarId row = b.read(1, {b.index(i)}, ScalarType::i64);  // does not change along a row
+  Scatter scatter{.base = 0, .variables = {i, k}, .extents = {b.integer(3), b.integer(700)}};
+  scatter.at = {row};
+  scatter.value = b.read(2, {b.index(i), b.index(k)});
+  scatter.join = b.sum();
+  b.meaning.scatter = scatter;
+  b.result({3}, {i}, scatter.value);
+  const Tensor zeros = Tensor::zeros(ScalarType::f32, {3}), rows = numbers({3}, ScalarType::i64);
+  Tensor values = Tensor::empty(ScalarType::f32, {3, 700});
+  for (int64_t n = 0; n < values.numel(); ++n) values.set(n, static_cast<double>(1 + n / 700));
+  const auto results = run_loops(b.meaning, {zeros, rows, values}, {});
+  REQUIRE(results);
+  CHECK(elements((*results)[0]) == std::vector<double>{700, 1400, 2100});
+}
+
 TEST_CASE("a view by ravel and unravel is a window on the storage where strides can say it") {
   // [2, 6] seen as [2, 2, 3]: element (i, j, k) is number 6i + 3j + k.
   Builder b;
