@@ -26,17 +26,23 @@ TEST_CASE("pooling equals plain loops") {
       {"aten::adaptive_avg_pool2d", 7, 7, 1, 0, false, false}, {"aten::adaptive_avg_pool2d", 8, 2, 2, 0, false, false},
       {"aten::adaptive_max_pool2d", 9, 3, 3, 0, false, false}, {"aten::mean.dim", 5, 5, 1, 0, false, false},
   };
+  struct Layout {
+    std::vector<int> order;
+    int64_t channels;  // some of a vector, or whole ones
+  };
   for (const Case& c : cases)
-    for (const std::vector<int>& order : {std::vector<int>{0, 1, 2, 3}, {0, 2, 3, 1}}) {
+    for (const auto& [order, channels] : {Layout{{0, 1, 2, 3}, 5}, {{0, 2, 3, 1}, 5}, {{0, 2, 3, 1}, 32}}) {
       CAPTURE(c.target);
+      CAPTURE(channels);
       CAPTURE(c.height);
       const int64_t span = c.height + 2 * c.padding - c.window;
       const int64_t out = (c.ceil_mode ? (span + c.stride - 1) / c.stride : span / c.stride) + 1;
       const std::string target = c.target;
       const bool is_mean = target == "aten::mean.dim", is_max = target.find("max_pool2d") != std::string::npos;
-      const std::vector<int64_t> sizes = is_mean ? std::vector<int64_t>{2, 5} : std::vector<int64_t>{2, 5, out, out};
+      const std::vector<int64_t> sizes =
+          is_mean ? std::vector<int64_t>{2, channels} : std::vector<int64_t>{2, channels, out, out};
       Call call;
-      Tensor x = testing::whole_numbers({2, 5, c.height, c.height}, 1);
+      Tensor x = testing::whole_numbers({2, channels, c.height, c.height}, 1);
       // PyTorch's maximum is NaN where one is.
       x.mutable_as<float>()[c.height + 1] = x.mutable_as<float>()[x.numel() - 1] = is_max ? NAN : 1;
       ir::Value* px = call.input(testing::laid_out(x, order));
@@ -55,7 +61,7 @@ TEST_CASE("pooling equals plain loops") {
       if (!is_mean) result = testing::laid_out(result, order);
       REQUIRE(call.run(onednn_pooling(), result) == "");
       Tensor expected = Tensor::empty(ScalarType::f32, sizes);
-      for (int64_t plane = 0; plane < 10; ++plane)
+      for (int64_t plane = 0; plane < 2 * channels; ++plane)
         for (int64_t i = 0; i < out; ++i)
           for (int64_t j = 0; j < out; ++j) {
             double best = -INFINITY, sum = 0, count = 0;

@@ -29,11 +29,18 @@ __attribute__((always_inline)) inline void in_blocks(int64_t count, const Block&
     block.template operator()<1>(at, last);
 }
 
+// The first `count` floats at p. Whole vectors are read and written without a mask: with one, even of ones alone, the
+// machine does not fetch ahead what comes from memory.
+inline V load_some(const float* p, int count) { return count == V::width ? V::load(p) : V::load_first(p, count); }
+
 template <int vectors>
 inline void store_block(const V* values, float* y, int last) {
 #pragma GCC unroll 4
   for (int v = 0; v + 1 < vectors; ++v) values[v].store(y + v * V::width);
-  values[vectors - 1].store_first(y + (vectors - 1) * V::width, last);
+  if (last == V::width)
+    values[vectors - 1].store(y + (vectors - 1) * V::width);
+  else
+    values[vectors - 1].store_first(y + (vectors - 1) * V::width, last);
 }
 
 // The `count` rows of a window from `from` on become one.
@@ -49,7 +56,7 @@ void pool_rows(const PoolTile& tile, const float* from, int64_t count, float* y)
 #pragma GCC unroll 4
       for (int v = 0; v + 1 < vectors; ++v) all[v] = pooled<is_max>(V::load(row + v * V::width), all[v]);
       V& end = all[vectors - 1];
-      end = pooled<is_max>(V::load_first(row + (vectors - 1) * V::width, last), end);
+      end = pooled<is_max>(load_some(row + (vectors - 1) * V::width, last), end);
     }
     store_block<vectors>(all, y + at, last);
   });
@@ -129,7 +136,7 @@ void largest_of_windows(const WindowsTile& tile, V* sums) {
 #pragma GCC unroll 4
           for (int v = 0; v < vectors; ++v) {
             const float* place = pixel + v * V::width;
-            const V x = v + 1 < vectors ? V::load(place) : V::load_first(place, last);
+            const V x = v + 1 < vectors ? V::load(place) : load_some(place, last);
             all[v] = careful ? larger(x, all[v]) : max(x, all[v]);
             if (!careful) sums[v] = fma(x, V::all(0), sums[v]);
           }

@@ -54,6 +54,7 @@ class Grouper {
   bool would_close_circle(const Group& a, const Group& b) const;
   void join(Group& into, Group& from);
   bool reaches(const Group& from, const Group& to, const Group& also, std::set<const Group*>& seen, bool direct) const;
+  bool is_shared_expansion(const Group& group, const Node& view) const;
   void release_views();
 
   Lowering& lowering_;
@@ -407,6 +408,20 @@ void Grouper::form_loops() {
   }
 }
 
+// Whether the view shows what comes from outside of the group several times, in the order in which that lies, and is
+// read outside as well: written out for others to read, it would be as many times as large.
+bool Grouper::is_shared_expansion(const Group& group, const Node& view) const {
+  const auto is_outside = [&](const Node* other) { return !other || lowering_.group_of.at(other) != &group; };
+  const std::vector<Node*>& readers = view.result()->users;
+  const Value* shown = view.operands()[0];
+  if (std::none_of(readers.begin(), readers.end(), is_outside) || !is_outside(shown->producer) ||
+      lowering_.typical(view.result()->meta().numel()) <= lowering_.typical(shown->meta().numel()))
+    return false;
+  for (const Node* at = &view; at && is_view(lowering_, *at); at = at->operands()[0]->producer)
+    if (auto edges = edges_.find(at); edges == edges_.end() || edges->second.empty()) return false;
+  return true;
+}
+
 // Views whose group does not need them inside become groups of their own: nothing has to be computed for them.
 void Grouper::release_views() {
   for (bool changed = true; changed;) {
@@ -422,7 +437,7 @@ void Grouper::release_views() {
           group.role = Role::alias;
           break;
         }
-        if (!is_last) continue;
+        if (!is_last && !is_shared_expansion(group, *node)) continue;
         std::erase(group.nodes, node);
         add_group({.role = Role::alias, .nodes = {node}});
         changed = true;

@@ -16,23 +16,6 @@ const Scalar& bare(const Meaning& meaning, ScalarId id) {
   return at(meaning, id);
 }
 
-// The axis of the result whose index is this scalar at every index, or -1.
-int result_axis(const Meaning& meaning, ScalarId id) {
-  const Scalar& scalar = at(meaning, id);
-  if (scalar.op == ScalarOp::mod) {  // by no less than there are: the place in a group where there is one group
-    const int axis = result_axis(meaning, scalar.operands[0]);
-    const Scalar& divisor = at(meaning, scalar.operands[1]);
-    const auto extent = axis < 0 ? std::nullopt : meaning.results[0].type.sizes[static_cast<size_t>(axis)].constant();
-    return extent && divisor.op == ScalarOp::constant && *extent <= divisor.integer ? axis : -1;
-  }
-  if (scalar.op != ScalarOp::index) return -1;
-  const std::vector<int>& variables = meaning.results[0].variables;
-  for (size_t axis = 0; axis < variables.size(); ++axis) {
-    if (variables[axis] == scalar.variable) return static_cast<int>(axis);
-  }
-  return -1;
-}
-
 // A sum of products, perhaps plus one read of a bias at [channel].
 struct SumOfProducts {
   const opset::Reduction* reduction = nullptr;
@@ -289,7 +272,37 @@ class ChannelEvaluator {
   const reference::Environment& constants_;
 };
 
-// Expands every decomposition in a scratch graph. False where one cannot be.
+}  // namespace
+
+int result_axis(const Meaning& meaning, ScalarId id) {
+  const Scalar& scalar = at(meaning, id);
+  if (scalar.op == ScalarOp::mod) {  // by no less than there are: the place in a group where there is one group
+    const int axis = result_axis(meaning, scalar.operands[0]);
+    const Scalar& divisor = at(meaning, scalar.operands[1]);
+    const auto extent = axis < 0 ? std::nullopt : meaning.results[0].type.sizes[static_cast<size_t>(axis)].constant();
+    return extent && divisor.op == ScalarOp::constant && *extent <= divisor.integer ? axis : -1;
+  }
+  if (scalar.op != ScalarOp::index) return -1;
+  const std::vector<int>& variables = meaning.results[0].variables;
+  for (size_t axis = 0; axis < variables.size(); ++axis) {
+    if (variables[axis] == scalar.variable) return static_cast<int>(axis);
+  }
+  return -1;
+}
+
+std::optional<Meaning> loops(const Scope& scope, const opset::Call& call) {
+  Result<opset::MeaningKind> kind = opset::meaning_kind(scope.opset, call, scope.facts);
+  if (!kind || *kind != opset::MeaningKind::loops) return std::nullopt;
+  Result<Meaning> meaning = opset::meaning(scope.opset, call, scope.facts);
+  if (!meaning) return std::nullopt;
+  return std::move(*meaning);
+}
+
+std::optional<Meaning> loops(const Scope& scope, const ir::Node& node) {
+  const Result<opset::Call> call = opset::bind(scope.opset, node);
+  return call ? loops(scope, *call) : std::nullopt;
+}
+
 bool expand_all(const Scope& scope, ir::Graph& graph) {
   for (bool changed = true; changed;) {
     changed = false;
@@ -307,21 +320,6 @@ bool expand_all(const Scope& scope, ir::Graph& graph) {
     }
   }
   return true;
-}
-
-}  // namespace
-
-std::optional<Meaning> loops(const Scope& scope, const opset::Call& call) {
-  Result<opset::MeaningKind> kind = opset::meaning_kind(scope.opset, call, scope.facts);
-  if (!kind || *kind != opset::MeaningKind::loops) return std::nullopt;
-  Result<Meaning> meaning = opset::meaning(scope.opset, call, scope.facts);
-  if (!meaning) return std::nullopt;
-  return std::move(*meaning);
-}
-
-std::optional<Meaning> loops(const Scope& scope, const ir::Node& node) {
-  const Result<opset::Call> call = opset::bind(scope.opset, node);
-  return call ? loops(scope, *call) : std::nullopt;
 }
 
 NodeArguments with_replaced(const opset::Call& call, const Replace& replace) {

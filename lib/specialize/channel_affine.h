@@ -17,9 +17,15 @@ inline ir::Value* tensor_of(const opset::Meaning& meaning, const opset::Scalar& 
   return meaning.tensors[static_cast<size_t>(read.tensor)];
 }
 
+// The axis of the result whose index is this scalar at every index, or -1.
+int result_axis(const opset::Meaning& meaning, opset::ScalarId id);
+
 // The meaning of a call that is loops; nullopt where it is something else.
 std::optional<opset::Meaning> loops(const Scope& scope, const opset::Call& call);
 std::optional<opset::Meaning> loops(const Scope& scope, const ir::Node& node);
+
+// Expands every decomposition in a scratch graph. False where one cannot be.
+bool expand_all(const Scope& scope, ir::Graph& graph);
 
 // Whether the first result is a tensor and nobody reads the others.
 bool has_one_result(const ir::Node& node);

@@ -53,6 +53,10 @@ Result<Changed> untranspose_convolutions(Scope& scope);
 Result<Changed> flatten_convolutions_of_one_pixel(Scope& scope);
 // Lets an activation of a view of a product be a view of the activated product.
 Result<Changed> activate_before_views(Scope& scope);
+// Computes only the columns of a product that a gather can name.
+Result<Changed> narrow_gathered_products(Scope& scope);
+// Lets products read what is repeated for each matrix of a batch, not copies of it.
+Result<Changed> multiply_before_repeating(Scope& scope);
 // Lets nodes with the same operator and arguments be one.
 Changed merge_duplicates(Scope& scope);
 // Drops nodes, state inputs and weights that nobody reads.

@@ -30,6 +30,10 @@ Result<ir::ExportedProgram> run(ir::ExportedProgram program, const opset::Opset&
         if (Result<Changed> done = flatten_convolutions_of_one_pixel(scope); !done) return done.error();
         if (Result<Changed> done = split_concatenations(scope); !done) return done.error();
         if (Result<Changed> done = activate_before_views(scope); !done) return done.error();
+        Result<Changed> narrowed = narrow_gathered_products(scope);
+        if (!narrowed) return narrowed.error();
+        if (*narrowed == Changed::yes) merge_duplicates(scope);  // indices that several gathers share
+        if (Result<Changed> done = multiply_before_repeating(scope); !done) return done.error();
       }
       remove_unused(scope);
       discharge_assumptions(scope);
