@@ -195,6 +195,15 @@ ir::BlockedLayout outputs_in_blocks(const std::vector<int64_t>& sizes, int64_t c
   return layout;
 }
 
+ir::BlockedLayout windows_in_blocks(const std::vector<int64_t>& sizes, int64_t columns) {
+  ir::BlockedLayout layout = outputs_in_blocks(sizes, columns, 1);
+  int64_t stride = columns;
+  layout.strides[1] = stride;
+  stride *= sizes[1];
+  for (size_t axis = sizes.size(); axis-- > 2; stride *= sizes[axis]) layout.strides[axis] = stride;
+  return layout;
+}
+
 bool is_packed(const Operand& weight, const ir::BlockedLayout& layout) {
   return weight.weight && weight.weight->layout && *weight.weight->layout == layout;
 }

@@ -59,6 +59,8 @@ void count_work(PreparedCall& call, const Convolution& convolution, const CallSi
 
 // Blocks of `columns` outputs, in them the axes from `first_axis` on as they are numbered.
 ir::BlockedLayout outputs_in_blocks(const std::vector<int64_t>& sizes, int64_t columns, size_t first_axis);
+// Blocks of `columns` outputs, in them place by place of the window one row a channel.
+ir::BlockedLayout windows_in_blocks(const std::vector<int64_t>& sizes, int64_t columns);
 // Of filters that belong to one channel each: blocks of 64 channels, in them tap by tap.
 ir::BlockedLayout channel_layout(const std::vector<int64_t>& sizes);
 

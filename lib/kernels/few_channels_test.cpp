@@ -1,4 +1,4 @@
-// Convolutions of few channels, by windows, and of single pixels in groups, against plain loops. Operands are small
+// Convolutions of few channels, by windows, and in groups, against plain loops. Operands are small
 // whole numbers: no tolerance is needed.
 #include <doctest/doctest.h>
 
@@ -10,7 +10,7 @@ namespace atenon::kernels {
 
 using testing::Call;
 
-TEST_CASE("convolutions of few channels, by windows, and of single pixels in groups, equal plain loops") {
+TEST_CASE("convolutions of few channels, by windows, and in groups equal plain loops") {
   struct Case {
     int64_t batch, channels, outputs, groups, height, width;  // height 0: a sequence
     int64_t kernel, stride, padding, dilation;
@@ -41,6 +41,13 @@ TEST_CASE("convolutions of few channels, by windows, and of single pixels in gro
       {2, 512, 65, 1, 7, 9, 3, 2, 0, 1, overlapping},
       {2, 1024, 3, 1, 20, 21, 3, 1, 1, 1, overlapping},
       {1, 1024, 2, 1, 9, 8, 3, 1, 0, 2, overlapping},
+      {2, 48, 48, 6, 13, 15, 3, 1, 1, 1, groups},
+      {1, 104, 104, 13, 14, 14, 3, 2, 1, 1, groups},
+      {1, 20, 20, 5, 9, 130, 3, 1, 1, 2, groups},
+      {2, 64, 64, 4, 7, 7, 3, 1, 1, 1, groups},
+      {2, 48, 48, 2, 8, 9, 5, 2, 2, 1, groups},
+      {1, 96, 96, 3, 5, 6, 3, 1, 3, 1, groups},
+      {1, 128, 128, 2, 6, 5, 3, 1, 1, 1, groups},
       {2, 96, 256, 4, 0, 21, 1, 1, 0, 1, panels},
       {1, 6, 384, 3, 5, 7, 1, 1, 0, 1, panels},
       {1, 3, 192, 3, 5, 7, 1, 1, 0, 1, panels},

@@ -131,6 +131,29 @@ struct TapsTile {
   PanelTile out;  // as in DepthwiseTile
 };
 
+// Some lines of outputs of a convolution in groups: of `groups` groups that fill a vector together (2 or 4), or of one.
+// Numbers of several groups lie in turn: the first of each, then the second of each.
+struct GroupsTile {
+  int64_t groups, channels;   // and how many each group reads of a pixel: an even number
+  const float* x;             // of the first output
+  int64_t x_step, x_line;     // between outputs, and between lines of them
+  int64_t line_rows;          // outputs of a line
+  const int64_t* taps;        // where the pixels of a window begin
+  int64_t tap_count;
+  const float* w;  // for each tap and channel w_row floats, of which whole vectors are read; a vector of several groups
+  int64_t w_row;
+  PanelTile out;  // as in DepthwiseTile; columns are the groups' one behind the other
+};
+
+// Makes pixels as GroupsTile reads them of pixels whose groups lie one behind the other.
+struct LineInTurn {
+  const float* from;  // the first pixel's groups, of which `present` are there; the others are 0
+  int64_t step;       // between pixels
+  int64_t before, pixels, after;  // pixels that are 0, that are read, and that are 0
+  int64_t groups, present, channels;
+  float* to;
+};
+
 // The sums of one tile of a Winograd convolution and up to panel_columns of its channels, on the way to the image.
 struct WinogradOutputs {
   const float* sums;   // of the first point; whole vectors of them are read
@@ -177,6 +200,7 @@ struct WindowsTile {
 
 struct Lanes {
   const char* name;
+  int64_t width;  // of a vector, in floats
   // Floats of scratch that attention needs for one tile.
   int64_t (*attention_scratch)(int64_t keys, int64_t depth, int64_t value_depth);
   void (*attention)(const AttentionTile& tile);
@@ -199,6 +223,8 @@ struct Lanes {
   void (*add_lines)(const float* const* lines, int64_t count, float start, int64_t n, float* y);
   void (*depthwise)(const DepthwiseTile& tile);
   void (*taps)(const TapsTile& tile);
+  void (*grouped)(const GroupsTile& tile);
+  void (*in_turn)(const LineInTurn& line);
   // Tiles of Winograd's convolution, `outputs` a side (2 or 4). The (outputs + 2)^2 pixels, row by row, become points
   // of `channels` numbers each; what lies `ahead` of the pixels is fetched.
   void (*winograd_in)(int64_t outputs, const float* const* pixels, int64_t ahead, int64_t channels, float* points);

@@ -57,6 +57,20 @@ struct V {
     return {_mm256_permutevar8x32_ps(_mm256_loadu_ps(line + places[0]),
                                      _mm256_sub_epi32(at, _mm256_set1_epi32(places[0])))};
   }
+  // Of groups that lie in turn, their numbers at p for the outputs of each.
+  template <int groups>
+  static V spread(const float* p) {
+    if constexpr (groups == 2)
+      return {_mm256_castpd_ps(_mm256_broadcast_sd(reinterpret_cast<const double*>(p)))};
+    else if constexpr (groups == 4)
+      return {_mm256_broadcast_ps(reinterpret_cast<const __m128*>(p))};
+    else
+      return all(*p);
+  }
+  // v[places[i]]
+  V placed(const int32_t* places) const {
+    return {_mm256_permutevar8x32_ps(v, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(places)))};
+  }
   static void transpose(const float* from, int64_t from_row, int64_t depth, float* to, int64_t to_row) {
     int64_t d = 0;
     for (; d + 4 <= depth; d += 4) {  // 4 x 4 blocks in each half
@@ -106,11 +120,12 @@ inline V scaled_unless_below(V value, V n, V x, V limit) {
 #include "kernels/attention_loops.h"
 #include "kernels/bilinear_loops.h"
 #include "kernels/depthwise_loops.h"
+#include "kernels/groups_loops.h"
 #include "kernels/pooling_loops.h"
 #include "kernels/winograd_loops.h"
 
-const Lanes lanes_avx2{"avx2",      attention_scratch, attention, dots,         lstm_cell, panel,
-                       finish,      make_panel,        turn,      add_lines,    depthwise, taps,
+const Lanes lanes_avx2{"avx2", V::width,      attention_scratch, attention, dots,         lstm_cell, panel,
+                       finish,      make_panel,        turn,      add_lines,    depthwise, taps, grouped, in_turn,
                        winograd_in, winograd_out,      blend,     blend_places, pool,      largest_of_windows};
 
 }  // namespace atenon::kernels

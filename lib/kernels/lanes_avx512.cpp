@@ -50,6 +50,18 @@ struct V {
     if (reach < width) return {_mm512_permutexvar_ps(from, first)};
     return {_mm512_permutex2var_ps(first, from, _mm512_loadu_ps(line + places[0] + width))};
   }
+  // Of groups that lie in turn, their numbers at p for the outputs of each.
+  template <int groups>
+  static V spread(const float* p) {
+    if constexpr (groups == 2)
+      return {_mm512_castpd_ps(_mm512_broadcastsd_pd(_mm_load_sd(reinterpret_cast<const double*>(p))))};
+    else if constexpr (groups == 4)
+      return {_mm512_broadcast_f32x4(_mm_loadu_ps(p))};
+    else
+      return all(*p);
+  }
+  // v[places[i]]
+  V placed(const int32_t* places) const { return {_mm512_permutexvar_ps(_mm512_loadu_si512(places), v)}; }
   // `width` rows of `depth` floats become depth rows of `width`.
   static void transpose(const float* from, int64_t from_row, int64_t depth, float* to, int64_t to_row) {
     const __m512i rows = _mm512_mullo_epi32(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
@@ -100,11 +112,12 @@ inline V scaled_unless_below(V value, V n, V x, V limit) {
 #include "kernels/attention_loops.h"
 #include "kernels/bilinear_loops.h"
 #include "kernels/depthwise_loops.h"
+#include "kernels/groups_loops.h"
 #include "kernels/pooling_loops.h"
 #include "kernels/winograd_loops.h"
 
-const Lanes lanes_avx512{"avx512",    attention_scratch, attention, dots,         lstm_cell, panel,
-                         finish,      make_panel,        turn,      add_lines,    depthwise, taps,
+const Lanes lanes_avx512{"avx512", V::width,    attention_scratch, attention, dots,         lstm_cell, panel,
+                         finish,      make_panel,        turn,      add_lines,    depthwise, taps, grouped, in_turn,
                          winograd_in, winograd_out,      blend,     blend_places, pool,      largest_of_windows};
 
 }  // namespace atenon::kernels

@@ -47,6 +47,13 @@ struct V {
   static V pick(const float* line, const int32_t* places) {
     return {{line[places[0]], line[places[1]], line[places[2]], line[places[3]]}};
   }
+  // Of groups that lie in turn, their numbers at p for the outputs of each.
+  template <int groups>
+  static V spread(const float* p) {
+    return {{p[0], p[1 % groups], p[2 % groups], p[3 % groups]}};
+  }
+  // v[places[i]]
+  V placed(const int32_t* places) const { return {{v[places[0]], v[places[1]], v[places[2]], v[places[3]]}}; }
   static void transpose(const float* from, int64_t from_row, int64_t depth, float* to, int64_t to_row) {
     for (int64_t d = 0; d < depth; ++d)
       for (int i = 0; i < width; ++i) to[d * to_row + i] = from[i * from_row + d];
@@ -100,11 +107,12 @@ inline V scaled_unless_below(V value, V n, V x, V limit) {
 #include "kernels/attention_loops.h"
 #include "kernels/bilinear_loops.h"
 #include "kernels/depthwise_loops.h"
+#include "kernels/groups_loops.h"
 #include "kernels/pooling_loops.h"
 #include "kernels/winograd_loops.h"
 
-const Lanes lanes_portable{"portable",  attention_scratch, attention, dots,         lstm_cell, panel,
-                           finish,      make_panel,        turn,      add_lines,    depthwise, taps,
+const Lanes lanes_portable{"portable", V::width,  attention_scratch, attention, dots,         lstm_cell, panel,
+                           finish,      make_panel,        turn,      add_lines,    depthwise, taps, grouped, in_turn,
                            winograd_in, winograd_out,      blend,     blend_places, pool,      largest_of_windows};
 
 }  // namespace atenon::kernels

@@ -9,6 +9,7 @@ const Kernel& strips();
 const Kernel& few_channels();
 const Kernel& few_outputs();
 const Kernel& depthwise();
+const Kernel& groups();
 const Kernel& disjoint();
 const Kernel& transposed();
 const Kernel& overlapping();

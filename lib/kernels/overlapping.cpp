@@ -21,16 +21,6 @@ constexpr int64_t least_channels = 256;
 constexpr int64_t page = 4096;       // bytes: lines this far apart share a place in the nearest cache
 constexpr double most_zeros = 0.07;  // that windows read around an image, which oneDNN leaves out
 
-// Panels of 64 outputs, in them place by place of the window one row a channel.
-ir::BlockedLayout window_layout(const std::vector<int64_t>& sizes) {
-  ir::BlockedLayout layout = outputs_in_blocks(sizes, panel_columns, 1);
-  int64_t stride = panel_columns;
-  layout.strides[1] = stride;
-  stride *= sizes[1];
-  for (size_t axis = sizes.size(); axis-- > 2; stride *= sizes[axis]) layout.strides[axis] = stride;
-  return layout;
-}
-
 class OverlappingCall : public PreparedCall, public ConvolutionSizes {
  public:
   bool is_padded = false;
@@ -150,7 +140,7 @@ class Overlapping : public ConvolutionKernel {
     sizes.read(site, 2);
     if (static_cast<int>(operand) != sizes.convolution.weight) return std::nullopt;
     if (!fits(sizes, site) || zeros_of(sizes) > most_zeros) return onednn_convolution().weight_layout(site, operand);
-    return window_layout(site.operands[operand].sizes);
+    return windows_in_blocks(site.operands[operand].sizes, panel_columns);
   }
 
   Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const override {
@@ -159,7 +149,7 @@ class Overlapping : public ConvolutionKernel {
     const Convolution& convolution = call->convolution;
     const Operand &x = site.operands[static_cast<size_t>(convolution.x)],
                   &weight = site.operands[static_cast<size_t>(convolution.weight)];
-    if (!is_packed(weight, window_layout(weight.sizes)) || !fits(*call, site))
+    if (!is_packed(weight, windows_in_blocks(weight.sizes, panel_columns)) || !fits(*call, site))
       return onednn_convolution().prepare(site);
     const int64_t channels = x.sizes[1];
     for (size_t axis = 0; axis < 2; ++axis) {
