@@ -134,11 +134,11 @@ struct TapsTile {
 // Some lines of outputs of a convolution in groups: of `groups` groups that fill a vector together (2 or 4), or of one.
 // Numbers of several groups lie in turn: the first of each, then the second of each.
 struct GroupsTile {
-  int64_t groups, channels;   // and how many each group reads of a pixel: an even number
-  const float* x;             // of the first output
-  int64_t x_step, x_line;     // between outputs, and between lines of them
-  int64_t line_rows;          // outputs of a line
-  const int64_t* taps;        // where the pixels of a window begin
+  int64_t groups, channels;  // and how many each group reads of a pixel: an even number
+  const float* x;            // of the first output
+  int64_t x_step, x_line;    // between outputs, and between lines of them
+  int64_t line_rows;         // outputs of a line
+  const int64_t* taps;       // where the pixels of a window begin
   int64_t tap_count;
   const float* w;  // for each tap and channel w_row floats, of which whole vectors are read; a vector of several groups
   int64_t w_row;
@@ -147,8 +147,8 @@ struct GroupsTile {
 
 // Makes pixels as GroupsTile reads them of pixels whose groups lie one behind the other.
 struct LineInTurn {
-  const float* from;  // the first pixel's groups, of which `present` are there; the others are 0
-  int64_t step;       // between pixels
+  const float* from;              // the first pixel's groups, of which `present` are there; the others are 0
+  int64_t step;                   // between pixels
   int64_t before, pixels, after;  // pixels that are 0, that are read, and that are 0
   int64_t groups, present, channels;
   float* to;
