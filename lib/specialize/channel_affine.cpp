@@ -342,6 +342,17 @@ Result<ir::Value*> append_copy(Scope& scope, ir::Node& place, const ir::Node& no
   return append_before(scope, place, node.target(), std::move(arguments.positional), std::move(arguments.keywords));
 }
 
+Result<ir::Value*> append_views(Scope& scope, ir::Node& place, const std::vector<ir::Node*>& views, ir::Value* value) {
+  for (auto view = views.rbegin(); view != views.rend(); ++view) {
+    Result<ir::Value*> made = append_copy(scope, place, **view, [&](size_t, const ir::Argument& argument) {
+      return argument.value() == (*view)->operands()[0] ? ir::Argument(value) : argument;
+    });
+    if (!made) return made;
+    value = *made;
+  }
+  return value;
+}
+
 // The axis of the result along which a product reads its weight or its bias at an index, or -1. A single channel is
 // read at zero, so that every axis of one is right: the second, where images have theirs, before others.
 static int channel_of(const Meaning& meaning, const ir::SymInt& size, ScalarId index) {

@@ -39,6 +39,8 @@ using Replace = std::function<ir::Argument(size_t, const ir::Argument&)>;
 NodeArguments with_replaced(const opset::Call& call, const Replace& replace);
 // The first result of such a copy of `node`, put before `place`.
 Result<ir::Value*> append_copy(Scope& scope, ir::Node& place, const ir::Node& node, const Replace& replace);
+// Copies of views of one operand each, of `value`, put before `place`; the last of `views` is the first to be applied.
+Result<ir::Value*> append_views(Scope& scope, ir::Node& place, const std::vector<ir::Node*>& views, ir::Value* value);
 
 // A product whose result can be scaled channel by channel by scaling a weight: result[.., c, ..] is a sum of products
 // in which the weight is read at c along `weight_axis`, plus bias[c] where there is a bias.

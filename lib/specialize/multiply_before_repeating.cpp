@@ -3,6 +3,7 @@
 //     bmm(a, repeat(b, [n, 1, 1])) = view(matmul(view(a, [n, batch, ..]), b), [n * batch, ..])
 //
 // Kernels of products read b anew. Nothing here knows how matrices are repeated or turned: the meanings say it.
+#include "ir/readers.h"
 #include "specialize/channel_affine.h"
 
 namespace atenon::specialize {
@@ -37,7 +38,7 @@ bool keeps_batch(const Meaning& meaning) {
 
 std::optional<Repeated> repeated(const Scope& scope, ir::Value* value) {
   Repeated found;
-  while (value->producer && value->users.size() == 1 && value->returned == 0) {
+  while (value->producer && ir::sole_reader(*value)) {
     ir::Node* node = value->producer;
     if (node->operands().size() != 1 || !has_one_result(*node)) return std::nullopt;
     const std::optional<Meaning> meaning = loops(scope, *node);
@@ -77,14 +78,9 @@ bool is_product_of_batches(const Scope& scope, const ir::Node& node) {
 
 // The product of what is repeated on one side, in the shape of `node`.
 Result<ir::Value*> product_of(Scope& scope, ir::Node& node, const Repeated& once, size_t side) {
-  ir::Value* matrices = once.matrices;
-  for (auto view = once.views.rbegin(); view != once.views.rend(); ++view) {
-    Result<ir::Value*> made = append_copy(scope, node, **view, [&](size_t, const ir::Argument& argument) {
-      return argument.value() == (*view)->operands()[0] ? ir::Argument(matrices) : argument;
-    });
-    if (!made) return made;
-    matrices = *made;
-  }
+  Result<ir::Value*> turned = append_views(scope, node, once.views, once.matrices);
+  if (!turned) return turned;
+  ir::Value* matrices = *turned;
   ir::Value* other = node.operands()[1 - side];
   const std::vector<ir::SymInt>& sizes = other->meta().sizes;
   const ir::SymInt batch = matrices->meta().sizes[0];

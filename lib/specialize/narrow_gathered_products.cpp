@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "ir/readers.h"
 #include "specialize/channel_affine.h"
 
 namespace atenon::specialize {
@@ -155,8 +156,6 @@ std::optional<GatheredRead> gathered_read(const Scope& scope, const ir::Node& no
   return found;
 }
 
-bool has_sole_reader(const ir::Value& value) { return value.users.size() == 1 && value.returned == 0; }
-
 // The axis of each tensor that a node reads along an axis of its result, in the order of the reads; empty where it does
 // more with its place there.
 using Axes = std::vector<std::pair<ir::Value*, int>>;
@@ -194,7 +193,7 @@ Result<ir::Value*> narrowed(Scope& scope, ir::Node& place, ir::Value* value, int
     const Tensor part = part_of(*constant, static_cast<size_t>(axis), first, size).contiguous();
     return add_constant(scope, weight_name(scope, *value) + ".part", part);
   }
-  const std::optional<Meaning> meaning = value->producer && has_one_result(*value->producer) && has_sole_reader(*value)
+  const std::optional<Meaning> meaning = value->producer && has_one_result(*value->producer) && ir::sole_reader(*value)
                                              ? loops(scope, *value->producer)
                                              : std::nullopt;
   if (meaning && !meaning->scatter && meaning->results[0].value != opset::no_scalar) {
@@ -230,11 +229,8 @@ Result<ir::Value*> moved(Scope& scope, ir::Node& place, ir::Value* index, int64_
     base = base->producer->operands()[0];
   }
   Result<ir::Value*> made = append_before(scope, place, "aten::sub.Scalar", {base, first});
-  for (auto view = views.rbegin(); made && view != views.rend(); ++view)
-    made = append_copy(scope, place, **view, [&, operand = *made](size_t, const ir::Argument& argument) {
-      return argument.value() == (*view)->operands()[0] ? ir::Argument(operand) : argument;
-    });
-  return made;
+  if (!made) return made;
+  return append_views(scope, place, views, *made);
 }
 
 }  // namespace
@@ -249,7 +245,7 @@ Result<Changed> narrow_gathered_products(Scope& scope) {
   for (ir::Node& node : scope.variant.graph.forward()) {
     if (const std::optional<Range> range = range_of(scope, node, known)) known.emplace(node.result(), *range);
     const std::optional<GatheredRead> read = gathered_read(scope, node, known);
-    if (!read || !read->gathered->producer || !has_sole_reader(*read->gathered)) continue;
+    if (!read || !read->gathered->producer || !ir::sole_reader(*read->gathered)) continue;
     const auto& [gathered, index, axis] = *read;
     const std::optional<int64_t> columns = gathered->meta().sizes[static_cast<size_t>(axis)].constant();
     const Range range = known.at(index);
