@@ -154,9 +154,10 @@ template <int groups>
 void pixels_in_turn(const LineInTurn& line) {
   if constexpr (groups <= V::width) {
     const int count = static_cast<int>(line.present * (V::width / groups));
+    const int64_t pixels = line.pixels, step = line.step;  // a vector's store may be to any memory, the line's own, too
     const float* from = line.from;
     float* to = line.to + line.before * V::width;
-    for (int64_t i = 0; i < line.pixels; ++i, from += line.step, to += V::width) {
+    for (int64_t i = 0; i < pixels; ++i, from += step, to += V::width) {
       const V pixel = count == V::width ? V::load(from) : V::load_first(from, count);
       pixel.placed(turns<groups>.in_turn).store(to);
     }
@@ -164,12 +165,13 @@ void pixels_in_turn(const LineInTurn& line) {
 }
 
 void pixels_of_one_group(const LineInTurn& line) {
+  const int64_t pixels = line.pixels, step = line.step, channels = line.channels;
   const float* from = line.from;
-  float* to = line.to + line.before * line.channels;
-  for (int64_t i = 0; i < line.pixels; ++i, from += line.step, to += line.channels) {
+  float* to = line.to + line.before * channels;
+  for (int64_t i = 0; i < pixels; ++i, from += step, to += channels) {
     int64_t k = 0;
-    for (; k + V::width <= line.channels; k += V::width) V::load(from + k).store(to + k);
-    const int left = static_cast<int>(line.channels - k);
+    for (; k + V::width <= channels; k += V::width) V::load(from + k).store(to + k);
+    const int left = static_cast<int>(channels - k);
     if (left > 0) V::load_first(from + k, left).store_first(to + k, left);
   }
 }
