@@ -71,10 +71,10 @@ void depthwise_row(const DepthwiseTile& tile, const float* bias, const End& end)
 }
 
 // All outputs of vectors [column, column + vectors * width) of windows of three taps a row, whose weights stay in
-// registers.
+// registers. Where windows overlap, each pixel is read once for the three outputs that it is part of.
 template <int rows, int vectors, bool is_partial>
 void depthwise_threes(const DepthwiseTile& tile, const float* bias, const End& result, int64_t column) {
-  V weight[rows][3][vectors], first[vectors];
+  V weight[3][rows][vectors];
   const float* x[rows];  // of the output at hand
 #pragma GCC unroll 3
   for (int row = 0; row < rows; ++row) {
@@ -83,44 +83,77 @@ void depthwise_threes(const DepthwiseTile& tile, const float* bias, const End& r
     for (int k = 0; k < 3; ++k)
 #pragma GCC unroll 2
       for (int j = 0; j < vectors; ++j)
-        weight[row][k][j] = V::load(tile.w + tile.rows_w[row] + k * panel_columns + column + j * V::width);
+        weight[k][row][j] = V::load(tile.w + tile.rows_w[row] + k * panel_columns + column + j * V::width);
   }
-#pragma GCC unroll 2
-  for (int j = 0; j < vectors; ++j) first[j] = V::load(bias + column + j * V::width);
   const int64_t x_step = tile.x_step, x_tap = tile.x_tap, count = tile.out.rows;
   End end = result;
-  const auto next = [&](bool left, bool middle, bool right) __attribute__((always_inline)) {
-    V sum[vectors];
+  struct Sum {
+    V of[vectors];
+  };
+  const auto begun = [&]() __attribute__((always_inline)) {
+    Sum sum;
 #pragma GCC unroll 2
-    for (int j = 0; j < vectors; ++j) sum[j] = first[j];
+    for (int j = 0; j < vectors; ++j) sum.of[j] = V::load(bias + column + j * V::width);
+    return sum;
+  };
+  // Adds the pixels `tap` behind x, by each tap of a window to what sums[tap] is; null: to nothing.
+  const auto add = [&](int tap, Sum* const(&sums)[3]) __attribute__((always_inline)) {
 #pragma GCC unroll 3
-    for (int row = 0; row < rows; ++row) {
-#pragma GCC unroll 3
-      for (int k = 0; k < 3; ++k) {
-        if (k == 0 ? !left : k == 1 ? !middle : !right) continue;
+    for (int row = 0; row < rows; ++row)
 #pragma GCC unroll 2
-        for (int j = 0; j < vectors; ++j) {
-          const float* place = x[row] + k * x_tap + j * V::width;
-          const V value = is_partial && j + 1 == vectors ? V::load_first(place, end.last) : V::load(place);
-          sum[j] = fma(value, weight[row][k][j], sum[j]);
-        }
+      for (int j = 0; j < vectors; ++j) {
+        const float* place = x[row] + tap * x_tap + j * V::width;
+        const V value = (is_partial && j + 1 == vectors ? V::load_first(place, end.last) : V::load(place)).kept();
+#pragma GCC unroll 3
+        for (int k = 0; k < 3; ++k)
+          if (sums[k]) sums[k]->of[j] = fma(value, weight[k][row][j], sums[k]->of[j]);
       }
-      x[row] += x_step;
-    }
+  };
+  const auto put = [&](const Sum& sum) __attribute__((always_inline)) {
 #pragma GCC unroll 2
-    for (int j = 0; j < vectors; ++j) end.put(sum[j], 0, j * V::width, is_partial && j + 1 == vectors);
+    for (int j = 0; j < vectors; ++j) end.put(sum.of[j], 0, j * V::width, is_partial && j + 1 == vectors);
     end.first += end.row;
     if (end.added) end.added += end.added_row;
+#pragma GCC unroll 3
+    for (int row = 0; row < rows; ++row) x[row] += x_step;
+  };
+  const auto put_one = [&](bool left, bool middle, bool right) __attribute__((always_inline)) {
+    Sum sum = begun();
+    if (left) add(0, {&sum, nullptr, nullptr});
+    if (middle) add(1, {nullptr, &sum, nullptr});
+    if (right) add(2, {nullptr, nullptr, &sum});
+    put(sum);
+  };
+  // Outputs whose middle tap is in the image and is the left one of the next.
+  const auto put_overlapping = [&](int64_t outputs, bool left, bool right) __attribute__((always_inline)) {
+    Sum ending = begun(), going_on = begun();
+    if (left) add(0, {&ending, nullptr, nullptr});
+    add(1, {&going_on, &ending, nullptr});
+    for (int64_t i = 1; i < outputs; ++i) {
+      Sum beginning = begun();
+      add(2, {&beginning, &going_on, &ending});
+      put(ending);
+      ending = going_on, going_on = beginning;
+    }
+    if (right) add(2, {nullptr, nullptr, &ending});
+    put(ending);
   };
   for (int64_t line = 0; line < tile.lines; ++line) {
     end.first = result.first + line * tile.y_line + column;
     if (end.added) end.added = result.added + column;
-    for (int64_t at = 0, place = tile.first; at < count; ++at, place += tile.stride) {
+    for (int64_t at = 0, place = tile.first; at < count;) {
       const int64_t middle = place + tile.dilation, right = middle + tile.dilation;
-      if (place >= 0 && right < tile.width)
-        next(true, true, true);
+      const bool has_left = place >= 0 && place < tile.width, has_middle = middle >= 0 && middle < tile.width;
+      int64_t outputs = 1;
+      if (has_middle && tile.stride == tile.dilation) {
+        const int64_t inside = (tile.width - 1 - middle) / tile.stride + 1;
+        outputs = inside < count - at ? inside : count - at;
+      }
+      if (outputs > 1)
+        put_overlapping(outputs, has_left, right + (outputs - 1) * tile.stride < tile.width);
       else
-        next(place >= 0 && place < tile.width, middle >= 0 && middle < tile.width, right >= 0 && right < tile.width);
+        put_one(has_left, has_middle, right >= 0 && right < tile.width);
+      at += outputs, place += outputs * tile.stride;
     }
 #pragma GCC unroll 3
     for (int row = 0; row < rows; ++row) x[row] += tile.x_line - count * x_step;

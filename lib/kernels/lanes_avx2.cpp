@@ -18,6 +18,12 @@ struct V {
   __m256 v;
   static V all(float x) { return {_mm256_set1_ps(x)}; }
   static V load(const float* p) { return {_mm256_loadu_ps(p)}; }
+  // Itself, in a register: the compiler does not read memory anew for each use.
+  V kept() const {
+    V same = *this;
+    asm("" : "+x"(same.v));
+    return same;
+  }
   static V load_first(const float* p, int n) { return {_mm256_maskload_ps(p, first(n))}; }
   static V load_first(const float* p, int n, V others) {
     return {_mm256_blendv_ps(others.v, _mm256_maskload_ps(p, first(n)), _mm256_castsi256_ps(first(n)))};

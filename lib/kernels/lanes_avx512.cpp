@@ -18,6 +18,12 @@ struct V {
   __m512 v;
   static V all(float x) { return {_mm512_set1_ps(x)}; }
   static V load(const float* p) { return {_mm512_loadu_ps(p)}; }
+  // Itself, in a register: the compiler does not read memory anew for each use.
+  V kept() const {
+    V same = *this;
+    asm("" : "+v"(same.v));
+    return same;
+  }
   static V load_first(const float* p, int n) { return {_mm512_maskz_loadu_ps(first(n), p)}; }
   static V load_first(const float* p, int n, V others) { return {_mm512_mask_loadu_ps(others.v, first(n), p)}; }
   static V load_half(const uint16_t* p) {
