@@ -17,6 +17,7 @@ const Kernel& winograd();
 const Kernel& onednn_convolution();
 const Kernel& few_rows();
 const Kernel& panels();
+const Kernel& chosen_matrices();
 const Kernel& onednn_matmul();
 const Kernel& attention();
 const Kernel& lstm();
