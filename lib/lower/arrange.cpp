@@ -35,6 +35,8 @@ class Arranger {
   void split_prefix();
   void split_scatter();
   void split_turned();
+  void split_rows();
+  bool decides_extents(int loop) const;
   void cut(int loop, int64_t size, size_t place);
   void refresh();
 
@@ -316,10 +318,8 @@ void Arranger::split_prefix() {
   }
   if (stride(address, along) <= 1) return;
   const auto is_lane = [&](int loop) {
-    const auto varies = [&](const Loop& other) { return loops_.loops_of(other.extent) & bit(loop); };
     return loop != along && stride(address, loop) == 1 && typical(loops_.loops[loop].extent) >= least_lanes / 2 &&
-           coefficient(address, loops_.loops[loop].symbol) &&
-           std::none_of(loops_.loops.begin(), loops_.loops.end(), varies);
+           coefficient(address, loops_.loops[loop].symbol) && !decides_extents(loop);
   };
   const auto lane = std::find_if(loops_.domain.begin(), loops_.domain.end(), is_lane);
   if (lane != loops_.domain.end()) split_lanes(*lane);
@@ -350,8 +350,7 @@ void Arranger::split_turned() {
   if (loops_.domain.size() < 2) return;
   const int inner = loops_.domain.back();
   if (typical(loops_.loops[inner].extent) < 2 * turned_block) return;
-  for (const Loop& loop : loops_.loops)
-    if (loops_.loops_of(loop.extent) & bit(inner)) return;
+  if (decides_extents(inner)) return;
   size_t along = loops_.domain.size();  // the outermost loop along a line of such a read
   for (const Expr& expr : loops_.exprs) {
     if (expr.op != ScalarOp::read || !(expr.loops & bit(inner)) || stride(expr.index, inner) < least_lanes / 2)
@@ -364,6 +363,34 @@ void Arranger::split_turned() {
   if (along == loops_.domain.size()) return;
   cut(inner, turned_block, along);
   refresh();
+}
+
+// Whether the number of another loop's turns depends on this one.
+bool Arranger::decides_extents(int loop) const {
+  return std::any_of(loops_.loops.begin(), loops_.loops.end(),
+                     [&](const Loop& other) { return loops_.loops_of(other.extent) & bit(loop); });
+}
+
+// Without reductions, as many loops are rows as leave each row worth its start. A loop of which a part is enough for
+// that is cut, so that rows stay many: those outside it may have one turn. How often an open loop turns is for the run
+// to say.
+void Arranger::split_rows() {
+  loops_.rows = loops_.domain.size() - 1;
+  int64_t inside = typical(loops_.loops[loops_.domain.back()].extent);
+  while (loops_.rows > 1 && inside < elements_a_row) {
+    const int loop = loops_.domain[loops_.rows - 1];
+    const int64_t enough = (elements_a_row + inside - 1) / std::max<int64_t>(inside, 1);
+    const std::optional<int64_t> extent = loops_.loops[loop].extent.constant();
+    if ((!extent || *extent >= 2 * enough) && !decides_extents(loop)) {
+      int64_t size = enough;  // one that leaves no rest, if there is one
+      while (extent && size < 2 * enough && *extent % size != 0) ++size;
+      cut(loop, extent && *extent % size == 0 ? size : enough, loops_.rows - 1);
+      refresh();
+      return;
+    }
+    --loops_.rows;
+    inside *= typical(loops_.loops[loop].extent);
+  }
 }
 
 // Cuts a loop into blocks; the loop over these comes at `place` of the domain.
@@ -407,13 +434,7 @@ void Arranger::run() {
     loops_.rows = count;
     return;
   }
-  // Without reductions, as many loops are rows as leave each row worth its start.
-  loops_.rows = count - 1;
-  int64_t inside = typical(loops_.loops[loops_.domain[count - 1]].extent);
-  while (loops_.rows > 1 && inside < elements_a_row) {
-    --loops_.rows;
-    inside *= typical(loops_.loops[loops_.domain[loops_.rows]].extent);
-  }
+  split_rows();
 }
 
 }  // namespace

@@ -41,20 +41,24 @@ std::string key_of(const Lowering& lowering, const Group& group, ir::Graph& body
   return key;
 }
 
-int64_t grain_of(const Lowering& lowering, const Loops& loops) {
-  // What one row costs: the domain inside it, or the longest reduction.
-  int64_t inside = 1;
-  auto turns = [&](int loop) {
-    return loop == loops.lane ? loops.lanes : std::max<int64_t>(1, lowering.typical(loops.loops[loop].extent));
+// How many rows a tile has, so that it is worth handing out: by what one row costs, the domain inside it or the longest
+// reduction. Sizes that are left open are for the run to say; what depends on loops or on values is typical.
+SymInt grain_of(const Lowering& lowering, const Loops& loops) {
+  const auto turns = [&](int loop) -> SymInt {
+    if (loop == loops.lane) return loops.lanes;
+    const SymInt& extent = loops.loops[loop].extent;
+    const bool is_free = loops.loops_of(extent) == 0 && values_in(extent).empty();
+    return is_free ? extent : SymInt(std::max<int64_t>(1, lowering.typical(extent)));
   };
-  for (size_t i = loops.rows; i < loops.domain.size(); ++i) inside *= turns(loops.domain[i]);
+  SymInt inside = 1;
+  for (size_t i = loops.rows; i < loops.domain.size(); ++i) inside = inside * turns(loops.domain[i]);
   for (const BoundReduction& reduction : loops.reductions) {
-    int64_t extent = loops.lane >= 0 && reduction.outer >> loops.lane & 1 ? loops.lanes : 1;
+    SymInt extent = loops.lane >= 0 && reduction.outer >> loops.lane & 1 ? loops.lanes : 1;
     for (int loop : reduction.loops)
-      if (loops.loops[loop].extent.to_string().find('$') == std::string::npos) extent *= turns(loop);
-    inside = std::max(inside, extent);
+      if (loops.loops_of(loops.loops[loop].extent) == 0) extent = extent * turns(loop);
+    inside = shape::max(inside, extent);
   }
-  return std::clamp<int64_t>(elements_a_tile / inside, 1, elements_a_tile);
+  return shape::max(1, shape::floor_div(elements_a_tile, shape::max(1, inside)));
 }
 
 Result<Loops> compose_group(const Lowering& lowering, const Group& group, const ir::Graph& body) {

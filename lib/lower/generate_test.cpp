@@ -119,6 +119,33 @@ TEST_CASE("a copy that turns goes block by block, whatever the sizes") {
   }
 }
 
+TEST_CASE("a long loop over short lines is cut, so that rows stay many where the loops outside it have one turn") {
+  const SymInt b = SymInt::symbol("b"), n = SymInt::symbol("n");
+  for (const SymInt& length : {SymInt(3000), SymInt(4099), n}) {
+    Program program;
+    program.facts.declare("b", {1, 64});
+    program.facts.declare("n", {1, 8192});
+    ir::Value* x = program.graph.add_input("x", ir::TensorMeta{ScalarType::f32, {b, length, 8}});
+    ir::Value* y = program.node("slice", {x}, ir::TensorMeta{ScalarType::f32, {b, length, 6}}, [&](Writer& w) {
+      return w.apply(ScalarOp::mul, {w.read(x, {w.variable(0), w.variable(1), w.variable(2)}), w.number(2)});
+    });
+    program.graph.set_outputs({y});
+    Result<Loops> loops = compose(
+        program.graph, [&](const ir::Node& node) { return &program.meanings.at(&node); },
+        [](const ir::Value& value) { return row_major(value.meta().sizes); }, program.facts, {{"b", 8}, {"n", 2}});
+    REQUIRE(bool(loops));
+    for (auto [nb, nn] : {std::pair<int64_t, int64_t>{1, 1}, {3, 171}, {1, 5000}}) {
+      if (length.constant()) nn = *length.constant();
+      const shape::Bindings sizes = {{"b", nb}, {"n", nn}};
+      CHECK(*shape::evaluate(loops->row_count(), sizes) >= nb * nn * 6 / 2048);
+      std::vector<float> input = random_numbers(nb * nn * 8, 3), output(nb * nn * 6, -1);
+      testing::run_kernel(*loops, {input.data(), output.data()}, sizes);
+      for (int64_t i = 0; i < nb * nn; ++i)
+        for (int64_t c = 0; c < 6; ++c) REQUIRE(output[i * 6 + c] == 2 * input[i * 8 + c]);
+    }
+  }
+}
+
 TEST_CASE("of two results, loops follow the one that lies as what is read") {
   Program program;
   const ir::TensorMeta turned{ScalarType::f32, {24, 40}};

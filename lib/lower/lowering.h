@@ -37,7 +37,7 @@ struct KernelLibrary {
     Loops loops;
     std::string symbol;  // of its code
     SymInt scratch = 0;  // bytes
-    int64_t grain = 1;   // rows a tile
+    SymInt grain = 1;    // rows a tile
   };
   std::map<std::string, Kernel> kernels;  // by a text that says body and layouts
 };
