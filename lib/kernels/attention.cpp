@@ -2,7 +2,8 @@
 //
 // Tiles are (batch, head, block of queries), so scores never leave the cache. Operands are read through their strides:
 // views of one fused projection need no copies. Masks are of truths (true: seen) or added, broadcast as PyTorch does;
-// what is added may see the batch as images and their windows. Scores may have a factor for each head.
+// what is added, and the softmax, may see the batch as images and their windows, or as texts and heads. Scores may have
+// a factor for each head.
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -146,10 +147,14 @@ bool is_attention(const ir::Node& node) {
   return name_without_overload(node.target()) == "aten::scaled_dot_product_attention";
 }
 
+bool is_reshape(const ir::Node& node) {
+  const std::string name = name_without_overload(node.target());
+  return name == "aten::view" || name == "aten::reshape" || name == "aten::_unsafe_view";
+}
+
 // Whether a view gives scores of these sizes with one axis of the batch as two, of which the second has `parts`.
 bool splits_batch(const ir::Node& node, const std::vector<ir::SymInt>& whole, int& axis, ir::SymInt& parts) {
-  const std::string name = name_without_overload(node.target());
-  if (name != "aten::view" && name != "aten::reshape" && name != "aten::_unsafe_view") return false;
+  if (!is_reshape(node)) return false;
   const std::vector<ir::SymInt>& sizes = node.result()->meta().sizes;
   if (sizes.size() != whole.size() + 1) return false;
   size_t same = 0;
@@ -159,6 +164,11 @@ bool splits_batch(const ir::Node& node, const std::vector<ir::SymInt>& whole, in
   axis = static_cast<int>(same);
   parts = sizes[same + 1];
   return true;
+}
+
+// Whether a view gives scores whose batch was split back the sizes that they had.
+bool joins_batch(const ir::Node& node, const std::vector<ir::SymInt>& whole) {
+  return is_reshape(node) && node.result()->meta().sizes == whole;
 }
 
 bool is_one_for_all_keys(const ir::TensorMeta& meta) {
@@ -232,8 +242,7 @@ std::string read_written_out(const ir::Graph& body, const ir::Node& first, const
       chain = node->result();
       continue;
     }
-    if (is_split && node->arguments()[0].value() == chain && node->result()->meta().sizes == whole &&
-        name != "aten::add") {
+    if (is_split && joins_batch(*node, whole)) {
       is_split = false;
       chain = node->result();
       continue;
@@ -242,8 +251,13 @@ std::string read_written_out(const ir::Graph& body, const ir::Node& first, const
       const std::optional<int64_t> axis = arguments.integer(1, "dim", -1);
       if (!axis || (*axis != -1 && *axis != chain->meta().rank() - 1)) return "softmax over another axis";
       if (node->result()->meta().dtype != ScalarType::f32) return "softmax changes the element type";
-      if (std::string refusal = read_values(node->result(), found); !refusal.empty()) return refusal;
-      if (is_split) return "softmax of scores of another shape";
+      const ir::Value* softmax = node->result();
+      if (is_split) {
+        const ir::Node* joined = ir::sole_reader(*softmax);
+        if (!joined || !joins_batch(*joined, whole)) return "softmax of scores of another shape";
+        softmax = joined->result();
+      }
+      if (std::string refusal = read_values(softmax, found); !refusal.empty()) return refusal;
       for (const View* view : {&found.q, &found.k, &found.v})
         if (found.split >= 0 && size_on(body, *view, found.split, whole.size()) != whole[found.split])
           return "an operand is broadcast over an axis that is split";

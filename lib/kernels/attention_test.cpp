@@ -19,9 +19,9 @@ struct Case {
   int64_t batch, heads, key_heads, queries, keys, depth;
   bool causal;
   char order;  // of operands and result: ' ' in rows, 'h' heads inside, 'd' depth by depth
-  char mask;   // ' ' none, 'b' truths, 'f' added, '2' two are added, 'w' one of them by windows,
-               // 'h' none, but a factor for each head, 'm' truths hide, 's' truths show,
-               // 't' none, but queries are multiplied first and the result is turned
+  char mask;   // ' ' none, 'b' truths, 'f' added, '2' two are added, 'w' one of them by windows, 'W' softmax by them,
+               // too, 'h' none, but a factor for each head, 'm' truths hide, 's' truths show, 't' none, but queries are
+               // multiplied first and the result is turned
   bool written_out;
 };
 
@@ -42,6 +42,7 @@ const Case cases[] = {
     {"depth 80", 1, 2, 2, 50, 50, 80, false, 'h', ' ', false},
     {"two masks", 2, 3, 3, 20, 20, 10, false, 'h', '2', true},
     {"images and windows", 6, 2, 2, 20, 20, 10, false, 'h', 'w', true},
+    {"softmax of images and windows", 6, 2, 2, 20, 20, 10, false, 'h', 'W', true},
     {"hidden", 2, 3, 3, 20, 37, 10, false, 'h', 'm', true},
     {"shown", 2, 3, 3, 20, 37, 10, false, 'h', 's', true},
     {"a factor for each head", 2, 3, 3, 20, 20, 10, false, 'h', 'h', true},
@@ -50,6 +51,8 @@ const Case cases[] = {
     {"depth by depth, causal", 2, 3, 3, 70, 70, 32, true, 'd', ' ', false},
     {"turned, heads inside", 2, 3, 3, 20, 37, 10, false, 'h', 't', true},
 };
+
+bool is_by_windows(const Case& c) { return c.mask == 'w' || c.mask == 'W'; }
 
 std::vector<double> plain_loops(const Case& c, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
                                 const Tensor& second, double scale) {
@@ -67,9 +70,9 @@ std::vector<double> plain_loops(const Case& c, const Tensor& q, const Tensor& k,
           dot *= scale;
           if (c.mask == 'h') dot *= mask.float_at(h);
           if (c.mask == 'f') dot += mask.float_at(b * c.keys + j);
-          if (c.mask == '2' || c.mask == 'w') dot += mask.float_at((h * c.queries + i) * c.keys + j);
+          if (c.mask == '2' || is_by_windows(c)) dot += mask.float_at((h * c.queries + i) * c.keys + j);
           if (c.mask == '2') dot += second.float_at((b * c.queries + i) * c.keys + j);
-          if (c.mask == 'w') dot += second.float_at((b % windows * c.queries + i) * c.keys + j);
+          if (is_by_windows(c)) dot += second.float_at((b % windows * c.queries + i) * c.keys + j);
           if ((c.mask == 'm' && mask.float_at((b * c.queries + i) * c.keys + j) != 0) ||
               (c.mask == 's' && mask.float_at((b * c.queries + i) * c.keys + j) == 0))
             dot = hidden;
@@ -114,11 +117,11 @@ TEST_CASE("attention equals plain loops") {
     }
     if (c.mask == 'h') mask = testing::numbers({c.heads, 1, 1}, 4, 5);
     Tensor second;  // of '2' and 'w'; the first lies turned, as a table of biases does
-    const bool has_two = c.mask == '2' || c.mask == 'w';
+    const bool has_two = c.mask == '2' || is_by_windows(c);
     if (has_two) {
       mask = testing::numbers({1, c.heads, c.queries, c.keys}, 4, 5);
-      second = c.mask == 'w' ? testing::numbers({1, windows, 1, c.queries, c.keys}, 5, 5)
-                             : testing::numbers({c.batch, 1, c.queries, c.keys}, 5, 5);
+      second = is_by_windows(c) ? testing::numbers({1, windows, 1, c.queries, c.keys}, 5, 5)
+                                : testing::numbers({c.batch, 1, c.queries, c.keys}, 5, 5);
     }
     if (has_two) mask = testing::laid_out(mask, {0, 2, 3, 1});
     if (c.mask == 's') mask = testing::laid_out(mask, {0, 1, 3, 2});
@@ -139,12 +142,13 @@ TEST_CASE("attention equals plain loops") {
       else if (c.mask != 't')
         y = call.apply(c.mask == 'h' ? "aten::mul.Tensor" : "aten::add.Tensor", {y, pm}, scores);
       if (c.mask == '2') y = call.apply("aten::add.Tensor", {y, call.input(second)}, scores);
-      if (c.mask == 'w') {
+      if (is_by_windows(c)) {
         y = call.apply("aten::view", {y, list({-1, windows, c.heads, c.queries, c.keys})}, parts);
         y = call.apply("aten::add.Tensor", {y, call.input(second)}, parts);
+        if (c.mask == 'W') y = call.apply("aten::softmax.int", {y, -1}, parts);
         y = call.apply("aten::view", {y, list({-1, c.heads, c.queries, c.keys})}, scores);
       }
-      y = call.apply("aten::softmax.int", {y, -1}, scores);
+      if (c.mask != 'W') y = call.apply("aten::softmax.int", {y, -1}, scores);
       if (c.mask == 't')
         y = call.apply("aten::matmul",
                        {call.apply("aten::transpose.int", {pv, -2, -1}, {c.batch, c.heads, c.depth, c.keys}),
