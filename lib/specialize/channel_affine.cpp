@@ -1,6 +1,7 @@
 #include "specialize/channel_affine.h"
 
 #include "reference/reference.h"
+#include "specialize/index_expressions.h"
 
 namespace atenon::specialize {
 namespace {
@@ -10,55 +11,10 @@ using opset::Scalar;
 using opset::ScalarId;
 using opset::ScalarOp;
 
-// Through casts, which do not change what a scalar depends on.
-const Scalar& bare(const Meaning& meaning, ScalarId id) {
-  while (at(meaning, id).op == ScalarOp::cast) id = at(meaning, id).operands[0];
-  return at(meaning, id);
-}
-
-// A sum of products, perhaps plus one read of a bias at [channel].
-struct SumOfProducts {
-  const opset::Reduction* reduction = nullptr;
-  const Scalar *left = nullptr, *right = nullptr;  // the factors, both reads
-  const Scalar* bias = nullptr;
-};
-
-std::optional<SumOfProducts> sum_of_products(const Meaning& meaning) {
-  if (meaning.results.size() != 1 || meaning.scatter || meaning.results[0].value == opset::no_scalar)
-    return std::nullopt;
-  const Scalar* root = &bare(meaning, meaning.results[0].value);
-  SumOfProducts found;
-  if (root->op == ScalarOp::add) {
-    const Scalar* left = &bare(meaning, root->operands[0]);
-    const Scalar* right = &bare(meaning, root->operands[1]);
-    if (right->op == ScalarOp::reduce) std::swap(left, right);
-    bool nothing = right->op == ScalarOp::constant && right->number == 0 && right->integer == 0;
-    if (right->op != ScalarOp::read && !nothing) return std::nullopt;
-    if (!nothing) found.bias = right;
-    root = left;
-  }
-  if (root->op != ScalarOp::reduce) return std::nullopt;
-  found.reduction = &meaning.reductions[static_cast<size_t>(root->reduction)];
-  if (found.reduction->monoid.name != "sum" || found.reduction->prefix) return std::nullopt;
-  const Scalar& element = bare(meaning, found.reduction->element[0]);
-  if (element.op != ScalarOp::mul) return std::nullopt;
-  found.left = &bare(meaning, element.operands[0]);
-  found.right = &bare(meaning, element.operands[1]);
-  if (found.left->op != ScalarOp::read || found.right->op != ScalarOp::read) return std::nullopt;
-  return found;
-}
-
 // Lets the factor that reads `tensor` be the right one. False where neither does.
 bool put_on_right(const Meaning& meaning, const ir::Value* tensor, SumOfProducts& sum) {
   if (tensor_of(meaning, *sum.right) != tensor) std::swap(sum.left, sum.right);
   return tensor_of(meaning, *sum.right) == tensor;
-}
-
-bool depends_on(const Meaning& meaning, ScalarId id, int variable) {
-  const Scalar& scalar = at(meaning, id);
-  if (scalar.op == ScalarOp::index) return scalar.variable == variable;
-  return std::any_of(scalar.operands.begin(), scalar.operands.end(),
-                     [&](ScalarId operand) { return depends_on(meaning, operand, variable); });
 }
 
 // The only value that an integer scalar has at all indices of the result, if that can be seen.
@@ -105,70 +61,6 @@ int axis_of(const Meaning& meaning, const Scalar& read, int variable) {
   }
   return found;
 }
-
-// Scalars over indices as sizes over symbols.
-class IndexExpressions {
- public:
-  IndexExpressions(const Meaning& meaning, const std::map<int, ir::SymInt>& variables)
-      : meaning_(meaning), variables_(variables) {}
-
-  std::optional<ir::SymInt> integer(ScalarId id) const {
-    const Scalar& scalar = at(meaning_, id);
-    switch (scalar.op) {
-      case ScalarOp::constant:
-        return ir::SymInt(scalar.integer);
-      case ScalarOp::size:
-        return scalar.size;
-      case ScalarOp::index: {
-        const auto found = variables_.find(scalar.variable);
-        return found == variables_.end() ? std::nullopt : std::optional(found->second);
-      }
-      case ScalarOp::add:
-        return of_two(scalar, [](const ir::SymInt& a, const ir::SymInt& b) { return a + b; });
-      case ScalarOp::sub:
-        return of_two(scalar, [](const ir::SymInt& a, const ir::SymInt& b) { return a - b; });
-      case ScalarOp::mul:
-        return of_two(scalar, [](const ir::SymInt& a, const ir::SymInt& b) { return a * b; });
-      case ScalarOp::floor_div:
-        return of_two(scalar, shape::floor_div);
-      case ScalarOp::mod:
-        return of_two(scalar, shape::mod);
-      default:
-        return std::nullopt;
-    }
-  }
-
-  std::optional<shape::SymBool> truth(ScalarId id) const {
-    const Scalar& scalar = at(meaning_, id);
-    switch (scalar.op) {
-      case ScalarOp::constant:
-        return shape::SymBool(scalar.integer != 0);
-      case ScalarOp::lt:
-        return of_two(scalar, shape::less);
-      case ScalarOp::le:
-        return of_two(scalar, shape::less_equal);
-      case ScalarOp::eq:
-        return of_two(scalar, shape::equal);
-      case ScalarOp::logical_and: {
-        const std::optional<shape::SymBool> a = truth(scalar.operands[0]), b = truth(scalar.operands[1]);
-        return a && b ? std::optional(shape::both(*a, *b)) : std::nullopt;
-      }
-      default:
-        return std::nullopt;
-    }
-  }
-
- private:
-  template <class F>
-  auto of_two(const Scalar& scalar, const F& f) const -> std::optional<decltype(f(ir::SymInt(), ir::SymInt()))> {
-    const std::optional<ir::SymInt> a = integer(scalar.operands[0]), b = integer(scalar.operands[1]);
-    if (!a || !b) return std::nullopt;
-    return f(*a, *b);
-  }
-
-  const Meaning& meaning_;
-  const std::map<int, ir::SymInt>& variables_;
-};
 
 // Per channel: a constant, or scale * x + shift. A vector of length 1 stands for all channels.
 struct Part {
@@ -320,6 +212,19 @@ bool expand_all(const Scope& scope, ir::Graph& graph) {
     }
   }
   return true;
+}
+
+std::optional<Alone> alone(const Scope& scope, const ir::Node& node) {
+  Alone made;
+  std::map<ir::Value*, ir::Value*> inputs;
+  for (ir::Value* operand : node.operands()) {
+    ir::Value*& input = inputs[operand];
+    if (!input) input = made.graph.add_input(operand->name, operand->type);
+    made.operands[input] = operand;
+  }
+  made.graph.set_outputs({made.graph.add_copy(node, [&](ir::Value* value) { return inputs.at(value); })->result()});
+  if (!expand_all(scope, made.graph)) return std::nullopt;
+  return made;
 }
 
 NodeArguments with_replaced(const opset::Call& call, const Replace& replace) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -26,6 +27,14 @@ std::optional<opset::Meaning> loops(const Scope& scope, const ir::Node& node);
 
 // Expands every decomposition in a scratch graph. False where one cannot be.
 bool expand_all(const Scope& scope, ir::Graph& graph);
+
+// A node in a graph of its own, which gives the node's first result, decomposed as far as it goes.
+struct Alone {
+  ir::Graph graph;
+  std::map<const ir::Value*, ir::Value*> operands;  // of the node, by the graph's inputs
+};
+// nullopt where a decomposition cannot be expanded.
+std::optional<Alone> alone(const Scope& scope, const ir::Node& node);
 
 // Whether the first result is a tensor and nobody reads the others.
 bool has_one_result(const ir::Node& node);

@@ -107,26 +107,20 @@ std::optional<Range> range_of(const Meaning& meaning, ScalarId id, const Ranges&
 // What the node's result can hold, if that follows from what is known. Decompositions are looked through.
 std::optional<Range> range_of(const Scope& scope, const ir::Node& node, const Ranges& known) {
   if (!has_one_result(node) || !is_integral(node.result()->meta().dtype)) return std::nullopt;
-  ir::Graph scratch;
   Ranges ranges;
-  std::map<ir::Value*, ir::Value*> inputs;
-  for (ir::Value* operand : node.operands()) {
-    const auto range = known.find(operand);
-    if (range == known.end()) return std::nullopt;
-    ir::Value*& input = inputs[operand];
-    if (!input) input = scratch.add_input(operand->name, operand->type);
-    ranges.emplace(input, range->second);
-  }
-  scratch.set_outputs({scratch.add_copy(node, [&](ir::Value* value) { return inputs.at(value); })->result()});
-  if (!expand_all(scope, scratch)) return std::nullopt;
-  for (ir::Node& step : scratch.forward()) {
+  for (ir::Value* operand : node.operands())
+    if (!known.contains(operand)) return std::nullopt;
+  std::optional<Alone> steps = alone(scope, node);
+  if (!steps) return std::nullopt;
+  for (const auto& [input, operand] : steps->operands) ranges.emplace(input, known.at(operand));
+  for (ir::Node& step : steps->graph.forward()) {
     const std::optional<Meaning> meaning = loops(scope, step);
     if (!meaning || meaning->scatter || meaning->results[0].value == opset::no_scalar) return std::nullopt;
     const std::optional<Range> range = range_of(*meaning, meaning->results[0].value, ranges);
     if (!range) return std::nullopt;
     ranges.emplace(step.result(), *range);
   }
-  const auto found = ranges.find(scratch.outputs()[0].value());
+  const auto found = ranges.find(steps->graph.outputs()[0].value());
   return found == ranges.end() ? std::nullopt : std::optional(found->second);
 }
 

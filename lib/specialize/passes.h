@@ -57,6 +57,8 @@ Result<Changed> activate_before_views(Scope& scope);
 Result<Changed> narrow_gathered_products(Scope& scope);
 // Lets products read what is repeated for each matrix of a batch, not copies of it.
 Result<Changed> multiply_before_repeating(Scope& scope);
+// Lets products with matrices that are gathered from a constant stack read them there.
+Result<Changed> multiply_chosen_matrices(Scope& scope);
 // Lets nodes with the same operator and arguments be one.
 Changed merge_duplicates(Scope& scope);
 // Drops nodes, state inputs and weights that nobody reads.

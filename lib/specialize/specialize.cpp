@@ -34,6 +34,7 @@ Result<ir::ExportedProgram> run(ir::ExportedProgram program, const opset::Opset&
         if (!narrowed) return narrowed.error();
         if (*narrowed == Changed::yes) merge_duplicates(scope);  // indices that several gathers share
         if (Result<Changed> done = multiply_before_repeating(scope); !done) return done.error();
+        if (Result<Changed> done = multiply_chosen_matrices(scope); !done) return done.error();
       }
       remove_unused(scope);
       discharge_assumptions(scope);
