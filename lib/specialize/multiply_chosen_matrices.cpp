@@ -276,7 +276,8 @@ Result<ir::Value*> rows_of(Scope& scope, ir::Node& place, const Loops& loops, ir
   return Builder(scope, place, x).permute(axes).expand(own, all).view({count, terms}).result();
 }
 
-// The number of the matrix that each row meets: what the gather gives where each matrix is its number.
+// The number of the matrix that each row meets: what the gather gives where each matrix is its number. An error without
+// code where the gather cannot be made of a vector, as with an axis that is counted from the end.
 Result<ir::Value*> choices_of(Scope& scope, ir::Node& place, const Loops& loops, const Gather& gather) {
   const std::optional<int64_t> matrices = gather.stack->meta().sizes[0].constant();
   std::vector<double> numbers(static_cast<size_t>(*matrices));
@@ -288,7 +289,9 @@ Result<ir::Value*> choices_of(Scope& scope, ir::Node& place, const Loops& loops,
   });
   if (!chosen) return chosen;
   std::vector<SymInt> all(loops.sizes.begin(), loops.sizes.end() - 1), own = all;
-  own.back() = 1;
+  own.pop_back();
+  if ((*chosen)->meta().sizes != own) return error(Status::unsupported, 0, "the gather says something else of numbers");
+  own.emplace_back(1);
   return Builder(scope, place, *chosen).expand(own, all).view({count_of(all)}).result();
 }
 
@@ -341,8 +344,7 @@ Result<Changed> multiply_chosen_matrices(Scope& scope) {
       const std::optional<Loops> loops = loops_of(*product, matrices, x, node.result()->meta(), is_turned);
       if (!loops) continue;
       Result<ir::Value*> made = multiplied(scope, node, *loops, gather->second, x.value, is_turned);
-      if (!made) return made.error();
-      if ((*made)->type != node.result()->type) continue;  // dead nodes
+      if (!made || (*made)->type != node.result()->type) continue;  // dead nodes
       scope.report("let %" + node.result()->name + " read " + weight_name(scope, *gather->second.stack) +
                    " where it lies");
       scope.variant.graph.replace_uses(node.result(), *made);
