@@ -89,6 +89,11 @@ struct ConvolutionSizes {
                            int64_t step = 1) const;
 };
 
+// The call of a convolution by the matrix unit (amx.h) where that is there and faster, and the filter lies in
+// windows_in_blocks of panel_columns, as lower has it where prefers_amx(); else null.
+std::unique_ptr<PreparedCall> prepare_amx_convolution(const CallSite& site);
+bool prefers_amx(const CallSite& site);
+
 class ConvolutionCall : public TiledCall, public ConvolutionSizes {};
 
 }  // namespace atenon::kernels

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/amx.h"
 #include "kernels/lanes.h"
 #include "support/parallel.h"
 
@@ -25,8 +26,9 @@ double least_seconds(int repetitions, Work work) {
   return least;
 }
 
-double measure_flops() {
-  constexpr int64_t rows = 96, k = 256, products = 100;
+constexpr int64_t rows = 96, k = 256, products = 100;
+
+double measure_vectors() {
   const std::vector<float> a(rows * k, 1.0f), b(k * panel_columns, 1.0f);
   std::vector<std::vector<float>> sums(threads(), std::vector<float>(rows * panel_columns));
   const double seconds = least_seconds(10, [&](int64_t thread) {
@@ -44,6 +46,36 @@ double measure_flops() {
   });
   return 2.0 * rows * k * panel_columns * products * threads() / seconds;
 }
+
+double measure_amx() {
+  constexpr int64_t steps = k / amx_depth, plane = rows * k, half = steps * step_numbers(part_count) / 2;
+  const std::vector<uint16_t> a(plane * part_count), b(2 * half);
+  int64_t blocks[rows / amx_rows], places[steps];
+  for (int64_t i = 0; i < rows / amx_rows; ++i) blocks[i] = i * amx_rows * k;
+  for (int64_t i = 0; i < steps; ++i) places[i] = i * amx_depth;
+  std::vector<std::vector<float>> sums(threads(), std::vector<float>(rows * panel_columns));
+  const double seconds = least_seconds(10, [&](int64_t thread) {
+    for (int64_t i = 0; i < products; ++i)
+      amx()->multiply({.a = a.data(),
+                       .a_row = k,
+                       .a_plane = plane,
+                       .blocks = blocks,
+                       .block_count = rows / amx_rows,
+                       .block_rows = amx_rows,
+                       .steps = places,
+                       .step_count = steps,
+                       .numbers = PanelNumbers::f32,
+                       .b = b.data(),
+                       .b_half = half,
+                       .columns = panel_columns,
+                       .begins = true,
+                       .sums = sums[thread].data(),
+                       .next = {}});
+  });
+  return 2.0 * rows * k * panel_columns * products * threads() / seconds;
+}
+
+double measure_flops() { return amx() ? measure_amx() : measure_vectors(); }
 
 double measure_bytes() {
   constexpr int64_t columns = 1024, rows = 32 * 1024;  // 128 MiB: beyond most caches

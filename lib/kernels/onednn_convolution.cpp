@@ -303,6 +303,8 @@ class OnednnConvolution : public ConvolutionKernel {
   std::optional<ir::BlockedLayout> weight_layout(const CallSite& site, size_t operand) const override {
     try {
       const Convolution convolution = read(site);
+      if (static_cast<int>(operand) == convolution.weight && prefers_amx(site))
+        return windows_in_blocks(site.operands[operand].sizes, panel_columns);
       if (static_cast<int>(operand) != convolution.weight || joined_pixels(site, convolution) > 1) return std::nullopt;
       const int64_t strips = strips_of(site, convolution), lines = site.results[0].sizes[2];
       const StripSite strip =
@@ -316,6 +318,7 @@ class OnednnConvolution : public ConvolutionKernel {
   }
 
   Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const override {
+    if (std::unique_ptr<PreparedCall> call = prepare_amx_convolution(site)) return call;
     if (std::unique_ptr<PreparedCall> large = prepare_pointwise(site)) return large;
     const Convolution convolution = read(site);
     if (const int64_t strips = strips_of(site, convolution)) return prepare_strips(site, convolution, strips);

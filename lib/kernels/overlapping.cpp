@@ -139,11 +139,13 @@ class Overlapping : public ConvolutionKernel {
     ConvolutionSizes sizes;
     sizes.read(site, 2);
     if (static_cast<int>(operand) != sizes.convolution.weight) return std::nullopt;
-    if (!fits(sizes, site) || zeros_of(sizes) > most_zeros) return onednn_convolution().weight_layout(site, operand);
+    if ((!fits(sizes, site) || zeros_of(sizes) > most_zeros) && !prefers_amx(site))
+      return onednn_convolution().weight_layout(site, operand);
     return windows_in_blocks(site.operands[operand].sizes, panel_columns);
   }
 
   Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const override {
+    if (std::unique_ptr<PreparedCall> made = prepare_amx_convolution(site)) return made;
     auto call = std::make_unique<OverlappingCall>();
     call->read(site, 2);
     const Convolution& convolution = call->convolution;

@@ -3,13 +3,14 @@
 // A panel is read in order, once for each block of rows, and the next one is fetched while it is used, so that large
 // products run at the speed of arithmetic and those of few rows at the speed of memory. The layout depends on the
 // matrix alone: a program with dynamic sizes has one packed weight. Which thread computes a panel changes nothing in
-// it.
+// it. Where the CPU has a matrix unit, many rows go through that: amx_panels.cpp.
 #include <algorithm>
 #include <cassert>
 #include <numeric>
 
 #include "kernels/lanes.h"
 #include "kernels/list.h"
+#include "kernels/panels.h"
 #include "kernels/product.h"
 #include "support/parallel.h"
 
@@ -17,7 +18,6 @@ namespace atenon::kernels {
 
 namespace {
 
-constexpr int64_t most_rows = 240;  // of a tile
 // Of a tile, where a product is cut into more of them for its threads: how rows are cut then changes no bit.
 constexpr int64_t least_rows = tallest_block + 1;
 constexpr int64_t large_filter = 256 * 1024;  // of a pointwise convolution: reading it takes a good part of the time
@@ -28,113 +28,105 @@ constexpr int64_t few_pixels = 800;         // of a pointwise convolution's resu
 constexpr int64_t few_pixels_of_each = 64;  // image, where their number is left open; many are as fast by oneDNN
 constexpr int64_t small_matrix = 8 * 1024;
 constexpr int64_t fetched_matrix = 32 * 1024;  // smaller ones arrive by themselves, and fetching takes time of its own
-constexpr int64_t serial_products = 512 * 1024;  // less than this is done before a second thread has woken up
 
 bool in_columns(const Matrix& b) { return b.stride(2) == 1 || b.size(2) == 1; }
 bool in_rows(const Matrix& b) { return b.stride(1) == 1 || b.size(1) == 1; }
 
-class PanelsCall : public PreparedCall {
- public:
-  Product product;
-  Loops loops;
-  size_t result = 0;      // buffer
-  bool in_panels = true;  // else the matrix lies column by column or row by row, and each tile makes its panel
-  ScalarType stored = ScalarType::f32;  // or 16 bits, which are widened part by part
-  int64_t panels = 0, row_tiles = 0;
-  PanelTile common{};  // what all tiles share
+}  // namespace
 
-  int64_t tile_rows() const { return row_tiles == 0 ? 0 : divide_up(loops.m(), row_tiles); }  // at most
-  int64_t first_row(int64_t tile) const { return row_tiles == 1 ? tile * loops.m() : loops.m() * tile / row_tiles; }
-  bool in_halves() const { return stored != ScalarType::f32; }
-  size_t worker_bytes() const {
-    const int64_t made = in_halves() ? std::min(loops.k(), widened_depth) : in_panels ? 0 : loops.k();
-    return static_cast<size_t>((tile_rows() + made) * panel_columns) * sizeof(float);
-  }
-  int64_t workers() const {
-    return loops.m() * loops.n() * loops.k() < serial_products ? 1 : std::min<int64_t>(panels * row_tiles, threads());
-  }
-  size_t scratch_bytes() const override { return worker_bytes() * static_cast<size_t>(workers()); }
+size_t PanelsCall::worker_bytes() const {
+  const int64_t made = in_halves() ? std::min(loops.k(), widened_depth) : in_panels ? 0 : loops.k();
+  return static_cast<size_t>((tile_rows() + made) * panel_columns) * sizeof(float);
+}
 
-  Result<void> run(std::span<void* const> buffers, void* scratch) override {
-    const int64_t team = workers(), tiles = is_made_once(team) ? panels : panels * row_tiles;
-    if (team <= 1) {
-      for (int64_t i = 0; i < tiles; ++i) run_tile(buffers, i, static_cast<float*>(scratch));
-      return {};
-    }
-    // Runs of neighbouring panels, so that what a thread fetches ahead is mostly its own; shorter ones towards the end,
-    // so that all finish together.
-    Tiles parts(tiles, team);
-    parallel_for(team, [&](int64_t worker) {
-      auto* own = reinterpret_cast<float*>(static_cast<char*>(scratch) + worker * worker_bytes());
-      for (int64_t first, last; parts.take_run(worker, 2, first, last);)
-        for (int64_t i = first; i < last; ++i) run_tile(buffers, i, own);
-    });
+int64_t PanelsCall::workers() const {
+  return loops.m() * loops.n() * loops.k() < serial_products ? 1 : std::min<int64_t>(panels * row_tiles, threads());
+}
+
+Result<void> PanelsCall::run(std::span<void* const> buffers, void* scratch) {
+  // A panel that is made serves all rows, where there are enough of them for all threads.
+  const int64_t team = workers();
+  const bool is_made_once = !in_panels && panels >= 4 * team;
+  const auto run_one = [&](int64_t i, float* own) {
+    const int64_t row_tile = row_tiles == 1 || is_made_once ? 0 : i / panels, number = i - row_tile * panels;
+    if (!in_panels) make_panel(buffers, number, 0, loops.k(), made_panel(own));
+    for (int64_t tile = row_tile; tile < (is_made_once ? row_tiles : row_tile + 1); ++tile)
+      multiply(buffers, number, tile, own);
+  };
+  const int64_t tiles = is_made_once ? panels : panels * row_tiles;
+  if (team <= 1) {
+    for (int64_t i = 0; i < tiles; ++i) run_one(i, static_cast<float*>(scratch));
     return {};
   }
+  // Runs of neighbouring panels, so that what a thread fetches ahead is mostly its own; shorter ones towards the end,
+  // so that all finish together.
+  Tiles parts(tiles, team);
+  parallel_for(team, [&](int64_t worker) {
+    auto* own = reinterpret_cast<float*>(static_cast<char*>(scratch) + worker * worker_bytes());
+    for (int64_t first, last; parts.take_run(worker, 2, first, last);)
+      for (int64_t i = first; i < last; ++i) run_one(i, own);
+  });
+  return {};
+}
 
- private:
-  // A panel that is made serves all rows, where there are enough of them for all threads.
-  bool is_made_once(int64_t team) const { return !in_panels && panels >= 4 * team; }
-
-  // Behind the sums: the panel that is made, or the part of one that is widened.
-  float* made_panel(float* scratch) const { return scratch + tile_rows() * panel_columns; }
-
-  void run_tile(std::span<void* const> buffers, int64_t i, float* scratch) const {
-    const int64_t row_tile = row_tiles == 1 ? 0 : i / panels, number = i - row_tile * panels;
-    if (!in_panels) {
-      const int64_t column = number * panel_columns;
-      make_panel(static_cast<const float*>(buffers[product.b.input]) + column * loops.b.stride(1),
-                 std::min(panel_columns, loops.n() - column), made_panel(scratch));
-    }
-    if (!in_panels && is_made_once(workers()))
-      for (int64_t rows = 0; rows < row_tiles; ++rows) run_rows(buffers, number, rows, scratch);
-    else
-      run_rows(buffers, number, row_tile, scratch);
+void PanelsCall::make_panel(std::span<void* const> buffers, int64_t number, int64_t k, int64_t count,
+                            float* panel) const {
+  const int64_t column = number * panel_columns, columns = std::min(panel_columns, loops.n() - column);
+  const float* b =
+      static_cast<const float*>(buffers[product.b.input]) + column * loops.b.stride(1) + k * loops.b.stride(2);
+  if (in_columns(loops.b)) return lanes().make_panel(b, loops.b.stride(1), count, columns, panel);
+  for (int64_t i = 0; i < count; ++i, b += loops.b.stride(2), panel += panel_columns) {
+    std::copy_n(b, columns, panel);
+    std::fill(panel + columns, panel + panel_columns, 0.0f);
   }
+}
 
-  void make_panel(const float* b, int64_t columns, float* panel) const {
-    if (in_columns(loops.b)) return lanes().make_panel(b, loops.b.stride(1), loops.k(), columns, panel);
-    for (int64_t k = 0; k < loops.k(); ++k, b += loops.b.stride(2), panel += panel_columns) {
-      std::copy_n(b, columns, panel);
-      std::fill(panel + columns, panel + panel_columns, 0.0f);
-    }
+PanelTile PanelsCall::tile_of(std::span<void* const> buffers, int64_t number, int64_t row_tile, Step* steps,
+                              float* scratch) const {
+  const int64_t row = first_row(row_tile), column = number * panel_columns;
+  const auto* b = static_cast<const float*>(buffers[product.b.input]);
+  write_steps(product, loops, buffers, row, column, steps);
+  PanelTile tile = common;
+  if (in_halves()) {
+    tile.halves = {static_cast<const uint16_t*>(buffers[product.b.input]) + column * loops.k(),
+                   stored == ScalarType::bf16, made_panel(scratch)};
+  } else if (in_panels) {
+    tile.b = b + column * loops.k();
+    if (loops.k() * loops.n() > fetched_matrix)
+      tile.next = number + 1 < panels ? tile.b + panel_columns * loops.k() : row_tiles > 1 ? b : nullptr;
+  } else {
+    tile.b = made_panel(scratch);
+    // Where columns follow each other, those of the next panel are as many bytes as the panel itself.
+    if (in_columns(loops.b) && loops.b.stride(1) == loops.k() && column + 2 * panel_columns <= loops.n())
+      tile.next = b + (column + panel_columns) * loops.k();
   }
+  const int64_t group = column * product.groups / loops.n();
+  tile.a = static_cast<const float*>(buffers[product.a.input]) + row * loops.a.stride(2) +
+           group * loops.k() * loops.a.stride(1);
+  tile.rows = first_row(row_tile + 1) - row;
+  tile.columns = std::min(panel_columns, loops.n() - column);
+  tile.bias = product.bias < 0 ? nullptr : static_cast<const float*>(buffers[product.bias]) + column;
+  tile.steps = steps;
+  tile.y = static_cast<float*>(buffers[result]) + row * loops.y.stride(2) + column;
+  tile.scratch = scratch;
+  return tile;
+}
 
-  void run_rows(std::span<void* const> buffers, int64_t number, int64_t rows, float* scratch) const {
-    const int64_t row = first_row(rows), column = number * panel_columns;
-    const auto* b = static_cast<const float*>(buffers[product.b.input]);
-    Step steps[most_steps];
-    write_steps(product, loops, buffers, row, column, steps);
-    PanelTile tile = common;
-    if (in_halves()) {
-      tile.halves = {static_cast<const uint16_t*>(buffers[product.b.input]) + column * loops.k(),
-                     stored == ScalarType::bf16, made_panel(scratch)};
-    } else if (in_panels) {
-      tile.b = b + column * loops.k();
-      if (loops.k() * loops.n() > fetched_matrix)
-        tile.next = number + 1 < panels ? tile.b + panel_columns * loops.k() : row_tiles > 1 ? b : nullptr;
-    } else {
-      tile.b = made_panel(scratch);
-      // Where columns follow each other, those of the next panel are as many bytes as the panel itself.
-      if (in_columns(loops.b) && loops.b.stride(1) == loops.k() && column + 2 * panel_columns <= loops.n())
-        tile.next = b + (column + panel_columns) * loops.k();
-    }
-    const int64_t group = column * product.groups / loops.n();
-    tile.a = static_cast<const float*>(buffers[product.a.input]) + row * loops.a.stride(2) +
-             group * loops.k() * loops.a.stride(1);
-    tile.rows = first_row(rows + 1) - row;
-    tile.columns = std::min(panel_columns, loops.n() - column);
-    tile.bias = product.bias < 0 ? nullptr : static_cast<const float*>(buffers[product.bias]) + column;
-    tile.steps = steps;
-    tile.y = static_cast<float*>(buffers[result]) + row * loops.y.stride(2) + column;
-    tile.scratch = scratch;
-    lanes().panel(tile);
-  }
-};
+void PanelsCall::multiply(std::span<void* const> buffers, int64_t number, int64_t row_tile, float* scratch) const {
+  Step steps[most_steps];
+  lanes().panel(tile_of(buffers, number, row_tile, steps, scratch));
+}
+
+void PanelsCall::run_tile(std::span<void* const> buffers, int64_t number, int64_t row_tile, float* scratch) const {
+  if (!in_panels) make_panel(buffers, number, 0, loops.k(), made_panel(scratch));
+  multiply(buffers, number, row_tile, scratch);
+}
+
+namespace {
 
 // Into how many tiles rows are cut, so that threads finish together: the fewest, as each of them reads every panel.
 int64_t choose_row_tiles(int64_t rows, int64_t columns, int threads) {
-  const int64_t fewest = divide_up(rows, most_rows);
+  const int64_t fewest = divide_up(rows, most_panel_rows);
   int64_t best = fewest, least = INT64_MAX;
   for (int64_t tiles = fewest; tiles == fewest || rows / tiles >= least_rows; ++tiles) {
     // A tile takes as long as its blocks of rows, one more for the panel, times its vectors.
@@ -170,17 +162,22 @@ bool is_for_own_panels(const Loops& loops) {
 }
 
 std::unique_ptr<PanelsCall> make_call(Product product, Loops loops, const CallSite& site) {
-  auto call = std::make_unique<PanelsCall>();
   const ir::Weight* weight = site.operands[product.b.input].weight;
-  call->in_panels = weight && weight->layout;
-  if (call->in_panels) call->stored = weight->tensor.dtype;
+  const bool in_panels = weight && weight->layout;
+  const ScalarType stored = in_panels ? weight->tensor.dtype : ScalarType::f32;
+  std::unique_ptr<PanelsCall> call = make_amx_panels(product, loops, stored, in_panels, site.threads);
+  if (!call) {
+    call = std::make_unique<PanelsCall>();
+    call->row_tiles = choose_row_tiles(loops.m(), loops.n(), site.threads);
+    call->detail = lanes().name;
+  }
+  call->in_panels = in_panels;
+  call->stored = stored;
   call->result = site.operands.size();
   call->panels = divide_up(loops.n(), panel_columns);
-  call->row_tiles = choose_row_tiles(loops.m(), loops.n(), site.threads);
   call->flops = 2.0 * static_cast<double>(loops.m() * loops.n() * loops.k());
   call->bytes = static_cast<double>(size_of(call->stored)) * static_cast<double>(loops.n() * loops.k()) +
                 4.0 * static_cast<double>(loops.m() * (loops.n() + loops.k()));
-  call->detail = lanes().name;
   call->common.a_row = loops.a.stride(2);
   call->common.k = loops.k();
   call->common.is_made = !call->in_panels;

@@ -1,0 +1,302 @@
+// Convolutions by the matrix unit: where channels lie last, rows of the product are pixels of the image, some apart,
+// and a tap of the window is a place from which they are counted.
+//
+// A thread takes some lines of outputs, of one image or several, and a run of panels: it splits what they read, zeros
+// around the image included. Lines or panels whose numbers are not ordinary go by vectors.
+#include <algorithm>
+#include <array>
+
+#include "kernels/amx_run.h"
+#include "kernels/convolution.h"
+#include "kernels/list.h"
+#include "support/parallel.h"
+
+namespace atenon::kernels {
+
+namespace {
+
+constexpr int64_t most_rows = 256;  // of a tile
+constexpr int64_t shortest_rows =
+    13;  // of a block: the unit begins a product before it ends the last, if that is this long
+constexpr int64_t most_image_bytes = 2560 * 1024;  // that a tile reads, in parts
+constexpr int64_t crowded_lines = 8;               // numbers of pixels this many cache lines apart push each other out
+constexpr int64_t part_bytes = part_count * static_cast<int64_t>(sizeof(uint16_t));
+constexpr double serial_products = 512 * 1024;
+constexpr double worth_it = 0.85;  // of what vectors take
+
+// How lines of outputs become blocks of rows.
+struct Cut {
+  int64_t block_rows = 0, line_blocks = 0;  // of a line; or
+  bool is_flat = false;                     // lines follow each other with what lies around them between, as one
+
+  // Rows from one line to the next, and blocks of several.
+  int64_t line_rows(int64_t pitch) const { return is_flat ? pitch : line_blocks * block_rows; }
+  int64_t blocks(int64_t lines, int64_t width, int64_t pitch) const {
+    return is_flat ? divide_up((lines - 1) * pitch + width, block_rows) : lines * line_blocks;
+  }
+};
+
+Cut choose_cut(int64_t width, int64_t pitch, bool may_be_flat) {
+  Cut lines;
+  lines.line_blocks = divide_up(width, amx_rows);
+  lines.block_rows = divide_up(width, lines.line_blocks);
+  const bool is_better = lines.line_blocks * std::max(lines.block_rows, shortest_rows) > pitch;
+  return may_be_flat && is_better ? Cut{amx_rows, 0, true} : lines;
+}
+
+class AmxConvolutionCall : public TiledCall, public ConvolutionSizes {
+ public:
+  AmxPlan plan;
+  Cut cut;
+  std::vector<int64_t> blocks, steps;
+  std::vector<int64_t> taps;       // of the padded image in f32
+  std::array<int64_t, 2> image{};  // of a tile: lines, and pixels in each, that windows read
+  int64_t pixel = 0;               // numbers
+  int64_t images_a_tile = 1, lines_a_tile = 1, line_parts = 1;
+  bool is_one_line = false;  // outputs, and what is read with them, lie as one line
+
+  int64_t tiles() const override { return row_tiles() * plan.runs; }
+  size_t worker_bytes() const override { return plan.bytes(); }
+  int64_t workers() const override { return flops / 2 < serial_products ? 1 : TiledCall::workers(); }
+  void begin(void* memory) const override {
+    for (int64_t i = 0; i < workers(); ++i)
+      AmxRoom(plan, static_cast<char*>(memory) + i * static_cast<int64_t>(worker_bytes())).held() = -1;
+  }
+
+  void run_tile(std::span<void* const> buffers, int64_t i, void* own) const override {
+    AmxRoom room(plan, own);
+    const Rows rows = rows_of(i / plan.runs);
+    const int64_t first = i % plan.runs * plan.panels, last = std::min(first + plan.panels, panels());
+    const bool are_split = room.held() == i / plan.runs || split_rows(buffers, rows, room.parts());
+    room.held() = are_split ? i / plan.runs : -1;
+    const uint64_t left = are_split ? multiply(buffers, rows, first, last, room) : (uint64_t{1} << (last - first)) - 1;
+    if (left == 0) return;
+    room.held() = -1;
+    auto* padded = reinterpret_cast<float*>(room.parts());  // there is room for more than twice as much
+    pad_rows(buffers, rows, padded);
+    for (int64_t number = first; number < last; ++number)
+      if (left >> (number - first) & 1) multiply_by_vectors(buffers, rows, number, padded, room.sums());
+  }
+
+  // Numbers of a line, of an image and of a plane in parts, and of the rows that the last block may read behind them.
+  int64_t line_numbers() const { return image[1] * pixel; }
+  int64_t plane() const { return images_a_tile * image[0] * line_numbers(); }
+  int64_t behind() const { return (2 * amx_rows * stride[1] + filter[1] * dilation[1]) * pixel; }
+  int64_t line_tiles() const { return divide_up(y_sizes[2], lines_a_tile); }
+  int64_t row_tiles() const { return divide_up(x_sizes[0], images_a_tile) * line_tiles() * line_parts; }
+  int64_t panels() const { return divide_up(y_sizes[1], panel_columns); }
+
+ private:
+  // Some outputs: lines of images, or a part of a line.
+  struct Rows {
+    int64_t image, images, line, lines, column, width;
+  };
+  Rows rows_of(int64_t i) const {
+    const int64_t part = i % line_parts, tile = i / line_parts % line_tiles(), images = i / line_parts / line_tiles();
+    Rows rows{};
+    rows.column = y_sizes[3] * part / line_parts;
+    rows.width = y_sizes[3] * (part + 1) / line_parts - rows.column;
+    rows.line = tile * lines_a_tile;
+    rows.lines = std::min(lines_a_tile, y_sizes[2] - rows.line);
+    rows.image = images * images_a_tile;
+    rows.images = std::min(images_a_tile, x_sizes[0] - rows.image);
+    return rows;
+  }
+
+  // Line i of what rows read: where its pixels are in x, how many there are, and the zeros before and behind them.
+  struct Line {
+    const float* from;
+    int64_t before, pixels, after;
+  };
+  Line line_of(std::span<void* const> buffers, const Rows& rows, int64_t i) const {
+    const int64_t number = rows.image + i / image[0], line = rows.line * stride[0] + i % image[0] - padding[0],
+                  column = rows.column * stride[1] - padding[1];
+    if (line < 0 || line >= x_sizes[2]) return {nullptr, image[1], 0, 0};
+    const int64_t before = std::clamp<int64_t>(-column, 0, image[1]), from = column + before,
+                  pixels = std::clamp<int64_t>(x_sizes[3] - from, 0, image[1] - before);
+    return {static_cast<const float*>(buffers[static_cast<size_t>(convolution.x)]) + number * x_strides[0] +
+                line * x_strides[2] + from * x_strides[3],
+            before, pixels, image[1] - before - pixels};
+  }
+
+  bool split_rows(std::span<void* const> buffers, const Rows& rows, uint16_t* parts) const {
+    for (int64_t i = 0; i < rows.images * image[0]; ++i) {
+      const Line line = line_of(buffers, rows, i);
+      uint16_t* to = parts + i * line_numbers();
+      for (int64_t part = 0; part < part_count; ++part) {
+        std::fill_n(to + part * plane(), line.before * pixel, uint16_t{0});
+        std::fill_n(to + part * plane() + (line.before + line.pixels) * pixel, line.after * pixel, uint16_t{0});
+      }
+      if (!amx()->split_rows({.from = line.from,
+                              .from_row = x_strides[3],
+                              .rows = line.pixels,
+                              .k = x_sizes[1],
+                              .to = to + line.before * pixel,
+                              .to_row = pixel,
+                              .plane = plane()}))
+        return false;
+    }
+    return true;
+  }
+
+  // Gives the panels that are left to vectors, as bits.
+  uint64_t multiply(std::span<void* const> buffers, const Rows& rows, int64_t first, int64_t last, AmxRoom room) const {
+    const int64_t image_blocks = cut.blocks(rows.lines, rows.width, image[1]);
+    const AmxTile tile{.a = room.parts(),
+                       .a_row = stride[1] * pixel,
+                       .a_plane = plane(),
+                       .blocks = blocks.data(),
+                       .block_count = rows.images * image_blocks,
+                       .block_rows = cut.block_rows,
+                       .steps = steps.data()};
+    const auto stretch_of = [&](int64_t number, float*, PanelInParts& panel) {
+      panel.from = filter_panel(buffers, number);
+      panel.run = x_sizes[1];
+      panel.filled_run = divide_up(x_sizes[1], amx_depth) * amx_depth;
+    };
+    const auto finish = [&](int64_t number, float* sums) {
+      for (int64_t i = 0; i < rows.images; ++i)
+        finish_image(buffers, rows, rows.image + i, number, sums + i * image_blocks * cut.block_rows * panel_columns);
+    };
+    return multiply_run(plan, tile, first, last, y_sizes[1], room, stretch_of, finish);
+  }
+
+  const float* filter_panel(std::span<void* const> buffers, int64_t number) const {
+    return static_cast<const float*>(buffers[static_cast<size_t>(convolution.weight)]) +
+           number * x_sizes[1] * static_cast<int64_t>(taps.size()) * panel_columns;
+  }
+
+  void finish_image(std::span<void* const> buffers, const Rows& rows, int64_t number, int64_t panel,
+                    float* sums) const {
+    const int64_t pitch = cut.line_rows(image[1]);
+    const bool is_whole = is_one_line && pitch == rows.width && line_parts == 1;
+    for (int64_t line = 0; line < (is_whole ? 1 : rows.lines); ++line) {
+      Step epilogue[most_steps];
+      PanelTile tile = tile_of_result(buffers, std::array{number, panel * panel_columns, rows.line + line, rows.column},
+                                      epilogue, sums + line * pitch * panel_columns);
+      tile.rows = is_whole ? rows.lines * rows.width : rows.width;
+      lanes().finish(tile);
+    }
+  }
+
+  void pad_rows(std::span<void* const> buffers, const Rows& rows, float* to) const {
+    const int64_t channels = x_sizes[1];
+    for (int64_t i = 0; i < rows.images * image[0]; ++i) {
+      const Line line = line_of(buffers, rows, i);
+      to = std::fill_n(to, line.before * channels, 0.f);
+      for (int64_t at = 0; at < line.pixels; ++at) to = std::copy_n(line.from + at * x_strides[3], channels, to);
+      to = std::fill_n(to, line.after * channels, 0.f);
+    }
+  }
+
+  void multiply_by_vectors(std::span<void* const> buffers, const Rows& rows, int64_t panel, const float* padded,
+                           float* sums) const {
+    const int64_t channels = x_sizes[1];
+    for (int64_t i = 0; i < rows.images; ++i)
+      for (int64_t line = 0; line < rows.lines; ++line) {
+        Step epilogue[most_steps];
+        const std::array at = {rows.image + i, panel * panel_columns, rows.line + line, rows.column};
+        PanelTile tile = tile_of_result(buffers, at, epilogue, sums);
+        tile.a = padded + (i * image[0] + line * stride[0]) * image[1] * channels;
+        tile.a_row = stride[1] * channels;
+        tile.rows = rows.width;
+        tile.run = channels;
+        tile.runs = taps.data();
+        tile.k = channels * static_cast<int64_t>(taps.size());
+        tile.b = filter_panel(buffers, panel);
+        lanes().panel(tile);
+      }
+  }
+};
+
+// Whether operands lie as this reads them, weights aside.
+bool fits(const ConvolutionSizes& sizes, const CallSite& site) {
+  const Convolution& convolution = sizes.convolution;
+  return !convolution.transposed && convolution.groups == 1 &&
+         lies_channels_last(site.operands[static_cast<size_t>(convolution.x)]) && lies_channels_last(site.results[0]) &&
+         has_plain_bias(convolution, site) && lanes_refusal(convolution.epilogue).empty();
+}
+
+// Cuts a call into tiles so that it takes the least time.
+void choose_tiles(AmxConvolutionCall& call, int threads) {
+  const int64_t channels = call.x_sizes[1], outputs = call.y_sizes[1], images = call.x_sizes[0],
+                height = call.y_sizes[2], width = call.y_sizes[3], taps = call.filter[0] * call.filter[1],
+                lines_of_pixel = divide_up(channels, amx_depth);
+  call.pixel = (lines_of_pixel >= crowded_lines ? lines_of_pixel | 1 : lines_of_pixel) * amx_depth;
+  call.line_parts = divide_up(width, most_rows);
+  const int64_t part = divide_up(width, call.line_parts);
+  call.image[1] = (part - 1) * call.stride[1] + (call.filter[1] - 1) * call.dilation[1] + 1;
+  call.cut = choose_cut(part, call.image[1], call.stride[0] == 1 && call.stride[1] == 1 && call.line_parts == 1);
+  // Some lines of an image, or all of some images.
+  const auto consider = [&](int64_t lines, int64_t some_images) {
+    const int64_t read = (lines - 1) * call.stride[0] + (call.filter[0] - 1) * call.dilation[0] + 1,
+                  numbers = some_images * read * call.image[1] * call.pixel,
+                  blocks = some_images * call.cut.blocks(lines, part, call.image[1]),
+                  tiles = divide_up(images, some_images) * divide_up(height, lines) * call.line_parts;
+    const bool is_least = lines == 1 && some_images == 1;
+    if (numbers * part_bytes > most_image_bytes || (blocks * call.cut.block_rows > most_rows && !is_least)) return;
+    const AmxTiles cut{tiles, blocks, call.cut.block_rows, numbers};
+    const AmxPlan plan = AmxPlan::make(PanelNumbers::f32, taps * lines_of_pixel, outputs, cut, threads);
+    if (call.lines_a_tile > 0 && plan.cycles >= call.plan.cycles) return;
+    call.lines_a_tile = lines, call.images_a_tile = some_images, call.image[0] = read, call.plan = plan;
+  };
+  call.lines_a_tile = 0;
+  for (int64_t lines = std::min(height, most_rows); lines > 0; --lines)
+    if (lines == divide_up(height, divide_up(height, lines))) consider(lines, 1);  // of tiles as large as each other
+  if (call.line_parts == 1)
+    for (int64_t some = 2; some <= std::min(images, most_rows / std::max<int64_t>(1, height)); ++some)
+      consider(height, some);
+}
+
+// The call, cut; null where there is no unit or vectors are faster.
+std::unique_ptr<AmxConvolutionCall> make_call(const CallSite& site) {
+  if (!amx() || site.in_tile || site.results[0].sizes.size() > 4) return nullptr;
+  auto call = std::make_unique<AmxConvolutionCall>();
+  call->read(site, 2);
+  const auto rows = static_cast<double>(call->x_sizes[0] * call->y_sizes[2] * call->y_sizes[3]),
+             k = static_cast<double>(call->x_sizes[1] * call->filter[0] * call->filter[1]);
+  const int64_t outputs = call->y_sizes[1];
+  if (!fits(*call, site) || rows * k * static_cast<double>(outputs) < serial_products) return nullptr;
+  choose_tiles(*call, decided_threads);
+  if (call->lines_a_tile == 0 || call->plan.cycles > worth_it * cycles_by_vectors(rows, k, outputs, decided_threads))
+    return nullptr;
+  choose_tiles(*call, site.threads);
+  return call;
+}
+
+}  // namespace
+
+bool prefers_amx(const CallSite& site) { return make_call(site) != nullptr; }
+
+std::unique_ptr<PreparedCall> prepare_amx_convolution(const CallSite& site) {
+  std::unique_ptr<AmxConvolutionCall> call = make_call(site);
+  if (!call) return nullptr;
+  const Operand& weight = site.operands[static_cast<size_t>(call->convolution.weight)];
+  if (!is_packed(weight, windows_in_blocks(weight.sizes, panel_columns))) return nullptr;
+  const auto is_line = [&](const std::vector<int64_t>& strides) {
+    return call->y_sizes[2] == 1 || strides[2] == strides[3] * call->y_sizes[3];
+  };
+  call->is_one_line =
+      is_line(call->y_strides) && std::all_of(call->operand_strides.begin(), call->operand_strides.end(), is_line);
+  const int64_t channels = call->x_sizes[1], width = divide_up(call->y_sizes[3], call->line_parts);
+  for (int64_t i = 0; i < call->filter[0]; ++i)
+    for (int64_t j = 0; j < call->filter[1]; ++j) {
+      const int64_t pixels = i * call->dilation[0] * call->image[1] + j * call->dilation[1];
+      call->taps.push_back(pixels * channels);
+      for (int64_t c = 0; c < channels; c += amx_depth) call->steps.push_back(pixels * call->pixel + c);
+    }
+  const int64_t image_blocks = call->cut.blocks(call->lines_a_tile, width, call->image[1]);
+  for (int64_t i = 0; i < call->images_a_tile; ++i)
+    for (int64_t block = 0; block < image_blocks; ++block) {
+      const int64_t across = call->cut.is_flat ? block : block % call->cut.line_blocks,
+                    down = call->cut.is_flat ? 0 : block / call->cut.line_blocks;
+      call->blocks.push_back((i * call->image[0] + down * call->stride[0]) * call->line_numbers() +
+                             across * call->cut.block_rows * call->stride[1] * call->pixel);
+    }
+  call->plan.part_numbers = part_count * call->plane() + call->behind();
+  count_work(*call, call->convolution, site);
+  call->detail = "amx";
+  return call;
+}
+
+}  // namespace atenon::kernels

@@ -1,0 +1,343 @@
+// The loops of amx.h. Compiled for AMX; runs only where amx() found it.
+#include "kernels/amx.h"
+
+#if defined(__AMX_BF16__)
+
+#include <immintrin.h>
+
+namespace atenon::kernels {
+
+namespace {
+
+constexpr int64_t tile_numbers = amx_rows * amx_depth;
+
+// Two vectors of 16 numbers on their way to parts, of which the numbers of both lie in turn.
+struct Pair {
+  __m512 first, second;
+
+  // The next part of both: to the nearest, of two as near the larger one. It is taken off.
+  __m512i take() {
+    const __m512i half = _mm512_set1_epi32(0x8000), kept = _mm512_set1_epi32(static_cast<int>(0xffff0000));
+    const __m512i one = _mm512_add_epi32(_mm512_castps_si512(first), half),
+                  other = _mm512_add_epi32(_mm512_castps_si512(second), half);
+    first = _mm512_sub_ps(first, _mm512_castsi512_ps(_mm512_and_si512(one, kept)));
+    second = _mm512_sub_ps(second, _mm512_castsi512_ps(_mm512_and_si512(other, kept)));
+    return in_turn(one, other);
+  }
+  // What is left, of which 8 bits are all.
+  __m512i last() const { return in_turn(_mm512_castps_si512(first), _mm512_castps_si512(second)); }
+
+ private:
+  static __m512i in_turn(__m512i one, __m512i other) {
+    return _mm512_mask_blend_epi16(0xaaaaaaaa, _mm512_srli_epi32(one, 16), other);
+  }
+};
+
+// Whether all that was seen is below 2^64, by bits without the sign.
+struct Ordinary {
+  __m512i largest = _mm512_setzero_si512();
+  void see(const Pair& pair) { see(pair.first), see(pair.second); }
+  bool holds() const { return _mm512_reduce_max_epu32(largest) < (127u + 64u) << 23; }
+
+ private:
+  void see(__m512 x) {
+    largest = _mm512_max_epu32(largest, _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(0x7fffffff)));
+  }
+};
+
+bool split_rows(const RowsInParts& rows) {
+  Ordinary ordinary;
+  const auto load = [](const float* from, int64_t left) {
+    return left >= 16 ? _mm512_loadu_ps(from)
+                      : _mm512_maskz_loadu_ps(static_cast<__mmask16>(left > 0 ? (1 << left) - 1 : 0), from);
+  };
+  for (int64_t i = 0; i < rows.rows; ++i) {
+    const float* from = rows.from + i * rows.from_row;
+    uint16_t* to = rows.to + i * rows.to_row;
+    for (int64_t j = 0; j < rows.k; j += amx_depth) {
+      Pair pair{load(from + j, rows.k - j), load(from + j + 16, rows.k - j - 16)};
+      ordinary.see(pair);
+      _mm512_storeu_si512(to + j, pair.take());
+      _mm512_storeu_si512(to + rows.plane + j, pair.take());
+      _mm512_storeu_si512(to + 2 * rows.plane + j, pair.last());
+    }
+  }
+  return ordinary.holds();
+}
+
+// A row of a panel that is not there.
+alignas(64) constexpr float no_row[panel_columns] = {};
+
+template <PanelNumbers numbers>
+inline __m512 load(const char* row, int64_t column) {
+  if constexpr (numbers == PanelNumbers::f32) {
+    return _mm512_loadu_ps(reinterpret_cast<const float*>(row) + column);
+  } else {
+    const __m256i halves = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(row) + column / 16);
+    if constexpr (numbers == PanelNumbers::f16) return _mm512_cvtph_ps(halves);
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
+  }
+}
+
+// Splits a panel little by little.
+template <PanelNumbers numbers>
+class Splitting {
+ public:
+  explicit Splitting(const PanelInParts& panel) : panel_(panel), left_(panel.k / 2 * vectors), to_(panel.to) {
+    find_step();
+  }
+
+  int64_t left() const { return left_; }
+  bool is_ordinary() const { return ordinary_.holds(); }
+
+  // The next vector of the panel, and that half a step behind it.
+  __attribute__((always_inline)) void advance() {
+    uint16_t* to = to_ + (column_ >> 5) * panel_.half + (column_ >> 4 & 1) * tile_numbers;
+    Pair pair{load<numbers>(first_, column_), load<numbers>(second_, column_)};
+    ordinary_.see(pair);
+    if constexpr (parts == 1) {
+      _mm512_storeu_si512(to, pair.last());
+    } else {
+      _mm512_storeu_si512(to, pair.take());
+      _mm512_storeu_si512(to + 2 * tile_numbers, pair.take());
+      _mm512_storeu_si512(to + 4 * tile_numbers, pair.last());
+    }
+    --left_, column_ += 16;
+    if (column_ == panel_columns) next_row();
+  }
+
+ private:
+  static constexpr int64_t parts = parts_of(numbers), vectors = panel_columns / 16,
+                           row_bytes = panel_columns * (numbers == PanelNumbers::f32 ? 4 : 2);
+  void next_row() {
+    column_ = 0, ++row_, to_ += amx_depth;
+    if (row_ == amx_rows) {
+      row_ = 0, panel_.first += amx_depth, to_ += (2 * parts - 1) * tile_numbers;
+      if (left_ > 0) find_step();
+    } else {
+      find_rows();
+    }
+  }
+  void find_step() {
+    const int64_t run = panel_.k > 0 ? panel_.first / panel_.filled_run : 0,
+                  in_run = panel_.first - run * panel_.filled_run;
+    step_ = static_cast<const char*>(panel_.from) + (run * panel_.run + in_run) * row_bytes;
+    there_ = panel_.run - in_run;
+    find_rows();
+  }
+  void find_rows() {
+    const auto* none = reinterpret_cast<const char*>(no_row);
+    first_ = row_ < there_ ? step_ + row_ * row_bytes : none;
+    second_ = row_ + amx_rows < there_ ? step_ + (row_ + amx_rows) * row_bytes : none;
+  }
+
+  PanelInParts panel_;
+  int64_t left_, row_ = 0, column_ = 0;  // of a step
+  const char* step_ = nullptr;
+  int64_t there_ = 0;  // rows of it
+  const char *first_ = nullptr, *second_ = nullptr;
+  uint16_t* to_;
+  Ordinary ordinary_;
+};
+
+template <PanelNumbers numbers>
+bool split_all(const PanelInParts& panel) {
+  Splitting<numbers> splitting(panel);
+  while (splitting.left() > 0) splitting.advance();
+  return splitting.is_ordinary();
+}
+
+bool split_panel(const PanelInParts& panel, PanelNumbers numbers) {
+  switch (numbers) {
+    case PanelNumbers::f32:
+      return split_all<PanelNumbers::f32>(panel);
+    case PanelNumbers::f16:
+      return split_all<PanelNumbers::f16>(panel);
+    case PanelNumbers::bf16:
+      return split_all<PanelNumbers::bf16>(panel);
+  }
+  return false;
+}
+
+// Registers are parts of instructions, so what repeats is a macro.
+#define TILES_2X2(first, second, left, right) \
+  _tile_dpbf16ps(0, first, left);             \
+  _tile_dpbf16ps(1, first, right);            \
+  _tile_dpbf16ps(2, second, left);            \
+  _tile_dpbf16ps(3, second, right)
+
+// Two blocks of rows by two vectors of columns. While the unit is busy with four tiles, `advances` vectors are split:
+// it is as fast as if they were not, where all of them at once would take half as long again.
+template <PanelNumbers numbers>
+void multiply_2x2(const AmxTile& tile, const uint16_t* first, const uint16_t* second, const uint16_t* b, float* sums,
+                  Splitting<numbers>& next, int64_t advances) {
+  constexpr bool all = parts_of(numbers) == part_count;
+  const int64_t a_bytes = tile.a_row * 2, row = panel_columns * 4;
+  const auto split = [&]() __attribute__((always_inline)) {
+    for (int64_t i = 0; i < advances && next.left() > 0; ++i) next.advance();
+  };
+  float* below = sums + tile.block_rows * panel_columns;
+  if (tile.begins) {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  } else {
+    _tile_loadd(0, sums, row);
+    _tile_loadd(1, sums + 16, row);
+    _tile_loadd(2, below, row);
+    _tile_loadd(3, below + 16, row);
+  }
+  for (int64_t step = 0; step < tile.step_count; ++step, b += step_numbers(parts_of(numbers)) / 2) {
+    const uint16_t *a0 = first + tile.steps[step], *a1 = second + tile.steps[step];
+    const uint16_t *b0 = b, *b1 = b0 + 2 * tile_numbers, *b2 = b1 + 2 * tile_numbers;
+    // In an order in which most of what is there serves the next products, too.
+    if constexpr (all) {
+      _tile_loadd(4, a0, a_bytes);
+      _tile_loadd(6, b2, 64);
+      _tile_loadd(7, b2 + tile_numbers, 64);
+      _tile_loadd(5, a1, a_bytes);
+      TILES_2X2(4, 5, 6, 7);
+      split();
+      _tile_loadd(6, b1, 64);
+      _tile_loadd(7, b1 + tile_numbers, 64);
+      TILES_2X2(4, 5, 6, 7);
+      split();
+      _tile_loadd(4, a0 + tile.a_plane, a_bytes);
+      _tile_loadd(5, a1 + tile.a_plane, a_bytes);
+      TILES_2X2(4, 5, 6, 7);
+      split();
+      _tile_loadd(6, b0, 64);
+      _tile_loadd(7, b0 + tile_numbers, 64);
+      TILES_2X2(4, 5, 6, 7);
+      split();
+    } else {
+      _tile_loadd(6, b0, 64);
+      _tile_loadd(7, b0 + tile_numbers, 64);
+      _tile_loadd(4, a0 + tile.a_plane, a_bytes);
+      _tile_loadd(5, a1 + tile.a_plane, a_bytes);
+      TILES_2X2(4, 5, 6, 7);
+      split();
+    }
+    _tile_loadd(4, a0 + 2 * tile.a_plane, a_bytes);
+    _tile_loadd(5, a1 + 2 * tile.a_plane, a_bytes);
+    TILES_2X2(4, 5, 6, 7);
+    split();
+    _tile_loadd(4, a0, a_bytes);
+    _tile_loadd(5, a1, a_bytes);
+    TILES_2X2(4, 5, 6, 7);
+    split();
+  }
+  _tile_stored(0, sums, row);
+  _tile_stored(1, sums + 16, row);
+  _tile_stored(2, below, row);
+  _tile_stored(3, below + 16, row);
+}
+
+#undef TILES_2X2
+#define TILES_1X4(left)                             \
+  _tile_loadd(6, (left), 64);                       \
+  _tile_dpbf16ps(0, 4, 6);                          \
+  _tile_loadd(7, (left) + tile_numbers, 64);        \
+  _tile_dpbf16ps(1, 4, 7);                          \
+  _tile_loadd(6, (left) + half, 64);                \
+  _tile_dpbf16ps(2, 4, 6);                          \
+  _tile_loadd(7, (left) + half + tile_numbers, 64); \
+  _tile_dpbf16ps(3, 4, 7)
+
+// The last block of an odd number, by all columns.
+template <PanelNumbers numbers>
+void multiply_1x4(const AmxTile& tile, const uint16_t* first, const uint16_t* b, float* sums) {
+  constexpr bool all = parts_of(numbers) == part_count;
+  const int64_t a_bytes = tile.a_row * 2, row = panel_columns * 4, half = tile.b_half;
+  if (tile.begins) {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  } else {
+    _tile_loadd(0, sums, row);
+    _tile_loadd(1, sums + 16, row);
+    _tile_loadd(2, sums + 32, row);
+    _tile_loadd(3, sums + 48, row);
+  }
+  for (int64_t step = 0; step < tile.step_count; ++step, b += step_numbers(parts_of(numbers)) / 2) {
+    const uint16_t* a = first + tile.steps[step];
+    const uint16_t *b0 = b, *b1 = b0 + 2 * tile_numbers, *b2 = b1 + 2 * tile_numbers;
+    if constexpr (all) {
+      _tile_loadd(4, a, a_bytes);
+      TILES_1X4(b2);
+      TILES_1X4(b1);
+      _tile_loadd(4, a + tile.a_plane, a_bytes);
+      TILES_1X4(b1);
+    } else {
+      _tile_loadd(4, a + tile.a_plane, a_bytes);
+    }
+    TILES_1X4(b0);
+    _tile_loadd(4, a + 2 * tile.a_plane, a_bytes);
+    TILES_1X4(b0);
+    _tile_loadd(4, a, a_bytes);
+    TILES_1X4(b0);
+  }
+  _tile_stored(0, sums, row);
+  _tile_stored(1, sums + 16, row);
+  _tile_stored(2, sums + 32, row);
+  _tile_stored(3, sums + 48, row);
+}
+
+#undef TILES_1X4
+
+// What the registers hold, as the instruction that sets it up reads it.
+struct alignas(64) Configuration {
+  uint8_t palette = 1, start_row = 0, reserved[14] = {};
+  uint16_t row_bytes[16] = {};
+  uint8_t rows[16] = {};
+};
+
+template <PanelNumbers numbers>
+bool multiply_all(const AmxTile& tile) {
+  Splitting<numbers> next(tile.next);
+  const int64_t halves = tile.columns > panel_columns / 2 ? 2 : 1, pairs = tile.block_count / 2;
+  const int64_t groups = pairs * halves * tile.step_count * (parts_of(numbers) == 1 ? 3 : 6);
+  const int64_t advances = groups == 0 ? 0 : (next.left() + groups - 1) / groups;
+  for (int64_t half = 0; half < halves; ++half)
+    for (int64_t pair = 0; pair < pairs; ++pair)
+      multiply_2x2<numbers>(tile, tile.a + tile.blocks[2 * pair], tile.a + tile.blocks[2 * pair + 1],
+                            tile.b + half * tile.b_half,
+                            tile.sums + 2 * pair * tile.block_rows * panel_columns + half * 32, next, advances);
+  if (tile.block_count % 2 != 0)
+    multiply_1x4<numbers>(tile, tile.a + tile.blocks[2 * pairs], tile.b,
+                          tile.sums + 2 * pairs * tile.block_rows * panel_columns);
+  while (next.left() > 0) next.advance();
+  return next.is_ordinary();
+}
+
+bool multiply(const AmxTile& tile) {
+  Configuration configuration;
+  for (int i = 0; i < 8; ++i) {
+    configuration.row_bytes[i] = 64;
+    // Sums and rows of a; 6 and 7 are of b.
+    configuration.rows[i] = static_cast<uint8_t>(i < 6 ? tile.block_rows : amx_rows);
+  }
+  asm("" : : "r"(&configuration) : "memory");  // GCC 12 thinks that only its first bytes are read
+  _tile_loadconfig(&configuration);
+  const bool is_ordinary = tile.numbers == PanelNumbers::f32   ? multiply_all<PanelNumbers::f32>(tile)
+                           : tile.numbers == PanelNumbers::f16 ? multiply_all<PanelNumbers::f16>(tile)
+                                                               : multiply_all<PanelNumbers::bf16>(tile);
+  _tile_release();
+  return is_ordinary;
+}
+
+}  // namespace
+
+const Amx amx_loops{split_rows, split_panel, multiply};
+
+}  // namespace atenon::kernels
+
+#else
+
+namespace atenon::kernels {
+const Amx amx_loops{};
+}
+
+#endif
