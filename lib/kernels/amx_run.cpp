@@ -37,7 +37,7 @@ AmxPlan AmxPlan::make(PanelNumbers numbers, int64_t steps, int64_t columns, cons
     const int64_t runs = divide_up(panels, count), own = divide_up(tiles.tiles * runs, std::max(1, threads));
     const double of_panels = static_cast<double>(count) * halves *
                              (static_cast<double>(steps) * of_half + static_cast<double>(tiles.blocks) * end_block);
-    const double cycles = static_cast<double>(own) * (of_panels + run + static_cast<double>(steps) * split_step) +
+    const double cycles = static_cast<double>(own) * (of_panels + run + static_cast<double>(plan.stretch) * split_step) +
                           static_cast<double>(divide_up(own, runs) * tiles.numbers) * split_number;
     if (count == 1 || cycles < plan.cycles) plan.panels = count, plan.runs = runs, plan.cycles = cycles;
   }

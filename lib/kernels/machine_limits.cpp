@@ -49,14 +49,17 @@ double measure_vectors() {
 
 double measure_amx() {
   constexpr int64_t steps = k / amx_depth, plane = rows * k, half = steps * step_numbers(part_count) / 2;
-  const std::vector<uint16_t> a(plane * part_count), b(2 * half);
+  struct alignas(64) Row {
+    uint16_t parts[amx_depth] = {};
+  };
+  const std::vector<Row> a(plane * part_count / amx_depth), b(2 * half / amx_depth);
   int64_t blocks[rows / amx_rows], places[steps];
   for (int64_t i = 0; i < rows / amx_rows; ++i) blocks[i] = i * amx_rows * k;
   for (int64_t i = 0; i < steps; ++i) places[i] = i * amx_depth;
   std::vector<std::vector<float>> sums(threads(), std::vector<float>(rows * panel_columns));
   const double seconds = least_seconds(10, [&](int64_t thread) {
     for (int64_t i = 0; i < products; ++i)
-      amx()->multiply({.a = a.data(),
+      amx()->multiply({.a = a.front().parts,
                        .a_row = k,
                        .a_plane = plane,
                        .blocks = blocks,
@@ -65,7 +68,7 @@ double measure_amx() {
                        .steps = places,
                        .step_count = steps,
                        .numbers = PanelNumbers::f32,
-                       .b = b.data(),
+                       .b = b.front().parts,
                        .b_half = half,
                        .columns = panel_columns,
                        .begins = true,
