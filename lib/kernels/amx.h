@@ -5,6 +5,9 @@
 // the unit a third of the time that vectors take for the one. So nothing is rounded that vectors would not round, and
 // sums have fewer roundings: the unit adds up 32 products before it adds them to the rest.
 //
+// Numbers that came from bfloat16 are their first part: products with parts that are all 0 are left out, which changes
+// no bit.
+//
 // It takes what is smaller than 2^-126 for 0, and infinity has no second part. So only ordinary numbers come here,
 // those below 2^64: whatever else turns up, vectors do the product.
 #pragma once
@@ -21,6 +24,12 @@ constexpr int64_t amx_depth = 32;  // bfloat16
 constexpr int64_t part_count = 3;
 // Numbers of one step of a panel of which `parts` parts are there: amx_depth of its rows.
 constexpr int64_t step_numbers(int64_t parts) { return amx_depth * panel_columns * parts; }
+
+// What numbers were that have been split.
+struct Split {
+  bool is_ordinary;  // else what was written is of no use
+  bool is_first;     // their first parts are all of them
+};
 
 // Rows of f32 that become three planes: of their first, second and third parts. The two halves of each amx_depth
 // numbers lie in turn, so that a vector of each is one of parts; what is missing of the last ones is 0.
@@ -55,6 +64,7 @@ struct AmxTile {
   const int64_t* steps;
   int64_t step_count;
   PanelNumbers numbers;
+  bool a_is_first, b_is_first;  // first parts are all
   const uint16_t* b;
   int64_t b_half;   // as in PanelInParts
   int64_t columns;  // of the panel that are there
@@ -65,14 +75,13 @@ struct AmxTile {
 };
 
 struct Amx {
-  // Whether all numbers were ordinary; else what was written is of no use.
-  bool (*split_rows)(const RowsInParts& rows);
-  bool (*split_panel)(const PanelInParts& panel, PanelNumbers numbers);
+  Split (*split_rows)(const RowsInParts& rows);
+  Split (*split_panel)(const PanelInParts& panel, PanelNumbers numbers);
   // The same of `next`.
-  bool (*multiply)(const AmxTile& tile);
+  Split (*multiply)(const AmxTile& tile);
 };
 
-// Of bfloat16, the first part is all.
+// Parts of them that are written.
 constexpr int64_t parts_of(PanelNumbers numbers) { return numbers == PanelNumbers::bf16 ? 1 : part_count; }
 
 extern const Amx amx_loops;

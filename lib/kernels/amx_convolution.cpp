@@ -60,18 +60,18 @@ class AmxConvolutionCall : public TiledCall, public ConvolutionSizes {
   int64_t workers() const override { return flops / 2 < serial_products ? 1 : TiledCall::workers(); }
   void begin(void* memory) const override {
     for (int64_t i = 0; i < workers(); ++i)
-      AmxRoom(plan, static_cast<char*>(memory) + i * static_cast<int64_t>(worker_bytes())).held() = -1;
+      AmxRoom(plan, static_cast<char*>(memory) + i * static_cast<int64_t>(worker_bytes())).held().tile = -1;
   }
 
   void run_tile(std::span<void* const> buffers, int64_t i, void* own) const override {
     AmxRoom room(plan, own);
     const Rows rows = rows_of(i / plan.runs);
     const int64_t first = i % plan.runs * plan.panels, last = std::min(first + plan.panels, panels());
-    const bool are_split = room.held() == i / plan.runs || split_rows(buffers, rows, room.parts());
-    room.held() = are_split ? i / plan.runs : -1;
+    if (room.held().tile != i / plan.runs) room.held() = {i / plan.runs, split_rows(buffers, rows, room.parts())};
+    const bool are_split = room.held().split.is_ordinary;
     const uint64_t left = are_split ? multiply(buffers, rows, first, last, room) : (uint64_t{1} << (last - first)) - 1;
     if (left == 0) return;
-    room.held() = -1;
+    room.held().tile = -1;
     auto* padded = reinterpret_cast<float*>(room.parts());  // there is room for more than twice as much
     pad_rows(buffers, rows, padded);
     for (int64_t number = first; number < last; ++number)
@@ -119,7 +119,8 @@ class AmxConvolutionCall : public TiledCall, public ConvolutionSizes {
             before, pixels, image[1] - before - pixels};
   }
 
-  bool split_rows(std::span<void* const> buffers, const Rows& rows, uint16_t* parts) const {
+  Split split_rows(std::span<void* const> buffers, const Rows& rows, uint16_t* parts) const {
+    Split all{true, true};
     for (int64_t i = 0; i < rows.images * image[0]; ++i) {
       const Line line = line_of(buffers, rows, i);
       uint16_t* to = parts + i * line_numbers();
@@ -127,16 +128,17 @@ class AmxConvolutionCall : public TiledCall, public ConvolutionSizes {
         std::fill_n(to + part * plane(), line.before * pixel, uint16_t{0});
         std::fill_n(to + part * plane() + (line.before + line.pixels) * pixel, line.after * pixel, uint16_t{0});
       }
-      if (!amx()->split_rows({.from = line.from,
-                              .from_row = x_strides[3],
-                              .rows = line.pixels,
-                              .k = x_sizes[1],
-                              .to = to + line.before * pixel,
-                              .to_row = pixel,
-                              .plane = plane()}))
-        return false;
+      const Split split = amx()->split_rows({.from = line.from,
+                                             .from_row = x_strides[3],
+                                             .rows = line.pixels,
+                                             .k = x_sizes[1],
+                                             .to = to + line.before * pixel,
+                                             .to_row = pixel,
+                                             .plane = plane()});
+      all.is_ordinary &= split.is_ordinary;
+      all.is_first &= split.is_first;
     }
-    return true;
+    return all;
   }
 
   // Gives the panels that are left to vectors, as bits.

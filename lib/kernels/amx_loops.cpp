@@ -33,20 +33,24 @@ struct Pair {
   }
 };
 
-// Whether all that was seen is below 2^64, by bits without the sign.
-struct Ordinary {
-  __m512i largest = _mm512_setzero_si512();
+// What is seen of numbers: whether all are below 2^64, by bits without the sign, and their second parts.
+class Seen {
+ public:
   void see(const Pair& pair) { see(pair.first), see(pair.second); }
-  bool holds() const { return _mm512_reduce_max_epu32(largest) < (127u + 64u) << 23; }
+  void see_second(__m512i parts) { seconds_ = _mm512_or_si512(seconds_, parts); }
+  Split split() const {
+    return {_mm512_reduce_max_epu32(largest_) < (127u + 64u) << 23, _mm512_test_epi32_mask(seconds_, seconds_) == 0};
+  }
 
  private:
   void see(__m512 x) {
-    largest = _mm512_max_epu32(largest, _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(0x7fffffff)));
+    largest_ = _mm512_max_epu32(largest_, _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(0x7fffffff)));
   }
+  __m512i largest_ = _mm512_setzero_si512(), seconds_ = _mm512_setzero_si512();
 };
 
-bool split_rows(const RowsInParts& rows) {
-  Ordinary ordinary;
+Split split_rows(const RowsInParts& rows) {
+  Seen seen;
   const auto load = [](const float* from, int64_t left) {
     return left >= 16 ? _mm512_loadu_ps(from)
                       : _mm512_maskz_loadu_ps(static_cast<__mmask16>(left > 0 ? (1 << left) - 1 : 0), from);
@@ -56,13 +60,15 @@ bool split_rows(const RowsInParts& rows) {
     uint16_t* to = rows.to + i * rows.to_row;
     for (int64_t j = 0; j < rows.k; j += amx_depth) {
       Pair pair{load(from + j, rows.k - j), load(from + j + 16, rows.k - j - 16)};
-      ordinary.see(pair);
+      seen.see(pair);
       _mm512_storeu_si512(to + j, pair.take());
-      _mm512_storeu_si512(to + rows.plane + j, pair.take());
+      const __m512i second = pair.take();
+      seen.see_second(second);
+      _mm512_storeu_si512(to + rows.plane + j, second);
       _mm512_storeu_si512(to + 2 * rows.plane + j, pair.last());
     }
   }
-  return ordinary.holds();
+  return seen.split();
 }
 
 // A row of a panel that is not there.
@@ -88,18 +94,20 @@ class Splitting {
   }
 
   int64_t left() const { return left_; }
-  bool is_ordinary() const { return ordinary_.holds(); }
+  Split split() const { return seen_.split(); }
 
   // The next vector of the panel, and that half a step behind it.
   __attribute__((always_inline)) void advance() {
     uint16_t* to = to_ + (column_ >> 5) * panel_.half + (column_ >> 4 & 1) * tile_numbers;
     Pair pair{load<numbers>(first_, column_), load<numbers>(second_, column_)};
-    ordinary_.see(pair);
+    seen_.see(pair);
     if constexpr (parts == 1) {
       _mm512_storeu_si512(to, pair.last());
     } else {
       _mm512_storeu_si512(to, pair.take());
-      _mm512_storeu_si512(to + 2 * tile_numbers, pair.take());
+      const __m512i second = pair.take();
+      seen_.see_second(second);
+      _mm512_storeu_si512(to + 2 * tile_numbers, second);
       _mm512_storeu_si512(to + 4 * tile_numbers, pair.last());
     }
     --left_, column_ += 16;
@@ -137,17 +145,17 @@ class Splitting {
   int64_t there_ = 0;  // rows of it
   const char *first_ = nullptr, *second_ = nullptr;
   uint16_t* to_;
-  Ordinary ordinary_;
+  Seen seen_;
 };
 
 template <PanelNumbers numbers>
-bool split_all(const PanelInParts& panel) {
+Split split_all(const PanelInParts& panel) {
   Splitting<numbers> splitting(panel);
   while (splitting.left() > 0) splitting.advance();
-  return splitting.is_ordinary();
+  return splitting.split();
 }
 
-bool split_panel(const PanelInParts& panel, PanelNumbers numbers) {
+Split split_panel(const PanelInParts& panel, PanelNumbers numbers) {
   switch (numbers) {
     case PanelNumbers::f32:
       return split_all<PanelNumbers::f32>(panel);
@@ -156,7 +164,7 @@ bool split_panel(const PanelInParts& panel, PanelNumbers numbers) {
     case PanelNumbers::bf16:
       return split_all<PanelNumbers::bf16>(panel);
   }
-  return false;
+  return {};
 }
 
 // Registers are parts of instructions, so what repeats is a macro.
@@ -168,10 +176,9 @@ bool split_panel(const PanelInParts& panel, PanelNumbers numbers) {
 
 // Two blocks of rows by two vectors of columns. While the unit is busy with four tiles, `advances` vectors are split:
 // it is as fast as if they were not, where all of them at once would take half as long again.
-template <PanelNumbers numbers>
+template <PanelNumbers numbers, bool a_is_first, bool b_is_first>
 void multiply_2x2(const AmxTile& tile, const uint16_t* first, const uint16_t* second, const uint16_t* b, float* sums,
                   Splitting<numbers>& next, int64_t advances) {
-  constexpr bool all = parts_of(numbers) == part_count;
   const int64_t a_bytes = tile.a_row * 2, row = panel_columns * 4;
   const auto split = [&]() __attribute__((always_inline)) {
     for (int64_t i = 0; i < advances && next.left() > 0; ++i) next.advance();
@@ -192,7 +199,7 @@ void multiply_2x2(const AmxTile& tile, const uint16_t* first, const uint16_t* se
     const uint16_t *a0 = first + tile.steps[step], *a1 = second + tile.steps[step];
     const uint16_t *b0 = b, *b1 = b0 + 2 * tile_numbers, *b2 = b1 + 2 * tile_numbers;
     // In an order in which most of what is there serves the next products, too.
-    if constexpr (all) {
+    if constexpr (!b_is_first) {
       _tile_loadd(4, a0, a_bytes);
       _tile_loadd(6, b2, 64);
       _tile_loadd(7, b2 + tile_numbers, 64);
@@ -203,26 +210,25 @@ void multiply_2x2(const AmxTile& tile, const uint16_t* first, const uint16_t* se
       _tile_loadd(7, b1 + tile_numbers, 64);
       TILES_2X2(4, 5, 6, 7);
       split();
+      if constexpr (!a_is_first) {
+        _tile_loadd(4, a0 + tile.a_plane, a_bytes);
+        _tile_loadd(5, a1 + tile.a_plane, a_bytes);
+        TILES_2X2(4, 5, 6, 7);
+        split();
+      }
+    }
+    _tile_loadd(6, b0, 64);
+    _tile_loadd(7, b0 + tile_numbers, 64);
+    if constexpr (!a_is_first) {
       _tile_loadd(4, a0 + tile.a_plane, a_bytes);
       _tile_loadd(5, a1 + tile.a_plane, a_bytes);
       TILES_2X2(4, 5, 6, 7);
       split();
-      _tile_loadd(6, b0, 64);
-      _tile_loadd(7, b0 + tile_numbers, 64);
-      TILES_2X2(4, 5, 6, 7);
-      split();
-    } else {
-      _tile_loadd(6, b0, 64);
-      _tile_loadd(7, b0 + tile_numbers, 64);
-      _tile_loadd(4, a0 + tile.a_plane, a_bytes);
-      _tile_loadd(5, a1 + tile.a_plane, a_bytes);
+      _tile_loadd(4, a0 + 2 * tile.a_plane, a_bytes);
+      _tile_loadd(5, a1 + 2 * tile.a_plane, a_bytes);
       TILES_2X2(4, 5, 6, 7);
       split();
     }
-    _tile_loadd(4, a0 + 2 * tile.a_plane, a_bytes);
-    _tile_loadd(5, a1 + 2 * tile.a_plane, a_bytes);
-    TILES_2X2(4, 5, 6, 7);
-    split();
     _tile_loadd(4, a0, a_bytes);
     _tile_loadd(5, a1, a_bytes);
     TILES_2X2(4, 5, 6, 7);
@@ -246,9 +252,8 @@ void multiply_2x2(const AmxTile& tile, const uint16_t* first, const uint16_t* se
   _tile_dpbf16ps(3, 4, 7)
 
 // The last block of an odd number, by all columns.
-template <PanelNumbers numbers>
+template <PanelNumbers numbers, bool a_is_first, bool b_is_first>
 void multiply_1x4(const AmxTile& tile, const uint16_t* first, const uint16_t* b, float* sums) {
-  constexpr bool all = parts_of(numbers) == part_count;
   const int64_t a_bytes = tile.a_row * 2, row = panel_columns * 4, half = tile.b_half;
   if (tile.begins) {
     _tile_zero(0);
@@ -264,18 +269,21 @@ void multiply_1x4(const AmxTile& tile, const uint16_t* first, const uint16_t* b,
   for (int64_t step = 0; step < tile.step_count; ++step, b += step_numbers(parts_of(numbers)) / 2) {
     const uint16_t* a = first + tile.steps[step];
     const uint16_t *b0 = b, *b1 = b0 + 2 * tile_numbers, *b2 = b1 + 2 * tile_numbers;
-    if constexpr (all) {
+    if constexpr (!b_is_first) {
       _tile_loadd(4, a, a_bytes);
       TILES_1X4(b2);
       TILES_1X4(b1);
-      _tile_loadd(4, a + tile.a_plane, a_bytes);
-      TILES_1X4(b1);
-    } else {
-      _tile_loadd(4, a + tile.a_plane, a_bytes);
+      if constexpr (!a_is_first) {
+        _tile_loadd(4, a + tile.a_plane, a_bytes);
+        TILES_1X4(b1);
+      }
     }
-    TILES_1X4(b0);
-    _tile_loadd(4, a + 2 * tile.a_plane, a_bytes);
-    TILES_1X4(b0);
+    if constexpr (!a_is_first) {
+      _tile_loadd(4, a + tile.a_plane, a_bytes);
+      TILES_1X4(b0);
+      _tile_loadd(4, a + 2 * tile.a_plane, a_bytes);
+      TILES_1X4(b0);
+    }
     _tile_loadd(4, a, a_bytes);
     TILES_1X4(b0);
   }
@@ -294,25 +302,33 @@ struct alignas(64) Configuration {
   uint8_t rows[16] = {};
 };
 
-template <PanelNumbers numbers>
-bool multiply_all(const AmxTile& tile) {
+template <PanelNumbers numbers, bool a_is_first, bool b_is_first>
+Split multiply_all(const AmxTile& tile) {
+  constexpr int64_t products = a_is_first && b_is_first ? 1 : a_is_first || b_is_first ? 3 : 6;
   Splitting<numbers> next(tile.next);
   const int64_t halves = tile.columns > panel_columns / 2 ? 2 : 1, pairs = tile.block_count / 2;
-  const int64_t groups = pairs * halves * tile.step_count * (parts_of(numbers) == 1 ? 3 : 6);
+  const int64_t groups = pairs * halves * tile.step_count * products;
   const int64_t advances = groups == 0 ? 0 : (next.left() + groups - 1) / groups;
   for (int64_t half = 0; half < halves; ++half)
     for (int64_t pair = 0; pair < pairs; ++pair)
-      multiply_2x2<numbers>(tile, tile.a + tile.blocks[2 * pair], tile.a + tile.blocks[2 * pair + 1],
-                            tile.b + half * tile.b_half,
-                            tile.sums + 2 * pair * tile.block_rows * panel_columns + half * 32, next, advances);
+      multiply_2x2<numbers, a_is_first, b_is_first>(
+          tile, tile.a + tile.blocks[2 * pair], tile.a + tile.blocks[2 * pair + 1], tile.b + half * tile.b_half,
+          tile.sums + 2 * pair * tile.block_rows * panel_columns + half * 32, next, advances);
   if (tile.block_count % 2 != 0)
-    multiply_1x4<numbers>(tile, tile.a + tile.blocks[2 * pairs], tile.b,
-                          tile.sums + 2 * pairs * tile.block_rows * panel_columns);
+    multiply_1x4<numbers, a_is_first, b_is_first>(tile, tile.a + tile.blocks[2 * pairs], tile.b,
+                                                  tile.sums + 2 * pairs * tile.block_rows * panel_columns);
   while (next.left() > 0) next.advance();
-  return next.is_ordinary();
+  return next.split();
 }
 
-bool multiply(const AmxTile& tile) {
+template <PanelNumbers numbers>
+Split multiply_parts(const AmxTile& tile) {
+  if (parts_of(numbers) == 1 || tile.b_is_first)
+    return tile.a_is_first ? multiply_all<numbers, true, true>(tile) : multiply_all<numbers, false, true>(tile);
+  return tile.a_is_first ? multiply_all<numbers, true, false>(tile) : multiply_all<numbers, false, false>(tile);
+}
+
+Split multiply(const AmxTile& tile) {
   Configuration configuration;
   for (int i = 0; i < 8; ++i) {
     configuration.row_bytes[i] = 64;
@@ -321,11 +337,11 @@ bool multiply(const AmxTile& tile) {
   }
   asm("" : : "r"(&configuration) : "memory");  // GCC 12 thinks that only its first bytes are read
   _tile_loadconfig(&configuration);
-  const bool is_ordinary = tile.numbers == PanelNumbers::f32   ? multiply_all<PanelNumbers::f32>(tile)
-                           : tile.numbers == PanelNumbers::f16 ? multiply_all<PanelNumbers::f16>(tile)
-                                                               : multiply_all<PanelNumbers::bf16>(tile);
+  const Split split = tile.numbers == PanelNumbers::f32   ? multiply_parts<PanelNumbers::f32>(tile)
+                      : tile.numbers == PanelNumbers::f16 ? multiply_parts<PanelNumbers::f16>(tile)
+                                                          : multiply_parts<PanelNumbers::bf16>(tile);
   _tile_release();
-  return is_ordinary;
+  return split;
 }
 
 }  // namespace

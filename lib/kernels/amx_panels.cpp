@@ -25,7 +25,7 @@ class AmxPanelsCall : public PanelsCall {
 
   Result<void> run(std::span<void* const> buffers, void* scratch) override {
     for (int64_t i = 0; i < team(); ++i)
-      AmxRoom(plan, static_cast<char*>(scratch) + i * static_cast<int64_t>(own_bytes())).held() = -1;
+      AmxRoom(plan, static_cast<char*>(scratch) + i * static_cast<int64_t>(own_bytes())).held().tile = -1;
     parallel_for(row_tiles * plan.runs, team(), scratch, own_bytes(), [&](int64_t i, void* own) {
       const int64_t first = i % plan.runs * plan.panels;
       run_unit(buffers, i / plan.runs, first, std::min(first + plan.panels, panels), own);
@@ -42,17 +42,17 @@ class AmxPanelsCall : public PanelsCall {
   // Some rows by panels [first, last).
   void run_unit(std::span<void* const> buffers, int64_t row_tile, int64_t first, int64_t last, void* own) const {
     AmxRoom room(plan, own);
-    const bool are_split = room.held() == row_tile || split_rows(buffers, row_tile, room.parts());
-    room.held() = are_split ? row_tile : -1;
+    if (room.held().tile != row_tile) room.held() = {row_tile, split_rows(buffers, row_tile, room.parts())};
+    const bool are_split = room.held().split.is_ordinary;
     const uint64_t left =
         are_split ? multiply(buffers, row_tile, first, last, room) : (uint64_t{1} << (last - first)) - 1;
     if (left == 0) return;
-    room.held() = -1;
+    room.held().tile = -1;
     for (int64_t number = first; number < last; ++number)
       if (left >> (number - first) & 1) run_tile(buffers, number, row_tile, reinterpret_cast<float*>(room.parts()));
   }
 
-  bool split_rows(std::span<void* const> buffers, int64_t row_tile, uint16_t* parts) const {
+  Split split_rows(std::span<void* const> buffers, int64_t row_tile, uint16_t* parts) const {
     const int64_t first = first_row(row_tile);
     return amx()->split_rows({.from = static_cast<const float*>(buffers[product.a.input]) + first * loops.a.stride(2),
                               .from_row = loops.a.stride(2),

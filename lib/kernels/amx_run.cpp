@@ -37,8 +37,9 @@ AmxPlan AmxPlan::make(PanelNumbers numbers, int64_t steps, int64_t columns, cons
     const int64_t runs = divide_up(panels, count), own = divide_up(tiles.tiles * runs, std::max(1, threads));
     const double of_panels = static_cast<double>(count) * halves *
                              (static_cast<double>(steps) * of_half + static_cast<double>(tiles.blocks) * end_block);
-    const double cycles = static_cast<double>(own) * (of_panels + run + static_cast<double>(plan.stretch) * split_step) +
-                          static_cast<double>(divide_up(own, runs) * tiles.numbers) * split_number;
+    const double cycles =
+        static_cast<double>(own) * (of_panels + run + static_cast<double>(plan.stretch) * split_step) +
+        static_cast<double>(divide_up(own, runs) * tiles.numbers) * split_number;
     if (count == 1 || cycles < plan.cycles) plan.panels = count, plan.runs = runs, plan.cycles = cycles;
   }
   return plan;
@@ -68,7 +69,8 @@ uint64_t multiply_run(const AmxPlan& plan, AmxTile rows, int64_t first, int64_t 
   uint64_t others = 0;
   rows.numbers = plan.numbers;
   rows.next = at_turn(0);
-  if (!amx()->split_panel(rows.next, plan.numbers)) others |= 1;
+  Split split = amx()->split_panel(rows.next, plan.numbers);
+  if (!split.is_ordinary) others |= 1;
   for (int64_t turn = 0; turn < turns; ++turn) {
     const int64_t panel = turn % count, step = turn / count * plan.stretch;
     rows.steps = steps + step;
@@ -79,7 +81,10 @@ uint64_t multiply_run(const AmxPlan& plan, AmxTile rows, int64_t first, int64_t 
     rows.begins = step == 0;
     rows.sums = room.sums() + (plan.stretches() == 1 ? 0 : panel * plan.sum_floats);
     rows.next = at_turn(turn + 1);
-    if (!amx()->multiply(rows)) others |= uint64_t{1} << (turn + 1) % count;
+    rows.a_is_first = room.held().split.is_first;
+    rows.b_is_first = split.is_first;
+    split = amx()->multiply(rows);
+    if (!split.is_ordinary) others |= uint64_t{1} << (turn + 1) % count;
     if (turn + count >= turns && !(others >> panel & 1)) finish(first + panel, rows.sums);
   }
   return others;

@@ -45,8 +45,12 @@ class AmxRoom {
  public:
   AmxRoom(const AmxPlan& plan, void* memory) : plan_(plan), memory_(static_cast<char*>(memory)) {}
 
-  // The tile whose rows are in parts(); -1: none.
-  int64_t& held() { return *reinterpret_cast<int64_t*>(memory_); }
+  // The tile whose rows are in parts(), -1: none, and what they were.
+  struct Held {
+    int64_t tile;
+    Split split;
+  };
+  Held& held() { return *reinterpret_cast<Held*>(memory_); }
   uint16_t* parts() { return reinterpret_cast<uint16_t*>(memory_ + 64); }
   uint16_t* stretches() { return parts() + plan_.part_numbers; }
   float* sums() { return reinterpret_cast<float*>(stretches() + 2 * plan_.stretch_numbers()); }
