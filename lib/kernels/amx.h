@@ -49,8 +49,9 @@ struct PanelInParts {
   const void* from;  // the panel
   int64_t run, filled_run;
   int64_t first, k;
-  uint16_t* to;  // for each step and part the tiles of two vectors of columns
-  int64_t half;  // from the panel's first two vectors to the other two
+  int64_t columns;  // that are there: the other half may be left out
+  uint16_t* to;     // for each step and part the tiles of two vectors of columns
+  int64_t half;     // from the panel's first two vectors to the other two
 };
 
 // Sums of rows times a stretch of a panel, both in parts.

@@ -19,6 +19,8 @@ constexpr int64_t most_rows = 256;  // of a tile
 constexpr int64_t shortest_rows =
     13;  // of a block: the unit begins a product before it ends the last, if that is this long
 constexpr int64_t most_image_bytes = 2560 * 1024;  // that a tile reads, in parts
+constexpr int64_t cached_bytes = 1024 * 1024;      // and sums, where a tile could be smaller
+constexpr int64_t most_lines = 64;                 // of a tile
 constexpr int64_t crowded_lines = 8;               // numbers of pixels this many cache lines apart push each other out
 constexpr int64_t part_bytes = part_count * static_cast<int64_t>(sizeof(uint16_t));
 constexpr double serial_products = 512 * 1024;
@@ -236,14 +238,16 @@ void choose_tiles(AmxConvolutionCall& call, int threads) {
                   blocks = some_images * call.cut.blocks(lines, part, call.image[1]),
                   tiles = divide_up(images, some_images) * divide_up(height, lines) * call.line_parts;
     const bool is_least = lines == 1 && some_images == 1;
-    if (numbers * part_bytes > most_image_bytes || (blocks * call.cut.block_rows > most_rows && !is_least)) return;
+    const int64_t bytes = numbers * part_bytes,
+                  sum_bytes = blocks * call.cut.block_rows * panel_columns * static_cast<int64_t>(sizeof(float));
+    if (bytes > most_image_bytes || (bytes + sum_bytes > cached_bytes && !is_least)) return;
     const AmxTiles cut{tiles, blocks, call.cut.block_rows, numbers};
     const AmxPlan plan = AmxPlan::make(PanelNumbers::f32, taps * lines_of_pixel, outputs, cut, threads);
     if (call.lines_a_tile > 0 && plan.cycles >= call.plan.cycles) return;
     call.lines_a_tile = lines, call.images_a_tile = some_images, call.image[0] = read, call.plan = plan;
   };
   call.lines_a_tile = 0;
-  for (int64_t lines = std::min(height, most_rows); lines > 0; --lines)
+  for (int64_t lines = std::min(height, most_lines); lines > 0; --lines)
     if (lines == divide_up(height, divide_up(height, lines))) consider(lines, 1);  // of tiles as large as each other
   if (call.line_parts == 1)
     for (int64_t some = 2; some <= std::min(images, most_rows / std::max<int64_t>(1, height)); ++some)

@@ -89,7 +89,11 @@ inline __m512 load(const char* row, int64_t column) {
 template <PanelNumbers numbers>
 class Splitting {
  public:
-  explicit Splitting(const PanelInParts& panel) : panel_(panel), left_(panel.k / 2 * vectors), to_(panel.to) {
+  explicit Splitting(const PanelInParts& panel)
+      : panel_(panel),
+        end_(panel.columns > panel_columns / 2 ? panel_columns : panel_columns / 2),
+        left_(panel.k / 2 * end_ / 16),
+        to_(panel.to) {
     find_step();
   }
 
@@ -111,11 +115,11 @@ class Splitting {
       _mm512_storeu_si512(to + 4 * tile_numbers, pair.last());
     }
     --left_, column_ += 16;
-    if (column_ == panel_columns) next_row();
+    if (column_ == end_) next_row();
   }
 
  private:
-  static constexpr int64_t parts = parts_of(numbers), vectors = panel_columns / 16,
+  static constexpr int64_t parts = parts_of(numbers),
                            row_bytes = panel_columns * (numbers == PanelNumbers::f32 ? 4 : 2);
   void next_row() {
     column_ = 0, ++row_, to_ += amx_depth;
@@ -140,7 +144,7 @@ class Splitting {
   }
 
   PanelInParts panel_;
-  int64_t left_, row_ = 0, column_ = 0;  // of a step
+  int64_t end_, left_, row_ = 0, column_ = 0;  // of a step
   const char* step_ = nullptr;
   int64_t there_ = 0;  // rows of it
   const char *first_ = nullptr, *second_ = nullptr;

@@ -19,14 +19,18 @@ constexpr int64_t most_bits = 32;
 AmxPlan AmxPlan::make(PanelNumbers numbers, int64_t steps, int64_t columns, const AmxTiles& tiles, int threads) {
   AmxPlan plan{.numbers = numbers, .steps = steps};
   const int64_t rows = tiles.blocks * tiles.block_rows, row_bytes = amx_depth * static_cast<int64_t>(sizeof(uint16_t)),
-                step_bytes = (rows * part_count + 2 * panel_columns * parts_of(numbers)) * row_bytes;
-  plan.stretch = divide_up(steps, divide_up(steps, std::max(least_stretch, cached_bytes / step_bytes)));
+                panel_bytes = 2 * panel_columns * parts_of(numbers) * row_bytes,
+                all_rows = tiles.numbers * part_count * static_cast<int64_t>(sizeof(uint16_t));
+  // Rows of a stretch, or all that is there of them.
+  const int64_t fitting = std::max({cached_bytes / (rows * part_count * row_bytes + panel_bytes),
+                                    (cached_bytes - all_rows) / panel_bytes, least_stretch});
+  plan.stretch = divide_up(steps, divide_up(steps, fitting));
   plan.sum_floats = rows * panel_columns;
 
   // Cycles of a half of a panel's step: of a block, of each of its rows, and of splitting the half, which blocks hide;
-  // of the end of a block; of a run, and a panel's step that is split before anything else; of a number of the rows.
+  // of the end of a block; of a run, and a half of a step that is split before anything else; of a number of the rows.
   constexpr double block = 140, row = 9, split_half = 550, hidden_by_block = 42, end_block = 250, run = 2500,
-                   split_step = 1150, split_number = 0.8;
+                   split_step = 575, split_number = 0.8;
   const bool is_bfloat = numbers == PanelNumbers::bf16;
   const double of_block = (block + row * static_cast<double>(tiles.block_rows)) / (is_bfloat ? 2 : 1);
   const auto blocks = static_cast<double>(tiles.blocks);
@@ -38,7 +42,7 @@ AmxPlan AmxPlan::make(PanelNumbers numbers, int64_t steps, int64_t columns, cons
     const double of_panels = static_cast<double>(count) * halves *
                              (static_cast<double>(steps) * of_half + static_cast<double>(tiles.blocks) * end_block);
     const double cycles =
-        static_cast<double>(own) * (of_panels + run + static_cast<double>(plan.stretch) * split_step) +
+        static_cast<double>(own) * (of_panels + run + static_cast<double>(plan.stretch) * halves * split_step) +
         static_cast<double>(divide_up(own, runs) * tiles.numbers) * split_number;
     if (count == 1 || cycles < plan.cycles) plan.panels = count, plan.runs = runs, plan.cycles = cycles;
   }
@@ -61,6 +65,7 @@ uint64_t multiply_run(const AmxPlan& plan, AmxTile rows, int64_t first, int64_t 
     const int64_t step = turn / count * plan.stretch;
     panel.first = step * amx_depth;
     panel.k = std::min(plan.stretch, plan.steps - step) * amx_depth;
+    panel.columns = columns - (first + turn % count) * panel_columns;
     panel.to = room.stretches() + turn % 2 * plan.stretch_numbers();
     panel.half = plan.stretch_numbers() / 2;
     stretch_of(first + turn % count, room.made(), panel);

@@ -151,6 +151,7 @@ TEST_CASE("convolutions by the matrix unit equal oneDNN's") {
       {{1, 152, 20, 20}, {256, 152, 3, 3}, {1, 1}, {2, 2}, {2, 2}},  // channels that fill no step; dilation
       {{1, 64, 3, 600}, {256, 64, 1, 9}, {1, 1}, {0, 4}, {1, 1}},    // parts of lines
       {{1, 512, 15, 15}, {256, 512, 3, 3}, {1, 1}, {0, 0}, {1, 1}},  // k in stretches
+      {{1, 64, 40, 260}, {32, 64, 3, 3}, {1, 1}, {1, 1}, {1, 1}},    // half a panel
       {{1, 256, 28, 28}, {512, 256, 1, 1}, {2, 2}, {0, 0}, {1, 1}},
   };
   for (const Convolution2d& c : table) {
