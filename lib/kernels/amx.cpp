@@ -15,7 +15,8 @@ const Amx* amx() {
   static const bool is_there = [] {
     // Threads keep 8 KB more for it, which Linux grants on demand: arch_prctl(2).
     constexpr int request_permission = 0x1023, tile_data = 18;
-    return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_amx) == dnnl_cpu_isa_avx512_core_amx &&
+    return amx_loops.multiply &&
+           (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_amx) == dnnl_cpu_isa_avx512_core_amx &&
            syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
   }();
   return is_there ? &amx_loops : nullptr;

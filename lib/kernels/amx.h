@@ -2,14 +2,16 @@
 //
 // A float is the sum of three bfloat16, each the one nearest to what those before it leave: 8 bits three times are all
 // its 24. Of the nine products of two such sums three lie below the last place of an f32 product; the other six take
-// the unit a third of the time that vectors take for the one. So nothing is rounded that vectors would not round, and
-// sums have fewer roundings: the unit adds up 32 products before it adds them to the rest.
+// the unit a third of the time that vectors take for the one (from the nearest cache; from the next one, half of it).
+// So nothing is rounded that vectors would not round, and sums have fewer roundings: the unit adds up 32 products
+// before it adds them to the rest.
 //
 // Numbers that came from bfloat16 are their first part: products with parts that are all 0 are left out, which changes
 // no bit.
 //
 // It takes what is smaller than 2^-126 for 0, and infinity has no second part. So only ordinary numbers come here,
-// those below 2^64: whatever else turns up, vectors do the product.
+// those below 2^63: whatever else turns up, vectors do the product. Of smaller ones, an error of up to 2^-126 times the
+// other factor is left in each product.
 #pragma once
 
 #include <cstdint>

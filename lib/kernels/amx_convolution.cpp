@@ -2,29 +2,27 @@
 // and a tap of the window is a place from which they are counted.
 //
 // A thread takes some lines of outputs, of one image or several, and a run of panels: it splits what they read, zeros
-// around the image included. Lines or panels whose numbers are not ordinary go by vectors.
+// around the image included. Lines of outputs that read numbers which are not ordinary go by vectors, each by itself,
+// whatever tile it is in; so do panels.
 #include <algorithm>
 #include <array>
+#include <cassert>
 
 #include "kernels/amx_run.h"
 #include "kernels/convolution.h"
-#include "kernels/list.h"
-#include "support/parallel.h"
 
 namespace atenon::kernels {
 
 namespace {
 
-constexpr int64_t most_rows = 256;  // of a tile
-constexpr int64_t shortest_rows =
-    13;  // of a block: the unit begins a product before it ends the last, if that is this long
-constexpr int64_t most_image_bytes = 2560 * 1024;  // that a tile reads, in parts
-constexpr int64_t cached_bytes = 1024 * 1024;      // and sums, where a tile could be smaller
-constexpr int64_t most_lines = 64;                 // of a tile
-constexpr int64_t crowded_lines = 8;               // numbers of pixels this many cache lines apart push each other out
-constexpr int64_t part_bytes = part_count * static_cast<int64_t>(sizeof(uint16_t));
-constexpr double serial_products = 512 * 1024;
-constexpr double worth_it = 0.85;  // of what vectors take
+constexpr int64_t most_rows = 256;             // of a part of a line
+constexpr int64_t most_lines = 64;             // of a tile
+constexpr int64_t cached_bytes = 1024 * 1024;  // of parts and sums, where a tile could be smaller
+// Of a block: the unit begins a product before it ends the last, if that is this long.
+constexpr int64_t shortest_rows = 13;
+// Pixels so many cache lines apart push each other out, and are laid one more apart.
+constexpr int64_t crowded_lines = 8;
+constexpr double least_products = 512 * 1024;
 
 // How lines of outputs become blocks of rows.
 struct Cut {
@@ -46,7 +44,7 @@ Cut choose_cut(int64_t width, int64_t pitch, bool may_be_flat) {
   return may_be_flat && is_better ? Cut{amx_rows, 0, true} : lines;
 }
 
-class AmxConvolutionCall : public TiledCall, public ConvolutionSizes {
+class AmxConvolutionCall : public ConvolutionCall {
  public:
   AmxPlan plan;
   Cut cut;
@@ -59,7 +57,6 @@ class AmxConvolutionCall : public TiledCall, public ConvolutionSizes {
 
   int64_t tiles() const override { return row_tiles() * plan.runs; }
   size_t worker_bytes() const override { return plan.bytes(); }
-  int64_t workers() const override { return flops / 2 < serial_products ? 1 : TiledCall::workers(); }
   void begin(void* memory) const override {
     for (int64_t i = 0; i < workers(); ++i)
       AmxRoom(plan, static_cast<char*>(memory) + i * static_cast<int64_t>(worker_bytes())).held().tile = -1;
@@ -69,15 +66,27 @@ class AmxConvolutionCall : public TiledCall, public ConvolutionSizes {
     AmxRoom room(plan, own);
     const Rows rows = rows_of(i / plan.runs);
     const int64_t first = i % plan.runs * plan.panels, last = std::min(first + plan.panels, panels());
-    if (room.held().tile != i / plan.runs) room.held() = {i / plan.runs, split_rows(buffers, rows, room.parts())};
-    const bool are_split = room.held().split.is_ordinary;
-    const uint64_t left = are_split ? multiply(buffers, rows, first, last, room) : (uint64_t{1} << (last - first)) - 1;
-    if (left == 0) return;
-    room.held().tile = -1;
-    auto* padded = reinterpret_cast<float*>(room.parts());  // there is room for more than twice as much
+    AmxRoom::Held& held = room.held();
+    if (held.tile != i / plan.runs) {
+      held.tile = i / plan.runs;
+      held.split = {true, true};
+      held.others.reset();
+      for (int64_t line = 0; line < rows.images * image[0]; ++line) {
+        const Split split = split_line(buffers, rows, line, room.parts());
+        held.split.is_ordinary &= split.is_ordinary;
+        held.split.is_first &= split.is_first;
+        held.others[line] = !split.is_ordinary;
+      }
+    }
+    const uint64_t left = multiply(buffers, rows, first, last, room);
+    if (left == 0 && held.split.is_ordinary) return;
+    held.tile = -1;
+    auto* padded = reinterpret_cast<float*>(room.parts());  // which takes more
     pad_rows(buffers, rows, padded);
     for (int64_t number = first; number < last; ++number)
-      if (left >> (number - first) & 1) multiply_by_vectors(buffers, rows, number, padded, room.sums());
+      for (int64_t line = 0; line < rows.images * rows.lines; ++line)
+        if (left >> (number - first) & 1 || reads_others(held, rows, line))
+          multiply_by_vectors(buffers, rows, line, number, padded, room.sums());
   }
 
   // Numbers of a line, of an image and of a plane in parts, and of the rows that the last block may read behind them.
@@ -121,26 +130,32 @@ class AmxConvolutionCall : public TiledCall, public ConvolutionSizes {
             before, pixels, image[1] - before - pixels};
   }
 
-  Split split_rows(std::span<void* const> buffers, const Rows& rows, uint16_t* parts) const {
-    Split all{true, true};
-    for (int64_t i = 0; i < rows.images * image[0]; ++i) {
-      const Line line = line_of(buffers, rows, i);
-      uint16_t* to = parts + i * line_numbers();
-      for (int64_t part = 0; part < part_count; ++part) {
-        std::fill_n(to + part * plane(), line.before * pixel, uint16_t{0});
-        std::fill_n(to + part * plane() + (line.before + line.pixels) * pixel, line.after * pixel, uint16_t{0});
-      }
-      const Split split = amx()->split_rows({.from = line.from,
-                                             .from_row = x_strides[3],
-                                             .rows = line.pixels,
-                                             .k = x_sizes[1],
-                                             .to = to + line.before * pixel,
-                                             .to_row = pixel,
-                                             .plane = plane()});
-      all.is_ordinary &= split.is_ordinary;
-      all.is_first &= split.is_first;
+  Split split_line(std::span<void* const> buffers, const Rows& rows, int64_t i, uint16_t* parts) const {
+    const Line line = line_of(buffers, rows, i);
+    uint16_t* to = parts + i * line_numbers();
+    for (int64_t part = 0; part < part_count; ++part) {
+      std::fill_n(to + part * plane(), line.before * pixel, uint16_t{0});
+      std::fill_n(to + part * plane() + (line.before + line.pixels) * pixel, line.after * pixel, uint16_t{0});
     }
-    return all;
+    return amx()->split_rows({.from = line.from,
+                              .from_row = x_strides[3],
+                              .rows = line.pixels,
+                              .k = x_sizes[1],
+                              .to = to + line.before * pixel,
+                              .to_row = pixel,
+                              .plane = plane()});
+  }
+
+  // Where in the tile begins what a line of its outputs reads, counted image by image; and whether not all of that is
+  // ordinary.
+  int64_t first_read(const Rows& rows, int64_t line) const {
+    return line / rows.lines * image[0] + line % rows.lines * stride[0];
+  }
+  bool reads_others(const AmxRoom::Held& held, const Rows& rows, int64_t line) const {
+    bool found = false;
+    for (int64_t tap = 0; tap < filter[0]; ++tap)
+      found |= held.others[static_cast<size_t>(first_read(rows, line) + tap * dilation[0])];
+    return found;
   }
 
   // Gives the panels that are left to vectors, as bits.
@@ -159,28 +174,28 @@ class AmxConvolutionCall : public TiledCall, public ConvolutionSizes {
       panel.filled_run = divide_up(x_sizes[1], amx_depth) * amx_depth;
     };
     const auto finish = [&](int64_t number, float* sums) {
-      for (int64_t i = 0; i < rows.images; ++i)
-        finish_image(buffers, rows, rows.image + i, number, sums + i * image_blocks * cut.block_rows * panel_columns);
+      const int64_t pitch = cut.line_rows(image[1]), image_rows = image_blocks * cut.block_rows;
+      const bool is_whole = is_one_line && pitch == rows.width && line_parts == 1 && room.held().split.is_ordinary;
+      for (int64_t line = 0; line < rows.images * rows.lines; line += is_whole ? rows.lines : 1) {
+        if (!is_whole && reads_others(room.held(), rows, line)) continue;
+        const int64_t row = line / rows.lines * image_rows + line % rows.lines * pitch;
+        Step epilogue[most_steps];
+        PanelTile out = tile_of_result(buffers, place_of(rows, line, number), epilogue, sums + row * panel_columns);
+        out.rows = is_whole ? rows.lines * rows.width : rows.width;
+        lanes().finish(out);
+      }
     };
     return multiply_run(plan, tile, first, last, y_sizes[1], room, stretch_of, finish);
+  }
+
+  // Of a line of outputs and a panel, in the result.
+  std::array<int64_t, 4> place_of(const Rows& rows, int64_t line, int64_t panel) const {
+    return {rows.image + line / rows.lines, panel * panel_columns, rows.line + line % rows.lines, rows.column};
   }
 
   const float* filter_panel(std::span<void* const> buffers, int64_t number) const {
     return static_cast<const float*>(buffers[static_cast<size_t>(convolution.weight)]) +
            number * x_sizes[1] * static_cast<int64_t>(taps.size()) * panel_columns;
-  }
-
-  void finish_image(std::span<void* const> buffers, const Rows& rows, int64_t number, int64_t panel,
-                    float* sums) const {
-    const int64_t pitch = cut.line_rows(image[1]);
-    const bool is_whole = is_one_line && pitch == rows.width && line_parts == 1;
-    for (int64_t line = 0; line < (is_whole ? 1 : rows.lines); ++line) {
-      Step epilogue[most_steps];
-      PanelTile tile = tile_of_result(buffers, std::array{number, panel * panel_columns, rows.line + line, rows.column},
-                                      epilogue, sums + line * pitch * panel_columns);
-      tile.rows = is_whole ? rows.lines * rows.width : rows.width;
-      lanes().finish(tile);
-    }
   }
 
   void pad_rows(std::span<void* const> buffers, const Rows& rows, float* to) const {
@@ -193,23 +208,19 @@ class AmxConvolutionCall : public TiledCall, public ConvolutionSizes {
     }
   }
 
-  void multiply_by_vectors(std::span<void* const> buffers, const Rows& rows, int64_t panel, const float* padded,
-                           float* sums) const {
+  void multiply_by_vectors(std::span<void* const> buffers, const Rows& rows, int64_t line, int64_t panel,
+                           const float* padded, float* sums) const {
     const int64_t channels = x_sizes[1];
-    for (int64_t i = 0; i < rows.images; ++i)
-      for (int64_t line = 0; line < rows.lines; ++line) {
-        Step epilogue[most_steps];
-        const std::array at = {rows.image + i, panel * panel_columns, rows.line + line, rows.column};
-        PanelTile tile = tile_of_result(buffers, at, epilogue, sums);
-        tile.a = padded + (i * image[0] + line * stride[0]) * image[1] * channels;
-        tile.a_row = stride[1] * channels;
-        tile.rows = rows.width;
-        tile.run = channels;
-        tile.runs = taps.data();
-        tile.k = channels * static_cast<int64_t>(taps.size());
-        tile.b = filter_panel(buffers, panel);
-        lanes().panel(tile);
-      }
+    Step epilogue[most_steps];
+    PanelTile tile = tile_of_result(buffers, place_of(rows, line, panel), epilogue, sums);
+    tile.a = padded + first_read(rows, line) * image[1] * channels;
+    tile.a_row = stride[1] * channels;
+    tile.rows = rows.width;
+    tile.run = channels;
+    tile.runs = taps.data();
+    tile.k = channels * static_cast<int64_t>(taps.size());
+    tile.b = filter_panel(buffers, panel);
+    lanes().panel(tile);
   }
 };
 
@@ -225,8 +236,8 @@ bool fits(const ConvolutionSizes& sizes, const CallSite& site) {
 void choose_tiles(AmxConvolutionCall& call, int threads) {
   const int64_t channels = call.x_sizes[1], outputs = call.y_sizes[1], images = call.x_sizes[0],
                 height = call.y_sizes[2], width = call.y_sizes[3], taps = call.filter[0] * call.filter[1],
-                lines_of_pixel = divide_up(channels, amx_depth);
-  call.pixel = (lines_of_pixel >= crowded_lines ? lines_of_pixel | 1 : lines_of_pixel) * amx_depth;
+                steps_of_pixel = divide_up(channels, amx_depth);
+  call.pixel = (steps_of_pixel >= crowded_lines ? steps_of_pixel | 1 : steps_of_pixel) * amx_depth;
   call.line_parts = divide_up(width, most_rows);
   const int64_t part = divide_up(width, call.line_parts);
   call.image[1] = (part - 1) * call.stride[1] + (call.filter[1] - 1) * call.dilation[1] + 1;
@@ -240,9 +251,10 @@ void choose_tiles(AmxConvolutionCall& call, int threads) {
     const bool is_least = lines == 1 && some_images == 1;
     const int64_t bytes = numbers * part_bytes,
                   sum_bytes = blocks * call.cut.block_rows * panel_columns * static_cast<int64_t>(sizeof(float));
-    if (bytes > most_image_bytes || (bytes + sum_bytes > cached_bytes && !is_least)) return;
+    if (bytes > most_parts_bytes || some_images * read > static_cast<int64_t>(AmxRoom::most_lines)) return;
+    if (bytes + sum_bytes > cached_bytes && !is_least) return;
     const AmxTiles cut{tiles, blocks, call.cut.block_rows, numbers};
-    const AmxPlan plan = AmxPlan::make(PanelNumbers::f32, taps * lines_of_pixel, outputs, cut, threads);
+    const AmxPlan plan = AmxPlan::make(PanelNumbers::f32, taps * steps_of_pixel, outputs, cut, threads);
     if (call.lines_a_tile > 0 && plan.cycles >= call.plan.cycles) return;
     call.lines_a_tile = lines, call.images_a_tile = some_images, call.image[0] = read, call.plan = plan;
   };
@@ -262,7 +274,7 @@ std::unique_ptr<AmxConvolutionCall> make_call(const CallSite& site) {
   const auto rows = static_cast<double>(call->x_sizes[0] * call->y_sizes[2] * call->y_sizes[3]),
              k = static_cast<double>(call->x_sizes[1] * call->filter[0] * call->filter[1]);
   const int64_t outputs = call->y_sizes[1];
-  if (!fits(*call, site) || rows * k * static_cast<double>(outputs) < serial_products) return nullptr;
+  if (!fits(*call, site) || rows * k * static_cast<double>(outputs) < least_products) return nullptr;
   choose_tiles(*call, decided_threads);
   if (call->lines_a_tile == 0 || call->plan.cycles > worth_it * cycles_by_vectors(rows, k, outputs, decided_threads))
     return nullptr;
@@ -299,6 +311,8 @@ std::unique_ptr<PreparedCall> prepare_amx_convolution(const CallSite& site) {
       call->blocks.push_back((i * call->image[0] + down * call->stride[0]) * call->line_numbers() +
                              across * call->cut.block_rows * call->stride[1] * call->pixel);
     }
+  assert(call->images_a_tile == 1 ||
+         call->lines_a_tile == call->y_sizes[2]);  // so blocks of an image are as many in all
   call->plan.part_numbers = part_count * call->plane() + call->behind();
   count_work(*call, call->convolution, site);
   call->detail = "amx";

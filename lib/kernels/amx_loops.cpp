@@ -33,13 +33,13 @@ struct Pair {
   }
 };
 
-// What is seen of numbers: whether all are below 2^64, by bits without the sign, and their second parts.
+// What is seen of numbers: whether all are below 2^63, by bits without the sign, and their second parts.
 class Seen {
  public:
   void see(const Pair& pair) { see(pair.first), see(pair.second); }
   void see_second(__m512i parts) { seconds_ = _mm512_or_si512(seconds_, parts); }
   Split split() const {
-    return {_mm512_reduce_max_epu32(largest_) < (127u + 64u) << 23, _mm512_test_epi32_mask(seconds_, seconds_) == 0};
+    return {_mm512_reduce_max_epu32(largest_) < (127u + 63u) << 23, _mm512_test_epi32_mask(seconds_, seconds_) == 0};
   }
 
  private:
@@ -327,9 +327,10 @@ Split multiply_all(const AmxTile& tile) {
 
 template <PanelNumbers numbers>
 Split multiply_parts(const AmxTile& tile) {
-  if (parts_of(numbers) == 1 || tile.b_is_first)
-    return tile.a_is_first ? multiply_all<numbers, true, true>(tile) : multiply_all<numbers, false, true>(tile);
-  return tile.a_is_first ? multiply_all<numbers, true, false>(tile) : multiply_all<numbers, false, false>(tile);
+  if constexpr (parts_of(numbers) > 1)
+    if (!tile.b_is_first)
+      return tile.a_is_first ? multiply_all<numbers, true, false>(tile) : multiply_all<numbers, false, false>(tile);
+  return tile.a_is_first ? multiply_all<numbers, true, true>(tile) : multiply_all<numbers, false, true>(tile);
 }
 
 Split multiply(const AmxTile& tile) {

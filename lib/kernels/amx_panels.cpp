@@ -1,4 +1,5 @@
-// Products with a matrix in panels by the matrix unit. Rows or panels whose numbers are not ordinary go by vectors.
+// Products with a matrix in panels by the matrix unit. Rows whose numbers are not all ordinary go by vectors, each by
+// itself, whatever tile it is in; so do panels.
 #include <algorithm>
 
 #include "kernels/amx_run.h"
@@ -8,13 +9,10 @@ namespace atenon::kernels {
 
 namespace {
 
-constexpr int64_t most_parts_bytes = 2560 * 1024;  // of a tile's rows
 constexpr int64_t fewest_rows = 16;
-constexpr int64_t part_bytes = part_count * static_cast<int64_t>(sizeof(uint16_t));
-constexpr double worth_it = 0.85;  // of what vectors take
 
 // Of a row in parts. They lie an odd number of cache lines apart, or they would push each other out.
-int64_t row_numbers(int64_t k) { return (divide_up(k, amx_depth) | 1) * amx_depth; }
+int64_t numbers_of_row(int64_t k) { return (divide_up(k, amx_depth) | 1) * amx_depth; }
 
 class AmxPanelsCall : public PanelsCall {
  public:
@@ -35,38 +33,51 @@ class AmxPanelsCall : public PanelsCall {
 
  private:
   int64_t team() const { return std::min<int64_t>(workers(), row_tiles * plan.runs); }
-  size_t own_bytes() const { return in_lines(std::max(worker_bytes() + 64, plan.bytes())); }
-  int64_t row() const { return row_numbers(product.groups * loops.k()); }
-  int64_t plane() const { return tile_rows() * row(); }
+  size_t own_bytes() const { return in_lines(std::max(worker_bytes() + AmxRoom::header_bytes, plan.bytes())); }
+  int64_t row_numbers() const { return numbers_of_row(product.groups * loops.k()); }
+  int64_t plane() const { return tile_rows() * row_numbers(); }
 
   // Some rows by panels [first, last).
   void run_unit(std::span<void* const> buffers, int64_t row_tile, int64_t first, int64_t last, void* own) const {
     AmxRoom room(plan, own);
-    if (room.held().tile != row_tile) room.held() = {row_tile, split_rows(buffers, row_tile, room.parts())};
-    const bool are_split = room.held().split.is_ordinary;
-    const uint64_t left =
-        are_split ? multiply(buffers, row_tile, first, last, room) : (uint64_t{1} << (last - first)) - 1;
-    if (left == 0) return;
-    room.held().tile = -1;
-    for (int64_t number = first; number < last; ++number)
-      if (left >> (number - first) & 1) run_tile(buffers, number, row_tile, reinterpret_cast<float*>(room.parts()));
+    AmxRoom::Held& held = room.held();
+    const int64_t begin = first_row(row_tile), rows = first_row(row_tile + 1) - begin;
+    if (held.tile != row_tile) {
+      held.tile = row_tile;
+      held.split = split_rows(buffers, begin, rows, room.parts());
+      held.others.reset();
+      for (int64_t row = 0; !held.split.is_ordinary && row < rows; ++row)
+        held.others[row] = !split_rows(buffers, begin + row, 1, room.parts() + row * row_numbers()).is_ordinary;
+    }
+    const uint64_t left = multiply_tile(buffers, row_tile, first, last, room);
+    if (left == 0 && held.split.is_ordinary) return;
+    held.tile = -1;
+    auto* scratch = reinterpret_cast<float*>(room.parts());
+    for (int64_t number = first; number < last; ++number) {
+      if (!in_panels) make_panel(buffers, number, scratch);
+      if (left >> (number - first) & 1)
+        multiply(buffers, number, begin, rows, scratch);
+      else
+        for (int64_t row = 0; row < rows; ++row)
+          if (held.others[row]) multiply(buffers, number, begin + row, 1, scratch);
+    }
   }
 
-  Split split_rows(std::span<void* const> buffers, int64_t row_tile, uint16_t* parts) const {
-    const int64_t first = first_row(row_tile);
+  Split split_rows(std::span<void* const> buffers, int64_t first, int64_t rows, uint16_t* parts) const {
     return amx()->split_rows({.from = static_cast<const float*>(buffers[product.a.input]) + first * loops.a.stride(2),
                               .from_row = loops.a.stride(2),
-                              .rows = first_row(row_tile + 1) - first,
+                              .rows = rows,
                               .k = product.groups * loops.k(),
                               .to = parts,
-                              .to_row = row(),
+                              .to_row = row_numbers(),
                               .plane = plane()});
   }
 
   // Gives the panels that are left to vectors, as bits.
-  uint64_t multiply(std::span<void* const> buffers, int64_t row_tile, int64_t first, int64_t last, AmxRoom room) const {
+  uint64_t multiply_tile(std::span<void* const> buffers, int64_t row_tile, int64_t first, int64_t last,
+                         AmxRoom room) const {
     const AmxTile tile{.a = room.parts() + first * panel_columns * product.groups / loops.n() * loops.k(),
-                       .a_row = row(),
+                       .a_row = row_numbers(),
                        .a_plane = plane(),
                        .blocks = blocks.data(),
                        .block_count = divide_up(first_row(row_tile + 1) - first_row(row_tile), amx_rows),
@@ -83,10 +94,17 @@ class AmxPanelsCall : public PanelsCall {
       panel.from = made;
       panel.first = 0;
     };
-    return multiply_run(plan, tile, first, last, loops.n(), room, stretch_of, [&](int64_t number, float* sums) {
-      Step epilogue[most_steps];
-      lanes().finish(tile_of(buffers, number, row_tile, epilogue, sums));
-    });
+    // What lies between rows that are not ordinary.
+    const auto finish = [&](int64_t number, float* sums) {
+      const int64_t begin = first_row(row_tile), rows = first_row(row_tile + 1) - begin;
+      for (int64_t row = 0, count = 0; row < rows; row += count + 1) {
+        for (count = 0; row + count < rows && !room.held().others[row + count];) ++count;
+        if (count == 0) continue;
+        Step epilogue[most_steps];
+        lanes().finish(tile_of(buffers, number, begin + row, count, epilogue, sums + row * panel_columns));
+      }
+    };
+    return multiply_run(plan, tile, first, last, loops.n(), room, stretch_of, finish);
   }
 };
 
@@ -96,7 +114,7 @@ void choose_tiles(AmxPanelsCall& call, const Product& product, const Loops& loop
                                : stored == ScalarType::f16 ? PanelNumbers::f16
                                                            : PanelNumbers::bf16;
   const int64_t m = loops.m(), k = product.groups * loops.k(), steps = divide_up(loops.k(), amx_depth),
-                fitting = std::clamp(most_parts_bytes / (row_numbers(k) * part_bytes), amx_rows, most_panel_rows);
+                fitting = std::clamp(most_parts_bytes / (numbers_of_row(k) * part_bytes), amx_rows, most_panel_rows);
   call.row_tiles = 0;
   for (int64_t tiles = divide_up(m, fitting), last = tiles + 4 * threads;
        tiles <= last && (call.row_tiles == 0 || m / tiles >= fewest_rows); ++tiles) {
@@ -119,7 +137,7 @@ std::unique_ptr<PanelsCall> make_amx_panels(const Product& product, const Loops&
   const auto m = static_cast<double>(loops.m()), k = static_cast<double>(loops.k());
   if (call->plan.cycles > worth_it * cycles_by_vectors(m, k, loops.n(), decided_threads)) return nullptr;
   choose_tiles(*call, product, loops, stored, threads);
-  const int64_t row = row_numbers(product.groups * loops.k()), rows = divide_up(loops.m(), call->row_tiles);
+  const int64_t row = numbers_of_row(product.groups * loops.k()), rows = divide_up(loops.m(), call->row_tiles);
   for (int64_t i = 0; i < rows; i += amx_rows) call->blocks.push_back(i * row);
   for (int64_t step = 0; step < call->plan.steps; ++step) call->steps.push_back(step * amx_depth);
   if (product.groups > 1) {  // panels of one group read the same part of a row

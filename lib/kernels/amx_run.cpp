@@ -12,15 +12,14 @@ namespace {
 constexpr int64_t cached_bytes = 1280 * 1024;  // of rows and panels in parts
 constexpr int64_t least_stretch = 4;
 constexpr int64_t most_panels = 6;  // whose sums wait for the next stretch
-constexpr int64_t most_bits = 32;
+constexpr int64_t most_bits = 32;   // of those of a run that are left
 
 }  // namespace
 
 AmxPlan AmxPlan::make(PanelNumbers numbers, int64_t steps, int64_t columns, const AmxTiles& tiles, int threads) {
   AmxPlan plan{.numbers = numbers, .steps = steps};
   const int64_t rows = tiles.blocks * tiles.block_rows, row_bytes = amx_depth * static_cast<int64_t>(sizeof(uint16_t)),
-                panel_bytes = 2 * panel_columns * parts_of(numbers) * row_bytes,
-                all_rows = tiles.numbers * part_count * static_cast<int64_t>(sizeof(uint16_t));
+                panel_bytes = 2 * panel_columns * parts_of(numbers) * row_bytes, all_rows = tiles.numbers * part_bytes;
   // Rows of a stretch, or all that is there of them.
   const int64_t fitting = std::max({cached_bytes / (rows * part_count * row_bytes + panel_bytes),
                                     (cached_bytes - all_rows) / panel_bytes, least_stretch});
@@ -51,7 +50,7 @@ AmxPlan AmxPlan::make(PanelNumbers numbers, int64_t steps, int64_t columns, cons
 
 size_t AmxPlan::bytes() const {
   const int64_t floats = all_sums() + (is_made ? stretch * amx_depth * panel_columns : 0);
-  return in_lines(64 + static_cast<size_t>(floats) * sizeof(float) +
+  return in_lines(AmxRoom::header_bytes + static_cast<size_t>(floats) * sizeof(float) +
                   static_cast<size_t>(part_numbers + 2 * stretch_numbers()) * sizeof(uint16_t));
 }
 

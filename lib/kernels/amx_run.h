@@ -6,14 +6,19 @@
 // second-level cache. How k is cut changes no bit: sums on the way are f32, as they are in the unit.
 #pragma once
 
+#include <bitset>
+
 #include "kernels/amx.h"
 #include "support/parallel.h"
 
 namespace atenon::kernels {
 
-// Whether the unit does a call must not depend on how many threads there are, or its bits would; it is decided for
-// these.
+// Whether the unit does a call must not depend on how many threads there are, or its bits would: it is decided for as
+// many as small machines have. It does where it takes at most this part of what vectors take.
 constexpr int decided_threads = 2;
+constexpr double worth_it = 0.85;
+constexpr int64_t part_bytes = part_count * static_cast<int64_t>(sizeof(uint16_t));
+constexpr int64_t most_parts_bytes = 2560 * 1024;  // of a tile's rows
 
 // One way to cut the rows of a call.
 struct AmxTiles {
@@ -43,15 +48,18 @@ struct AmxPlan {
 // The memory of a thread.
 class AmxRoom {
  public:
+  static constexpr size_t most_lines = 512, header_bytes = 128;
   AmxRoom(const AmxPlan& plan, void* memory) : plan_(plan), memory_(static_cast<char*>(memory)) {}
 
-  // The tile whose rows are in parts(), -1: none, and what they were.
+  // The tile whose rows are in parts(), -1: none; what they were; and if not all ordinary, which of them, or of the
+  // lines that they read, are not.
   struct Held {
     int64_t tile;
     Split split;
+    std::bitset<most_lines> others;
   };
   Held& held() { return *reinterpret_cast<Held*>(memory_); }
-  uint16_t* parts() { return reinterpret_cast<uint16_t*>(memory_ + 64); }
+  uint16_t* parts() { return reinterpret_cast<uint16_t*>(memory_ + header_bytes); }
   uint16_t* stretches() { return parts() + plan_.part_numbers; }
   float* sums() { return reinterpret_cast<float*>(stretches() + 2 * plan_.stretch_numbers()); }
   float* made() { return sums() + plan_.all_sums(); }

@@ -4,8 +4,11 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
 #include <cmath>
+#include <cstring>
 #include <limits>
+#include <string>
 
 #include "kernels/list.h"
 #include "kernels/testing.h"
@@ -28,6 +31,39 @@ bool agree(const Tensor& result, const Tensor& expected, const Tensor& sizes) {
     if (std::isinf(x) ? x != y : std::abs(x - y) > 1e-6 * std::abs(sizes.float_at(i))) return false;
   }
   return true;
+}
+
+// Whole numbers of so many bits, about one in `every` of them not 0.
+Tensor whole_numbers(const std::vector<int64_t>& sizes, uint32_t seed, int bits, int64_t every = 1) {
+  Tensor tensor = Tensor::zeros(ScalarType::f32, sizes);
+  uint32_t state = seed * 2654435761u + 1;
+  for (int64_t i = 0; i < tensor.numel(); ++i) {
+    state = state * 1664525u + 1013904223u;
+    const auto number = static_cast<int>(state >> (31 - bits)) - (1 << bits);
+    if (i % every == seed % every) tensor.mutable_as<float>()[i] = static_cast<float>(number | 1);
+  }
+  return tensor;
+}
+// In each row of so many numbers one that is not 0: a power of two.
+Tensor powers(const std::vector<int64_t>& sizes, int64_t row) {
+  Tensor tensor = Tensor::zeros(ScalarType::f32, sizes);
+  for (int64_t i = 0; i < tensor.numel() / row; ++i)
+    tensor.mutable_as<float>()[i * row + i * 37 % row] = std::ldexp(1.0f, static_cast<int>(i % 5));
+  return tensor;
+}
+
+// Operands whose products have exact sums in f32: of one part each, of two, and of three on one side. Rows of `b` are
+// `row` numbers long; `sparse_a` has few numbers that are not 0.
+struct Operands {
+  int parts, parts_of_b;
+  Tensor a, b;
+};
+std::vector<Operands> exact_operands(const std::vector<int64_t>& a, const std::vector<int64_t>& b, int64_t row,
+                                     const Tensor& sparse_a) {
+  return {{1, 1, testing::whole_numbers(a, 1), testing::whole_numbers(b, 2)},
+          {2, 2, whole_numbers(a, 1, 9), whole_numbers(b, 2, 9, std::max<int64_t>(1, row / 8) | 1)},
+          {3, 1, whole_numbers(a, 1, 23), powers(b, row)},
+          {3, 3, sparse_a, whole_numbers(b, 2, 23)}};
 }
 
 struct Linear {
@@ -103,25 +139,52 @@ Tensor convolve(const Convolution2d& c, const Tensor& x, const Tensor& weight, b
 }  // namespace
 
 TEST_CASE("products by the matrix unit equal plain loops") {
-  for (const bool is_packed : {true, false})
-    for (const ScalarType stored : {ScalarType::f32, ScalarType::bf16, ScalarType::f16})
-      for (auto [rows, k, columns] : {std::array<int64_t, 3>{197, 330, 400},
-                                      {64, 1000, 640},
-                                      {250, 192, 512},
-                                      {500, 520, 180},
-                                      {150, 3000, 320}}) {
-        if (stored != ScalarType::f32 && (!is_packed || k * columns < 64 * 1024)) continue;
-        CAPTURE(rows);
-        CAPTURE(columns);
-        Linear linear{testing::whole_numbers({rows, k}, 1), testing::whole_numbers({columns, k}, 2),
-                      testing::whole_numbers({columns}, 3), is_packed, stored};
-        for (const int count : {1, 2, 5}) {
+  struct Stored {
+    bool is_packed;
+    ScalarType type;
+    int parts;  // that it holds
+  };
+  for (auto [rows, k, columns] :
+       {std::array<int64_t, 3>{197, 330, 400}, {64, 1000, 640}, {250, 192, 512}, {500, 520, 180}, {150, 3000, 320}})
+    for (const Operands& operands : exact_operands({rows, k}, {columns, k}, k, powers({rows, k}, k))) {
+      CAPTURE(rows);
+      CAPTURE(operands.parts);
+      Linear linear{operands.a, operands.b, testing::whole_numbers({columns}, 3)};
+      const Tensor expected = plain(linear);
+      for (const Stored& stored : {Stored{true, ScalarType::f32, 3},
+                                   {false, ScalarType::f32, 3},
+                                   {true, ScalarType::f16, 2},
+                                   {true, ScalarType::bf16, 1}}) {
+        if (stored.parts < operands.parts_of_b) continue;
+        linear.is_packed = stored.is_packed;
+        linear.stored = stored.type;
+        for (const int count : {1, 5}) {
           set_threads(count);
-          CHECK(testing::difference(linear.run(), plain(linear)) == 0);
+          CHECK(testing::difference(linear.run(), expected) == 0);
           if (amx()) CHECK(linear.detail == "amx");
         }
         set_threads(0);
       }
+    }
+}
+
+TEST_CASE("the matrix unit gives the same bits for any number of threads, whatever the numbers") {
+  for (const float number : {1.0f, infinity, 0x1p63f}) {
+    Linear linear{testing::numbers({333, 320}, 1), testing::numbers({512, 320}, 2), testing::numbers({512}, 3)};
+    linear.x.mutable_as<float>()[170 * 320 + 9] = number;
+    const Convolution2d c{{3, 64, 40, 40}, {256, 64, 3, 3}, {1, 1}, {1, 1}, {1, 1}};
+    Tensor x = testing::numbers(c.x, 1), weight = testing::numbers(c.weight, 2);
+    x.mutable_as<float>()[64 * 1600 + 20 * 40 + 3] = number;
+    std::string detail;
+    set_threads(1);
+    const Tensor product = linear.run(), image = convolve(c, x, weight, true, detail);
+    for (const int count : {2, 5}) {
+      set_threads(count);
+      CHECK(std::memcmp(linear.run().data(), product.data(), product.nbytes()) == 0);
+      CHECK(std::memcmp(convolve(c, x, weight, true, detail).data(), image.data(), image.nbytes()) == 0);
+    }
+    set_threads(0);
+  }
 }
 
 TEST_CASE("numbers that the matrix unit cannot split go by vectors") {
@@ -156,15 +219,22 @@ TEST_CASE("convolutions by the matrix unit equal oneDNN's") {
   };
   for (const Convolution2d& c : table) {
     CAPTURE(c.x[3]);
-    const Tensor x = testing::whole_numbers(c.x, 1), weight = testing::whole_numbers(c.weight, 2);
-    std::string detail;
-    const Tensor expected = convolve(c, x, weight, false, detail);
-    for (const int count : {1, 2, 5}) {
-      set_threads(count);
-      CHECK(testing::difference(convolve(c, x, weight, true, detail), expected) == 0);
-      if (amx()) CHECK(detail == "amx");
+    Tensor pixels = Tensor::zeros(ScalarType::f32, c.x);
+    for (int64_t line = 0; line < c.x[2]; line += 16)
+      for (int64_t column = line % 5; column < c.x[3]; column += 16)
+        pixels.mutable_as<float>()[(line % c.x[1] * c.x[2] + line) * c.x[3] + column] = 4;
+    const int64_t filter = c.weight[1] * c.weight[2] * c.weight[3];
+    for (const Operands& operands : exact_operands(c.x, c.weight, filter, pixels)) {
+      CAPTURE(operands.parts);
+      std::string detail;
+      const Tensor expected = convolve(c, operands.a, operands.b, false, detail);
+      for (const int count : {1, 5}) {
+        set_threads(count);
+        CHECK(testing::difference(convolve(c, operands.a, operands.b, true, detail), expected) == 0);
+        if (amx()) CHECK(detail == "amx");
+      }
+      set_threads(0);
     }
-    set_threads(0);
   }
 }
 

@@ -5,7 +5,7 @@ namespace atenon::kernels {
 
 struct Limits {
   int threads = 1;
-  double flops = 0;  // a second, of products whose operands lie in the cache
+  double flops = 0;  // a second, of products of f32 whose operands lie in the cache; by AMX, of bfloat16 there are more
   double bytes = 0;  // a second, read from memory
 };
 

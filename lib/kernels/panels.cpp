@@ -49,9 +49,9 @@ Result<void> PanelsCall::run(std::span<void* const> buffers, void* scratch) {
   const bool is_made_once = !in_panels && panels >= 4 * team;
   const auto run_one = [&](int64_t i, float* own) {
     const int64_t row_tile = row_tiles == 1 || is_made_once ? 0 : i / panels, number = i - row_tile * panels;
-    if (!in_panels) make_panel(buffers, number, 0, loops.k(), made_panel(own));
+    if (!in_panels) make_panel(buffers, number, own);
     for (int64_t tile = row_tile; tile < (is_made_once ? row_tiles : row_tile + 1); ++tile)
-      multiply(buffers, number, tile, own);
+      multiply(buffers, number, first_row(tile), first_row(tile + 1) - first_row(tile), own);
   };
   const int64_t tiles = is_made_once ? panels : panels * row_tiles;
   if (team <= 1) {
@@ -81,9 +81,9 @@ void PanelsCall::make_panel(std::span<void* const> buffers, int64_t number, int6
   }
 }
 
-PanelTile PanelsCall::tile_of(std::span<void* const> buffers, int64_t number, int64_t row_tile, Step* steps,
+PanelTile PanelsCall::tile_of(std::span<void* const> buffers, int64_t number, int64_t row, int64_t rows, Step* steps,
                               float* scratch) const {
-  const int64_t row = first_row(row_tile), column = number * panel_columns;
+  const int64_t column = number * panel_columns;
   const auto* b = static_cast<const float*>(buffers[product.b.input]);
   write_steps(product, loops, buffers, row, column, steps);
   PanelTile tile = common;
@@ -103,7 +103,7 @@ PanelTile PanelsCall::tile_of(std::span<void* const> buffers, int64_t number, in
   const int64_t group = column * product.groups / loops.n();
   tile.a = static_cast<const float*>(buffers[product.a.input]) + row * loops.a.stride(2) +
            group * loops.k() * loops.a.stride(1);
-  tile.rows = first_row(row_tile + 1) - row;
+  tile.rows = rows;
   tile.columns = std::min(panel_columns, loops.n() - column);
   tile.bias = product.bias < 0 ? nullptr : static_cast<const float*>(buffers[product.bias]) + column;
   tile.steps = steps;
@@ -112,14 +112,10 @@ PanelTile PanelsCall::tile_of(std::span<void* const> buffers, int64_t number, in
   return tile;
 }
 
-void PanelsCall::multiply(std::span<void* const> buffers, int64_t number, int64_t row_tile, float* scratch) const {
+void PanelsCall::multiply(std::span<void* const> buffers, int64_t number, int64_t row, int64_t rows,
+                          float* scratch) const {
   Step steps[most_steps];
-  lanes().panel(tile_of(buffers, number, row_tile, steps, scratch));
-}
-
-void PanelsCall::run_tile(std::span<void* const> buffers, int64_t number, int64_t row_tile, float* scratch) const {
-  if (!in_panels) make_panel(buffers, number, 0, loops.k(), made_panel(scratch));
-  multiply(buffers, number, row_tile, scratch);
+  lanes().panel(tile_of(buffers, number, row, rows, steps, scratch));
 }
 
 namespace {
@@ -165,7 +161,8 @@ std::unique_ptr<PanelsCall> make_call(Product product, Loops loops, const CallSi
   const ir::Weight* weight = site.operands[product.b.input].weight;
   const bool in_panels = weight && weight->layout;
   const ScalarType stored = in_panels ? weight->tensor.dtype : ScalarType::f32;
-  std::unique_ptr<PanelsCall> call = make_amx_panels(product, loops, stored, in_panels, site.threads);
+  std::unique_ptr<PanelsCall> call =
+      site.in_tile ? nullptr : make_amx_panels(product, loops, stored, in_panels, site.threads);
   if (!call) {
     call = std::make_unique<PanelsCall>();
     call->row_tiles = choose_row_tiles(loops.m(), loops.n(), site.threads);

@@ -35,15 +35,17 @@ class PanelsCall : public PreparedCall {
 
   // Rows [k, k + count) of a panel of a matrix that is not in panels.
   void make_panel(std::span<void* const> buffers, int64_t number, int64_t k, int64_t count, float* panel) const;
-  // The tile of a panel and some rows. What of it is made or widened lies behind the sums in `scratch`; `steps` has
-  // room for most_steps.
-  PanelTile tile_of(std::span<void* const> buffers, int64_t number, int64_t row_tile, Step* steps,
+  void make_panel(std::span<void* const> buffers, int64_t number, float* scratch) const {
+    make_panel(buffers, number, 0, loops.k(), made_panel(scratch));
+  }
+  // The tile of a panel and rows from `row` on. What of it is made or widened lies behind the sums in `scratch`;
+  // `steps` has room for most_steps.
+  PanelTile tile_of(std::span<void* const> buffers, int64_t number, int64_t row, int64_t rows, Step* steps,
                     float* scratch) const;
-  // The product of a panel and some rows, by vectors.
-  void run_tile(std::span<void* const> buffers, int64_t number, int64_t row_tile, float* scratch) const;
+  // The product of a panel, which is made, and some rows, by vectors.
+  void multiply(std::span<void* const> buffers, int64_t number, int64_t row, int64_t rows, float* scratch) const;
 
  private:
-  void multiply(std::span<void* const> buffers, int64_t number, int64_t row_tile, float* scratch) const;
   float* made_panel(float* scratch) const { return scratch + tile_rows() * panel_columns; }
 };
 
