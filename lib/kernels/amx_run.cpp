@@ -28,7 +28,7 @@ AmxPlan AmxPlan::make(PanelNumbers numbers, int64_t steps, int64_t columns, cons
 
   // Cycles of a half of a panel's step: of a block, of each of its rows, and of splitting the half, which blocks hide;
   // of the end of a block; of a run, and a half of a step that is split before anything else; of a number of the rows.
-  constexpr double block = 140, row = 9, split_half = 550, hidden_by_block = 42, end_block = 250, run = 2500,
+  constexpr double block = 140, row = 9, split_half = 550, hidden_by_block = 42, end_block = 600, run = 2500,
                    split_step = 575, split_number = 0.8;
   const bool is_bfloat = numbers == PanelNumbers::bf16;
   const double of_block = (block + row * static_cast<double>(tiles.block_rows)) / (is_bfloat ? 2 : 1);
