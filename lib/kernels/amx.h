@@ -10,8 +10,8 @@
 // no bit.
 //
 // It takes what is smaller than 2^-126 for 0, and infinity has no second part. So only ordinary numbers come here,
-// those below 2^63: whatever else turns up, vectors do the product. Of smaller ones, an error of up to 2^-126 times the
-// other factor is left in each product.
+// those below 2^63: whatever else turns up, vectors do the product. In each product an error of up to 2^-126 times the
+// larger factor may be left.
 #pragma once
 
 #include <cstdint>

@@ -22,7 +22,7 @@ constexpr int64_t cached_bytes = 1024 * 1024;  // of parts and sums, where a til
 constexpr int64_t shortest_rows = 13;
 // Pixels so many cache lines apart push each other out, and are laid one more apart.
 constexpr int64_t crowded_lines = 8;
-constexpr double least_products = 512 * 1024;
+constexpr int64_t least_products = 512 * 1024;
 
 // How lines of outputs become blocks of rows.
 struct Cut {
@@ -57,10 +57,7 @@ class AmxConvolutionCall : public ConvolutionCall {
 
   int64_t tiles() const override { return row_tiles() * plan.runs; }
   size_t worker_bytes() const override { return plan.bytes(); }
-  void begin(void* memory) const override {
-    for (int64_t i = 0; i < workers(); ++i)
-      AmxRoom(plan, static_cast<char*>(memory) + i * static_cast<int64_t>(worker_bytes())).held().tile = -1;
-  }
+  void begin(void* memory) const override { AmxRoom::clear(plan, memory, workers(), worker_bytes()); }
 
   void run_tile(std::span<void* const> buffers, int64_t i, void* own) const override {
     AmxRoom room(plan, own);
@@ -266,31 +263,30 @@ void choose_tiles(AmxConvolutionCall& call, int threads) {
       consider(height, some);
 }
 
-// The call, cut; null where there is no unit or vectors are faster.
-std::unique_ptr<AmxConvolutionCall> make_call(const CallSite& site) {
+// The call, cut; null where there is no unit or vectors are faster, or, where it `must_be_packed`, the filter lies
+// otherwise.
+std::unique_ptr<AmxConvolutionCall> make_call(const CallSite& site, bool must_be_packed) {
   if (!amx() || site.in_tile || site.results[0].sizes.size() > 4) return nullptr;
   auto call = std::make_unique<AmxConvolutionCall>();
   call->read(site, 2);
-  const auto rows = static_cast<double>(call->x_sizes[0] * call->y_sizes[2] * call->y_sizes[3]),
-             k = static_cast<double>(call->x_sizes[1] * call->filter[0] * call->filter[1]);
-  const int64_t outputs = call->y_sizes[1];
-  if (!fits(*call, site) || rows * k * static_cast<double>(outputs) < least_products) return nullptr;
+  const Operand& weight = site.operands[static_cast<size_t>(call->convolution.weight)];
+  if (must_be_packed && !is_packed(weight, windows_in_blocks(weight.sizes, panel_columns))) return nullptr;
+  const int64_t rows = call->x_sizes[0] * call->y_sizes[2] * call->y_sizes[3],
+                k = call->x_sizes[1] * call->filter[0] * call->filter[1], outputs = call->y_sizes[1];
+  if (!fits(*call, site) || rows * k * outputs < least_products) return nullptr;
   choose_tiles(*call, decided_threads);
-  if (call->lines_a_tile == 0 || call->plan.cycles > worth_it * cycles_by_vectors(rows, k, outputs, decided_threads))
-    return nullptr;
-  choose_tiles(*call, site.threads);
+  if (call->lines_a_tile == 0 || !call->plan.is_worth_it(rows, k, outputs)) return nullptr;
+  if (site.threads != decided_threads) choose_tiles(*call, site.threads);
   return call;
 }
 
 }  // namespace
 
-bool prefers_amx(const CallSite& site) { return make_call(site) != nullptr; }
+bool prefers_amx(const CallSite& site) { return make_call(site, false) != nullptr; }
 
 std::unique_ptr<PreparedCall> prepare_amx_convolution(const CallSite& site) {
-  std::unique_ptr<AmxConvolutionCall> call = make_call(site);
+  std::unique_ptr<AmxConvolutionCall> call = make_call(site, true);
   if (!call) return nullptr;
-  const Operand& weight = site.operands[static_cast<size_t>(call->convolution.weight)];
-  if (!is_packed(weight, windows_in_blocks(weight.sizes, panel_columns))) return nullptr;
   const auto is_line = [&](const std::vector<int64_t>& strides) {
     return call->y_sizes[2] == 1 || strides[2] == strides[3] * call->y_sizes[3];
   };
@@ -311,8 +307,8 @@ std::unique_ptr<PreparedCall> prepare_amx_convolution(const CallSite& site) {
       call->blocks.push_back((i * call->image[0] + down * call->stride[0]) * call->line_numbers() +
                              across * call->cut.block_rows * call->stride[1] * call->pixel);
     }
-  assert(call->images_a_tile == 1 ||
-         call->lines_a_tile == call->y_sizes[2]);  // so blocks of an image are as many in all
+  // So that all images of a tile have as many blocks.
+  assert(call->images_a_tile == 1 || call->lines_a_tile == call->y_sizes[2]);
   call->plan.part_numbers = part_count * call->plane() + call->behind();
   count_work(*call, call->convolution, site);
   call->detail = "amx";

@@ -172,6 +172,24 @@ Split split_panel(const PanelInParts& panel, PanelNumbers numbers) {
 }
 
 // Registers are parts of instructions, so what repeats is a macro.
+#define BEGIN_SUMS(at0, at1, at2, at3)        \
+  if (tile.begins) {                          \
+    _tile_zero(0);                            \
+    _tile_zero(1);                            \
+    _tile_zero(2);                            \
+    _tile_zero(3);                            \
+  } else {                                    \
+    _tile_loadd(0, (at0), panel_columns * 4); \
+    _tile_loadd(1, (at1), panel_columns * 4); \
+    _tile_loadd(2, (at2), panel_columns * 4); \
+    _tile_loadd(3, (at3), panel_columns * 4); \
+  }
+#define STORE_SUMS(at0, at1, at2, at3)       \
+  _tile_stored(0, (at0), panel_columns * 4); \
+  _tile_stored(1, (at1), panel_columns * 4); \
+  _tile_stored(2, (at2), panel_columns * 4); \
+  _tile_stored(3, (at3), panel_columns * 4)
+
 #define TILES_2X2(first, second, left, right) \
   _tile_dpbf16ps(0, first, left);             \
   _tile_dpbf16ps(1, first, right);            \
@@ -183,22 +201,12 @@ Split split_panel(const PanelInParts& panel, PanelNumbers numbers) {
 template <PanelNumbers numbers, bool a_is_first, bool b_is_first>
 void multiply_2x2(const AmxTile& tile, const uint16_t* first, const uint16_t* second, const uint16_t* b, float* sums,
                   Splitting<numbers>& next, int64_t advances) {
-  const int64_t a_bytes = tile.a_row * 2, row = panel_columns * 4;
+  const int64_t a_bytes = tile.a_row * 2;
   const auto split = [&]() __attribute__((always_inline)) {
     for (int64_t i = 0; i < advances && next.left() > 0; ++i) next.advance();
   };
   float* below = sums + tile.block_rows * panel_columns;
-  if (tile.begins) {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-  } else {
-    _tile_loadd(0, sums, row);
-    _tile_loadd(1, sums + 16, row);
-    _tile_loadd(2, below, row);
-    _tile_loadd(3, below + 16, row);
-  }
+  BEGIN_SUMS(sums, sums + 16, below, below + 16)
   for (int64_t step = 0; step < tile.step_count; ++step, b += step_numbers(parts_of(numbers)) / 2) {
     const uint16_t *a0 = first + tile.steps[step], *a1 = second + tile.steps[step];
     const uint16_t *b0 = b, *b1 = b0 + 2 * tile_numbers, *b2 = b1 + 2 * tile_numbers;
@@ -238,10 +246,7 @@ void multiply_2x2(const AmxTile& tile, const uint16_t* first, const uint16_t* se
     TILES_2X2(4, 5, 6, 7);
     split();
   }
-  _tile_stored(0, sums, row);
-  _tile_stored(1, sums + 16, row);
-  _tile_stored(2, below, row);
-  _tile_stored(3, below + 16, row);
+  STORE_SUMS(sums, sums + 16, below, below + 16);
 }
 
 #undef TILES_2X2
@@ -258,18 +263,8 @@ void multiply_2x2(const AmxTile& tile, const uint16_t* first, const uint16_t* se
 // The last block of an odd number, by all columns.
 template <PanelNumbers numbers, bool a_is_first, bool b_is_first>
 void multiply_1x4(const AmxTile& tile, const uint16_t* first, const uint16_t* b, float* sums) {
-  const int64_t a_bytes = tile.a_row * 2, row = panel_columns * 4, half = tile.b_half;
-  if (tile.begins) {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-  } else {
-    _tile_loadd(0, sums, row);
-    _tile_loadd(1, sums + 16, row);
-    _tile_loadd(2, sums + 32, row);
-    _tile_loadd(3, sums + 48, row);
-  }
+  const int64_t a_bytes = tile.a_row * 2, half = tile.b_half;
+  BEGIN_SUMS(sums, sums + 16, sums + 32, sums + 48)
   for (int64_t step = 0; step < tile.step_count; ++step, b += step_numbers(parts_of(numbers)) / 2) {
     const uint16_t* a = first + tile.steps[step];
     const uint16_t *b0 = b, *b1 = b0 + 2 * tile_numbers, *b2 = b1 + 2 * tile_numbers;
@@ -291,13 +286,12 @@ void multiply_1x4(const AmxTile& tile, const uint16_t* first, const uint16_t* b,
     _tile_loadd(4, a, a_bytes);
     TILES_1X4(b0);
   }
-  _tile_stored(0, sums, row);
-  _tile_stored(1, sums + 16, row);
-  _tile_stored(2, sums + 32, row);
-  _tile_stored(3, sums + 48, row);
+  STORE_SUMS(sums, sums + 16, sums + 32, sums + 48);
 }
 
 #undef TILES_1X4
+#undef STORE_SUMS
+#undef BEGIN_SUMS
 
 // What the registers hold, as the instruction that sets it up reads it.
 struct alignas(64) Configuration {

@@ -22,8 +22,7 @@ class AmxPanelsCall : public PanelsCall {
   size_t scratch_bytes() const override { return own_bytes() * static_cast<size_t>(team()); }
 
   Result<void> run(std::span<void* const> buffers, void* scratch) override {
-    for (int64_t i = 0; i < team(); ++i)
-      AmxRoom(plan, static_cast<char*>(scratch) + i * static_cast<int64_t>(own_bytes())).held().tile = -1;
+    AmxRoom::clear(plan, scratch, team(), own_bytes());
     parallel_for(row_tiles * plan.runs, team(), scratch, own_bytes(), [&](int64_t i, void* own) {
       const int64_t first = i % plan.runs * plan.panels;
       run_unit(buffers, i / plan.runs, first, std::min(first + plan.panels, panels), own);
@@ -134,9 +133,8 @@ std::unique_ptr<PanelsCall> make_amx_panels(const Product& product, const Loops&
     return nullptr;
   auto call = std::make_unique<AmxPanelsCall>();
   choose_tiles(*call, product, loops, stored, decided_threads);
-  const auto m = static_cast<double>(loops.m()), k = static_cast<double>(loops.k());
-  if (call->plan.cycles > worth_it * cycles_by_vectors(m, k, loops.n(), decided_threads)) return nullptr;
-  choose_tiles(*call, product, loops, stored, threads);
+  if (!call->plan.is_worth_it(loops.m(), loops.k(), loops.n())) return nullptr;
+  if (threads != decided_threads) choose_tiles(*call, product, loops, stored, threads);
   const int64_t row = numbers_of_row(product.groups * loops.k()), rows = divide_up(loops.m(), call->row_tiles);
   for (int64_t i = 0; i < rows; i += amx_rows) call->blocks.push_back(i * row);
   for (int64_t step = 0; step < call->plan.steps; ++step) call->steps.push_back(step * amx_depth);
@@ -144,8 +142,8 @@ std::unique_ptr<PanelsCall> make_amx_panels(const Product& product, const Loops&
     call->plan.panels = 1;
     call->plan.runs = divide_up(loops.n(), panel_columns);
   }
-  call->plan.part_numbers =
-      (rows * part_count + amx_rows) * row;  // and the rows that the last block may read behind them
+  // And the rows that the last block may read behind them.
+  call->plan.part_numbers = (rows * part_count + amx_rows) * row;
   call->plan.is_made = !in_panels;
   call->detail = "amx";
   return call;

@@ -10,6 +10,7 @@ namespace atenon::kernels {
 namespace {
 
 constexpr int64_t cached_bytes = 1280 * 1024;  // of rows and panels in parts
+constexpr double at_most = 0.85;               // of what vectors take
 constexpr int64_t least_stretch = 4;
 constexpr int64_t most_panels = 6;  // whose sums wait for the next stretch
 constexpr int64_t most_bits = 32;   // of those of a run that are left
@@ -46,6 +47,12 @@ AmxPlan AmxPlan::make(PanelNumbers numbers, int64_t steps, int64_t columns, cons
     if (count == 1 || cycles < plan.cycles) plan.panels = count, plan.runs = runs, plan.cycles = cycles;
   }
   return plan;
+}
+
+bool AmxPlan::is_worth_it(int64_t rows, int64_t k, int64_t columns) const {
+  constexpr double products_a_cycle = 27;  // of vectors
+  const auto products = static_cast<double>(rows * k * divide_up(columns, 16) * 16);
+  return cycles <= at_most * products / products_a_cycle / decided_threads;
 }
 
 size_t AmxPlan::bytes() const {
@@ -92,11 +99,6 @@ uint64_t multiply_run(const AmxPlan& plan, AmxTile rows, int64_t first, int64_t 
     if (turn + count >= turns && !(others >> panel & 1)) finish(first + panel, rows.sums);
   }
   return others;
-}
-
-double cycles_by_vectors(double rows, double k, int64_t columns, int threads) {
-  constexpr double products_a_cycle = 27;
-  return rows * k * static_cast<double>(divide_up(columns, 16) * 16) / products_a_cycle / std::max(1, threads);
 }
 
 }  // namespace atenon::kernels

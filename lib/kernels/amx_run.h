@@ -14,9 +14,8 @@
 namespace atenon::kernels {
 
 // Whether the unit does a call must not depend on how many threads there are, or its bits would: it is decided for as
-// many as small machines have. It does where it takes at most this part of what vectors take.
+// many as small machines have.
 constexpr int decided_threads = 2;
-constexpr double worth_it = 0.85;
 constexpr int64_t part_bytes = part_count * static_cast<int64_t>(sizeof(uint16_t));
 constexpr int64_t most_parts_bytes = 2560 * 1024;  // of a tile's rows
 
@@ -39,6 +38,9 @@ struct AmxPlan {
   // How to go about such tiles; `part_numbers` and `is_made` are left.
   static AmxPlan make(PanelNumbers numbers, int64_t steps, int64_t columns, const AmxTiles& tiles, int threads);
 
+  // Whether a call of so many rows is better done so than by vectors, where this plan is for decided_threads.
+  bool is_worth_it(int64_t rows, int64_t k, int64_t columns) const;
+
   int64_t stretches() const { return (steps + stretch - 1) / stretch; }
   int64_t stretch_numbers() const { return stretch * step_numbers(parts_of(numbers)); }
   int64_t all_sums() const { return sum_floats * (stretches() == 1 ? 1 : panels); }
@@ -49,6 +51,11 @@ struct AmxPlan {
 class AmxRoom {
  public:
   static constexpr size_t most_lines = 512, header_bytes = 128;
+  // Before a run: no thread of `members` holds a tile, each of which has `bytes` of `memory`.
+  static void clear(const AmxPlan& plan, void* memory, int64_t members, size_t bytes) {
+    for (int64_t i = 0; i < members; ++i)
+      AmxRoom(plan, static_cast<char*>(memory) + i * static_cast<int64_t>(bytes)).held().tile = -1;
+  }
   AmxRoom(const AmxPlan& plan, void* memory) : plan_(plan), memory_(static_cast<char*>(memory)) {}
 
   // The tile whose rows are in parts(), -1: none; what they were; and if not all ordinary, which of them, or of the
@@ -74,8 +81,5 @@ class AmxRoom {
 // that are not finished, as bits: those whose numbers are not all ordinary. `columns` is how many all panels have.
 uint64_t multiply_run(const AmxPlan& plan, AmxTile rows, int64_t first, int64_t last, int64_t columns, AmxRoom room,
                       FunctionRef<int64_t, float*, PanelInParts&> stretch_of, FunctionRef<int64_t, float*> finish);
-
-// The cycles of each thread that so many rows take by vectors.
-double cycles_by_vectors(double rows, double k, int64_t columns, int threads);
 
 }  // namespace atenon::kernels

@@ -80,14 +80,11 @@ struct Linear {
     ir::Value* y = call.apply("aten::linear", {px, pw, pb}, {rows, columns});
     call.body.set_outputs({call.apply("aten::relu", {y}, {rows, columns})});
     Tensor result = Tensor::zeros(ScalarType::f32, {rows, columns});
-    if (is_packed) REQUIRE(call.pack_weight(panels(), 2, result));
-    if (stored != ScalarType::f32) {
-      call.weights.back().layout = std::nullopt;
-      call.weights.back().tensor = weight;
-      ir::BlockedLayout layout = *panels().half_layout(call.site, 2);
-      layout.padded_bytes = (columns + 63) / 64 * 64 * weight.sizes[1] * 2;
-      call.store_weight(layout, stored, 2);
-    }
+    call.site.body = &call.body;
+    if (stored != ScalarType::f32)
+      call.store_weight(*panels().half_layout(call.site, 2), stored, 2);
+    else if (is_packed)
+      REQUIRE(call.pack_weight(panels(), 2, result));
     REQUIRE(call.run(panels(), result) == "");
     detail = call.detail;
     return result;

@@ -26,25 +26,32 @@ double least_seconds(int repetitions, Work work) {
   return least;
 }
 
-constexpr int64_t rows = 96, k = 256, products = 100;
+constexpr int64_t rows = 96, k = 256;
+
+// `multiply` adds up a product of so many rows by one panel into the memory that it is given.
+template <class Multiply>
+double measure_products(Multiply multiply) {
+  constexpr int64_t products = 100;
+  std::vector<std::vector<float>> sums(threads(), std::vector<float>(rows * panel_columns));
+  const double seconds = least_seconds(10, [&](int64_t thread) {
+    for (int64_t i = 0; i < products; ++i) multiply(sums[thread].data());
+  });
+  return 2.0 * rows * k * panel_columns * products * threads() / seconds;
+}
 
 double measure_vectors() {
   const std::vector<float> a(rows * k, 1.0f), b(k * panel_columns, 1.0f);
-  std::vector<std::vector<float>> sums(threads(), std::vector<float>(rows * panel_columns));
-  const double seconds = least_seconds(10, [&](int64_t thread) {
-    float* y = sums[thread].data();
-    for (int64_t i = 0; i < products; ++i)
-      lanes().panel({.a = a.data(),
-                     .a_row = k,
-                     .rows = rows,
-                     .k = k,
-                     .b = b.data(),
-                     .columns = panel_columns,
-                     .y = y,
-                     .y_row = panel_columns,
-                     .scratch = y});
+  return measure_products([&](float* y) {
+    lanes().panel({.a = a.data(),
+                   .a_row = k,
+                   .rows = rows,
+                   .k = k,
+                   .b = b.data(),
+                   .columns = panel_columns,
+                   .y = y,
+                   .y_row = panel_columns,
+                   .scratch = y});
   });
-  return 2.0 * rows * k * panel_columns * products * threads() / seconds;
 }
 
 double measure_amx() {
@@ -56,26 +63,23 @@ double measure_amx() {
   int64_t blocks[rows / amx_rows], places[steps];
   for (int64_t i = 0; i < rows / amx_rows; ++i) blocks[i] = i * amx_rows * k;
   for (int64_t i = 0; i < steps; ++i) places[i] = i * amx_depth;
-  std::vector<std::vector<float>> sums(threads(), std::vector<float>(rows * panel_columns));
-  const double seconds = least_seconds(10, [&](int64_t thread) {
-    for (int64_t i = 0; i < products; ++i)
-      amx()->multiply({.a = a.front().parts,
-                       .a_row = k,
-                       .a_plane = plane,
-                       .blocks = blocks,
-                       .block_count = rows / amx_rows,
-                       .block_rows = amx_rows,
-                       .steps = places,
-                       .step_count = steps,
-                       .numbers = PanelNumbers::f32,
-                       .b = b.front().parts,
-                       .b_half = half,
-                       .columns = panel_columns,
-                       .begins = true,
-                       .sums = sums[thread].data(),
-                       .next = {}});
+  return measure_products([&](float* sums) {
+    amx()->multiply({.a = a.front().parts,
+                     .a_row = k,
+                     .a_plane = plane,
+                     .blocks = blocks,
+                     .block_count = rows / amx_rows,
+                     .block_rows = amx_rows,
+                     .steps = places,
+                     .step_count = steps,
+                     .numbers = PanelNumbers::f32,
+                     .b = b.front().parts,
+                     .b_half = half,
+                     .columns = panel_columns,
+                     .begins = true,
+                     .sums = sums,
+                     .next = {}});
   });
-  return 2.0 * rows * k * panel_columns * products * threads() / seconds;
 }
 
 double measure_flops() { return amx() ? measure_amx() : measure_vectors(); }

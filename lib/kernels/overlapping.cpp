@@ -139,8 +139,7 @@ class Overlapping : public ConvolutionKernel {
     ConvolutionSizes sizes;
     sizes.read(site, 2);
     if (static_cast<int>(operand) != sizes.convolution.weight) return std::nullopt;
-    if ((!fits(sizes, site) || zeros_of(sizes) > most_zeros) && !prefers_amx(site))
-      return onednn_convolution().weight_layout(site, operand);
+    if (!fits(sizes, site) || zeros_of(sizes) > most_zeros) return onednn_convolution().weight_layout(site, operand);
     return windows_in_blocks(site.operands[operand].sizes, panel_columns);
   }
 

@@ -145,7 +145,7 @@ TEST_CASE("a program runs from C") {
 
 TEST_CASE("a call on several threads allocates and locks nothing") {
   atenon_session* session = nullptr;
-  REQUIRE(load(wide_linear, &session) == ATENON_OK);
+  REQUIRE(load(wide_linear(64), &session) == ATENON_OK);
   atenon_set_threads(3);
   const int64_t x_sizes[] = {64, 128}, w_sizes[] = {512, 128}, y_sizes[] = {64, 512};
   std::vector<float> x(64 * 128, 1), w(512 * 128, 1), y(64 * 512);
