@@ -54,6 +54,8 @@ struct PanelInParts {
   int64_t columns;  // that are there: the other half may be left out
   uint16_t* to;     // for each step and part the tiles of two vectors of columns
   int64_t half;     // from the panel's first two vectors to the other two
+  // Numbers from one row to the next, and from `from` to the vectors of the first: they may lie in several blocks.
+  int64_t row = panel_columns, vectors[panel_columns / amx_rows] = {0, 16, 32, 48};
 };
 
 // Sums of rows times a stretch of a panel, both in parts.

@@ -3,7 +3,7 @@
 //
 // A thread takes some lines of outputs, of one image or several, and a run of panels: it splits what they read, zeros
 // around the image included. Lines of outputs that read numbers which are not ordinary go by vectors, each by itself,
-// whatever tile it is in; so do panels.
+// whatever tile it is in; so do panels. A panel of the unit may lie in several blocks of the filter, as oneDNN wants it.
 #include <algorithm>
 #include <array>
 #include <cassert>
@@ -50,13 +50,16 @@ class AmxConvolutionCall : public ConvolutionCall {
   Cut cut;
   std::vector<int64_t> blocks, steps;
   std::vector<int64_t> taps;       // of the padded image in f32
+  int64_t block = 0;               // outputs of a block of the filter
   std::array<int64_t, 2> image{};  // of a tile: lines, and pixels in each, that windows read
   int64_t pixel = 0;               // numbers
   int64_t images_a_tile = 1, lines_a_tile = 1, line_parts = 1;
   bool is_one_line = false;  // outputs, and what is read with them, lie as one line
 
   int64_t tiles() const override { return row_tiles() * plan.runs; }
-  size_t worker_bytes() const override { return plan.bytes(); }
+  size_t worker_bytes() const override {
+    return plan.bytes() + in_lines(static_cast<size_t>(terms()) * sizeof(int64_t));
+  }
   void begin(void* memory) const override { AmxRoom::clear(plan, memory, workers(), worker_bytes()); }
 
   void run_tile(std::span<void* const> buffers, int64_t i, void* own) const override {
@@ -80,10 +83,13 @@ class AmxConvolutionCall : public ConvolutionCall {
     held.tile = -1;
     auto* padded = reinterpret_cast<float*>(room.parts());  // which takes more
     pad_rows(buffers, rows, padded);
+    auto* places = reinterpret_cast<int64_t*>(static_cast<char*>(own) + plan.bytes());
+    for (int64_t term = 0; term < terms(); ++term)
+      places[term] = taps[static_cast<size_t>(term / x_sizes[1])] + term % x_sizes[1];
     for (int64_t number = first; number < last; ++number)
       for (int64_t line = 0; line < rows.images * rows.lines; ++line)
         if (left >> (number - first) & 1 || reads_others(held, rows, line))
-          multiply_by_vectors(buffers, rows, line, number, padded, room.sums());
+          multiply_by_vectors(buffers, rows, line, number, padded, places, room.sums());
   }
 
   // Numbers of a line, of an image and of a plane in parts, and of the rows that the last block may read behind them.
@@ -93,6 +99,7 @@ class AmxConvolutionCall : public ConvolutionCall {
   int64_t line_tiles() const { return divide_up(y_sizes[2], lines_a_tile); }
   int64_t row_tiles() const { return divide_up(x_sizes[0], images_a_tile) * line_tiles() * line_parts; }
   int64_t panels() const { return divide_up(y_sizes[1], panel_columns); }
+  int64_t terms() const { return x_sizes[1] * filter[0] * filter[1]; }  // of an output's sum
 
  private:
   // Some outputs: lines of images, or a part of a line.
@@ -166,7 +173,10 @@ class AmxConvolutionCall : public ConvolutionCall {
                        .block_rows = cut.block_rows,
                        .steps = steps.data()};
     const auto stretch_of = [&](int64_t number, float*, PanelInParts& panel) {
-      panel.from = filter_panel(buffers, number);
+      panel.from = buffers[static_cast<size_t>(convolution.weight)];
+      panel.row = block;
+      for (int64_t& vector : panel.vectors)
+        vector = place_in_filter(number * panel_columns + (&vector - panel.vectors) * widest_vector);
       panel.run = x_sizes[1];
       panel.filled_run = divide_up(x_sizes[1], amx_depth) * amx_depth;
     };
@@ -177,7 +187,7 @@ class AmxConvolutionCall : public ConvolutionCall {
         if (!is_whole && reads_others(room.held(), rows, line)) continue;
         const int64_t row = line / rows.lines * image_rows + line % rows.lines * pitch;
         Step epilogue[most_steps];
-        PanelTile out = tile_of_result(buffers, place_of(rows, line, number), epilogue, sums + row * panel_columns);
+        PanelTile out = tile_of_result(buffers, place_of(rows, line, number * panel_columns), epilogue, sums + row * panel_columns);
         out.rows = is_whole ? rows.lines * rows.width : rows.width;
         lanes().finish(out);
       }
@@ -185,14 +195,15 @@ class AmxConvolutionCall : public ConvolutionCall {
     return multiply_run(plan, tile, first, last, y_sizes[1], room, stretch_of, finish);
   }
 
-  // Of a line of outputs and a panel, in the result.
-  std::array<int64_t, 4> place_of(const Rows& rows, int64_t line, int64_t panel) const {
-    return {rows.image + line / rows.lines, panel * panel_columns, rows.line + line % rows.lines, rows.column};
+  // Of a line of outputs and a channel, in the result.
+  std::array<int64_t, 4> place_of(const Rows& rows, int64_t line, int64_t channel) const {
+    return {rows.image + line / rows.lines, channel, rows.line + line % rows.lines, rows.column};
   }
 
-  const float* filter_panel(std::span<void* const> buffers, int64_t number) const {
-    return static_cast<const float*>(buffers[static_cast<size_t>(convolution.weight)]) +
-           number * x_sizes[1] * static_cast<int64_t>(taps.size()) * panel_columns;
+  // Of the vector that begins with an output, or the last one that is there.
+  int64_t place_in_filter(int64_t output) const {
+    const int64_t there = std::min(output, divide_up(y_sizes[1], block) * block - widest_vector);
+    return there / block * block * terms() + there % block;
   }
 
   void pad_rows(std::span<void* const> buffers, const Rows& rows, float* to) const {
@@ -206,18 +217,22 @@ class AmxConvolutionCall : public ConvolutionCall {
   }
 
   void multiply_by_vectors(std::span<void* const> buffers, const Rows& rows, int64_t line, int64_t panel,
-                           const float* padded, float* sums) const {
-    const int64_t channels = x_sizes[1];
-    Step epilogue[most_steps];
-    PanelTile tile = tile_of_result(buffers, place_of(rows, line, panel), epilogue, sums);
-    tile.a = padded + first_read(rows, line) * image[1] * channels;
-    tile.a_row = stride[1] * channels;
-    tile.rows = rows.width;
-    tile.run = channels;
-    tile.runs = taps.data();
-    tile.k = channels * static_cast<int64_t>(taps.size());
-    tile.b = filter_panel(buffers, panel);
-    lanes().panel(tile);
+                           const float* padded, const int64_t* places, float* sums) const {
+    const auto* weight = static_cast<const float*>(buffers[static_cast<size_t>(convolution.weight)]);
+    const int64_t first = panel * panel_columns, last = std::min(first + panel_columns, y_sizes[1]);
+    for (int64_t output = first; output < last; output += widest_vector) {
+      Step epilogue[most_steps];
+      TapsTile tile{.x = padded + first_read(rows, line) * image[1] * x_sizes[1],
+                    .x_step = stride[1] * x_sizes[1],
+                    .taps = places,
+                    .tap_count = terms(),
+                    .w = weight + place_in_filter(output),
+                    .w_row = block,
+                    .out = tile_of_result(buffers, place_of(rows, line, output), epilogue, sums)};
+      tile.out.columns = std::min(widest_vector, last - output);
+      tile.out.rows = rows.width;
+      lanes().taps(tile);
+    }
   }
 };
 
@@ -263,14 +278,20 @@ void choose_tiles(AmxConvolutionCall& call, int threads) {
       consider(height, some);
 }
 
-// The call, cut; null where there is no unit or vectors are faster, or, where it `must_be_packed`, the filter lies
-// otherwise.
-std::unique_ptr<AmxConvolutionCall> make_call(const CallSite& site, bool must_be_packed) {
+// Of a filter in windows_in_blocks; 0: it lies otherwise.
+int64_t outputs_of_block(const Operand& weight) {
+  for (int64_t outputs = widest_vector; outputs <= panel_columns; outputs += widest_vector)
+    if (is_packed(weight, windows_in_blocks(weight.sizes, outputs))) return outputs;
+  return 0;
+}
+
+// The call, cut; null where there is no unit or vectors are faster, or the filter lies otherwise.
+std::unique_ptr<AmxConvolutionCall> make_call(const CallSite& site) {
   if (!amx() || site.in_tile || site.results[0].sizes.size() > 4) return nullptr;
   auto call = std::make_unique<AmxConvolutionCall>();
   call->read(site, 2);
-  const Operand& weight = site.operands[static_cast<size_t>(call->convolution.weight)];
-  if (must_be_packed && !is_packed(weight, windows_in_blocks(weight.sizes, panel_columns))) return nullptr;
+  call->block = outputs_of_block(site.operands[static_cast<size_t>(call->convolution.weight)]);
+  if (call->block == 0) return nullptr;
   const int64_t rows = call->x_sizes[0] * call->y_sizes[2] * call->y_sizes[3],
                 k = call->x_sizes[1] * call->filter[0] * call->filter[1], outputs = call->y_sizes[1];
   if (!fits(*call, site) || rows * k * outputs < least_products) return nullptr;
@@ -282,10 +303,8 @@ std::unique_ptr<AmxConvolutionCall> make_call(const CallSite& site, bool must_be
 
 }  // namespace
 
-bool prefers_amx(const CallSite& site) { return make_call(site, false) != nullptr; }
-
 std::unique_ptr<PreparedCall> prepare_amx_convolution(const CallSite& site) {
-  std::unique_ptr<AmxConvolutionCall> call = make_call(site, true);
+  std::unique_ptr<AmxConvolutionCall> call = make_call(site);
   if (!call) return nullptr;
   const auto is_line = [&](const std::vector<int64_t>& strides) {
     return call->y_sizes[2] == 1 || strides[2] == strides[3] * call->y_sizes[3];

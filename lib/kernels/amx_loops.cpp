@@ -71,15 +71,24 @@ Split split_rows(const RowsInParts& rows) {
   return seen.split();
 }
 
-// A row of a panel that is not there.
-alignas(64) constexpr float no_row[panel_columns] = {};
+// A row of a panel, and where its vectors begin in it.
+struct PanelRow {
+  const char* first;
+  const int64_t* vectors;
+};
+// One that is not there: zeros for each vector.
+alignas(64) constexpr float zeros[amx_rows] = {};
+constexpr int64_t same_place[panel_columns / amx_rows] = {};
+const PanelRow no_row{reinterpret_cast<const char*>(zeros), same_place};
 
 template <PanelNumbers numbers>
-inline __m512 load(const char* row, int64_t column) {
+inline __m512 load(const PanelRow& row, int64_t vector) {
+  const int64_t at = row.vectors[vector];
   if constexpr (numbers == PanelNumbers::f32) {
-    return _mm512_loadu_ps(reinterpret_cast<const float*>(row) + column);
+    return _mm512_loadu_ps(reinterpret_cast<const float*>(row.first) + at);
   } else {
-    const __m256i halves = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(row) + column / 16);
+    const __m256i halves =
+        _mm256_loadu_si256(reinterpret_cast<const __m256i*>(reinterpret_cast<const uint16_t*>(row.first) + at));
     if constexpr (numbers == PanelNumbers::f16) return _mm512_cvtph_ps(halves);
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
   }
@@ -91,8 +100,8 @@ class Splitting {
  public:
   explicit Splitting(const PanelInParts& panel)
       : panel_(panel),
-        end_(panel.columns > panel_columns / 2 ? panel_columns : panel_columns / 2),
-        left_(panel.k / 2 * end_ / 16),
+        end_(panel.columns > panel_columns / 2 ? 4 : 2),
+        left_(panel.k / 2 * end_),
         to_(panel.to) {
     find_step();
   }
@@ -102,8 +111,8 @@ class Splitting {
 
   // The next vector of the panel, and that half a step behind it.
   __attribute__((always_inline)) void advance() {
-    uint16_t* to = to_ + (column_ >> 5) * panel_.half + (column_ >> 4 & 1) * tile_numbers;
-    Pair pair{load<numbers>(first_, column_), load<numbers>(second_, column_)};
+    uint16_t* to = to_ + (vector_ >> 1) * panel_.half + (vector_ & 1) * tile_numbers;
+    Pair pair{load<numbers>(first_, vector_), load<numbers>(second_, vector_)};
     seen_.see(pair);
     if constexpr (parts == 1) {
       _mm512_storeu_si512(to, pair.last());
@@ -114,15 +123,15 @@ class Splitting {
       _mm512_storeu_si512(to + 2 * tile_numbers, second);
       _mm512_storeu_si512(to + 4 * tile_numbers, pair.last());
     }
-    --left_, column_ += 16;
-    if (column_ == end_) next_row();
+    --left_, ++vector_;
+    if (vector_ == end_) next_row();
   }
 
  private:
-  static constexpr int64_t parts = parts_of(numbers),
-                           row_bytes = panel_columns * (numbers == PanelNumbers::f32 ? 4 : 2);
+  static constexpr int64_t parts = parts_of(numbers);
+  int64_t row_bytes() const { return panel_.row * (numbers == PanelNumbers::f32 ? 4 : 2); }
   void next_row() {
-    column_ = 0, ++row_, to_ += amx_depth;
+    vector_ = 0, ++row_, to_ += amx_depth;
     if (row_ == amx_rows) {
       row_ = 0, panel_.first += amx_depth, to_ += (2 * parts - 1) * tile_numbers;
       if (left_ > 0) find_step();
@@ -133,21 +142,23 @@ class Splitting {
   void find_step() {
     const int64_t run = panel_.k > 0 ? panel_.first / panel_.filled_run : 0,
                   in_run = panel_.first - run * panel_.filled_run;
-    step_ = static_cast<const char*>(panel_.from) + (run * panel_.run + in_run) * row_bytes;
+    step_ = static_cast<const char*>(panel_.from) + (run * panel_.run + in_run) * row_bytes();
     there_ = panel_.run - in_run;
     find_rows();
   }
   void find_rows() {
-    const auto* none = reinterpret_cast<const char*>(no_row);
-    first_ = row_ < there_ ? step_ + row_ * row_bytes : none;
-    second_ = row_ + amx_rows < there_ ? step_ + (row_ + amx_rows) * row_bytes : none;
+    const auto row = [&](int64_t i) {
+      return i < there_ ? PanelRow{step_ + i * row_bytes(), panel_.vectors} : no_row;
+    };
+    first_ = row(row_);
+    second_ = row(row_ + amx_rows);
   }
 
   PanelInParts panel_;
-  int64_t end_, left_, row_ = 0, column_ = 0;  // of a step
+  int64_t end_, left_, row_ = 0, vector_ = 0;  // of a step
   const char* step_ = nullptr;
   int64_t there_ = 0;  // rows of it
-  const char *first_ = nullptr, *second_ = nullptr;
+  PanelRow first_{}, second_{};
   uint16_t* to_;
   Seen seen_;
 };

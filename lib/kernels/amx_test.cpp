@@ -10,6 +10,7 @@
 #include <limits>
 #include <string>
 
+#include "kernels/convolution.h"
 #include "kernels/list.h"
 #include "kernels/testing.h"
 #include "support/parallel.h"
@@ -111,7 +112,8 @@ struct Convolution2d {
   std::vector<int64_t> stride, padding, dilation;
 };
 
-Tensor convolve(const Convolution2d& c, const Tensor& x, const Tensor& weight, bool is_packed, std::string& detail) {
+// The filter lies in blocks of so many outputs; 0: as it came.
+Tensor convolve(const Convolution2d& c, const Tensor& x, const Tensor& weight, int64_t block, std::string& detail) {
   const std::vector<int> channels_last{0, 2, 3, 1};
   std::vector<int64_t> sizes = {c.x[0], c.weight[0]};
   for (size_t i = 0; i < 2; ++i)
@@ -127,7 +129,7 @@ Tensor convolve(const Convolution2d& c, const Tensor& x, const Tensor& weight, b
                             sizes);
   call.body.set_outputs({call.apply("aten::add.Tensor", {y, pr}, sizes)});
   Tensor result = testing::laid_out(Tensor::zeros(ScalarType::f32, sizes), channels_last);
-  if (is_packed) REQUIRE(call.pack_weight(onednn_convolution(), 2, result));
+  if (block > 0) call.store_weight(windows_in_blocks(weight.sizes, block), ScalarType::f32, 2);
   REQUIRE(call.run(onednn_convolution(), result) == "");
   detail = call.detail;
   return result;
@@ -174,11 +176,11 @@ TEST_CASE("the matrix unit gives the same bits for any number of threads, whatev
     x.mutable_as<float>()[64 * 1600 + 20 * 40 + 3] = number;
     std::string detail;
     set_threads(1);
-    const Tensor product = linear.run(), image = convolve(c, x, weight, true, detail);
+    const Tensor product = linear.run(), image = convolve(c, x, weight, 64, detail);
     for (const int count : {2, 5}) {
       set_threads(count);
       CHECK(std::memcmp(linear.run().data(), product.data(), product.nbytes()) == 0);
-      CHECK(std::memcmp(convolve(c, x, weight, true, detail).data(), image.data(), image.nbytes()) == 0);
+      CHECK(std::memcmp(convolve(c, x, weight, 64, detail).data(), image.data(), image.nbytes()) == 0);
     }
     set_threads(0);
   }
@@ -204,7 +206,7 @@ TEST_CASE("numbers that the matrix unit cannot split go by vectors") {
 }
 
 TEST_CASE("convolutions by the matrix unit equal oneDNN's") {
-  const Convolution2d table[] = {
+  const Convolution2d shapes[] = {
       {{1, 64, 30, 56}, {192, 64, 3, 3}, {1, 1}, {1, 1}, {1, 1}},    // lines of blocks
       {{6, 128, 7, 7}, {256, 128, 3, 3}, {1, 1}, {1, 1}, {1, 1}},    // lines as one, several images a tile
       {{2, 96, 59, 61}, {260, 96, 3, 5}, {2, 2}, {1, 2}, {1, 1}},    // strides; columns that fill no panel
@@ -214,7 +216,9 @@ TEST_CASE("convolutions by the matrix unit equal oneDNN's") {
       {{1, 64, 40, 260}, {32, 64, 3, 3}, {1, 1}, {1, 1}, {1, 1}},    // half a panel
       {{1, 256, 56, 56}, {512, 256, 2, 2}, {2, 2}, {0, 0}, {1, 1}},
   };
-  for (const Convolution2d& c : table) {
+  int64_t block = 0;
+  for (const Convolution2d& c : shapes) {
+    block = block % 64 + 16;
     CAPTURE(c.x[3]);
     Tensor pixels = Tensor::zeros(ScalarType::f32, c.x);
     for (int64_t line = 0; line < c.x[2]; line += 16)
@@ -224,10 +228,10 @@ TEST_CASE("convolutions by the matrix unit equal oneDNN's") {
     for (const Operands& operands : exact_operands(c.x, c.weight, filter, pixels)) {
       CAPTURE(operands.parts);
       std::string detail;
-      const Tensor expected = convolve(c, operands.a, operands.b, false, detail);
+      const Tensor expected = convolve(c, operands.a, operands.b, 0, detail);
       for (const int count : {1, 5}) {
         set_threads(count);
-        CHECK(testing::difference(convolve(c, operands.a, operands.b, true, detail), expected) == 0);
+        CHECK(testing::difference(convolve(c, operands.a, operands.b, block, detail), expected) == 0);
         if (amx()) CHECK(detail == "amx");
       }
       set_threads(0);
@@ -241,9 +245,11 @@ TEST_CASE("convolutions of numbers that the matrix unit cannot split go by vecto
     Tensor x = testing::whole_numbers(c.x, 1), weight = testing::whole_numbers(c.weight, 2);
     change(x.mutable_as<float>(), weight.mutable_as<float>());
     std::string detail;
-    const Tensor expected = convolve(c, x, weight, false, detail);
-    CHECK(agree(convolve(c, x, weight, true, detail), expected, expected));
-    if (amx()) CHECK(detail == "amx");
+    const Tensor expected = convolve(c, x, weight, 0, detail);
+    for (const int64_t block : {16, 48, 64}) {
+      CHECK(agree(convolve(c, x, weight, block, detail), expected, expected));
+      if (amx()) CHECK(detail == "amx");
+    }
   };
   convolution([](float* x, float*) { x[5000] = infinity; });
   convolution([](float*, float* w) { w[70 * 576 + 5] = 0x1p90f; });

@@ -90,9 +90,8 @@ struct ConvolutionSizes {
 };
 
 // The call of a convolution by the matrix unit (amx.h) where that is there and faster, and the filter lies in
-// windows_in_blocks of panel_columns, as lower has it where prefers_amx(); else null.
+// windows_in_blocks of 16, 32, 48 or 64 outputs, of which oneDNN chooses one; else null.
 std::unique_ptr<PreparedCall> prepare_amx_convolution(const CallSite& site);
-bool prefers_amx(const CallSite& site);
 
 class ConvolutionCall : public TiledCall, public ConvolutionSizes {};
 

@@ -303,8 +303,6 @@ class OnednnConvolution : public ConvolutionKernel {
   std::optional<ir::BlockedLayout> weight_layout(const CallSite& site, size_t operand) const override {
     try {
       const Convolution convolution = read(site);
-      if (static_cast<int>(operand) == convolution.weight && prefers_amx(site))
-        return windows_in_blocks(site.operands[operand].sizes, panel_columns);
       if (static_cast<int>(operand) != convolution.weight || joined_pixels(site, convolution) > 1) return std::nullopt;
       const int64_t strips = strips_of(site, convolution), lines = site.results[0].sizes[2];
       const StripSite strip =
