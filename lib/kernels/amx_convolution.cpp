@@ -3,7 +3,8 @@
 //
 // A thread takes some lines of outputs, of one image or several, and a run of panels: it splits what they read, zeros
 // around the image included. Lines of outputs that read numbers which are not ordinary go by vectors, each by itself,
-// whatever tile it is in; so do panels. A panel of the unit may lie in several blocks of the filter, as oneDNN wants it.
+// whatever tile it is in; so do panels. A panel of the unit may lie in several blocks of the filter, as oneDNN wants
+// it.
 #include <algorithm>
 #include <array>
 #include <cassert>
@@ -187,7 +188,8 @@ class AmxConvolutionCall : public ConvolutionCall {
         if (!is_whole && reads_others(room.held(), rows, line)) continue;
         const int64_t row = line / rows.lines * image_rows + line % rows.lines * pitch;
         Step epilogue[most_steps];
-        PanelTile out = tile_of_result(buffers, place_of(rows, line, number * panel_columns), epilogue, sums + row * panel_columns);
+        PanelTile out =
+            tile_of_result(buffers, place_of(rows, line, number * panel_columns), epilogue, sums + row * panel_columns);
         out.rows = is_whole ? rows.lines * rows.width : rows.width;
         lanes().finish(out);
       }

@@ -71,24 +71,15 @@ Split split_rows(const RowsInParts& rows) {
   return seen.split();
 }
 
-// A row of a panel, and where its vectors begin in it.
-struct PanelRow {
-  const char* first;
-  const int64_t* vectors;
-};
-// One that is not there: zeros for each vector.
-alignas(64) constexpr float zeros[amx_rows] = {};
-constexpr int64_t same_place[panel_columns / amx_rows] = {};
-const PanelRow no_row{reinterpret_cast<const char*>(zeros), same_place};
+// A vector of a row of a panel that is not there.
+alignas(64) constexpr float no_vector[amx_rows] = {};
 
 template <PanelNumbers numbers>
-inline __m512 load(const PanelRow& row, int64_t vector) {
-  const int64_t at = row.vectors[vector];
+inline __m512 load(const char* vector) {
   if constexpr (numbers == PanelNumbers::f32) {
-    return _mm512_loadu_ps(reinterpret_cast<const float*>(row.first) + at);
+    return _mm512_loadu_ps(reinterpret_cast<const float*>(vector));
   } else {
-    const __m256i halves =
-        _mm256_loadu_si256(reinterpret_cast<const __m256i*>(reinterpret_cast<const uint16_t*>(row.first) + at));
+    const __m256i halves = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(vector));
     if constexpr (numbers == PanelNumbers::f16) return _mm512_cvtph_ps(halves);
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
   }
@@ -100,9 +91,13 @@ class Splitting {
  public:
   explicit Splitting(const PanelInParts& panel)
       : panel_(panel),
-        end_(panel.columns > panel_columns / 2 ? 4 : 2),
+        end_(panel.columns > panel_columns / 2 ? row_vectors : row_vectors / 2),
         left_(panel.k / 2 * end_),
         to_(panel.to) {
+    for (int i = 0; i < row_vectors; ++i) {
+      offsets_[i] = panel.vectors[i] * number_bytes;
+      offsets_[row_vectors + i] = offsets_[i] + amx_rows * row_bytes();
+    }
     find_step();
   }
 
@@ -112,7 +107,7 @@ class Splitting {
   // The next vector of the panel, and that half a step behind it.
   __attribute__((always_inline)) void advance() {
     uint16_t* to = to_ + (vector_ >> 1) * panel_.half + (vector_ & 1) * tile_numbers;
-    Pair pair{load<numbers>(first_, vector_), load<numbers>(second_, vector_)};
+    Pair pair{load<numbers>(places_[vector_]), load<numbers>(places_[row_vectors + vector_])};
     seen_.see(pair);
     if constexpr (parts == 1) {
       _mm512_storeu_si512(to, pair.last());
@@ -128,8 +123,9 @@ class Splitting {
   }
 
  private:
-  static constexpr int64_t parts = parts_of(numbers);
-  int64_t row_bytes() const { return panel_.row * (numbers == PanelNumbers::f32 ? 4 : 2); }
+  static constexpr int64_t parts = parts_of(numbers), number_bytes = numbers == PanelNumbers::f32 ? 4 : 2,
+                           row_vectors = panel_columns / amx_rows;
+  int64_t row_bytes() const { return panel_.row * number_bytes; }
   void next_row() {
     vector_ = 0, ++row_, to_ += amx_depth;
     if (row_ == amx_rows) {
@@ -147,18 +143,19 @@ class Splitting {
     find_rows();
   }
   void find_rows() {
-    const auto row = [&](int64_t i) {
-      return i < there_ ? PanelRow{step_ + i * row_bytes(), panel_.vectors} : no_row;
-    };
-    first_ = row(row_);
-    second_ = row(row_ + amx_rows);
+    const auto all = [](const char* place) { return _mm512_set1_epi64(reinterpret_cast<int64_t>(place)); };
+    const auto there = static_cast<__mmask8>((row_ < there_ ? 0x0f : 0) | (row_ + amx_rows < there_ ? 0xf0 : 0));
+    _mm512_store_si512(places_, _mm512_mask_add_epi64(all(reinterpret_cast<const char*>(no_vector)), there,
+                                                      all(step_ + row_ * row_bytes()), _mm512_load_si512(offsets_)));
   }
 
   PanelInParts panel_;
   int64_t end_, left_, row_ = 0, vector_ = 0;  // of a step
   const char* step_ = nullptr;
   int64_t there_ = 0;  // rows of it
-  PanelRow first_{}, second_{};
+  // The vectors of the row at hand and of that half a step behind it, and how far they are from the first one.
+  alignas(64) const char* places_[2 * row_vectors];
+  alignas(64) int64_t offsets_[2 * row_vectors];
   uint16_t* to_;
   Seen seen_;
 };
