@@ -17,9 +17,9 @@ namespace atenon::kernels {
 
 namespace {
 
-constexpr int64_t most_outputs = 64;              // of a run
-constexpr int64_t tile_products = 128 * 1024;     // worth handing to a thread
-constexpr int64_t most_turned = 4 * 1024 * 1024;  // floats of an image that is turned
+constexpr int64_t most_outputs = 64;                                       // of a run
+constexpr int64_t least_products = 32 * 1024, most_products = 512 * 1024;  // of a tile
+constexpr int64_t most_turned = 4 * 1024 * 1024;                           // floats of an image that is turned
 
 class DepthwiseCall : public ConvolutionCall {
  public:
@@ -34,7 +34,7 @@ class DepthwiseCall : public ConvolutionCall {
   }
 
   void run_tile(std::span<void* const> buffers, int64_t i, void* own) const override {
-    const int64_t line = i % line_tiles, block = i / line_tiles % block_tiles, batch = i / line_tiles / block_tiles;
+    const int64_t block = i % block_tiles, line = i / block_tiles % line_tiles, batch = i / block_tiles / line_tiles;
     for (int64_t b = blocks * block / block_tiles; b < blocks * (block + 1) / block_tiles; ++b)
       run_block(buffers, batch, b * panel_columns, lines() * line / line_tiles, lines() * (line + 1) / line_tiles,
                 static_cast<float*>(own));
@@ -161,12 +161,12 @@ class Depthwise : public ConvolutionKernel {
     call->is_turned = order == Order::rows;
     call->blocks = divide_up(call->y_sizes[1], panel_columns);
     const int64_t taps = call->filter[0] * call->filter[1] * call->filter[2];
-    // Tiles are blocks of channels, of all lines where these are little work or turned for all of them at once.
-    const int64_t line = std::max<int64_t>(1, call->y_sizes[4] * panel_columns * taps), lines = call->lines();
-    call->line_tiles =
-        call->is_turned ? 1 : std::clamp<int64_t>(lines * line / tile_products, 1, std::max<int64_t>(1, lines));
-    const int64_t fitting = std::max<int64_t>(1, tile_products / std::max<int64_t>(1, lines * line));
-    call->block_tiles = divide_up(call->blocks, fitting);
+    // Tiles are lines of all channels, so that what a thread reads it has mostly written in the call before; blocks of
+    // channels, too, where lines are few or turned for all of them at once.
+    const int64_t work = call->lines() * call->y_sizes[4] * call->blocks * panel_columns * taps;
+    const int64_t tiles = std::max(work / most_products, std::min<int64_t>(2 * site.threads, work / least_products));
+    call->line_tiles = call->is_turned ? 1 : std::clamp<int64_t>(tiles, 1, std::max<int64_t>(1, call->lines()));
+    call->block_tiles = std::clamp<int64_t>(tiles / call->line_tiles, 1, std::max<int64_t>(1, call->blocks));
     count_work(*call, convolution, site);
     call->detail = lanes().name;
     return std::unique_ptr<PreparedCall>(std::move(call));

@@ -20,6 +20,10 @@ namespace {
 
 // Of a tile, where a product is cut into more of them for its threads: how rows are cut then changes no bit.
 constexpr int64_t least_rows = tallest_block + 1;
+constexpr int64_t cached_matrix = 320 * 1024;  // stays in each core's cache
+constexpr int64_t cached_tile = 384 * 1024;    // so do rows of a tile
+constexpr int64_t cached_rows = 24,
+                  streamed_rows = 96;         // of a tile: while they are multiplied by a panel, the next arrives
 constexpr int64_t large_filter = 256 * 1024;  // of a pointwise convolution: reading it takes a good part of the time
 // Of what a pointwise convolution takes and gives: where it does not stay in the caches, what is added to the result is
 // fetched in time here, and not by oneDNN.
@@ -120,19 +124,25 @@ void PanelsCall::multiply(std::span<void* const> buffers, int64_t number, int64_
 
 namespace {
 
-// Into how many tiles rows are cut, so that threads finish together: the fewest, as each of them reads every panel.
-int64_t choose_row_tiles(int64_t rows, int64_t columns, int threads) {
-  const int64_t fewest = divide_up(rows, most_panel_rows);
-  int64_t best = fewest, least = INT64_MAX;
+// Into how many tiles rows are cut, so that threads finish together: the fewest, as each of them reads every panel. A
+// tile for each thread where that reading is hidden: then the thread that writes rows is the one that reads them in the
+// next call. What another core has written arrives at a tenth of the speed of a core's own cache.
+int64_t choose_row_tiles(const Loops& loops, bool in_panels, int threads) {
+  const int64_t rows = loops.m(), columns = loops.n(), depth = std::max<int64_t>(1, loops.k());
+  const int64_t least = columns * depth <= cached_matrix ? cached_rows : streamed_rows;
+  const int64_t fitting = std::clamp(cached_tile / depth, streamed_rows, most_panel_rows);
+  const int64_t fewest =
+      std::max(divide_up(rows, fitting), in_panels ? std::clamp<int64_t>(rows / least, 1, threads) : 1);
+  int64_t best = fewest, shortest = INT64_MAX;
   for (int64_t tiles = fewest; tiles == fewest || rows / tiles >= least_rows; ++tiles) {
     // A tile takes as long as its blocks of rows, one more for the panel, times its vectors.
-    const int64_t height = (rows / std::max<int64_t>(1, tiles) + 5) / 6 + 1;
+    const int64_t height = (rows / tiles + 5) / 6 + 1;
     std::vector<int64_t> busy(static_cast<size_t>(std::max(1, threads)));
     for (int64_t tile = 0; tile < tiles; ++tile)
       for (int64_t column = 0; column < columns; column += panel_columns)
         *std::min_element(busy.begin(), busy.end()) += height * ((std::min(panel_columns, columns - column) + 15) / 16);
     const int64_t longest = *std::max_element(busy.begin(), busy.end());
-    if (longest < least) best = tiles, least = longest;
+    if (longest < shortest) best = tiles, shortest = longest;
     const int64_t total = std::accumulate(busy.begin(), busy.end(), int64_t{0});
     if (longest * threads * 20 <= total * 21 || tiles >= fewest + 2 * threads) break;
   }
@@ -165,7 +175,7 @@ std::unique_ptr<PanelsCall> make_call(Product product, Loops loops, const CallSi
       site.in_tile ? nullptr : make_amx_panels(product, loops, stored, in_panels, site.threads);
   if (!call) {
     call = std::make_unique<PanelsCall>();
-    call->row_tiles = choose_row_tiles(loops.m(), loops.n(), site.threads);
+    call->row_tiles = choose_row_tiles(loops, in_panels, site.threads);
     call->detail = lanes().name;
   }
   call->in_panels = in_panels;
