@@ -235,6 +235,8 @@ struct Lanes {
   // of weights and of the line behind the last place are read.
   void (*blend_places)(const float* line, const int32_t* places, const float* weights, int64_t count, float* y);
   void (*pool)(const PoolTile& tile);
+  // y[j] = sum over i < rows of x[i * x_row + j], for j < n.
+  void (*add_rows)(const float* x, int64_t x_row, int64_t rows, int64_t n, float* y);
   void (*largest_of_windows)(const WindowsTile& tile);
 };
 

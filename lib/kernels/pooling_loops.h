@@ -119,6 +119,12 @@ void pool(const PoolTile& tile) {
     pool_planes<true>(tile);
 }
 
+void add_rows(const float* x, int64_t x_row, int64_t rows, int64_t n, float* y) {
+  PoolTile tile{};
+  tile.width = n, tile.x_row = x_row;
+  pool_rows<false>(tile, x, rows, y);
+}
+
 // Zero times every number is added up in `sums`, which one that is not finite makes NaN: that is half of what `larger`
 // costs. Only then are windows looked at again, with care.
 template <bool careful>

@@ -38,6 +38,7 @@ class LayoutChoice {
   bool is_overlapping(const Layout& layout, const std::vector<SymInt>& sizes) const;
   bool lies_joined(const Layout& layout, const std::vector<SymInt>& sizes, bool in_rows) const;
   bool is_readable(const Group& group, size_t operand) const;
+  void give_to_kernel(Group& group) const;
   Result<Value*> copy_before(Group& group, Value* value);
 
   Lowering& lowering_;
@@ -371,6 +372,21 @@ bool LayoutChoice::is_readable(const Group& group, size_t operand) const {
   return is_dense || value.meta().numel() == SymInt(1);
 }
 
+// Loops over a single node are left to a kernel that wishes the order in which the operand happens to lie: the mean of
+// an image that lies channels last.
+void LayoutChoice::give_to_kernel(Group& group) const {
+  if (group.nodes.size() != 1 || group.operands.size() != 1 || group.results.size() != 1) return;
+  const Value& operand = *group.operands[0];
+  const ir::Graph body = make_body(group.nodes, group.operands, group.results);
+  for (const kernels::Kernel* kernel : library_kernels()) {
+    const std::vector<int> wished = kernel->refusal(body).empty() ? kernel->preferred_order(body) : std::vector<int>();
+    if (wished.empty() || lowering_.layout(operand) != dense(operand.meta().sizes, wished)) continue;
+    group.role = Role::kernel;
+    group.kernel = kernel;
+    return;
+  }
+}
+
 // A copy in rows that `group` reads instead of `value`.
 Result<Value*> LayoutChoice::copy_before(Group& group, Value* value) {
   ir::Node* first = group.nodes.front();
@@ -405,6 +421,7 @@ Result<void> LayoutChoice::run() {
         group->role = Role::loops;
       }
     }
+    if (group->role == Role::loops) give_to_kernel(*group);
     if (group->role == Role::kernel) {
       const std::vector<Value*> operands = group->operands;
       for (size_t i = 0; i < operands.size(); ++i) {
