@@ -37,19 +37,6 @@ void pack_keys(const AttentionTile& tile, int64_t keys, float* packed) {
   }
 }
 
-// e^x for x <= 0, 0 below -87, NaN of NaN; relative error 1.6e-7 beside that of x / ln 2, which small results feel. A
-// polynomial fitted to 2^t on [-0.5, 0.5].
-inline V weight_of(V x) {
-  const V t = x * V::all(1.44269504f), n = round(t), r = t - n;
-  V p = V::all(1.32647273e-3f);
-  p = fma(p, r, V::all(9.67151299e-3f));
-  p = fma(p, r, V::all(5.55073358e-2f));
-  p = fma(p, r, V::all(2.40222424e-1f));
-  p = fma(p, r, V::all(6.93147004e-1f));
-  p = fma(p, r, V::all(1));
-  return scaled_unless_below(p, n, x, V::all(-87.3365f));
-}
-
 // What a mask adds to `count` scores of a query from the first one on; the other lanes are 0.
 inline V added_by(const AttentionMask<float>& mask, int64_t query, int64_t first, int count) {
   const float* added = mask.first + query * mask.row + first * mask.column;
@@ -95,7 +82,7 @@ float softmax_row(const AttentionTile& tile, int64_t query, float* scores, int64
   const V shift = V::all(largest);
   V sum = V::all(0);
   for (j = 0; j < seen; j += V::width) {
-    const V weight = weight_of(V::load(scores + j) - shift);
+    const V weight = exp_of(V::load(scores + j) - shift);
     weight.store(scores + j);
     sum = sum + weight;
   }

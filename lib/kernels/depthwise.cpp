@@ -123,6 +123,11 @@ Order order_of(const Convolution& convolution, const CallSite& site) {
   return x.strides[1] == 1 || one_channel ? Order::channels_last : Order::other;
 }
 
+// Whether windows of images are computed pixel by pixel, each for all windows of a line that it is part of.
+bool slides(const Convolution& convolution, int64_t width) {
+  return (width == 5 || width == 7) && convolution.stride.back() == 1 && convolution.dilation.back() == 1;
+}
+
 class Depthwise : public ConvolutionKernel {
  public:
   const char* name() const override { return "depthwise"; }
@@ -134,8 +139,9 @@ class Depthwise : public ConvolutionKernel {
     if (convolution.transposed || filter[1] != ir::SymInt(1) || filter[0] != ir::SymInt(convolution.groups))
       return "not one filter for each channel";
     if (filter.size() == 4) {
-      if (filter[3] != ir::SymInt(3) || filter[2].constant().value_or(4) > 3)
-        return "oneDNN is as fast for images and this window";
+      const int64_t height = filter[2].constant().value_or(0), width = filter[3].constant().value_or(0);
+      const bool is_three = width == 3 && height > 0 && height <= 3;
+      if (!is_three && !slides(convolution, width)) return "oneDNN is as fast for images and this window";
       if (convolution.groups < 16) return "so few channels leave vectors half empty";
     }
     if (filter.size() == 5 && *filter[2].constant() * *filter[3].constant() > 64) return "its window is too large";

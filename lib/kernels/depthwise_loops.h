@@ -171,6 +171,68 @@ void depthwise_threes(const DepthwiseTile& tile, const float* bias, const End& e
   if (column < columns) depthwise_threes<rows, 1, true>(tile, bias, end, column);
 }
 
+// All outputs of vectors [column, column + vectors * width) of windows that overlap in all pixels but one: each pixel
+// is read once, for all the outputs that it is part of. No window lies before the image.
+template <int taps, int vectors, bool is_partial>
+void depthwise_sliding(const DepthwiseTile& tile, const float* bias, const End& result, int64_t column) {
+  End end = result;
+  end.first += column;
+  if (end.added) end.added += column;
+  V sums[taps][vectors];  // of the output whose tap k is the pixel at hand
+  const auto slide = [&]() __attribute__((always_inline)) {
+#pragma GCC unroll 2
+    for (int j = 0; j < vectors; ++j) {
+#pragma GCC unroll 7
+      for (int k = taps - 1; k > 0; --k) sums[k][j] = sums[k - 1][j];
+      sums[0][j] = V::load(bias + column + j * V::width);
+    }
+  };
+  const auto put = [&]() __attribute__((always_inline)) {
+#pragma GCC unroll 2
+    for (int j = 0; j < vectors; ++j) end.put(sums[taps - 1][j], 0, j * V::width, is_partial && j + 1 == vectors);
+    end.first += end.row;
+    if (end.added) end.added += end.added_row;
+  };
+#pragma GCC unroll 7
+  for (int k = 0; k < taps; ++k) slide();
+  const int64_t count = tile.out.rows, last = tile.first + count + taps - 1;
+  const int64_t from = tile.first < 0 ? 0 : tile.first, to = last < tile.width ? last : tile.width;
+  int64_t output = from - tile.first - (taps - 1);  // whose last tap is the pixel at hand
+  const float* x = tile.x + (from - tile.first) * tile.x_step + column;
+  for (int64_t pixel = from; pixel < to; ++pixel, ++output, x += tile.x_step) {
+    for (int64_t row = 0; row < tile.rows; ++row) {
+      const float *place = x + tile.rows_x[row], *w = tile.w + tile.rows_w[row] + column;
+#pragma GCC unroll 2
+      for (int j = 0; j < vectors; ++j) {
+        const V value = is_partial && j + 1 == vectors ? V::load_first(place + j * V::width, end.last)
+                                                       : V::load(place + j * V::width);
+#pragma GCC unroll 7
+        for (int k = 0; k < taps; ++k)
+          sums[k][j] = fma(value, V::load(w + k * panel_columns + j * V::width), sums[k][j]);
+      }
+    }
+    if (output >= 0) put();
+    slide();
+  }
+  for (; output < count; ++output) {
+    if (output >= 0) put();
+    slide();
+  }
+}
+
+template <int taps>
+void depthwise_sliding(const DepthwiseTile& tile, const float* bias, const End& end) {
+  const int64_t columns = tile.out.columns;
+  int64_t column = 0;
+  for (; column + 2 * V::width <= columns; column += 2 * V::width)
+    depthwise_sliding<taps, 2, false>(tile, bias, end, column);
+  if (column + V::width <= columns) {
+    depthwise_sliding<taps, 1, false>(tile, bias, end, column);
+    column += V::width;
+  }
+  if (column < columns) depthwise_sliding<taps, 1, true>(tile, bias, end, column);
+}
+
 void depthwise(const DepthwiseTile& tile) {
   float room[panel_columns] = {};
   const float* bias = whole_bias(tile.out, room);
@@ -179,12 +241,17 @@ void depthwise(const DepthwiseTile& tile) {
   if (!is_direct) end = {tile.out.scratch, panel_columns};
   end.last = static_cast<int>(tile.out.columns % V::width);
   const auto run = [&](const DepthwiseTile& part) {
+    const bool slides = part.stride == 1 && part.dilation == 1 && part.first > -part.taps;
     if (part.taps == 3 && part.rows == 3)
       depthwise_threes<3>(part, bias, end);
     else if (part.taps == 3 && part.rows == 2)
       depthwise_threes<2>(part, bias, end);
     else if (part.taps == 3 && part.rows == 1)
       depthwise_threes<1>(part, bias, end);
+    else if (part.taps == 5 && slides)
+      depthwise_sliding<5>(part, bias, end);
+    else if (part.taps == 7 && slides)
+      depthwise_sliding<7>(part, bias, end);
     else
       depthwise_row(part, bias, end);
   };

@@ -111,6 +111,8 @@ inline V max(V a, V b) { return {_mm256_max_ps(a.v, b.v)}; }
 inline V min(V a, V b) { return {_mm256_min_ps(a.v, b.v)}; }
 inline V larger(V a, V b) { return {_mm256_blendv_ps(max(a, b).v, a.v, _mm256_cmp_ps(a.v, a.v, _CMP_UNORD_Q))}; }
 inline V fma(V a, V b, V c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }
+inline V fms(V a, V b, V c) { return {_mm256_fmsub_ps(a.v, b.v, c.v)}; }
+inline V reciprocal(V a) { return V::all(1) / a; }
 inline V round(V a) { return {_mm256_round_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)}; }
 // value * 2^n; 0 where x < limit.
 inline V scaled_unless_below(V value, V n, V x, V limit) {

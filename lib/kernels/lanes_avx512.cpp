@@ -105,6 +105,12 @@ inline V max(V a, V b) { return {_mm512_max_ps(a.v, b.v)}; }
 inline V min(V a, V b) { return {_mm512_min_ps(a.v, b.v)}; }
 inline V larger(V a, V b) { return {_mm512_mask_mov_ps(max(a, b).v, _mm512_cmp_ps_mask(a.v, a.v, _CMP_UNORD_Q), a.v)}; }
 inline V fma(V a, V b, V c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
+inline V fms(V a, V b, V c) { return {_mm512_fmsub_ps(a.v, b.v, c.v)}; }
+// For 1 <= a <= 2^100: an estimate of 14 bits and a step of Newton's, a quarter of a division's time.
+inline V reciprocal(V a) {
+  const __m512 estimate = _mm512_rcp14_ps(a.v);
+  return {_mm512_fmadd_ps(_mm512_fnmadd_ps(a.v, estimate, _mm512_set1_ps(1)), estimate, estimate)};
+}
 inline V round(V a) { return {_mm512_roundscale_ps(a.v, 0)}; }
 // value * 2^n; 0 where x < limit.
 inline V scaled_unless_below(V value, V n, V x, V limit) {

@@ -87,6 +87,8 @@ inline V larger(V a, V b) {
   return each(a, b, [](float x, float y) { return x > y || x != x ? x : y; });
 }
 inline V fma(V a, V b, V c) { return a * b + c; }
+inline V fms(V a, V b, V c) { return a * b - c; }
+inline V reciprocal(V a) { return V::all(1) / a; }
 inline V round(V a) {
   return each(a, a, [](float x, float) { return __builtin_nearbyintf(x); });
 }
