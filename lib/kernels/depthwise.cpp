@@ -57,7 +57,7 @@ class DepthwiseCall : public ConvolutionCall {
       for (int64_t line = begin, count = 0; line < end; line += count) {
         count = alike(line, end);
         run_lines(buffers, x, {plane, row, pixel}, {batch, channel, line / y_sizes[3], line % y_sizes[3], first}, count,
-                  scratch);
+                  line == begin, scratch);
       }
   }
 
@@ -73,7 +73,7 @@ class DepthwiseCall : public ConvolutionCall {
 
   // Outputs side by side in `lines` lines; `at` is the first one's place.
   void run_lines(std::span<void* const> buffers, const float* x, const std::array<int64_t, 3>& x_step,
-                 const std::array<int64_t, 5>& at, int64_t lines, float* scratch) const {
+                 const std::array<int64_t, 5>& at, int64_t lines, bool is_first, float* scratch) const {
     constexpr int64_t most_rows = 64;
     int64_t rows_x[most_rows], rows_w[most_rows], rows = 0;
     const int64_t top = at[3] * stride[1] - padding[1], front = at[2] * stride[0] - padding[0];
@@ -95,6 +95,7 @@ class DepthwiseCall : public ConvolutionCall {
     tile.rows_x = rows_x;
     tile.rows_w = rows_w;
     tile.rows = rows;
+    tile.known_rows = is_first ? 0 : rows - 1;
     tile.stride = stride[2];
     tile.dilation = dilation[2];
     tile.width = x_sizes[4];

@@ -206,6 +206,7 @@ void depthwise_sliding(const DepthwiseTile& tile, const float* bias, const End& 
       for (int j = 0; j < vectors; ++j) {
         const V value = is_partial && j + 1 == vectors ? V::load_first(place + j * V::width, end.last)
                                                        : V::load(place + j * V::width);
+        if (row >= tile.known_rows) __builtin_prefetch(place + (vectors + j) * V::width);
 #pragma GCC unroll 7
         for (int k = 0; k < taps; ++k)
           sums[k][j] = fma(value, V::load(w + k * panel_columns + j * V::width), sums[k][j]);
@@ -262,6 +263,7 @@ void depthwise(const DepthwiseTile& tile) {
     run(one);
     if (!is_direct) finish_rows(one.out, 0, one.out.rows);
     one.x += tile.x_line;
+    one.known_rows = tile.rows - 1;
     one.out.y += tile.y_line;
     if (is_direct) end.first += tile.y_line;
   }

@@ -114,6 +114,7 @@ struct DepthwiseTile {
   const int64_t* rows_x;  // the rows of the window that lie in the image: where they begin in x and in w
   const int64_t* rows_w;
   int64_t rows;
+  int64_t known_rows;                      // of them, the first: read before; the others may come from another core
   int64_t first, stride, dilation, width;  // the first output's window begins at `first` of the image's `width` columns
   int64_t lines, x_line, y_line;           // more than one only where the epilogue has no operands
   PanelTile out;  // of the first line: rows are outputs, columns channels; only what follows a product is used
