@@ -17,6 +17,7 @@ namespace atenon::kernels {
 
 namespace {
 
+constexpr int64_t most_rows = 64;                                          // of a window
 constexpr int64_t most_outputs = 64;                                       // of a run
 constexpr int64_t least_products = 32 * 1024, most_products = 512 * 1024;  // of a tile
 constexpr int64_t most_turned = 4 * 1024 * 1024;                           // floats of an image that is turned
@@ -74,7 +75,6 @@ class DepthwiseCall : public ConvolutionCall {
   // Outputs side by side in `lines` lines; `at` is the first one's place.
   void run_lines(std::span<void* const> buffers, const float* x, const std::array<int64_t, 3>& x_step,
                  const std::array<int64_t, 5>& at, int64_t lines, bool is_first, float* scratch) const {
-    constexpr int64_t most_rows = 64;
     int64_t rows_x[most_rows], rows_w[most_rows], rows = 0;
     const int64_t top = at[3] * stride[1] - padding[1], front = at[2] * stride[0] - padding[0];
     for (int64_t d = 0; d < filter[0]; ++d)
@@ -124,11 +124,6 @@ Order order_of(const Convolution& convolution, const CallSite& site) {
   return x.strides[1] == 1 || one_channel ? Order::channels_last : Order::other;
 }
 
-// Whether windows of images are computed pixel by pixel, each for all windows of a line that it is part of.
-bool slides(const Convolution& convolution, int64_t width) {
-  return (width == 5 || width == 7) && convolution.stride.back() == 1 && convolution.dilation.back() == 1;
-}
-
 class Depthwise : public ConvolutionKernel {
  public:
   const char* name() const override { return "depthwise"; }
@@ -139,13 +134,17 @@ class Depthwise : public ConvolutionKernel {
     const std::vector<ir::SymInt>& filter = body.inputs()[convolution.weight]->meta().sizes;
     if (convolution.transposed || filter[1] != ir::SymInt(1) || filter[0] != ir::SymInt(convolution.groups))
       return "not one filter for each channel";
+    const int64_t rows = std::accumulate(filter.begin() + 2, filter.end() - 1, ir::SymInt(1), std::multiplies<>())
+                             .constant()
+                             .value_or(most_rows + 1);
+    if (rows > most_rows) return "its window is too large";
     if (filter.size() == 4) {
-      const int64_t height = filter[2].constant().value_or(0), width = filter[3].constant().value_or(0);
-      const bool is_three = width == 3 && height > 0 && height <= 3;
-      if (!is_three && !slides(convolution, width)) return "oneDNN is as fast for images and this window";
+      const int64_t width = filter.back().constant().value_or(0);
+      const bool is_fast =
+          (width == 3 && rows <= 3) || slides(width, convolution.stride.back(), convolution.dilation.back());
+      if (!is_fast) return "oneDNN is as fast for images and this window";
       if (convolution.groups < 16) return "so few channels leave vectors half empty";
     }
-    if (filter.size() == 5 && *filter[2].constant() * *filter[3].constant() > 64) return "its window is too large";
     return lanes_refusal(convolution.epilogue);
   }
 

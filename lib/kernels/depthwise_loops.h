@@ -33,18 +33,21 @@ inline void depthwise_block(const DepthwiseTile& tile, const float* bias, const 
     for (int j = 0; j < vectors; ++j) end.put(sum[i][j], at + i, column + j * V::width, is_partial && j + 1 == vectors);
 }
 
+// part<vectors, is_partial>(column) for runs of `most` vectors of the columns, then of one; the last may be partial.
+template <int most, class Part>
+__attribute__((always_inline)) inline void in_vectors(int64_t columns, const Part& part) {
+  int64_t column = 0;
+  for (; column + most * V::width <= columns; column += most * V::width) part.template operator()<most, false>(column);
+  for (; column + V::width <= columns; column += V::width) part.template operator()<1, false>(column);
+  if (column < columns) part.template operator()<1, true>(column);
+}
+
 template <int outputs>
 inline void depthwise_outputs(const DepthwiseTile& tile, const float* bias, const End& end, int64_t at, int64_t begin,
                               int64_t stop) {
-  const int64_t columns = tile.out.columns;
-  int64_t column = 0;
-  for (; column + 2 * V::width <= columns; column += 2 * V::width)
-    depthwise_block<outputs, 2, false>(tile, bias, end, at, column, begin, stop);
-  if (column + V::width <= columns) {
-    depthwise_block<outputs, 1, false>(tile, bias, end, at, column, begin, stop);
-    column += V::width;
-  }
-  if (column < columns) depthwise_block<outputs, 1, true>(tile, bias, end, at, column, begin, stop);
+  in_vectors<2>(tile.out.columns, [&]<int vectors, bool is_partial>(int64_t column) __attribute__((always_inline)) {
+    depthwise_block<outputs, vectors, is_partial>(tile, bias, end, at, column, begin, stop);
+  });
 }
 
 void depthwise_row(const DepthwiseTile& tile, const float* bias, const End& end) {
@@ -112,8 +115,7 @@ void depthwise_threes(const DepthwiseTile& tile, const float* bias, const End& r
   const auto put = [&](const Sum& sum) __attribute__((always_inline)) {
 #pragma GCC unroll 2
     for (int j = 0; j < vectors; ++j) end.put(sum.of[j], 0, j * V::width, is_partial && j + 1 == vectors);
-    end.first += end.row;
-    if (end.added) end.added += end.added_row;
+    end.go_to_next_row();
 #pragma GCC unroll 3
     for (int row = 0; row < rows; ++row) x[row] += x_step;
   };
@@ -163,12 +165,9 @@ void depthwise_threes(const DepthwiseTile& tile, const float* bias, const End& r
 template <int rows>
 void depthwise_threes(const DepthwiseTile& tile, const float* bias, const End& end) {
   constexpr int most = V::accumulators / 2;  // vectors whose weights fit the registers
-  const int64_t columns = tile.out.columns;
-  int64_t column = 0;
-  for (; column + most * V::width <= columns; column += most * V::width)
-    depthwise_threes<rows, most, false>(tile, bias, end, column);
-  for (; column + V::width <= columns; column += V::width) depthwise_threes<rows, 1, false>(tile, bias, end, column);
-  if (column < columns) depthwise_threes<rows, 1, true>(tile, bias, end, column);
+  in_vectors<most>(tile.out.columns, [&]<int vectors, bool is_partial>(int64_t column) __attribute__((always_inline)) {
+    depthwise_threes<rows, vectors, is_partial>(tile, bias, end, column);
+  });
 }
 
 // All outputs of vectors [column, column + vectors * width) of windows that overlap in all pixels but one: each pixel
@@ -190,8 +189,7 @@ void depthwise_sliding(const DepthwiseTile& tile, const float* bias, const End& 
   const auto put = [&]() __attribute__((always_inline)) {
 #pragma GCC unroll 2
     for (int j = 0; j < vectors; ++j) end.put(sums[taps - 1][j], 0, j * V::width, is_partial && j + 1 == vectors);
-    end.first += end.row;
-    if (end.added) end.added += end.added_row;
+    end.go_to_next_row();
   };
 #pragma GCC unroll 7
   for (int k = 0; k < taps; ++k) slide();
@@ -223,15 +221,9 @@ void depthwise_sliding(const DepthwiseTile& tile, const float* bias, const End& 
 
 template <int taps>
 void depthwise_sliding(const DepthwiseTile& tile, const float* bias, const End& end) {
-  const int64_t columns = tile.out.columns;
-  int64_t column = 0;
-  for (; column + 2 * V::width <= columns; column += 2 * V::width)
-    depthwise_sliding<taps, 2, false>(tile, bias, end, column);
-  if (column + V::width <= columns) {
-    depthwise_sliding<taps, 1, false>(tile, bias, end, column);
-    column += V::width;
-  }
-  if (column < columns) depthwise_sliding<taps, 1, true>(tile, bias, end, column);
+  in_vectors<2>(tile.out.columns, [&]<int vectors, bool is_partial>(int64_t column) __attribute__((always_inline)) {
+    depthwise_sliding<taps, vectors, is_partial>(tile, bias, end, column);
+  });
 }
 
 void depthwise(const DepthwiseTile& tile) {
@@ -242,16 +234,16 @@ void depthwise(const DepthwiseTile& tile) {
   if (!is_direct) end = {tile.out.scratch, panel_columns};
   end.last = static_cast<int>(tile.out.columns % V::width);
   const auto run = [&](const DepthwiseTile& part) {
-    const bool slides = part.stride == 1 && part.dilation == 1 && part.first > -part.taps;
+    const bool is_sliding = slides(part.taps, part.stride, part.dilation) && part.first > -part.taps;
     if (part.taps == 3 && part.rows == 3)
       depthwise_threes<3>(part, bias, end);
     else if (part.taps == 3 && part.rows == 2)
       depthwise_threes<2>(part, bias, end);
     else if (part.taps == 3 && part.rows == 1)
       depthwise_threes<1>(part, bias, end);
-    else if (part.taps == 5 && slides)
+    else if (is_sliding && part.taps == 5)
       depthwise_sliding<5>(part, bias, end);
-    else if (part.taps == 7 && slides)
+    else if (is_sliding && part.taps == 7)
       depthwise_sliding<7>(part, bias, end);
     else
       depthwise_row(part, bias, end);

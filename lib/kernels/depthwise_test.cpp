@@ -96,4 +96,16 @@ TEST_CASE("depthwise convolutions equal plain loops") {
   }
 }
 
+TEST_CASE("a window of more rows than a tile holds is left to others") {
+  const auto refusal = [](int64_t rows) {
+    Call call;
+    ir::Value* x = call.input(testing::whole_numbers({1, 16, 90, 8}, 1));
+    ir::Value* weight = call.weight(testing::whole_numbers({16, 1, rows, 5}, 2));
+    call.body.set_outputs({call.apply("aten::conv2d", {x, weight, {}, 1, 0}, {1, 16, 91 - rows, 4}, {{"groups", 16}})});
+    return depthwise().refusal(call.body);
+  };
+  CHECK(refusal(64) == "");
+  CHECK(refusal(65) == "its window is too large");
+}
+
 }  // namespace atenon::kernels

@@ -120,6 +120,11 @@ struct DepthwiseTile {
   PanelTile out;  // of the first line: rows are outputs, columns channels; only what follows a product is used
 };
 
+// Whether rows of such windows are computed pixel by pixel, each for all windows that it is part of.
+constexpr bool slides(int64_t taps, int64_t stride, int64_t dilation) {
+  return (taps == 5 || taps == 7) && stride == 1 && dilation == 1;
+}
+
 // Some outputs, side by side, of a convolution whose sums have few terms: term i of an output is x[taps[i]] times row i
 // of the weights, of which whole vectors are read.
 struct TapsTile {

@@ -11,7 +11,7 @@ namespace {
 constexpr float infinity = __builtin_inff();
 constexpr int64_t row_block = 6;  // rows of a product that are computed at once
 
-// e^x for x <= 88, 0 below -87, NaN of NaN; relative error 1.6e-7, and of the size of x / ln 2 in units of 2e-8. A
+// e^x for x <= 88, 0 below -87, NaN of NaN; relative error 1.6e-7, and where V fuses 1.4e-8 |x|, else 6e-8 |x|. A
 // polynomial fitted to 2^r on [-0.5, 0.5].
 inline V exp_of(V x) {
   const V log2_e = V::all(1.44269504f), n = round(x * log2_e), r = fms(x, log2_e, n);
@@ -225,6 +225,11 @@ struct End {
       total.store_first(place, count);
     else
       total.store(place);
+  }
+
+  void go_to_next_row() {
+    first += row;
+    if (added) added += added_row;
   }
 };
 
