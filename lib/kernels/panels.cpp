@@ -22,8 +22,9 @@ namespace {
 constexpr int64_t least_rows = tallest_block + 1;
 constexpr int64_t cached_matrix = 320 * 1024;  // stays in each core's cache
 constexpr int64_t cached_tile = 384 * 1024;    // so do rows of a tile
-constexpr int64_t cached_rows = 24,
-                  streamed_rows = 96;         // of a tile: while they are multiplied by a panel, the next arrives
+// Of a tile, of a matrix that stays there and of one that does not: while they are multiplied by a panel, the next
+// arrives.
+constexpr int64_t cached_rows = 24, streamed_rows = 96;
 constexpr int64_t large_filter = 256 * 1024;  // of a pointwise convolution: reading it takes a good part of the time
 // Of what a pointwise convolution takes and gives: where it does not stay in the caches, what is added to the result is
 // fetched in time here, and not by oneDNN.

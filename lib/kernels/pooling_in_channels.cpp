@@ -78,6 +78,7 @@ std::unique_ptr<PreparedCall> means_of_images(const std::vector<int64_t>& x) {
   const int64_t floats = call->channels * call->lines * call->line_pixels;
   if (call->images < enough_images)
     call->parts = std::clamp<int64_t>(floats / part_floats, 1, std::clamp<int64_t>(call->lines, 1, most_parts));
+  call->bytes = 4.0 * static_cast<double>(floats + call->images * call->channels);
   call->detail = lanes().name;
   return call;
 }

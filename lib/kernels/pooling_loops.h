@@ -43,11 +43,10 @@ inline void store_block(const V* values, float* y, int last) {
     values[vectors - 1].store_first(y + (vectors - 1) * V::width, last);
 }
 
-// The `count` rows of a window from `from` on become one.
+// The `count` rows of a window from `from` on, `step` floats apart, become one.
 template <bool is_max>
-void pool_rows(const PoolTile& tile, const float* from, int64_t count, float* y) {
-  const int64_t step = tile.x_row;
-  in_blocks(tile.width, [&]<int vectors>(int64_t at, int last) __attribute__((always_inline)) {
+void pool_rows(const float* from, int64_t step, int64_t count, int64_t width, float* y) {
+  in_blocks(width, [&]<int vectors>(int64_t at, int last) __attribute__((always_inline)) {
     V all[vectors];
 #pragma GCC unroll 4
     for (V& sum : all) sum = unpooled<is_max>();
@@ -95,7 +94,7 @@ void pool_planes(const PoolTile& tile) {
     float *y = tile.y + plane * tile.y_plane, *line = tile.scratch;
     // First all rows, so that columns are not read while they are being written.
     for (int64_t i = 0; i < tile.lines; ++i, line += tile.line_floats)
-      pool_rows<is_max>(tile, x + tile.rows[i] * tile.width, tile.row_counts[i], line + tile.padding);
+      pool_rows<is_max>(x + tile.rows[i] * tile.width, tile.x_row, tile.row_counts[i], tile.width, line + tile.padding);
     line = tile.scratch;
     for (int64_t i = 0; i < tile.lines; ++i, line += tile.line_floats, y += tile.outputs)
       pool_columns<is_max, step>(tile, is_max ? 0 : tile.row_shares[i], line, y);
@@ -120,9 +119,7 @@ void pool(const PoolTile& tile) {
 }
 
 void add_rows(const float* x, int64_t x_row, int64_t rows, int64_t n, float* y) {
-  PoolTile tile{};
-  tile.width = n, tile.x_row = x_row;
-  pool_rows<false>(tile, x, rows, y);
+  pool_rows<false>(x, x_row, rows, n, y);
 }
 
 // Zero times every number is added up in `sums`, which one that is not finite makes NaN: that is half of what `larger`

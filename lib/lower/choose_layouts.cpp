@@ -377,6 +377,7 @@ bool LayoutChoice::is_readable(const Group& group, size_t operand) const {
 void LayoutChoice::give_to_kernel(Group& group) const {
   if (group.nodes.size() != 1 || group.operands.size() != 1 || group.results.size() != 1) return;
   const Value& operand = *group.operands[0];
+  if (!operand.is_tensor() || lowering_.layout(operand) == row_major(operand.meta().sizes)) return;
   const ir::Graph body = make_body(group.nodes, group.operands, group.results);
   for (const kernels::Kernel* kernel : library_kernels()) {
     const std::vector<int> wished = kernel->refusal(body).empty() ? kernel->preferred_order(body) : std::vector<int>();
