@@ -115,10 +115,10 @@ class ChosenMatricesCall : public PreparedCall {
     }
     // Neighbouring panels, so that what is gathered or fetched ahead serves several; fewer towards the end, so that all
     // finish together.
-    Tiles tiles(count * panels, team);
+    Tiles tiles(count * panels, team, 2);
     parallel_for(team, [&](int64_t member) {
       Worker worker(*this, own + static_cast<size_t>(member) * worker_bytes());
-      for (int64_t first, last; tiles.take_run(member, 2, first, last);) run_tiles(worker, first, last);
+      tiles.for_each_run(member, [&](int64_t first, int64_t last) { run_tiles(worker, first, last); });
     });
     return {};
   }

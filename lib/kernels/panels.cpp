@@ -65,11 +65,10 @@ Result<void> PanelsCall::run(std::span<void* const> buffers, void* scratch) {
   }
   // Runs of neighbouring panels, so that what a thread fetches ahead is mostly its own; shorter ones towards the end,
   // so that all finish together.
-  Tiles parts(tiles, team);
+  Tiles parts(tiles, team, 2);
   parallel_for(team, [&](int64_t worker) {
     auto* own = reinterpret_cast<float*>(static_cast<char*>(scratch) + worker * worker_bytes());
-    for (int64_t first, last; parts.take_run(worker, 2, first, last);)
-      for (int64_t i = first; i < last; ++i) run_one(i, own);
+    parts.for_each(worker, [&](int64_t i) { run_one(i, own); });
   });
   return {};
 }

@@ -72,23 +72,28 @@ class WinogradCall : public PreparedCall {
     Tiles units(is_shared ? blocks() * panels() : blocks(), workers());
     run_team(static_cast<int>(workers()), [&](Team& team, int member) {
       float* sums = points + point_floats() + member * sum_floats();
+      // A team may be smaller than was asked for.
+      const auto share = [&](Tiles& all, const auto& one) {
+        for (int64_t part = member; part < workers(); part += team.members()) all.for_each(part, one);
+      };
       if (is_shared) {
-        for (int64_t group; groups.take(member, group);)
+        share(groups, [&](int64_t group) {
           for (int64_t i = group * shared_tiles; i < std::min(tiles(), (group + 1) * shared_tiles); ++i)
             transform(buffers, i, points + i * tile_floats());
+        });
         team.wait();
-        for (int64_t unit; units.take(member, unit);) {
+        share(units, [&](int64_t unit) {
           const int64_t first = unit % blocks() * block_tiles();
           multiply(buffers, first, unit / blocks(), points + first * tile_floats(), sums);
-        }
+        });
         return;
       }
       float* own = points + member * block_tiles() * tile_floats();
-      for (int64_t block; units.take(member, block);) {
+      share(units, [&](int64_t block) {
         const int64_t first = block * block_tiles(), last = std::min(tiles(), first + block_tiles());
         for (int64_t tile = first; tile < last; ++tile) transform(buffers, tile, own + (tile - first) * tile_floats());
         for (int64_t panel = 0; panel < panels(); ++panel) multiply(buffers, first, panel, own, sums);
-      }
+      });
     });
     return {};
   }

@@ -73,28 +73,22 @@ int threads() {
 
 void set_threads(int count) { chosen_threads().store(std::max(count, 0), std::memory_order_relaxed); }
 
-Tiles::Tiles(int64_t count, int64_t members)
-    : parts_(std::clamp<int64_t>(members, 1, most_parts)), left_((uint32_t{1} << parts_) - 1) {
+Tiles::Tiles(int64_t count, int64_t members, int64_t shares)
+    : count_(count), parts_(std::clamp<int64_t>(std::min(members, count), 0, most_parts)), shares_(shares) {
   for (int64_t i = 0; i < parts_; ++i) {
-    part_[i].next.store(count * i / parts_, std::memory_order_relaxed);
-    part_[i].end = count * (i + 1) / parts_;
+    part_[i].next.store(begin_of(i) + first_run_of(i), std::memory_order_relaxed);
+    part_[i].end = begin_of(i + 1);
   }
 }
 
-bool Tiles::take_run(int64_t member, int64_t shares, int64_t& first, int64_t& last) {
-  const int own = static_cast<int>(member % parts_);
-  uint32_t left = left_.load(std::memory_order_relaxed);
-  while (left != 0) {
-    const int i = (std::countr_zero(std::rotr(left, own)) + own) % 32;
-    Part& part = part_[i];
+bool Tiles::take(int64_t member, int64_t& first, int64_t& last) {
+  for (int64_t i = 0; i < parts_; ++i) {
+    Part& part = part_[(member + i) % parts_];
     first = part.next.load(std::memory_order_relaxed);
     while (first < part.end) {
-      last = first + std::max<int64_t>(1, (part.end - first) / shares);
-      if (!part.next.compare_exchange_weak(first, last, std::memory_order_relaxed)) continue;
-      if (last == part.end) left_.fetch_and(~(uint32_t{1} << i), std::memory_order_relaxed);
-      return true;
+      last = first + share_of(part.end - first);
+      if (part.next.compare_exchange_weak(first, last, std::memory_order_relaxed)) return true;
     }
-    left &= left_.load(std::memory_order_relaxed) & ~(uint32_t{1} << i);
   }
   return false;
 }
@@ -102,9 +96,8 @@ bool Tiles::take_run(int64_t member, int64_t shares, int64_t& first, int64_t& la
 void parallel_for(int64_t count, FunctionRef<int64_t> tile) {
   const int members = static_cast<int>(std::min<int64_t>(threads(), count));
   Tiles tiles(count, members);
-  const auto work = [&](int member) {
-    for (int64_t i; tiles.take(member, i);) tile(i);
-  };
+  // `tile` by value: a worker that comes reads one line of this frame, not one after the other.
+  const auto work = [&tiles, tile](int member) { tiles.for_each(member, tile); };
   const Region region(members, work);
   const InRegion part;
   work(0);
@@ -114,7 +107,7 @@ void parallel_for(int64_t count, int64_t members, void* memory, size_t bytes, Fu
   Tiles tiles(count, members);
   parallel_for(members, [&](int64_t member) {
     void* own = static_cast<char*>(memory) + static_cast<size_t>(member) * bytes;
-    for (int64_t i; tiles.take(member, i);) tile(i, own);
+    tiles.for_each(member, [&](int64_t i) { tile(i, own); });
   });
 }
 

@@ -4,6 +4,7 @@
 // Work is cut into tiles by shape, never by the number of threads, so results have the same bits for any number.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -46,20 +47,31 @@ void parallel_for(int64_t tiles, int64_t members, void* memory, size_t bytes, Fu
 // In whole cache lines: memory of two threads shares none.
 constexpr size_t in_lines(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// Hands out tiles [0, count) to threads that work on them together. Each takes from a part of its own first, front to
-// back, which is the same part whenever as many threads do as many tiles: what it wrote in the call before lies in its
-// core's cache. Then it takes from the others' parts. For parallel_for, and for loops that keep something from tile to
-// tile.
+// Hands out tiles [0, count) to threads that work on them together, in runs of neighbours. Each member takes from a
+// part of its own first, front to back, which is the same part whenever as many members do as many tiles: what it wrote
+// in the call before lies in its core's cache. Then it takes from the others' parts, but for their first runs: these
+// need no agreement, so a loop of one tile a member has no cache line that two cores write. So each member must come.
 class Tiles {
  public:
-  Tiles(int64_t count, int64_t members);
-  // The next tile; false: none is left.
-  bool take(int64_t member, int64_t& tile) {
-    int64_t last;
-    return take_run(member, INT64_MAX, tile, last);
+  // A run has 1 / `shares` of the tiles left in its part, at least one.
+  Tiles(int64_t count, int64_t members, int64_t shares = INT64_MAX);
+
+  // Calls `run(first, last)` for runs [first, last), and returns when none is left. Once for each member.
+  template <class F>
+  void for_each_run(int64_t member, const F& run) {
+    if (member < parts_) {
+      __builtin_prefetch(&part_[member], 1);  // on its way from the caller's core in the meantime
+      run(begin_of(member), begin_of(member) + first_run_of(member));
+    }
+    for (int64_t first, last; take(member, first, last);) run(first, last);
   }
-  // Neighbouring tiles [first, last): a share of 1 / `shares` of those left in the part, at least one.
-  bool take_run(int64_t member, int64_t shares, int64_t& first, int64_t& last);
+  // The same, tile by tile.
+  template <class F>
+  void for_each(int64_t member, const F& tile) {
+    for_each_run(member, [&](int64_t first, int64_t last) {
+      for (int64_t i = first; i < last; ++i) tile(i);
+    });
+  }
 
  private:
   struct alignas(64) Part {
@@ -67,8 +79,13 @@ class Tiles {
     int64_t end = 0;
   };
   static constexpr int64_t most_parts = 16;
-  const int64_t parts_;
-  std::atomic<uint32_t> left_;  // a bit for each part that has tiles: who finds none reads this alone
+
+  int64_t begin_of(int64_t part) const { return count_ * part / parts_; }
+  int64_t share_of(int64_t left) const { return std::max<int64_t>(1, left / shares_); }
+  int64_t first_run_of(int64_t part) const { return share_of(begin_of(part + 1) - begin_of(part)); }
+  bool take(int64_t member, int64_t& first, int64_t& last);
+
+  const int64_t count_, parts_, shares_;
   Part part_[most_parts];
 };
 

@@ -13,14 +13,17 @@
 
 namespace atenon {
 
-// On a cache line of its own.
+// A worker's part of a region: what a caller asks for lies on the cache line of the word by which it asks.
+//
+// The word counts up through four states. A caller takes a worker that is free and fills in the other fields, posts
+// them, and the worker begins its part, after which it is free again; or the caller takes back what it has posted, and
+// does the part itself. Both are the change of one word, so only one of them comes to pass.
 struct alignas(64) Worker {
-  std::atomic<bool> taken = false;  // by the region whose fields the next ones are
-  std::atomic<int> gate = 0;        // odd: open. Opening and closing count it up.
-  std::atomic<int> begun = 0;       // the last gate behind which somebody does this member's part
-  std::atomic<int> inside = 0;      // 1: the worker is behind the gate
-  std::atomic<bool> spin = true;    // in this region and after it
-  int member = 0;                   // this and the body are read behind the gate only
+  enum State : uint32_t { free, taken, posted, begun };
+
+  std::atomic<uint32_t> word = free;
+  int member = 0;
+  bool spins = true;  // in this region and after it
   std::optional<FunctionRef<int>> body;
 
   void work();
@@ -33,18 +36,22 @@ using Clock = std::chrono::steady_clock;
 // Longer than what lies between two regions of one run, and short enough that nobody sees an idle program work.
 constexpr std::chrono::microseconds spin_time{200};
 
-// Returns when `value` is no longer `old`; spins at first where every member has a core.
-void wait_while(const std::atomic<int>& value, int old, bool spin) {
+constexpr uint32_t states = 4;
+
+// Returns the value when it is no longer `old`; spins at first where every member has a core.
+uint32_t wait_while(const std::atomic<uint32_t>& value, uint32_t old, bool spin) {
   if (spin) {
     const Clock::time_point end = Clock::now() + spin_time;
     do {
       for (int i = 0; i < 32; ++i) {
-        if (value.load(std::memory_order_acquire) != old) return;
+        const uint32_t now = value.load(std::memory_order_acquire);
+        if (now != old) return now;
         spin_once();
       }
     } while (Clock::now() < end);
   }
-  while (value.load(std::memory_order_acquire) == old) value.wait(old, std::memory_order_acquire);
+  value.wait(old, std::memory_order_acquire);
+  return value.load(std::memory_order_acquire);
 }
 
 struct Pool {
@@ -73,18 +80,16 @@ thread_local bool inside_region = false;
 
 }  // namespace
 
-// A worker goes in and then looks whether the gate is still open; a caller closes the gate and then looks whether the
-// worker is inside. Both orders are sequentially consistent, so one of them sees the other.
 void Worker::work() {
   const InRegion part;
-  for (int now = 0;;) {
-    wait_while(gate, now, spin.load(std::memory_order_relaxed));
-    now = gate.load(std::memory_order_acquire);
-    if (now % 2 == 0) continue;
-    inside.store(1);
-    if (gate.load() == now && begun.exchange(now, std::memory_order_relaxed) != now) (*body)(member);
-    inside.store(0);
-    inside.notify_one();
+  bool is_spinning = true;
+  for (uint32_t now = free;; now = wait_while(word, now, is_spinning)) {
+    if (now % states != posted || !word.compare_exchange_strong(now, now + 1, std::memory_order_acquire)) continue;
+    is_spinning = spins;
+    (*body)(member);
+    now += 2;
+    word.store(now);
+    word.notify_one();
   }
 }
 
@@ -103,44 +108,41 @@ bool Pool::make_worker() {
   return true;
 }
 
-Region::Region(int members, FunctionRef<int> body) {
-  if (members <= 1 || in_region()) return;
+Region::Region(int parts, FunctionRef<int> body) : parts_(parts), body_(body) {
+  if (parts <= 1 || in_region()) return;
   Pool& pool = atenon::pool();
   counts_ = true;
   const int regions = pool.regions.fetch_add(1, std::memory_order_relaxed) + 1;
-  const int most = std::min({members, most_members, threads()});  // plans of oneDNN are for more, whatever there is
+  const int most = std::min({parts, most_members, threads()});  // plans of oneDNN are for more, whatever there is
   const int wanted = std::min(most, std::max(threads() / regions, 1));
   while (pool.made.load(std::memory_order_relaxed) < most - 1 && pool.make_worker()) {}
   const int made = pool.made.load(std::memory_order_acquire);
   for (int i = 0; i < made && members_ < wanted; ++i) {
     Worker& worker = pool.workers[i];
-    if (worker.taken.load(std::memory_order_relaxed) || worker.taken.exchange(true, std::memory_order_acquire))
+    uint32_t now = worker.word.load(std::memory_order_relaxed);
+    if (now % states != Worker::free || !worker.word.compare_exchange_strong(now, now + 1, std::memory_order_acquire))
       continue;
     workers_[members_ - 1] = &worker;
     worker.member = members_++;
   }
+  spins_ = members_ <= available_cpus();
   for (int i = 0; i < members_ - 1; ++i) {
     Worker& worker = *workers_[i];
     worker.body.emplace(body);
-    worker.spin.store(members_ <= available_cpus(), std::memory_order_relaxed);
-    worker.gate.fetch_add(1);
-    worker.gate.notify_one();
+    worker.spins = spins_;
+    posted_[i] = worker.word.fetch_add(1) + 1;
+    worker.word.notify_one();
   }
 }
 
 Region::~Region() {
   const InRegion part;
   for (int i = 0; i < members_ - 1; ++i) {
-    Worker& worker = *workers_[i];
-    const int now = worker.gate.load(std::memory_order_relaxed);
-    if (worker.begun.exchange(now, std::memory_order_relaxed) != now) (*worker.body)(worker.member);
+    uint32_t posted = posted_[i];
+    if (workers_[i]->word.compare_exchange_strong(posted, posted + 2, std::memory_order_relaxed)) body_(i + 1);
   }
-  for (int i = 0; i < members_ - 1; ++i) {
-    Worker& worker = *workers_[i];
-    worker.gate.fetch_add(1);
-    while (worker.inside.load() != 0) wait_while(worker.inside, 1, worker.spin.load(std::memory_order_relaxed));
-    worker.taken.store(false, std::memory_order_release);
-  }
+  for (int member = members_; member < parts_; ++member) body_(member);
+  for (int i = 0; i < members_ - 1; ++i) wait_while(workers_[i]->word, posted_[i] + 1, spins_);
   if (counts_) pool().regions.fetch_sub(1, std::memory_order_relaxed);
 }
 
@@ -158,7 +160,7 @@ TeamRegion::TeamRegion(int members, FunctionRef<Team&, int> body)
 
 void TeamRegion::operator()(int member) const {
   made_.wait(false, std::memory_order_acquire);
-  body_(*team_, member);
+  if (member < team_->members()) body_(*team_, member);
 }
 
 }  // namespace atenon

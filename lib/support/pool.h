@@ -15,27 +15,32 @@ namespace atenon {
 
 struct Worker;
 
-// From construction to destruction, workers run `body(member)` for members 1, 2, ...; the caller is member 0 and does
-// its part between the two. At the end it also does the parts that no worker has begun, so that a worker without a core
-// holds nobody up. Only the thread that made a region may end it.
+// From construction to destruction, `body(member)` is run for members 1, 2, ... `parts` - 1, by workers where there are
+// some; the caller is member 0 and does its part between the two. At the end it also does the parts that no worker has
+// begun, so that a worker without a core holds nobody up. Only the thread that made a region may end it.
 class Region {
  public:
-  // Asks for `members` - 1 workers, at most most_members - 1. `body` lives as long as the region.
-  Region(int members, FunctionRef<int> body);
+  // Asks for `parts` - 1 workers, at most most_members - 1. `body` lives as long as the region.
+  Region(int parts, FunctionRef<int> body);
   // What the workers wrote is seen by the caller.
   ~Region();
   Region(const Region&) = delete;
   Region& operator=(const Region&) = delete;
 
-  // With the caller; 1 where other regions have the workers, or no thread can be made.
+  // Those that have a thread: the caller and its workers. 1 where other regions have the workers, or no thread can be
+  // made.
   int members() const { return members_; }
 
   static constexpr int most_members = 256;
 
  private:
+  const int parts_;
+  const FunctionRef<int> body_;
   bool counts_ = false;  // among the regions under way
+  bool spins_ = false;   // every member has a core
   int members_ = 1;
   Worker* workers_[most_members - 1];  // of members 1, 2, ...
+  uint32_t posted_[most_members - 1];  // their words then
 };
 
 // Whether this thread runs a part of a region; then all that it calls has one thread.

@@ -137,26 +137,29 @@ TEST_CASE("parallel_for runs every tile once, for any number of threads") {
   CHECK(threads() >= 1);
 }
 
-TEST_CASE("tiles are taken from a part of one's own first, then from the others'") {
-  const auto taken_by = [](Tiles& tiles, int64_t member, int64_t shares) {
-    std::vector<std::pair<int64_t, int64_t>> runs;
-    for (int64_t first, last; tiles.take_run(member, shares, first, last);) runs.emplace_back(first, last);
+TEST_CASE("tiles are taken from a part of one's own first, then from the others' but for their first runs") {
+  using Runs = std::vector<std::pair<int64_t, int64_t>>;
+  const auto taken_by = [](Tiles& tiles, int64_t member) {
+    Runs runs;
+    tiles.for_each_run(member, [&](int64_t first, int64_t last) { runs.emplace_back(first, last); });
     return runs;
   };
-  Tiles tiles(10, 2);
-  int64_t tile = -1;
-  REQUIRE(tiles.take(1, tile));
-  CHECK(tile == 5);
-  CHECK(taken_by(tiles, 1, 2) ==
-        std::vector<std::pair<int64_t, int64_t>>{{6, 8}, {8, 9}, {9, 10}, {0, 2}, {2, 3}, {3, 4}, {4, 5}});
-  CHECK(!tiles.take(0, tile));
-  for (const int64_t members : {1, 3, 40}) {
-    std::vector<int> seen(100);
-    Tiles some(100, members);
-    for (const auto& [first, last] : taken_by(some, members - 1, 3))
-      for (int64_t i = first; i < last; ++i) ++seen[static_cast<size_t>(i)];
-    CHECK(seen == std::vector<int>(100, 1));
-  }
+  Tiles tiles(10, 2, 2);
+  CHECK(taken_by(tiles, 1) == Runs{{5, 7}, {7, 8}, {8, 9}, {9, 10}, {2, 3}, {3, 4}, {4, 5}});
+  CHECK(taken_by(tiles, 0) == Runs{{0, 2}});
+  Tiles few(2, 3);
+  CHECK(taken_by(few, 2) == Runs{});
+  CHECK(taken_by(few, 1) == Runs{{1, 2}});
+  CHECK(taken_by(few, 0) == Runs{{0, 1}});
+  for (const int64_t count : {0, 1, 100})
+    for (const int64_t members : {1, 3, 40})
+      for (const int64_t shares : {1, 3, 1000}) {
+        std::vector<int> seen(static_cast<size_t>(count));
+        Tiles some(count, members, shares);
+        for (int64_t member = members - 1; member >= 0; --member)
+          some.for_each(member, [&](int64_t i) { ++seen[static_cast<size_t>(i)]; });
+        CHECK(seen == std::vector<int>(static_cast<size_t>(count), 1));
+      }
 }
 
 TEST_CASE("callers at the same time share the workers: each part is done once, whoever has them") {
