@@ -22,21 +22,15 @@ namespace {
 
 using dnnl::memory;
 
-// oneDNN cuts sums by the number of threads that it plans for, and with them the bits of its result. So it plans for as
-// many as most machines have at most. Sums over channels alone are not cut, and then it plans better as it is.
-constexpr int least_threads = 16;
+// oneDNN plans a call for a number of threads. Where the plan cuts sums, and with them decides the bits of the result,
+// it is always for `fixed_threads`. Else it is for those that there are, as far as filters then lie as they do where
+// the plan is for `usual_threads`: a lowered program has them so.
+constexpr int fixed_threads = 16, usual_threads = 4;
 
 // Of convolutions in groups:
 constexpr int64_t strip_bytes = 256 * 1024;        // of the image, for a strip
 constexpr int64_t most_filter_bytes = 512 * 1024;  // which each strip reads
 constexpr int64_t enough_strips = 16;              // of all images, for the threads
-
-int planned_threads(const CallSite& site, const Convolution& convolution) {
-  const std::vector<int64_t>& filter = site.operands[static_cast<size_t>(convolution.weight)].sizes;
-  const bool has_one_tap = std::all_of(filter.begin() + 2, filter.end(), [](int64_t taps) { return taps == 1; });
-  if (site.in_tile) return 1;
-  return has_one_tap && !convolution.transposed ? threads() : std::max(least_threads, threads());
-}
 
 // Which axis of an image, a filter and a result oneDNN's axis i is: its loops run along the last one, over lines of
 // outputs with all their channels.
@@ -70,6 +64,32 @@ Axes choose_axes(const Convolution& convolution, const Operand& x, const Operand
   return axes;
 }
 
+// Whether oneDNN computes each sum in one piece for any number of threads: always where a sum is over channels or taps
+// alone. Else, by its jit_brgemm_conv_utils.cpp (select_ic_block; exec_vpad in init_conf), where all that a block of
+// outputs reads fits the caches, and lines of outputs begin and end next to those of the image.
+bool sums_are_whole(const CallSite& site, const Convolution& convolution) {
+  constexpr int64_t most_pixels = 28, most_outputs = 64;                 // of a block
+  constexpr int64_t first_level = 32 * 1024, second_level = 480 * 1024;  // bytes: the smallest where there is AVX-512
+  const Operand &x = site.operands[static_cast<size_t>(convolution.x)],
+                &filter = site.operands[static_cast<size_t>(convolution.weight)], &y = site.results[0];
+  if (convolution.transposed) return false;
+  const int64_t taps = std::accumulate(filter.sizes.begin() + 2, filter.sizes.end(), int64_t{1}, std::multiplies<>());
+  if (taps == 1 || (filter.sizes[1] == 1 && filter.sizes[0] == convolution.groups)) return true;
+  if (convolution.groups > 1 || filter.sizes[0] < widest_vector || y.sizes.size() > 4 ||
+      std::string_view(lanes().name) != "avx512")
+    return false;
+  const Axes axes = choose_axes(convolution, x, filter, y);
+  const auto line = static_cast<size_t>(axes.y.back()) - 2;
+  const int64_t width = x.sizes[static_cast<size_t>(axes.x.back())], stride = convolution.stride[line];
+  const int64_t window = filter.sizes[static_cast<size_t>(axes.filter.back())];
+  const int64_t last = (y.sizes[line + 2] - 1) * stride;
+  if (width <= last || width == 1 || convolution.padding[line] > 1 || convolution.padding_end[line] > 1) return false;
+  const int64_t channels = divide_up(filter.sizes[1], widest_vector) * widest_vector;
+  const int64_t read = std::min(width, (most_pixels - 1) * stride + (window - 1) * convolution.dilation[line] + 1);
+  return channels * read * 4 <= first_level &&
+         channels * (taps * most_outputs + taps / window * read) * 4 <= second_level;
+}
+
 template <class T>
 std::vector<T> taken(const std::vector<T>& values, const std::vector<int>& axes) {
   std::vector<T> found;
@@ -80,6 +100,7 @@ std::vector<T> taken(const std::vector<T>& values, const std::vector<int>& axes)
 // The primitive for a call, and how its operands lie.
 struct Chosen {
   dnnl::primitive_desc primitive;
+  int threads;  // that it is planned for
   memory::desc x_lies, x, weight_lies, weight, bias, y_lies, y;
   std::vector<int> weight_axes;  // axis of the weight for each axis of oneDNN's
   PostOps post_ops;
@@ -167,15 +188,26 @@ Chosen choose(const CallSite& site, const Convolution& convolution) {
   std::vector<int64_t> dilation = along(convolution.dilation);
   for (int64_t& value : dilation) --value;
   const auto inference = dnnl::prop_kind::forward_inference;
-  const PlannedThreads same_bits(planned_threads(site, convolution));
-  if (convolution.transposed)
-    chosen.primitive = dnnl::deconvolution_forward::primitive_desc(
-        onednn_engine(), inference, dnnl::algorithm::deconvolution_direct, chosen.x, describe_any(filter), chosen.bias,
-        chosen.y, stride, dilation, padding, padding_end, attributes);
-  else
-    chosen.primitive = dnnl::convolution_forward::primitive_desc(
-        onednn_engine(), inference, dnnl::algorithm::convolution_direct, chosen.x, describe_any(filter), chosen.bias,
-        chosen.y, stride, dilation, padding, padding_end, attributes);
+  const auto plan = [&](int count, const memory::desc& weight) -> dnnl::primitive_desc {
+    const PlannedThreads planned(count);
+    if (convolution.transposed)
+      return dnnl::deconvolution_forward::primitive_desc(
+          onednn_engine(), inference, dnnl::algorithm::deconvolution_direct, chosen.x, weight, chosen.bias, chosen.y,
+          stride, dilation, padding, padding_end, attributes);
+    return dnnl::convolution_forward::primitive_desc(onednn_engine(), inference, dnnl::algorithm::convolution_direct,
+                                                     chosen.x, weight, chosen.bias, chosen.y, stride, dilation, padding,
+                                                     padding_end, attributes);
+  };
+  const bool is_free = !site.in_tile && sums_are_whole(site, convolution);
+  chosen.threads = site.in_tile ? 1 : is_free ? usual_threads : fixed_threads;
+  chosen.primitive = plan(chosen.threads, describe_any(filter));
+  if (is_free && threads() != usual_threads) {
+    dnnl::primitive_desc other = plan(threads(), chosen.primitive.weights_desc(0));
+    if (std::string_view(other.impl_info_str()) == chosen.primitive.impl_info_str()) {
+      chosen.primitive = std::move(other);
+      chosen.threads = threads();
+    }
+  }
   // "conv:any" adds the bias in a pass of its own.
   while (convolution.is_deep && convolution.bias >= 0 &&
          !std::string_view(chosen.primitive.impl_info_str()).starts_with("conv:any") && chosen.primitive.next_impl()) {}
@@ -392,7 +424,7 @@ class OnednnConvolution : public ConvolutionKernel {
     const bool in_place = chosen.y == chosen.y_lies;
     const Place computed = in_place ? result : call->reserve(chosen.y);
     bindings.push_back({DNNL_ARG_DST, chosen.y, computed});
-    const PlannedThreads same_bits(planned_threads(site, convolution));
+    const PlannedThreads planned(chosen.threads);
     call->add(dnnl::primitive(chosen.primitive), chosen.primitive.scratchpad_desc(), std::move(bindings));
     if (!in_place) call->add_reorder(chosen.y, computed, chosen.y_lies, result);
 
