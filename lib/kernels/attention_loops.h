@@ -119,7 +119,8 @@ void attention(const AttentionTile& tile) {
   float* results = values + tile.keys * tile.value_depth;
   const float* v = tile.v;
   int64_t v_row = tile.v_row;
-  if (tile.v_column != 1) {
+  // Rows far apart lie in few sets of the first-level cache: where several blocks read them, it pays to copy them.
+  if (tile.v_column != 1 || tile.queries > 2 * query_block) {
     lay_in_rows(tile.v, tile.v_row, tile.v_column, keys, tile.value_depth, values, tile.value_depth);
     v = values;
     v_row = tile.value_depth;
