@@ -1,8 +1,8 @@
 """The models that scripts/bench measures: build(NAME, batch) gives a module whose results are flat, and its inputs.
 
 NAME is one of testdata/models, a file.py written like those, or LIBRARY:MODEL of scripts/bench.json (real sizes) or, where that has none,
-of scripts/zoo-pt2.json (small ones). Any model of timm or torchvision is `timm+:MODEL` or `torchvision+:MODEL`, at 224 pixels where the
-list has no other options for it. `layers` are written out in bench.json, as Python over torch.nn, with the sizes of their input.
+of scripts/zoo-pt2.json (small ones). Any model of timm or torchvision is `timm+:MODEL` or `torchvision+:MODEL`, where the list has no
+other options for it at the size that it was made for. `layers` are written out in bench.json, as Python over torch.nn, with the sizes of their input.
 `zoo:MODEL` is the model file that scripts/zoo takes through capture.
 """
 import functools
@@ -13,7 +13,7 @@ import os
 
 SCRIPTS = os.path.dirname(os.path.abspath(__file__))
 OUR_OWN = ["mlp", "resnet50", "mobilenet_v2", "bert", "vit_b16", "gpt2", "gpt2_decode", "unet", "lstm"]
-UNLISTED = {"timm": {"size": 224}, "torchvision": {}}  # options of models that bench.json does not have
+UNLISTED = {"timm": {"size": None}, "torchvision": {}}  # options of models that bench.json does not have
 
 
 def listed(file):
