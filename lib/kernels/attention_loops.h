@@ -120,7 +120,8 @@ void attention(const AttentionTile& tile) {
   const float* v = tile.v;
   int64_t v_row = tile.v_row;
   // Rows far apart lie in few sets of the first-level cache: where several blocks read them, it pays to copy them.
-  if (tile.v_column != 1 || tile.queries > 2 * query_block) {
+  const bool are_apart = v_row != tile.value_depth && tile.queries > 2 * query_block;
+  if (tile.v_column != 1 || are_apart) {
     lay_in_rows(tile.v, tile.v_row, tile.v_column, keys, tile.value_depth, values, tile.value_depth);
     v = values;
     v_row = tile.value_depth;

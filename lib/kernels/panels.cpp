@@ -65,11 +65,8 @@ Result<void> PanelsCall::run(std::span<void* const> buffers, void* scratch) {
   }
   // Runs of neighbouring panels, so that what a thread fetches ahead is mostly its own; shorter ones towards the end,
   // so that all finish together.
-  Tiles parts(tiles, team, 2);
-  parallel_for(team, [&](int64_t worker) {
-    auto* own = reinterpret_cast<float*>(static_cast<char*>(scratch) + worker * worker_bytes());
-    parts.for_each(worker, [&](int64_t i) { run_one(i, own); });
-  });
+  parallel_for(
+      tiles, team, scratch, worker_bytes(), [&](int64_t i, void* own) { run_one(i, static_cast<float*>(own)); }, 2);
   return {};
 }
 

@@ -3,7 +3,6 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <fstream>
 #include <string>
@@ -103,8 +102,9 @@ void parallel_for(int64_t count, FunctionRef<int64_t> tile) {
   work(0);
 }
 
-void parallel_for(int64_t count, int64_t members, void* memory, size_t bytes, FunctionRef<int64_t, void*> tile) {
-  Tiles tiles(count, members);
+void parallel_for(int64_t count, int64_t members, void* memory, size_t bytes, FunctionRef<int64_t, void*> tile,
+                  int64_t shares) {
+  Tiles tiles(count, members, shares);
   parallel_for(members, [&](int64_t member) {
     void* own = static_cast<char*>(memory) + static_cast<size_t>(member) * bytes;
     tiles.for_each(member, [&](int64_t i) { tile(i, own); });

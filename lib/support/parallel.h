@@ -41,8 +41,9 @@ void set_threads(int count);
 void parallel_for(int64_t tiles, FunctionRef<int64_t> tile);
 
 // The same for tiles that need memory: on at most `members` threads, each of which gives `tile(i, own)` its own `bytes`
-// of `memory`, which has members * bytes.
-void parallel_for(int64_t tiles, int64_t members, void* memory, size_t bytes, FunctionRef<int64_t, void*> tile);
+// of `memory`, which has members * bytes. `shares`: as for Tiles, below.
+void parallel_for(int64_t tiles, int64_t members, void* memory, size_t bytes, FunctionRef<int64_t, void*> tile,
+                  int64_t shares = INT64_MAX);
 
 // In whole cache lines: memory of two threads shares none.
 constexpr size_t in_lines(size_t bytes) { return (bytes + 63) / 64 * 64; }
