@@ -24,6 +24,7 @@ struct V {
     asm("" : "+v"(same.v));
     return same;
   }
+  void add_product(V a, V b) { v = _mm512_fmadd_ps(a.v, b.v, v); }
   static V load_first(const float* p, int n) { return {_mm512_maskz_loadu_ps(first(n), p)}; }
   static V load_first(const float* p, int n, V others) { return {_mm512_mask_loadu_ps(others.v, first(n), p)}; }
   static V load_half(const uint16_t* p) {

@@ -2,9 +2,10 @@
 //
 // max and min give their second operand where one is NaN, larger gives a NaN. V has `width` floats and: load,
 // load_first(p, n, others = 0), load_half, load_bfloat, store, store_first(p, n), all(x), where(truths, yes, no), +, -,
-// *, max, fma(a, b, c) = a * b + c, fms(a, b, c) = a * b - c, reciprocal(a) for 1 <= a <= 2^100, round (to nearest),
-// scaled_unless_below, sum and largest over lanes; `accumulators` is how many vectors a block of a product is wide, so
-// that 6 rows of them fit the registers.
+// *, max, fma(a, b, c) = a * b + c, fms(a, b, c) = a * b - c, sum.add_product(a, b) for one of many sums, which all
+// stay in their registers, reciprocal(a) for 1 <= a <= 2^100, round (to nearest), scaled_unless_below, sum and largest
+// over lanes; `accumulators` is how many vectors a block of a product is wide, so that 6 rows of them fit the
+// registers.
 
 namespace {
 
@@ -55,7 +56,7 @@ inline void product_block(int64_t depth, const float* a, int64_t a_row, const fl
     for (int i = 0; i < rows; ++i) {
       const V left = V::all(a[i * a_row + k]);
 #pragma GCC unroll 4
-      for (int j = 0; j < vectors; ++j) sum[i][j] = fma(left, right[j], sum[i][j]);
+      for (int j = 0; j < vectors; ++j) sum[i][j].add_product(left, right[j]);
     }
   }
 #pragma GCC unroll 6
@@ -138,7 +139,7 @@ inline void dots_block(const float* x, int64_t x_row, const float* w, int64_t w_
     for (int i = 0; i < rows; ++i) {
       const V left = V::load(x + i * x_row + l);
 #pragma GCC unroll 4
-      for (int j = 0; j < columns; ++j) sum[i][j] = fma(left, right[j], sum[i][j]);
+      for (int j = 0; j < columns; ++j) sum[i][j].add_product(left, right[j]);
     }
   }
   if (const int rest = static_cast<int>(k - l); rest > 0) {
@@ -146,7 +147,7 @@ inline void dots_block(const float* x, int64_t x_row, const float* w, int64_t w_
     for (int i = 0; i < rows; ++i) {
       const V left = V::load_first(x + i * x_row + l, rest);
 #pragma GCC unroll 4
-      for (int j = 0; j < columns; ++j) sum[i][j] = fma(left, V::load_first(w + j * w_row + l, rest), sum[i][j]);
+      for (int j = 0; j < columns; ++j) sum[i][j].add_product(left, V::load_first(w + j * w_row + l, rest));
     }
   }
 #pragma GCC unroll 4
@@ -158,8 +159,9 @@ inline void dots_block(const float* x, int64_t x_row, const float* w, int64_t w_
 template <int rows>
 void dots_rows(const float* x, int64_t x_row, const float* w, int64_t w_row, int64_t n, int64_t k, float* y,
                int64_t y_row) {
+  constexpr int columns = V::accumulators < 4 && rows > 2 ? 2 : 4;  // sums and what they are made of fit the registers
   int64_t j = 0;
-  for (; j + 4 <= n; j += 4) dots_block<rows, 4>(x, x_row, w + j * w_row, w_row, k, y + j, y_row);
+  for (; j + columns <= n; j += columns) dots_block<rows, columns>(x, x_row, w + j * w_row, w_row, k, y + j, y_row);
   for (; j < n; ++j) dots_block<rows, 1>(x, x_row, w + j * w_row, w_row, k, y + j, y_row);
 }
 
@@ -192,7 +194,9 @@ void lstm_cell(const float* const of_input[4], const float* const of_state[4], f
 
 // --- Products with panels
 
-constexpr int64_t depth_block = 1024;   // of k: its part of a panel and of the rows stay in the second-level cache
+// Of k: its part of a panel, of the next one and of the rows stay in the second-level cache, which CPUs of narrower
+// vectors have half as much of.
+constexpr int64_t depth_block = V::width < widest_vector ? 512 : 1024;
 constexpr int64_t streamed_depth = 64;  // of a widened one: that stays in the first-level cache
 constexpr int64_t longest_sum = 512;    // of products; then it joins those before it, as a longer one loses digits
 constexpr int64_t line = 16;            // floats
@@ -237,6 +241,14 @@ struct End {
 constexpr int64_t tall_block = row_block * (V::accumulators < 4 ? 1 : V::accumulators / 2);
 static_assert(tall_block <= tallest_block);
 
+// How many vectors wide blocks of so many rows are: for few rows a panel is read in longer runs, and there are as many
+// sums.
+constexpr int64_t block_vectors(int64_t rows) {
+  constexpr int64_t whole = panel_columns / V::width;
+  const int64_t most = V::accumulators * (rows == 1 ? 4 : rows <= 3 ? 2 : 1);
+  return most < whole ? most : whole;
+}
+
 // What a block fetches on its way: every 4 steps, so many cache lines. Into the second-level cache where reading is all
 // that takes time; else into the first, too, which hinders the products less (measured on Zen 4: 3 to 7 %, and -13 % in
 // the other case; an Intel Xeon knows no difference).
@@ -253,7 +265,7 @@ inline void panel_block(int64_t depth, const float* a, int64_t a_row, const floa
   // An addition waits for the one before it: where there are few sums, even and odd steps have one each.
   constexpr int chains = vectors == 1 || rows * vectors <= 6 ? 2 : 1;
   V sum[chains][rows][vectors];
-#pragma GCC unroll 4
+#pragma GCC unroll 8
   for (int j = 0; j < vectors; ++j) {
     const V first = start.row == 0 ? V::load(start.first + j * V::width) : V::all(0);
 #pragma GCC unroll 12
@@ -264,13 +276,13 @@ inline void panel_block(int64_t depth, const float* a, int64_t a_row, const floa
   }
   auto step = [&](int64_t k, int chain) __attribute__((always_inline)) {
     V right[vectors];
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int j = 0; j < vectors; ++j) right[j] = V::load(b + k * panel_columns + j * V::width);
 #pragma GCC unroll 12
     for (int i = 0; i < rows; ++i) {
       const V left = V::all(a[i * a_row + k]);
-#pragma GCC unroll 4
-      for (int j = 0; j < vectors; ++j) sum[chain][i][j] = fma(left, right[j], sum[chain][i][j]);
+#pragma GCC unroll 8
+      for (int j = 0; j < vectors; ++j) sum[chain][i][j].add_product(left, right[j]);
     }
   };
   if (end.added)
@@ -287,13 +299,16 @@ inline void panel_block(int64_t depth, const float* a, int64_t a_row, const floa
     step(k, 0), step(k + 1, chains - 1), step(k + 2, 0), step(k + 3, chains - 1);
   }
   for (; k < depth; ++k) step(k, 0);
+  // Copies, as what is stored might else be them.
+  const Start before = start;
+  const End to = end;
 #pragma GCC unroll 12
   for (int i = 0; i < rows; ++i)
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int j = 0; j < vectors; ++j) {
       V total = chains == 2 ? sum[0][i][j] + sum[chains - 1][i][j] : sum[0][i][j];
-      if (start.row != 0) total = V::load(start.first + i * start.row + j * V::width) + total;
-      end.put(total, i, j * V::width, j + 1 == vectors);
+      if (before.row != 0) total = V::load(before.first + i * before.row + j * V::width) + total;
+      to.put(total, i, j * V::width, j + 1 == vectors);
     }
 }
 
@@ -302,7 +317,8 @@ using PanelBlock = void (*)(int64_t, const float*, int64_t, const float*, const 
 // Nobody asks for more rows than fit.
 template <int vectors, int rows>
 constexpr PanelBlock block_of_at_most() {
-  constexpr int fitting = rows <= (vectors <= 2 ? tall_block : row_block) ? rows : 1;
+  constexpr int64_t most_rows = vectors > V::accumulators ? 3 : vectors > 2 ? row_block : tall_block;
+  constexpr int fitting = rows <= most_rows && vectors <= block_vectors(rows < 4 ? rows : 1) ? rows : 1;
   return panel_block<fitting, vectors>;
 }
 
@@ -317,10 +333,16 @@ PanelBlock panel_block_of(int64_t rows) {
 }
 
 PanelBlock panel_block_of(int64_t rows, int64_t vectors) {
-  constexpr int most = V::accumulators;
-  if (vectors >= most) return panel_block_of<most>(rows);
-  if (vectors == 3) return panel_block_of<(most < 3 ? most : 3)>(rows);
-  return vectors == 2 ? panel_block_of<2>(rows) : panel_block_of<1>(rows);
+  constexpr int most = static_cast<int>(block_vectors(1));
+  static constexpr PanelBlock (*of_vectors[])(int64_t) = {panel_block_of<1>,
+                                                          panel_block_of<2>,
+                                                          panel_block_of<3>,
+                                                          panel_block_of<4>,
+                                                          panel_block_of<(most < 5 ? most : 5)>,
+                                                          panel_block_of<(most < 6 ? most : 6)>,
+                                                          panel_block_of<(most < 7 ? most : 7)>,
+                                                          panel_block_of<(most < 8 ? most : 8)>};
+  return of_vectors[vectors - 1](rows);
 }
 
 // Where rows of a tile go: one every `row` floats.
@@ -497,15 +519,17 @@ void panel(const PanelTile& tile) {
   // Few columns, and rows that would not fit one block of all columns by a little, go in tall blocks.
   const int64_t line_rows = tile.line_rows ? tile.line_rows : tile.rows;
   const bool is_tall = tile.columns <= 2 * V::width || (line_rows > row_block && line_rows <= tall_block);
-  const int64_t wide = (is_tall ? 2 : V::accumulators) * V::width, most_rows = is_tall ? tall_block : row_block;
+  const int64_t wide = (is_tall ? 2 : block_vectors(line_rows)) * V::width,
+                most_rows = is_tall ? tall_block : row_block;
   const int64_t run = tile.runs ? tile.run : tile.k;
   const int64_t line_groups = line_rows <= most_rows ? 1 : (line_rows + most_rows - 1) / most_rows;
   const int64_t groups = line_rows == tile.rows ? line_groups : tile.rows / line_rows * line_groups;
-  // While a block is used, the next one is fetched, spread over the groups of rows; with few rows, reading the panel is
+  // While a panel's part is used, the next one is fetched, spread over the blocks; with few rows, reading the panel is
   // all that takes time, and what is fetched lies a little ahead in it.
   const bool is_stream = groups <= 2;
   const int64_t depth = equal_part(run, !tile.halves.first ? depth_block : is_stream ? streamed_depth : widened_depth);
-  const int64_t lines = is_stream ? 16 : (16 + groups - 1) / groups;
+  const int64_t strips = (tile.columns + wide - 1) / wide, blocks = groups * strips;
+  const int64_t lines = is_stream ? 16 : (16 + blocks - 1) / blocks;
   float room[panel_columns];
   const float* bias = whole_bias(tile, room);
   End result{tile.y, tile.y_row};
@@ -521,14 +545,16 @@ void panel(const PanelTile& tile) {
     const float* ahead = is_last ? tile.next : block + count * panel_columns;
     if (tile.halves.first) ahead = nullptr;
     if (tile.is_made) ahead = tile.next ? tile.next + k * panel_columns : nullptr;
+    const auto fetch_of = [&](int64_t number) -> Fetch {  // of a block: they are counted strip by strip
+      if (is_stream) return {block + 32 * panel_columns, number == 0 && tile.next ? lines : 0, true};
+      if (!ahead || number * lines >= 16) return {nullptr, 0, false};
+      return {ahead + number * lines * (depth / 4) * line, lines, false};
+    };
     const float* line_a = tile.a + (tile.runs ? tile.runs[k / run] + in_run : k);
     for (int64_t group = 0, row = 0, in_line = 0, left = line_groups; group < groups; ++group) {
       const int64_t rows = left == 1 ? line_rows - in_line : (line_rows - in_line + left - 1) / left;
-      Fetch fetch{nullptr, 0, is_stream};
-      if (is_stream && group == 0 && tile.next) fetch.first = block + 32 * panel_columns, fetch.lines = lines;
-      if (!is_stream && ahead && group * lines < 16)
-        fetch.first = ahead + group * lines * (depth / 4) * line, fetch.lines = lines;
-      for (int64_t j = 0; j < tile.columns; j += wide, fetch.lines = 0) {
+      for (int64_t j = 0, number = group * strips; j < tile.columns; j += wide, ++number) {
+        Fetch fetch = fetch_of(number);
         const int64_t columns = tile.columns - j < wide ? tile.columns - j : wide,
                       vectors = (columns + V::width - 1) / V::width;
         float* sums = tile.scratch + row * panel_columns + j;
@@ -610,7 +636,7 @@ inline void taps_block(const TapsTile& tile, const float* bias, const End& end, 
     for (int i = 0; i < rows; ++i) {
       const V left = V::all(first[i * x_step]);
 #pragma GCC unroll 4
-      for (int j = 0; j < vectors; ++j) sum[chain][i][j] = fma(left, right[j], sum[chain][i][j]);
+      for (int j = 0; j < vectors; ++j) sum[chain][i][j].add_product(left, right[j]);
     }
   };
   int64_t k = 0;

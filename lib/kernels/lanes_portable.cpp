@@ -14,6 +14,9 @@ struct V {
   static V all(float x) { return {{x, x, x, x}}; }
   static V load(const float* p) { return {{p[0], p[1], p[2], p[3]}}; }
   V kept() const { return *this; }
+  void add_product(V a, V b) {
+    for (int i = 0; i < width; ++i) v[i] = a.v[i] * b.v[i] + v[i];
+  }
   static V load_first(const float* p, int n) { return load_first(p, n, all(0)); }
   static V load_first(const float* p, int n, V others) {
     for (int i = 0; i < n; ++i) others.v[i] = p[i];
