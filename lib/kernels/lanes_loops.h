@@ -546,8 +546,8 @@ void panel(const PanelTile& tile) {
     if (tile.halves.first) ahead = nullptr;
     if (tile.is_made) ahead = tile.next ? tile.next + k * panel_columns : nullptr;
     const auto fetch_of = [&](int64_t number) -> Fetch {  // of a block: they are counted strip by strip
-      if (is_stream) return {block + 32 * panel_columns, number == 0 && tile.next ? lines : 0, true};
-      if (!ahead || number * lines >= 16) return {nullptr, 0, false};
+      if (is_stream && number == 0 && tile.next) return {block + 32 * panel_columns, lines, true};
+      if (is_stream || !ahead || number * lines >= 16) return {nullptr, 0, is_stream};
       return {ahead + number * lines * (depth / 4) * line, lines, false};
     };
     const float* line_a = tile.a + (tile.runs ? tile.runs[k / run] + in_run : k);
