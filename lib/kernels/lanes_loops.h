@@ -317,8 +317,8 @@ using PanelBlock = void (*)(int64_t, const float*, int64_t, const float*, const 
 // Nobody asks for more rows than fit.
 template <int vectors, int rows>
 constexpr PanelBlock block_of_at_most() {
-  constexpr int64_t most_rows = vectors > V::accumulators ? 3 : vectors > 2 ? row_block : tall_block;
-  constexpr int fitting = rows <= most_rows && vectors <= block_vectors(rows < 4 ? rows : 1) ? rows : 1;
+  constexpr bool fits = rows <= (vectors <= 2 ? tall_block : row_block) && vectors <= block_vectors(rows);
+  constexpr int fitting = fits ? rows : 1;
   return panel_block<fitting, vectors>;
 }
 
