@@ -27,7 +27,7 @@ constexpr Turns<groups> turns{};
 template <int rows, int vectors, int groups, int fixed>
 void groups_block(const GroupsTile& tile, const float* x, const float* bias, const End& end, int64_t at,
                   int64_t column) {
-  constexpr int chains = rows * vectors <= 6 ? 2 : 1;  // as in panel_block
+  constexpr int chains = rows * vectors <= 6 ? 2 : 1;  // as in panel_rows
   const int64_t x_step = fixed > 0 ? fixed : tile.x_step;
   const int64_t channels = groups > 1 ? V::width / groups : tile.channels, w_row = groups > 1 ? V::width : tile.w_row;
   const float* w = tile.w + column;

@@ -15,6 +15,7 @@ namespace {
 struct V {
   static constexpr int width = 8;
   static constexpr int accumulators = 2;
+  static constexpr int64_t steps_at_once(int rows, int vectors) { return rows >= 4 && vectors == 2 ? 8 : 4; }
   __m256 v;
   static V all(float x) { return {_mm256_set1_ps(x)}; }
   static V load(const float* p) { return {_mm256_loadu_ps(p)}; }
@@ -125,12 +126,49 @@ inline V scaled_unless_below(V value, V n, V x, V limit) {
 
 }  // namespace
 
+#ifndef __clang__  // with which sanitizers are built: they are to see each read
+namespace {
+
+// Eight steps of blocks of panel_loops.h, in one piece: left to itself, the compiler moves sums from one register to
+// another. %0, %1, ... are the sums, row by row.
+// clang-format off
+#define ROW(first, second, left)                  \
+  "vbroadcastss " left ", %%ymm14\n"              \
+  "vfmadd231ps %%ymm12, %%ymm14, %" #first "\n"   \
+  "vfmadd231ps %%ymm13, %%ymm14, %" #second "\n"
+#define FOUR_ROWS(left, right)                    \
+  "vmovups " #right "(%[b]), %%ymm12\n"           \
+  "vmovups 32 + " #right "(%[b]), %%ymm13\n"      \
+  ROW(0, 1, #left "(%[first])")                   \
+  ROW(2, 3, #left "(%[first], %[row])")           \
+  ROW(4, 5, #left "(%[first], %[row], 2)")        \
+  ROW(6, 7, #left "(%[fourth])")
+#define FIVE_ROWS(left, right) FOUR_ROWS(left, right) ROW(8, 9, #left "(%[fourth], %[row])")
+#define SIX_ROWS(left, right) FIVE_ROWS(left, right) ROW(10, 11, #left "(%[fourth], %[row], 2)")
+#define SUMS(i) "+x"(sum[i][0].v), "+x"(sum[i][1].v)
+#define ADD_STEPS(rows, STEP, ...)                                                                     \
+  inline void add_steps(V(&sum)[rows][2], const float* const(&a)[2], int64_t a_row, const float* b) {  \
+    asm volatile(STEP(0, 0) STEP(4, 256) STEP(8, 512) STEP(12, 768)                                    \
+                 STEP(16, 1024) STEP(20, 1280) STEP(24, 1536) STEP(28, 1792)                           \
+                 : __VA_ARGS__                                                                         \
+                 : [first] "r"(a[0]), [fourth] "r"(a[1]), [row] "r"(a_row * sizeof(float)), [b] "r"(b) \
+                 : "xmm12", "xmm13", "xmm14", "memory");                                               \
+  }
+ADD_STEPS(4, FOUR_ROWS, SUMS(0), SUMS(1), SUMS(2), SUMS(3))
+ADD_STEPS(5, FIVE_ROWS, SUMS(0), SUMS(1), SUMS(2), SUMS(3), SUMS(4))
+ADD_STEPS(6, SIX_ROWS, SUMS(0), SUMS(1), SUMS(2), SUMS(3), SUMS(4), SUMS(5))
+// clang-format on
+
+}  // namespace
+#endif
+
 #include "kernels/lanes_loops.h"
 // What builds on them.
 #include "kernels/attention_loops.h"
 #include "kernels/bilinear_loops.h"
 #include "kernels/depthwise_loops.h"
 #include "kernels/groups_loops.h"
+#include "kernels/panel_loops.h"
 #include "kernels/pooling_loops.h"
 #include "kernels/winograd_loops.h"
 

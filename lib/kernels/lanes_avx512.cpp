@@ -15,6 +15,7 @@ namespace {
 struct V {
   static constexpr int width = 16;
   static constexpr int accumulators = 4;
+  static constexpr int64_t steps_at_once(int, int) { return 4; }
   __m512 v;
   static V all(float x) { return {_mm512_set1_ps(x)}; }
   static V load(const float* p) { return {_mm512_loadu_ps(p)}; }
@@ -126,6 +127,7 @@ inline V scaled_unless_below(V value, V n, V x, V limit) {
 #include "kernels/bilinear_loops.h"
 #include "kernels/depthwise_loops.h"
 #include "kernels/groups_loops.h"
+#include "kernels/panel_loops.h"
 #include "kernels/pooling_loops.h"
 #include "kernels/winograd_loops.h"
 

@@ -11,6 +11,9 @@ namespace {
 
 constexpr float infinity = __builtin_inff();
 constexpr int64_t row_block = 6;  // rows of a product that are computed at once
+// Rows of a block of at most two vectors: as many sums as in the widest blocks of row_block rows.
+constexpr int64_t tall_block = row_block * (V::accumulators < 4 ? 1 : V::accumulators / 2);
+static_assert(tall_block <= tallest_block);
 
 // e^x for x <= 88, 0 below -87, NaN of NaN; relative error 1.6e-7, and where V fuses 1.4e-8 |x|, else 6e-8 |x|. A
 // polynomial fitted to 2^r on [-0.5, 0.5].
@@ -192,20 +195,7 @@ void lstm_cell(const float* const of_input[4], const float* const of_state[4], f
   }
 }
 
-// --- Products with panels
-
-// Of k: its part of a panel, of the next one and of the rows stay in the second-level cache, which CPUs of narrower
-// vectors have half as much of.
-constexpr int64_t depth_block = V::width < widest_vector ? 512 : 1024;
-constexpr int64_t streamed_depth = 64;  // of a widened one: that stays in the first-level cache
-constexpr int64_t longest_sum = 512;    // of products; then it joins those before it, as a longer one loses digits
-constexpr int64_t line = 16;            // floats
-
-// What is added to sums: a row of floats every `row`; 0: one for all.
-struct Start {
-  const float* first;
-  int64_t row;
-};
+// --- What follows a product
 
 // Where sums go, a row every `row` floats, what is added to them, and between which bounds. Of the last vector, `last`
 // floats; 0: all.
@@ -231,119 +221,13 @@ struct End {
       total.store(place);
   }
 
+  bool is_plain() const { return !added && last == 0 && low == -infinity && high == infinity; }
+
   void go_to_next_row() {
     first += row;
     if (added) added += added_row;
   }
 };
-
-// Rows of a block of at most two vectors: as many sums as in the widest blocks of row_block rows.
-constexpr int64_t tall_block = row_block * (V::accumulators < 4 ? 1 : V::accumulators / 2);
-static_assert(tall_block <= tallest_block);
-
-// How many vectors wide blocks of so many rows are: for few rows a panel is read in longer runs, and there are as many
-// sums.
-constexpr int64_t block_vectors(int64_t rows) {
-  constexpr int64_t whole = panel_columns / V::width;
-  const int64_t most = V::accumulators * (rows == 1 ? 4 : rows <= 3 ? 2 : 1);
-  return most < whole ? most : whole;
-}
-
-// What a block fetches on its way: every 4 steps, so many cache lines. Into the second-level cache where reading is all
-// that takes time; else into the first, too, which hinders the products less (measured on Zen 4: 3 to 7 %, and -13 % in
-// the other case; an Intel Xeon knows no difference).
-struct Fetch {
-  const float* first;
-  int64_t lines;
-  bool is_stream;
-};
-
-// end[0..rows)[0..vectors * width) = start + a * b over `depth`.
-template <int rows, int vectors>
-inline void panel_block(int64_t depth, const float* a, int64_t a_row, const float* b, const Start& start,
-                        const End& end, const Fetch& fetch) {
-  // An addition waits for the one before it: where there are few sums, even and odd steps have one each.
-  constexpr int chains = vectors == 1 || rows * vectors <= 6 ? 2 : 1;
-  V sum[chains][rows][vectors];
-#pragma GCC unroll 8
-  for (int j = 0; j < vectors; ++j) {
-    const V first = start.row == 0 ? V::load(start.first + j * V::width) : V::all(0);
-#pragma GCC unroll 12
-    for (int i = 0; i < rows; ++i) {
-      if (chains == 2) sum[chains - 1][i][j] = V::all(0);
-      sum[0][i][j] = first;
-    }
-  }
-  auto step = [&](int64_t k, int chain) __attribute__((always_inline)) {
-    V right[vectors];
-#pragma GCC unroll 8
-    for (int j = 0; j < vectors; ++j) right[j] = V::load(b + k * panel_columns + j * V::width);
-#pragma GCC unroll 12
-    for (int i = 0; i < rows; ++i) {
-      const V left = V::all(a[i * a_row + k]);
-#pragma GCC unroll 8
-      for (int j = 0; j < vectors; ++j) sum[chain][i][j].add_product(left, right[j]);
-    }
-  };
-  if (end.added)
-    for (int i = 0; i < rows; ++i)
-      for (int64_t j = 0; j < vectors * V::width; j += line)
-        __builtin_prefetch(end.added + i * end.added_row + j, 0, 3);
-  const float* ahead = fetch.first;
-  int64_t k = 0;
-  for (; k + 4 <= depth; k += 4) {
-    if (fetch.is_stream)
-      for (int64_t l = 0; l < fetch.lines; ++l, ahead += line) __builtin_prefetch(ahead, 0, 2);
-    else
-      for (int64_t l = 0; l < fetch.lines; ++l, ahead += line) __builtin_prefetch(ahead, 0, 3);
-    step(k, 0), step(k + 1, chains - 1), step(k + 2, 0), step(k + 3, chains - 1);
-  }
-  for (; k < depth; ++k) step(k, 0);
-  // Copies, as what is stored might else be them.
-  const Start before = start;
-  const End to = end;
-#pragma GCC unroll 12
-  for (int i = 0; i < rows; ++i)
-#pragma GCC unroll 8
-    for (int j = 0; j < vectors; ++j) {
-      V total = chains == 2 ? sum[0][i][j] + sum[chains - 1][i][j] : sum[0][i][j];
-      if (before.row != 0) total = V::load(before.first + i * before.row + j * V::width) + total;
-      to.put(total, i, j * V::width, j + 1 == vectors);
-    }
-}
-
-using PanelBlock = void (*)(int64_t, const float*, int64_t, const float*, const Start&, const End&, const Fetch&);
-
-// Nobody asks for more rows than fit.
-template <int vectors, int rows>
-constexpr PanelBlock block_of_at_most() {
-  constexpr bool fits = rows <= (vectors <= 2 ? tall_block : row_block) && vectors <= block_vectors(rows);
-  constexpr int fitting = fits ? rows : 1;
-  return panel_block<fitting, vectors>;
-}
-
-template <int vectors>
-PanelBlock panel_block_of(int64_t rows) {
-  static constexpr PanelBlock blocks[] = {
-      block_of_at_most<vectors, 1>(),  block_of_at_most<vectors, 2>(),  block_of_at_most<vectors, 3>(),
-      block_of_at_most<vectors, 4>(),  block_of_at_most<vectors, 5>(),  block_of_at_most<vectors, 6>(),
-      block_of_at_most<vectors, 7>(),  block_of_at_most<vectors, 8>(),  block_of_at_most<vectors, 9>(),
-      block_of_at_most<vectors, 10>(), block_of_at_most<vectors, 11>(), block_of_at_most<vectors, 12>()};
-  return blocks[rows - 1];
-}
-
-PanelBlock panel_block_of(int64_t rows, int64_t vectors) {
-  constexpr int most = static_cast<int>(block_vectors(1));
-  static constexpr PanelBlock (*of_vectors[])(int64_t) = {panel_block_of<1>,
-                                                          panel_block_of<2>,
-                                                          panel_block_of<3>,
-                                                          panel_block_of<4>,
-                                                          panel_block_of<(most < 5 ? most : 5)>,
-                                                          panel_block_of<(most < 6 ? most : 6)>,
-                                                          panel_block_of<(most < 7 ? most : 7)>,
-                                                          panel_block_of<(most < 8 ? most : 8)>};
-  return of_vectors[vectors - 1](rows);
-}
 
 // Where rows of a tile go: one every `row` floats.
 struct Rows {
@@ -491,99 +375,6 @@ const float* whole_bias(const PanelTile& tile, float (&room)[panel_columns]) {
   return room;
 }
 
-// How long equal parts of `whole` are that are at most `most`: several are a multiple of 4.
-int64_t equal_part(int64_t whole, int64_t most) {
-  if (whole <= most) return whole;
-  const int64_t parts = (whole + most - 1) / most;
-  return ((whole + parts - 1) / parts + 3) / 4 * 4;
-}
-
-// The numbers behind `at`, of which there are whole vectors; as many behind them are fetched.
-const float* widened(const Halves& halves, int64_t at, int64_t count) {
-  const auto widen = [count](const uint16_t* from, float* to, auto load) {
-    for (int64_t i = 0; i < count; i += panel_columns) {
-      __builtin_prefetch(from + i + count, 0, 2);
-      __builtin_prefetch(from + i + count + 2 * line, 0, 2);
-#pragma GCC unroll 4
-      for (int64_t j = i; j < i + panel_columns; j += V::width) load(from + j).store(to + j);
-    }
-  };
-  if (halves.is_bfloat)
-    widen(halves.first + at, halves.room, [](const uint16_t* p) { return V::load_bfloat(p); });
-  else
-    widen(halves.first + at, halves.room, [](const uint16_t* p) { return V::load_half(p); });
-  return halves.room;
-}
-
-void panel(const PanelTile& tile) {
-  // Few columns, and rows that would not fit one block of all columns by a little, go in tall blocks.
-  const int64_t line_rows = tile.line_rows ? tile.line_rows : tile.rows;
-  const bool is_tall = tile.columns <= 2 * V::width || (line_rows > row_block && line_rows <= tall_block);
-  const int64_t wide = (is_tall ? 2 : block_vectors(line_rows)) * V::width,
-                most_rows = is_tall ? tall_block : row_block;
-  const int64_t run = tile.runs ? tile.run : tile.k;
-  const int64_t line_groups = line_rows <= most_rows ? 1 : (line_rows + most_rows - 1) / most_rows;
-  const int64_t groups = line_rows == tile.rows ? line_groups : tile.rows / line_rows * line_groups;
-  // While a panel's part is used, the next one is fetched, spread over the blocks; with few rows, reading the panel is
-  // all that takes time, and what is fetched lies a little ahead in it.
-  const bool is_stream = groups <= 2;
-  const int64_t depth = equal_part(run, !tile.halves.first ? depth_block : is_stream ? streamed_depth : widened_depth);
-  const int64_t strips = (tile.columns + wide - 1) / wide, blocks = groups * strips;
-  const int64_t lines = is_stream ? 16 : (16 + blocks - 1) / blocks;
-  float room[panel_columns];
-  const float* bias = whole_bias(tile, room);
-  End result{tile.y, tile.y_row};
-  const bool is_direct = ends_at_once(tile, result);
-  int64_t k = 0, count = 0;
-  do {  // once where k is 0, too: then the bias is all
-    const int64_t in_run = tile.runs ? k % run : k;
-    count = run - in_run < depth ? run - in_run : depth;
-    const int64_t part = equal_part(count, longest_sum);
-    const bool is_last = k + count >= tile.k;
-    const float* const block =
-        tile.halves.first ? widened(tile.halves, k * panel_columns, count * panel_columns) : tile.b + k * panel_columns;
-    const float* ahead = is_last ? tile.next : block + count * panel_columns;
-    if (tile.halves.first) ahead = nullptr;
-    if (tile.is_made) ahead = tile.next ? tile.next + k * panel_columns : nullptr;
-    const auto fetch_of = [&](int64_t number) -> Fetch {  // of a block: they are counted strip by strip
-      if (is_stream && number == 0 && tile.next) return {block + 32 * panel_columns, lines, true};
-      if (is_stream || !ahead || number * lines >= 16) return {nullptr, 0, is_stream};
-      return {ahead + number * lines * (depth / 4) * line, lines, false};
-    };
-    const float* line_a = tile.a + (tile.runs ? tile.runs[k / run] + in_run : k);
-    for (int64_t group = 0, row = 0, in_line = 0, left = line_groups; group < groups; ++group) {
-      const int64_t rows = left == 1 ? line_rows - in_line : (line_rows - in_line + left - 1) / left;
-      for (int64_t j = 0, number = group * strips; j < tile.columns; j += wide, ++number) {
-        Fetch fetch = fetch_of(number);
-        const int64_t columns = tile.columns - j < wide ? tile.columns - j : wide,
-                      vectors = (columns + V::width - 1) / V::width;
-        float* sums = tile.scratch + row * panel_columns + j;
-        int64_t at = 0, length = 0;
-        do {
-          length = count - at < part ? count - at : part;
-          const Start start = k + at > 0 ? Start{sums, panel_columns} : Start{bias + j, 0};
-          End end{sums, panel_columns};
-          if (is_last && is_direct && at + length == count) {
-            end = result;
-            end.first += row * tile.y_row + j;
-            if (end.added) end.added += row * end.added_row + j;
-            end.last = static_cast<int>(columns % V::width);
-          }
-          panel_block_of(rows, vectors)(length, line_a + in_line * tile.a_row + at, tile.a_row,
-                                        block + at * panel_columns + j, start, end, fetch);
-          fetch.first += fetch.lines * (length / 4) * line;
-          at += length;
-        } while (at < count);
-      }
-      if (is_last && !is_direct) finish_rows(tile, row, rows);
-      row += rows;
-      in_line += rows;
-      if (--left == 0) in_line = 0, left = line_groups, line_a += tile.a_line;
-    }
-    k += count;
-  } while (k < tile.k);
-}
-
 void make_panel(const float* b, int64_t b_column, int64_t k, int64_t columns, float* panel) {
   int64_t j = 0;
   for (; j + V::width <= columns; j += V::width) V::transpose(b + j * b_column, b_column, k, panel + j, panel_columns);
@@ -617,7 +408,7 @@ void add_lines(const float* const* lines, int64_t count, float start, int64_t n,
 // `fixed`: the distance between outputs where it is known, so that it costs no register; else 0.
 template <int rows, int vectors, int fixed>
 inline void taps_block(const TapsTile& tile, const float* bias, const End& end, int64_t at, int64_t column) {
-  constexpr int chains = rows * vectors <= 6 ? 2 : 1;  // as in panel_block
+  constexpr int chains = rows * vectors <= 6 ? 2 : 1;  // as in panel_rows
   const int64_t x_step = fixed > 0 ? fixed : tile.x_step;
   const float *x = tile.x + at * x_step, *w = tile.w + column;
   V sum[chains][rows][vectors];

@@ -10,6 +10,7 @@ namespace {
 struct V {
   static constexpr int width = 4;
   static constexpr int accumulators = 2;
+  static constexpr int64_t steps_at_once(int, int) { return 4; }
   float v[4];
   static V all(float x) { return {{x, x, x, x}}; }
   static V load(const float* p) { return {{p[0], p[1], p[2], p[3]}}; }
@@ -114,6 +115,7 @@ inline V scaled_unless_below(V value, V n, V x, V limit) {
 #include "kernels/bilinear_loops.h"
 #include "kernels/depthwise_loops.h"
 #include "kernels/groups_loops.h"
+#include "kernels/panel_loops.h"
 #include "kernels/pooling_loops.h"
 #include "kernels/winograd_loops.h"
 
