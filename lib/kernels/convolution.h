@@ -1,6 +1,8 @@
 // Convolutions as kernels see them: conv1d to conv3d, transposed ones and aten::convolution brought to one form.
 #pragma once
 
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -63,6 +65,11 @@ ir::BlockedLayout outputs_in_blocks(const std::vector<int64_t>& sizes, int64_t c
 ir::BlockedLayout windows_in_blocks(const std::vector<int64_t>& sizes, int64_t columns);
 // Of filters that belong to one channel each: blocks of 64 channels, in them tap by tap.
 ir::BlockedLayout channel_layout(const std::vector<int64_t>& sizes);
+
+// What kernel `onednn.convolution` leaves to the loops of kernel `overlapping` where the CPU's vectors have 8 floats:
+// how its filter is to lie, or nullopt; and the call if it lies so, or null.
+std::optional<ir::BlockedLayout> overlapping_layout(const CallSite& site, size_t operand);
+std::unique_ptr<PreparedCall> prepare_overlapping(const CallSite& site);
 
 // How far apart the operand of each step of the epilogue lies along each axis of the result; 0 where it has one element
 // for all of them.

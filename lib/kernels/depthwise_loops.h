@@ -253,7 +253,7 @@ void depthwise(const DepthwiseTile& tile) {
   one.lines = 1;
   for (int64_t line = 0; line < tile.lines; ++line) {
     run(one);
-    if (!is_direct) finish_rows(one.out, 0, one.out.rows);
+    if (!is_direct) finish_rows(one.out);
     one.x += tile.x_line;
     one.known_rows = tile.rows - 1;
     one.out.y += tile.y_line;

@@ -146,7 +146,7 @@ void grouped(const GroupsTile& tile) {
         break;
     }
   }
-  if (!is_direct) finish_rows(out, 0, out.rows);
+  if (!is_direct) finish_rows(out);
 }
 
 // What a pixel has of a line's groups.

@@ -82,15 +82,24 @@ struct Halves {
   float* room;
 };
 
+// Rows that lie evenly, and take a part of the panel: columns [first, last) of runs [first_run, last_run); where a line
+// is several runs, of each line those between the first one's place in its line and the last one's.
+struct Stretch {
+  int64_t rows, a, a_row;  // where the first row lies, from the tile's a on, and how far apart they are
+  int64_t place, step;     // the same, in rows of the result
+  int64_t first_run, last_run, first, last;
+};
+
 // Some rows of a product with one panel: y = epilogue(a * b + bias).
 struct PanelTile {
   const float* a;  // columns side by side
   int64_t a_row, rows, k;
-  // Rows in lines of so many, which begin `a_line` apart; 0: all in one.
-  int64_t line_rows, a_line;
-  // Where each `run` columns of a row begin in it, if they are not all side by side; or null.
+  // Where each `run` columns of a row begin in it, if they are not all side by side; or null. Some of them are a line.
   const int64_t* runs;
-  int64_t run;
+  int64_t run, runs_of_line;
+  // The rows, if they do not all lie evenly and take all columns; or null. Only with runs.
+  const Stretch* stretches;
+  int64_t stretch_count;
   const float* b;
   const float* next;  // what this thread reads next, as many bytes as a panel, to be fetched; null: nothing is fetched
   bool is_made;       // b was made just now: none of it has to be fetched

@@ -327,18 +327,22 @@ void apply_step(const float* x, Rows y, int64_t rows, int64_t columns, const Ste
   }
 }
 
-// The epilogue of rows whose sums are complete; its last step writes the result.
-void finish_rows(const PanelTile& tile, int64_t first, int64_t rows) {
+// The epilogue of rows whose sums are complete; its last step writes the result. The first of them is row `place` of
+// the result, the others `distance` apart.
+void finish_rows(const PanelTile& tile, int64_t first, int64_t rows, int64_t place, int64_t distance) {
   float* sums = tile.scratch + first * panel_columns;
-  const Rows y{tile.y + first * tile.y_row, tile.y_row};
+  const Rows y{tile.y + place * tile.y_row, distance * tile.y_row};
   for (int64_t i = 0; i < tile.step_count; ++i) {
     Step step = tile.steps[i];
-    if (step.operand) step.operand += first * step.row;
+    if (step.operand) step.operand += place * step.row;
+    step.row *= distance;
     apply_step(sums, i + 1 == tile.step_count ? y : Rows{sums, panel_columns}, rows, tile.columns, step);
   }
   if (tile.step_count == 0 && tile.y != tile.scratch)
     map_tile(sums, y, rows, tile.columns, {}, [](V v, V) { return v; });
 }
+
+void finish_rows(const PanelTile& tile) { finish_rows(tile, 0, tile.rows, 0, 1); }
 
 // Whether the epilogue is but a tensor that is added and bounds, which are then `end`'s: it is done before sums are
 // stored.
@@ -361,7 +365,7 @@ void finish(const PanelTile& tile) {
   if (tile.bias)
     apply_step(tile.scratch, {tile.scratch, panel_columns}, tile.rows, tile.columns,
                {StepKind::add, 0, 0, tile.bias, 0, 1});
-  finish_rows(tile, 0, tile.rows);
+  finish_rows(tile);
 }
 
 // The bias of a tile's columns, of which whole vectors are read; in `room` where it is not there or is no whole
@@ -498,7 +502,7 @@ void taps(const TapsTile& tile) {
         break;
     }
   }
-  if (!is_direct) finish_rows(out, 0, out.rows);
+  if (!is_direct) finish_rows(out);
 }
 
 }  // namespace

@@ -333,6 +333,7 @@ class OnednnConvolution : public ConvolutionKernel {
   }
 
   std::optional<ir::BlockedLayout> weight_layout(const CallSite& site, size_t operand) const override {
+    if (const std::optional<ir::BlockedLayout> layout = overlapping_layout(site, operand)) return layout;
     try {
       const Convolution convolution = read(site);
       if (static_cast<int>(operand) != convolution.weight || joined_pixels(site, convolution) > 1) return std::nullopt;
@@ -350,6 +351,7 @@ class OnednnConvolution : public ConvolutionKernel {
   Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const override {
     if (std::unique_ptr<PreparedCall> call = prepare_amx_convolution(site)) return call;
     if (std::unique_ptr<PreparedCall> large = prepare_pointwise(site)) return large;
+    if (std::unique_ptr<PreparedCall> call = prepare_overlapping(site)) return call;
     const Convolution convolution = read(site);
     if (const int64_t strips = strips_of(site, convolution)) return prepare_strips(site, convolution, strips);
     const int64_t pixels = joined_pixels(site, convolution);

@@ -6,8 +6,9 @@ namespace {
 // vectors have half as much of.
 constexpr int64_t depth_block = V::width < widest_vector ? 512 : 1024;
 constexpr int64_t streamed_depth = 64;  // of a widened one: that stays in the first-level cache
-constexpr int64_t longest_sum = 512;    // of products; then it joins those before it, as a longer one loses digits
-constexpr int64_t line = 16;            // floats
+// Of products: 3 x 3 pixels of 64 channels. Then it joins those before it, as a longer one loses digits.
+constexpr int64_t longest_sum = 576;
+constexpr int64_t line = 16;  // floats
 
 // How many vectors wide blocks of so many rows are: for few rows a panel is read in longer runs, and there are as many
 // sums.
@@ -27,17 +28,21 @@ struct Fetch {
   bool is_stream = false;
 };
 
-// A part of a tile's depth.
-struct Part {
-  int64_t depth, longest;  // and how many steps one sum has at most
+// The products of some rows with a part of a panel: pieces of `depth` steps, of which the last may be shorter. Some of
+// them are one sum.
+struct Block {
+  const float* a;
   int64_t a_row;
-  const float* b;     // of the part
-  const float* bias;  // that sums begin with; null: they are added to those in `sums`
-  float* sums;        // of the tile's rows, panel_columns each
-  bool is_last;       // sums go to `end`, else to `sums`
-  End end;            // of the tile's first row and column
-  int64_t columns;    // of the tile
-  Fetch fetch;
+  const int64_t* pieces;  // where each begins in a row of a; or null: one behind the other
+  int64_t piece_count, depth, last_depth, pieces_of_sum;
+  const float* b;
+  int64_t b_piece;    // between pieces
+  const float* bias;  // that sums begin with; null: they are added to `sums`
+  float* sums;        // of the rows, panel_columns each
+  bool is_complete;   // nothing more is added to the sums
+  bool is_last;       // so that they go to `end`, else to `sums`
+  End end;
+  int64_t columns;  // that are there
 };
 
 // Rows that are reached from one pointer: at it, one distance behind it, and two.
@@ -82,45 +87,33 @@ inline void end_block(const V (&sum)[chains][rows][vectors], const float* partia
     }
 }
 
-// Some rows of a part, `strips` strips of vectors * width columns from `column` on; `number` counts blocks. Where a
-// core serves two threads, each gets half of the instructions that it can begin: the loop has few besides its products.
+// `strips` strips of vectors * width columns of a block, from `column` on, which are the `number`th and so on that may
+// fetch. Where a core serves two threads, each gets half of the instructions that it can begin: the loop has few
+// besides its products.
 template <int rows, int vectors>
-void panel_rows(const Part& part, const float* first_a, int64_t row, int64_t column, int64_t strips, int64_t number) {
+void panel_rows(const Block& block, int64_t column, int64_t strips, const Fetch& fetch, int64_t number) {
   // An addition waits for the one before it: where there are few sums, even and odd steps have one each.
   constexpr int chains = vectors == 1 || rows * vectors <= 6 ? 2 : 1;
   constexpr int pointers = (rows + rows_of_pointer - 1) / rows_of_pointer;
   constexpr int64_t strip = vectors * V::width, steps = V::steps_at_once(rows, vectors);
-  const int64_t a_row = part.a_row;
+  const int64_t a_row = block.a_row;
   for (; strips > 0; --strips, column += strip, ++number) {
-    const float *a[pointers], *b = part.b + column;
-#pragma GCC unroll 4
-    for (int i = 0; i < pointers; ++i) a[i] = first_a + i * rows_of_pointer * a_row;
-    const auto advance = [&](int64_t count) __attribute__((always_inline)) {
-#pragma GCC unroll 4
-      for (int i = 0; i < pointers; ++i) {
-        a[i] += count;
-        asm("" : "+r"(a[i]));  // the compiler would have one pointer for each row
-      }
-      b += count * panel_columns;
-    };
-    const int64_t lines = number < part.fetch.blocks ? part.fetch.lines * (steps / 4) : 0;
-    const float* ahead = part.fetch.first + number * part.fetch.block;
-    float* const partial = part.sums + row * panel_columns + column;
-    End result = part.end;
-    if (part.is_last) {
-      result.first += row * result.row + column;
-      result.last = column + strip >= part.columns ? static_cast<int>(part.columns % V::width) : 0;
+    const int64_t lines = number < fetch.blocks ? fetch.lines * (steps / 4) : 0;
+    const float* ahead = fetch.first + number * fetch.block;
+    float* const partial = block.sums + column;
+    End result = block.end;
+    if (block.is_last) {
+      result.first += column;
+      result.last = column + strip >= block.columns ? static_cast<int>(block.columns % V::width) : 0;
       if (result.added) {
-        result.added += row * result.added_row + column;
+        result.added += column;
         for (int i = 0; i < rows; ++i)
           for (int64_t j = 0; j < strip; j += line) __builtin_prefetch(result.added + i * result.added_row + j, 0, 3);
       }
     }
-    const float* bias = part.bias;
-    int64_t left = part.depth;
+    const float* bias = block.bias;
+    int64_t piece = 0;
     do {
-      const int64_t depth = left < part.longest ? left : part.longest;
-      left -= depth;
       V sum[chains][rows][vectors];
 #pragma GCC unroll 8
       for (int j = 0; j < vectors; ++j) {
@@ -131,36 +124,56 @@ void panel_rows(const Part& part, const float* first_a, int64_t row, int64_t col
           sum[0][i][j] = start;
         }
       }
-      for (int64_t rounds = depth / steps; rounds > 0; --rounds) {
-        if (lines > 0) {
-          if (part.fetch.is_stream)
-            for (int64_t l = 0; l < lines; ++l, ahead += line) __builtin_prefetch(ahead, 0, 2);
-          else
-            for (int64_t l = 0; l < lines; ++l, ahead += line) __builtin_prefetch(ahead, 0, 3);
+      const int64_t behind =
+          piece + block.pieces_of_sum < block.piece_count ? piece + block.pieces_of_sum : block.piece_count;
+      for (; piece < behind; ++piece) {
+        const float *a[pointers], *b = block.b + piece * block.b_piece + column;
+        const int64_t begin = block.pieces ? block.pieces[piece] : piece * block.depth;
+#pragma GCC unroll 4
+        for (int i = 0; i < pointers; ++i) a[i] = block.a + begin + i * rows_of_pointer * a_row;
+        const auto advance = [&](int64_t count) __attribute__((always_inline)) {
+#pragma GCC unroll 4
+          for (int i = 0; i < pointers; ++i) {
+            a[i] += count;
+            asm("" : "+r"(a[i]));  // the compiler would have one pointer for each row
+          }
+          b += count * panel_columns;
+        };
+        const int64_t depth = piece + 1 < block.piece_count ? block.depth : block.last_depth;
+        for (int64_t rounds = depth / steps; rounds > 0; --rounds) {
+          if (lines > 0) {
+            if (fetch.is_stream)
+              for (int64_t l = 0; l < lines; ++l, ahead += line) __builtin_prefetch(ahead, 0, 2);
+            else
+              for (int64_t l = 0; l < lines; ++l, ahead += line) __builtin_prefetch(ahead, 0, 3);
+          }
+          if constexpr (chains == 1) {
+            add_steps(sum[0], a, a_row, b);
+          } else {
+            static_assert(steps == 4);
+            add_step(sum[0], a, a_row, b, 0);
+            add_step(sum[1], a, a_row, b, 1);
+            add_step(sum[0], a, a_row, b, 2);
+            add_step(sum[1], a, a_row, b, 3);
+          }
+          advance(steps);
         }
-        if constexpr (chains == 1) {
-          add_steps(sum[0], a, a_row, b);
-        } else {
-#pragma GCC unroll 8
-          for (int64_t k = 0; k < steps; ++k) add_step(sum[k % chains], a, a_row, b, k);
+        for (int64_t k = depth % steps; k > 0; --k) {
+          add_step(sum[0], a, a_row, b, 0);
+          advance(1);
         }
-        advance(steps);
       }
-      for (int64_t k = depth % steps; k > 0; --k) {
-        add_step(sum[0], a, a_row, b, 0);
-        advance(1);
-      }
-      const End end = left > 0 || !part.is_last ? End{partial, panel_columns} : result;
+      const End end = piece < block.piece_count || !block.is_last ? End{partial, panel_columns} : result;
       if (end.is_plain())
         bias ? end_block<true, false>(sum, partial, end) : end_block<true, true>(sum, partial, end);
       else
         bias ? end_block<false, false>(sum, partial, end) : end_block<false, true>(sum, partial, end);
       bias = nullptr;
-    } while (left > 0);
+    } while (piece < block.piece_count);
   }
 }
 
-using PanelRows = void (*)(const Part&, const float*, int64_t, int64_t, int64_t, int64_t);
+using PanelRows = void (*)(const Block&, int64_t, int64_t, const Fetch&, int64_t);
 
 // Nobody asks for more rows than fit.
 template <int vectors, int rows>
@@ -200,6 +213,12 @@ int64_t equal_part(int64_t whole, int64_t most) {
   return ((whole + parts - 1) / parts + 3) / 4 * 4;
 }
 
+// The same of things that count.
+int64_t equal_count(int64_t whole, int64_t most) {
+  const int64_t parts = (whole + most - 1) / most;
+  return (whole + parts - 1) / parts;
+}
+
 // The numbers behind `at`, of which there are whole vectors; as many behind them are fetched.
 const float* widened(const Halves& halves, int64_t at, int64_t count) {
   const auto widen = [count](const uint16_t* from, float* to, auto load) {
@@ -217,61 +236,120 @@ const float* widened(const Halves& halves, int64_t at, int64_t count) {
   return halves.room;
 }
 
+// Columns [first, last) of runs [first_run, last_run) of a panel.
+struct Part {
+  int64_t first_run, last_run, first, last;
+};
+
+// What a stretch takes of a part that begins at `b`: all of the block but its rows' places. False: nothing.
+bool take(const PanelTile& tile, const Part& part, const Stretch& stretch, const float* b, const float* bias,
+          bool is_direct, Block& block) {
+  const int64_t run = tile.runs ? tile.run : tile.k, runs_of_line = tile.runs ? tile.runs_of_line : 1;
+  const int64_t first_run = part.first_run < stretch.first_run ? stretch.first_run : part.first_run,
+                last_run = part.last_run < stretch.last_run ? part.last_run : stretch.last_run;
+  const int64_t first = part.first < stretch.first ? stretch.first : part.first,
+                last = part.last < stretch.last ? part.last : stretch.last;
+  // A line of several runs comes in parts of one.
+  const int64_t in_line = part.first_run % runs_of_line;
+  const bool is_beside = in_line < stretch.first_run % runs_of_line || in_line > (stretch.last_run - 1) % runs_of_line;
+  if (tile.k > 0 && (first_run >= last_run || first >= last || is_beside)) return false;
+  const bool has_runs = last_run - first_run > 1;
+  block.a = tile.a + stretch.a + first + (has_runs || !tile.runs ? 0 : tile.runs[first_run]);
+  block.a_row = stretch.a_row;
+  block.pieces = has_runs ? tile.runs + first_run : nullptr;
+  const int64_t length = last - first;
+  block.depth = has_runs ? length : equal_part(length, longest_sum);
+  block.piece_count = has_runs                ? last_run - first_run
+                      : length <= block.depth ? 1
+                                              : (length + block.depth - 1) / block.depth;
+  block.last_depth = has_runs ? length : length - (block.piece_count - 1) * block.depth;
+  block.pieces_of_sum = has_runs ? longest_sum / block.depth : 1;
+  block.b = b + ((first_run - part.first_run) * run + first - part.first) * panel_columns;
+  block.b_piece = (has_runs ? run : block.depth) * panel_columns;
+  block.bias = first_run == stretch.first_run && first == stretch.first ? bias : nullptr;
+  block.is_complete = last_run == stretch.last_run && last == stretch.last;
+  block.is_last = block.is_complete && is_direct;
+  return true;
+}
+
 void panel(const PanelTile& tile) {
+  const Stretch all{tile.rows, 0, tile.a_row, 0, 1, 0, 1, 0, tile.k};
+  const Stretch* stretches = tile.stretches ? tile.stretches : &all;
+  const int64_t stretch_count = tile.stretches ? tile.stretch_count : 1;
+  int64_t longest = 0;
+  for (int64_t i = 0; i < stretch_count; ++i) longest = longest < stretches[i].rows ? stretches[i].rows : longest;
   // Few columns, and rows that would not fit one block of all columns by a little, go in tall blocks.
-  const int64_t line_rows = tile.line_rows ? tile.line_rows : tile.rows;
-  const bool is_tall = tile.columns <= 2 * V::width || (line_rows > row_block && line_rows <= tall_block);
-  const int64_t wide = is_tall ? 2 : block_vectors(line_rows), most_rows = is_tall ? tall_block : row_block;
-  const int64_t vectors = (tile.columns + V::width - 1) / V::width;
-  const int64_t strips = vectors / wide, last_vectors = vectors % wide;
-  const int64_t run = tile.runs ? tile.run : tile.k;
-  const int64_t line_groups = line_rows <= most_rows ? 1 : (line_rows + most_rows - 1) / most_rows;
-  const int64_t lines = line_rows == tile.rows ? 1 : tile.rows / line_rows, groups = lines * line_groups,
-                blocks = strips + (last_vectors > 0);
+  const bool is_tall = tile.columns <= 2 * V::width || (longest > row_block && longest <= tall_block);
+  const int64_t wide = is_tall ? 2 : block_vectors(longest), most_rows = is_tall ? tall_block : row_block;
+  const auto groups_of = [&](const Stretch& stretch) { return (stretch.rows + most_rows - 1) / most_rows; };
+  int64_t groups = 0;
+  for (int64_t i = 0; i < stretch_count; ++i) groups += groups_of(stretches[i]);
+  const int64_t vectors = (tile.columns + V::width - 1) / V::width, strips = vectors / wide,
+                last_vectors = vectors % wide, all_strips = strips + (last_vectors > 0);
   // While a panel's part is used, the next one is fetched, spread over the blocks; with few rows, reading the panel is
   // all that takes time, and what is fetched lies a little ahead in it.
   const bool is_stream = groups <= 2;
-  const int64_t depth = equal_part(run, !tile.halves.first ? depth_block : is_stream ? streamed_depth : widened_depth);
   const int64_t step_lines = panel_columns / line * 4;  // of four steps
-  const int64_t fetched = is_stream ? step_lines : (step_lines + groups * blocks - 1) / (groups * blocks);
+  const int64_t fetched = is_stream ? step_lines : (step_lines + groups * all_strips - 1) / (groups * all_strips);
+  // A part is several runs, or some columns of one.
+  const int64_t run = tile.runs ? tile.run : tile.k, runs = tile.runs ? tile.k / run : 1;
+  const int64_t most = !tile.halves.first ? depth_block : is_stream ? streamed_depth : widened_depth;
+  const int64_t depth = equal_part(run, most);
+  const bool is_joined = tile.runs && tile.runs_of_line == 1 && run <= most;
+  const int64_t runs_of_part = is_joined ? equal_count(runs, most / run) : 1;
   float room[panel_columns];
-  Part part{.a_row = tile.a_row, .bias = whole_bias(tile, room), .sums = tile.scratch, .columns = tile.columns};
-  part.end = {tile.y, tile.y_row};
-  const bool is_direct = ends_at_once(tile, part.end);
-  int64_t k = 0;
-  do {  // once where k is 0, too: then the bias is all
-    const int64_t in_run = tile.runs ? k % run : k;
-    part.depth = run - in_run < depth ? run - in_run : depth;
-    part.longest = equal_part(part.depth, longest_sum);
-    const bool is_last = k + part.depth >= tile.k;
-    part.is_last = is_last && is_direct;
-    part.b = tile.halves.first ? widened(tile.halves, k * panel_columns, part.depth * panel_columns)
-                               : tile.b + k * panel_columns;
-    const float* ahead = is_last ? tile.next : part.b + part.depth * panel_columns;
+  const float* bias = whole_bias(tile, room);
+  End result{tile.y, tile.y_row};
+  const bool is_direct = ends_at_once(tile, result);
+  Block block{.columns = tile.columns};
+  for (Part part{0, runs_of_part, 0, depth};;) {
+    if (part.last_run > runs) part.last_run = runs;
+    if (part.last > run) part.last = run;
+    const int64_t at = part.first_run * run + part.first,
+                  length = (part.last_run - part.first_run) * (part.last - part.first);
+    const bool is_end = part.last_run == runs && part.last == run;
+    const float* b = tile.halves.first ? widened(tile.halves, at * panel_columns, length * panel_columns)
+                                       : tile.b + at * panel_columns;
+    const float* ahead = is_end ? tile.next : b + length * panel_columns;
     if (tile.halves.first) ahead = nullptr;
-    if (tile.is_made) ahead = tile.next ? tile.next + k * panel_columns : nullptr;
-    part.fetch = {};
+    if (tile.is_made) ahead = tile.next ? tile.next + at * panel_columns : nullptr;
+    Fetch fetch;
     if (is_stream && tile.next)
-      part.fetch = {part.b + 32 * panel_columns, 1, fetched, 0, true};
+      fetch = {b + 32 * panel_columns, 1, fetched, 0, true};
     else if (!is_stream && ahead)
-      part.fetch = {ahead, (step_lines + fetched - 1) / fetched, fetched, fetched * (depth / 4) * line, false};
-    const float* line_a = tile.a + (tile.runs ? tile.runs[k / run] + in_run : k);
+      fetch = {ahead, (step_lines + fetched - 1) / fetched, fetched, fetched * (length / 4) * line, false};
     int64_t row = 0, number = 0;
-    for (int64_t in_lines = 0; in_lines < lines; ++in_lines, line_a += tile.a_line) {
-      const float* a = line_a;
-      for (int64_t group = 0; group < line_groups; ++group, number += blocks) {
-        const int64_t rows = line_rows / line_groups + (group < line_rows % line_groups);
-        if (strips > 0) panel_rows_of(rows, wide)(part, a, row, 0, strips, number);
+    for (int64_t i = 0; i < stretch_count; ++i) {
+      const Stretch& stretch = stretches[i];
+      if (!take(tile, part, stretch, b, bias, is_direct, block)) {
+        row += stretch.rows;
+        continue;
+      }
+      const int64_t stretch_groups = groups_of(stretch);
+      int64_t place = stretch.place;
+      for (int64_t group = 0; group < stretch_groups; ++group, number += all_strips) {
+        const int64_t rows = stretch.rows / stretch_groups + (group < stretch.rows % stretch_groups);
+        block.sums = tile.scratch + row * panel_columns;
+        block.end = result;
+        block.end.first += place * result.row;
+        block.end.row = stretch.step * result.row;
+        if (result.added) block.end.added += place * result.added_row;
+        block.end.added_row = stretch.step * result.added_row;
+        if (strips > 0) panel_rows_of(rows, wide)(block, 0, strips, fetch, number);
         if (last_vectors > 0)
-          panel_rows_of(rows, last_vectors)(part, a, row, strips * wide * V::width, 1, number + strips);
-        if (is_last && !is_direct) finish_rows(tile, row, rows);
+          panel_rows_of(rows, last_vectors)(block, strips * wide * V::width, 1, fetch, number + strips);
+        if (block.is_complete && !is_direct) finish_rows(tile, row, rows, place, stretch.step);
         row += rows;
-        a += rows * tile.a_row;
+        place += rows * stretch.step;
+        block.a += rows * stretch.a_row;
       }
     }
-    part.bias = nullptr;
-    k += part.depth;
-  } while (k < tile.k);
+    if (is_end) break;
+    if (part.last < run)
+      part = {part.first_run, part.last_run, part.last, part.last + depth};
+    else
+      part = {part.last_run, part.last_run + runs_of_part, 0, depth};
+  }
 }
 
 }  // namespace
