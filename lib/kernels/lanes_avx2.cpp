@@ -158,6 +158,12 @@ ADD_STEPS(4, FOUR_ROWS, SUMS(0), SUMS(1), SUMS(2), SUMS(3))
 ADD_STEPS(5, FIVE_ROWS, SUMS(0), SUMS(1), SUMS(2), SUMS(3), SUMS(4))
 ADD_STEPS(6, SIX_ROWS, SUMS(0), SUMS(1), SUMS(2), SUMS(3), SUMS(4), SUMS(5))
 // clang-format on
+#undef ROW
+#undef FOUR_ROWS
+#undef FIVE_ROWS
+#undef SIX_ROWS
+#undef SUMS
+#undef ADD_STEPS
 
 }  // namespace
 #endif

@@ -5,7 +5,7 @@
 // *, max, fma(a, b, c) = a * b + c, fms(a, b, c) = a * b - c, sum.add_product(a, b) for one of many sums, which all
 // stay in their registers, reciprocal(a) for 1 <= a <= 2^100, round (to nearest), scaled_unless_below, sum and largest
 // over lanes; `accumulators` is how many vectors a block of a product is wide, so that 6 rows of them fit the
-// registers.
+// registers, and steps_at_once(rows, vectors) how many steps of a block follow each other before anything else is done.
 
 namespace {
 

@@ -41,10 +41,15 @@ std::vector<Span> spans_of(const ConvolutionSizes& sizes, size_t axis) {
   return spans;
 }
 
+// Some of an image's outputs.
+struct Outputs {
+  std::vector<Stretch> stretches;
+  int64_t count = 0;
+};
+
 class OverlappingCall : public PreparedCall, public ConvolutionSizes {
  public:
-  std::vector<std::vector<Stretch>> of_tiles;  // of an image's outputs
-  std::vector<int64_t> tile_rows;
+  std::vector<Outputs> of_tiles;
   std::vector<int64_t> runs;  // where parts of a window begin that lie side by side
   int64_t run_floats = 0;
 
@@ -54,7 +59,8 @@ class OverlappingCall : public PreparedCall, public ConvolutionSizes {
   int64_t tiles() const { return x_sizes[0] * panels() * panel_tiles(); }
   int64_t workers() const { return std::min<int64_t>(tiles(), threads()); }
   size_t worker_bytes() const {
-    const int64_t most = tile_rows.empty() ? 0 : *std::max_element(tile_rows.begin(), tile_rows.end());
+    int64_t most = 0;
+    for (const Outputs& outputs : of_tiles) most = std::max(most, outputs.count);
     return static_cast<size_t>(most * panel_columns) * sizeof(float);
   }
   size_t scratch_bytes() const override { return worker_bytes() * static_cast<size_t>(workers()); }
@@ -81,7 +87,8 @@ class OverlappingCall : public PreparedCall, public ConvolutionSizes {
  private:
   void add_tile(const std::vector<Span>& lines, const std::vector<Span>& columns, int64_t top, int64_t bottom,
                 int64_t left, int64_t right) {
-    std::vector<Stretch>& stretches = of_tiles.emplace_back();
+    Outputs& outputs = of_tiles.emplace_back();
+    std::vector<Stretch>& stretches = outputs.stretches;
     for (const Span& line : lines)
       for (const Span& column : columns) {
         const int64_t y0 = std::max(top, line.begin), y1 = std::min(bottom, line.end),
@@ -96,7 +103,7 @@ class OverlappingCall : public PreparedCall, public ConvolutionSizes {
     std::stable_sort(stretches.begin(), stretches.end(), [](const Stretch& a, const Stretch& b) {
       return (a.last_run - a.first_run) * (a.last - a.first) > (b.last_run - b.first_run) * (b.last - b.first);
     });
-    tile_rows.push_back((bottom - top) * (right - left));
+    outputs.count = (bottom - top) * (right - left);
   }
 
   Stretch stretch(const Span& line, const Span& column, int64_t y, int64_t x, int64_t rows, bool is_upright) const {
@@ -106,7 +113,7 @@ class OverlappingCall : public PreparedCall, public ConvolutionSizes {
     made.a_row = is_upright ? stride[0] * x_strides[2] : stride[1] * x_strides[3];
     made.place = y * y_sizes[3] + x;
     made.step = is_upright ? y_sizes[3] : 1;
-    const bool is_dense = run_floats == channels * filter[1];
+    const bool is_dense = runs_of_line() == 1;
     made.first_run = line.first * runs_of_line() + (is_dense ? 0 : column.first);
     made.last_run = (line.last - 1) * runs_of_line() + (is_dense ? 1 : column.last);
     made.first = is_dense ? column.first * channels : 0;
@@ -116,14 +123,14 @@ class OverlappingCall : public PreparedCall, public ConvolutionSizes {
 
   void run_tile(std::span<void* const> buffers, int64_t i, float* scratch) const {
     const int64_t place = i % panel_tiles(), panel = i / panel_tiles() % panels(), image = i / panel_tiles() / panels();
-    const std::vector<Stretch>& stretches = of_tiles[static_cast<size_t>(place)];
+    const Outputs& outputs = of_tiles[static_cast<size_t>(place)];
     const std::array<int64_t, 4> at = {image, panel * panel_columns, 0, 0};
     Step steps[most_steps];
     PanelTile tile = tile_of_result(buffers, at, steps, scratch);
     tile.a = static_cast<const float*>(buffers[static_cast<size_t>(convolution.x)]) + image * x_strides[0];
-    tile.rows = tile_rows[static_cast<size_t>(place)];
-    tile.stretches = stretches.data();
-    tile.stretch_count = static_cast<int64_t>(stretches.size());
+    tile.rows = outputs.count;
+    tile.stretches = outputs.stretches.data();
+    tile.stretch_count = static_cast<int64_t>(outputs.stretches.size());
     tile.run = run_floats;
     tile.runs = runs.data();
     tile.runs_of_line = runs_of_line();
@@ -151,7 +158,20 @@ bool fits(const ConvolutionSizes& sizes, const CallSite& site) {
          std::all_of(sizes.operand_strides.begin(), sizes.operand_strides.end(), is_one_line);
 }
 
-std::unique_ptr<PreparedCall> make_call(std::unique_ptr<OverlappingCall> call, const CallSite& site) {
+// How the filter is to lie for these loops; nullopt if other operands do not lie for them.
+std::optional<ir::BlockedLayout> layout_here(const CallSite& site, size_t operand) {
+  ConvolutionSizes sizes;
+  sizes.read(site, 2);
+  if (static_cast<int>(operand) != sizes.convolution.weight || !fits(sizes, site)) return std::nullopt;
+  return windows_in_blocks(site.operands[operand].sizes, panel_columns);
+}
+
+// Null if an operand does not lie for these loops.
+std::unique_ptr<PreparedCall> prepare_here(const CallSite& site) {
+  auto call = std::make_unique<OverlappingCall>();
+  call->read(site, 2);
+  const Operand& weight = site.operands[static_cast<size_t>(call->convolution.weight)];
+  if (!is_packed(weight, windows_in_blocks(weight.sizes, panel_columns)) || !fits(*call, site)) return nullptr;
   const int64_t channels = call->x_sizes[1], line = call->x_strides[2], pixel = call->x_strides[3];
   // Of a line of the window, all pixels, if they lie side by side.
   const bool is_dense = pixel == channels && call->dilation[1] == 1;
@@ -181,11 +201,6 @@ bool is_for_narrow(const CallSite& site) {
   return general_refusal(convolution, filter).empty() && *filter[1].constant() >= least_of_narrow;
 }
 
-bool is_packed_here(const OverlappingCall& call, const CallSite& site) {
-  const Operand& weight = site.operands[static_cast<size_t>(call.convolution.weight)];
-  return is_packed(weight, windows_in_blocks(weight.sizes, panel_columns));
-}
-
 class Overlapping : public ConvolutionKernel {
  public:
   const char* name() const override { return "overlapping"; }
@@ -202,37 +217,25 @@ class Overlapping : public ConvolutionKernel {
   }
 
   std::optional<ir::BlockedLayout> weight_layout(const CallSite& site, size_t operand) const override {
-    ConvolutionSizes sizes;
-    sizes.read(site, 2);
-    if (static_cast<int>(operand) != sizes.convolution.weight) return std::nullopt;
-    if (!fits(sizes, site)) return onednn_convolution().weight_layout(site, operand);
-    return windows_in_blocks(site.operands[operand].sizes, panel_columns);
+    if (const std::optional<ir::BlockedLayout> layout = layout_here(site, operand)) return layout;
+    return onednn_convolution().weight_layout(site, operand);
   }
 
   Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const override {
     if (std::unique_ptr<PreparedCall> made = prepare_amx_convolution(site)) return made;
-    auto call = std::make_unique<OverlappingCall>();
-    call->read(site, 2);
-    if (!is_packed_here(*call, site) || !fits(*call, site)) return onednn_convolution().prepare(site);
-    return make_call(std::move(call), site);
+    if (std::unique_ptr<PreparedCall> made = prepare_here(site)) return made;
+    return onednn_convolution().prepare(site);
   }
 };
 
 }  // namespace
 
 std::optional<ir::BlockedLayout> overlapping_layout(const CallSite& site, size_t operand) {
-  if (!is_for_narrow(site)) return std::nullopt;
-  ConvolutionSizes sizes;
-  sizes.read(site, 2);
-  if (static_cast<int>(operand) != sizes.convolution.weight || !fits(sizes, site)) return std::nullopt;
-  return windows_in_blocks(site.operands[operand].sizes, panel_columns);
+  return is_for_narrow(site) ? layout_here(site, operand) : std::nullopt;
 }
 
 std::unique_ptr<PreparedCall> prepare_overlapping(const CallSite& site) {
-  if (!is_for_narrow(site)) return nullptr;
-  auto call = std::make_unique<OverlappingCall>();
-  call->read(site, 2);
-  return is_packed_here(*call, site) && fits(*call, site) ? make_call(std::move(call), site) : nullptr;
+  return is_for_narrow(site) ? prepare_here(site) : nullptr;
 }
 
 const Kernel& overlapping() {

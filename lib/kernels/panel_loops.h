@@ -206,17 +206,15 @@ PanelRows panel_rows_of(int64_t rows, int64_t vectors) {
   return of_vectors[vectors - 1](rows);
 }
 
-// How long equal parts of `whole` are that are at most `most`: several are a multiple of 4.
-int64_t equal_part(int64_t whole, int64_t most) {
-  if (whole <= most) return whole;
-  const int64_t parts = (whole + most - 1) / most;
-  return ((whole + parts - 1) / parts + 3) / 4 * 4;
-}
+// How many parts of at most `most` there are.
+int64_t parts_of(int64_t whole, int64_t most) { return (whole + most - 1) / most; }
 
-// The same of things that count.
-int64_t equal_count(int64_t whole, int64_t most) {
-  const int64_t parts = (whole + most - 1) / most;
-  return (whole + parts - 1) / parts;
+// How many things such parts have, if they are equal.
+int64_t equal_count(int64_t whole, int64_t most) { return parts_of(whole, parts_of(whole, most)); }
+
+// How many steps they have: if there are several, a multiple of 4.
+int64_t equal_part(int64_t whole, int64_t most) {
+  return whole <= most ? whole : parts_of(equal_count(whole, most), 4) * 4;
 }
 
 // The numbers behind `at`, of which there are whole vectors; as many behind them are fetched.
@@ -253,19 +251,24 @@ bool take(const PanelTile& tile, const Part& part, const Stretch& stretch, const
   const int64_t in_line = part.first_run % runs_of_line;
   const bool is_beside = in_line < stretch.first_run % runs_of_line || in_line > (stretch.last_run - 1) % runs_of_line;
   if (tile.k > 0 && (first_run >= last_run || first >= last || is_beside)) return false;
-  const bool has_runs = last_run - first_run > 1;
-  block.a = tile.a + stretch.a + first + (has_runs || !tile.runs ? 0 : tile.runs[first_run]);
+  block.a = tile.a + stretch.a + first;
   block.a_row = stretch.a_row;
-  block.pieces = has_runs ? tile.runs + first_run : nullptr;
-  const int64_t length = last - first;
-  block.depth = has_runs ? length : equal_part(length, longest_sum);
-  block.piece_count = has_runs                ? last_run - first_run
-                      : length <= block.depth ? 1
-                                              : (length + block.depth - 1) / block.depth;
-  block.last_depth = has_runs ? length : length - (block.piece_count - 1) * block.depth;
-  block.pieces_of_sum = has_runs ? longest_sum / block.depth : 1;
   block.b = b + ((first_run - part.first_run) * run + first - part.first) * panel_columns;
-  block.b_piece = (has_runs ? run : block.depth) * panel_columns;
+  if (last_run - first_run > 1) {
+    block.pieces = tile.runs + first_run;
+    block.piece_count = last_run - first_run;
+    block.depth = block.last_depth = last - first;
+    block.pieces_of_sum = longest_sum / block.depth;
+    block.b_piece = run * panel_columns;
+  } else {
+    if (tile.runs) block.a += tile.runs[first_run];
+    block.pieces = nullptr;
+    block.depth = equal_part(last - first, longest_sum);
+    block.piece_count = last == first ? 1 : parts_of(last - first, block.depth);
+    block.last_depth = last - first - (block.piece_count - 1) * block.depth;
+    block.pieces_of_sum = 1;
+    block.b_piece = block.depth * panel_columns;
+  }
   block.bias = first_run == stretch.first_run && first == stretch.first ? bias : nullptr;
   block.is_complete = last_run == stretch.last_run && last == stretch.last;
   block.is_last = block.is_complete && is_direct;
@@ -281,16 +284,16 @@ void panel(const PanelTile& tile) {
   // Few columns, and rows that would not fit one block of all columns by a little, go in tall blocks.
   const bool is_tall = tile.columns <= 2 * V::width || (longest > row_block && longest <= tall_block);
   const int64_t wide = is_tall ? 2 : block_vectors(longest), most_rows = is_tall ? tall_block : row_block;
-  const auto groups_of = [&](const Stretch& stretch) { return (stretch.rows + most_rows - 1) / most_rows; };
+  const auto groups_of = [&](const Stretch& stretch) { return parts_of(stretch.rows, most_rows); };
   int64_t groups = 0;
   for (int64_t i = 0; i < stretch_count; ++i) groups += groups_of(stretches[i]);
-  const int64_t vectors = (tile.columns + V::width - 1) / V::width, strips = vectors / wide,
-                last_vectors = vectors % wide, all_strips = strips + (last_vectors > 0);
+  const int64_t vectors = parts_of(tile.columns, V::width), strips = vectors / wide, last_vectors = vectors % wide,
+                all_strips = strips + (last_vectors > 0);
   // While a panel's part is used, the next one is fetched, spread over the blocks; with few rows, reading the panel is
   // all that takes time, and what is fetched lies a little ahead in it.
   const bool is_stream = groups <= 2;
   const int64_t step_lines = panel_columns / line * 4;  // of four steps
-  const int64_t fetched = is_stream ? step_lines : (step_lines + groups * all_strips - 1) / (groups * all_strips);
+  const int64_t fetched = is_stream ? step_lines : parts_of(step_lines, groups * all_strips);
   // A part is several runs, or some columns of one.
   const int64_t run = tile.runs ? tile.run : tile.k, runs = tile.runs ? tile.k / run : 1;
   const int64_t most = !tile.halves.first ? depth_block : is_stream ? streamed_depth : widened_depth;
@@ -317,7 +320,7 @@ void panel(const PanelTile& tile) {
     if (is_stream && tile.next)
       fetch = {b + 32 * panel_columns, 1, fetched, 0, true};
     else if (!is_stream && ahead)
-      fetch = {ahead, (step_lines + fetched - 1) / fetched, fetched, fetched * (length / 4) * line, false};
+      fetch = {ahead, parts_of(step_lines, fetched), fetched, fetched * (length / 4) * line, false};
     int64_t row = 0, number = 0;
     for (int64_t i = 0; i < stretch_count; ++i) {
       const Stretch& stretch = stretches[i];
