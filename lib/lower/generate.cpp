@@ -15,7 +15,7 @@ namespace {
 
 constexpr int worth_keeping = 16;  // additions: what it costs to compute a value twice rather than to keep it
 constexpr int64_t least_stretch = 8;
-constexpr size_t most_stretches = 16;
+constexpr size_t most_stretches = 128;
 
 }  // namespace
 
