@@ -3,7 +3,7 @@
 //
 // Channels lie side by side, and 64 of them are computed at once for a run of outputs along the last axis; the epilogue
 // is applied while these lie in the nearest cache. A sequence or volume in rows is turned block by block of channels on
-// the way.
+// the way, and where each channel has several filters, it is copied for all of their outputs.
 #include <algorithm>
 #include <array>
 #include <numeric>
@@ -20,18 +20,19 @@ namespace {
 constexpr int64_t most_rows = 64;                                          // of a window
 constexpr int64_t most_outputs = 64;                                       // of a run
 constexpr int64_t least_products = 32 * 1024, most_products = 512 * 1024;  // of a tile
-constexpr int64_t most_turned = 4 * 1024 * 1024;                           // floats of an image that is turned
+constexpr int64_t most_copied = 4 * 1024 * 1024;                           // floats of an image's block of channels
 
 class DepthwiseCall : public ConvolutionCall {
  public:
   int64_t blocks = 0, block_tiles = 0, line_tiles = 1;  // blocks of channels
-  bool is_turned = false;                               // the image lies in rows
+  int64_t filters = 1;                                  // of each channel
+  bool is_copied = false;                               // the image lies in rows, or channels have several filters
 
   int64_t lines() const { return y_sizes[2] * y_sizes[3]; }
   int64_t tiles() const override { return y_sizes[0] * block_tiles * line_tiles; }
   int64_t image() const { return x_sizes[2] * x_sizes[3] * x_sizes[4]; }
   size_t worker_bytes() const override {
-    return static_cast<size_t>((most_outputs + (is_turned ? image() : 0)) * panel_columns) * sizeof(float);
+    return static_cast<size_t>((most_outputs + (is_copied ? image() : 0)) * panel_columns) * sizeof(float);
   }
 
   void run_tile(std::span<void* const> buffers, int64_t i, void* own) const override {
@@ -45,14 +46,13 @@ class DepthwiseCall : public ConvolutionCall {
   // Lines [begin, end) of outputs of one block of channels.
   void run_block(std::span<void* const> buffers, int64_t batch, int64_t channel, int64_t begin, int64_t end,
                  float* scratch) const {
-    const auto* x = static_cast<const float*>(buffers[static_cast<size_t>(convolution.x)]) + batch * x_strides[0] +
-                    channel * x_strides[1];
+    const auto* x = static_cast<const float*>(buffers[static_cast<size_t>(convolution.x)]) + batch * x_strides[0];
     int64_t pixel = x_strides[4], row = x_strides[3], plane = x_strides[2];
-    if (is_turned) {
-      float* turned = scratch + most_outputs * panel_columns;
-      lanes().make_panel(x, x_strides[1], image(), std::min(panel_columns, y_sizes[1] - channel), turned);
-      x = turned;
+    if (is_copied) {
+      x = copy_block(x, channel, scratch + most_outputs * panel_columns);
       pixel = panel_columns, row = x_sizes[4] * pixel, plane = x_sizes[3] * row;
+    } else {
+      x += channel * x_strides[1];
     }
     for (int64_t first = 0; first < y_sizes[4]; first += most_outputs)
       for (int64_t line = begin, count = 0; line < end; line += count) {
@@ -60,6 +60,25 @@ class DepthwiseCall : public ConvolutionCall {
         run_lines(buffers, x, {plane, row, pixel}, {batch, channel, line / y_sizes[3], line % y_sizes[3], first}, count,
                   line == begin, scratch);
       }
+  }
+
+  // What a block of outputs reads of an image, panel_columns a pixel.
+  const float* copy_block(const float* x, int64_t output, float* copy) const {
+    const int64_t columns = std::min(panel_columns, y_sizes[1] - output);
+    if (filters == 1) {
+      lanes().make_panel(x + output * x_strides[1], x_strides[1], image(), columns, copy);
+      return copy;
+    }
+    int64_t channels[panel_columns];
+    for (int64_t i = 0; i < columns; ++i) channels[i] = (output + i) / filters * x_strides[1];
+    float* to = copy;
+    for (int64_t d = 0; d < x_sizes[2]; ++d)
+      for (int64_t h = 0; h < x_sizes[3]; ++h)
+        for (int64_t w = 0; w < x_sizes[4]; ++w, to += panel_columns) {
+          const float* pixel = x + d * x_strides[2] + h * x_strides[3] + w * x_strides[4];
+          for (int64_t i = 0; i < columns; ++i) to[i] = pixel[channels[i]];
+        }
+    return copy;
   }
 
   // How many lines from `line` on are computed at once: those of one plane whose windows lie in the image, all rows.
@@ -110,7 +129,7 @@ class DepthwiseCall : public ConvolutionCall {
 };
 
 // How a call reads its image; `other` is left to oneDNN.
-enum class Order { channels_last, rows, other };
+enum class Order { channels_last, copied, other };
 
 Order order_of(const Convolution& convolution, const CallSite& site) {
   const Operand &x = site.operands[static_cast<size_t>(convolution.x)], &y = site.results[0];
@@ -119,8 +138,8 @@ Order order_of(const Convolution& convolution, const CallSite& site) {
   if (convolution.bias >= 0 && site.operands[static_cast<size_t>(convolution.bias)].strides[0] != 1 && !one_channel)
     return Order::other;
   const int64_t image = std::accumulate(x.sizes.begin() + 2, x.sizes.end(), int64_t{1}, std::multiplies<>());
-  if (x.strides == contiguous_strides(x.sizes) && image > 1 && !one_channel)
-    return image * panel_columns <= most_turned ? Order::rows : Order::other;
+  if (x.sizes[1] != y.sizes[1] || (x.strides == contiguous_strides(x.sizes) && image > 1 && !one_channel))
+    return image * panel_columns <= most_copied ? Order::copied : Order::other;
   return x.strides[1] == 1 || one_channel ? Order::channels_last : Order::other;
 }
 
@@ -132,13 +151,14 @@ class Depthwise : public ConvolutionKernel {
     Convolution convolution;
     if (std::string refusal = read_convolution(body, {}, convolution); !refusal.empty()) return refusal;
     const std::vector<ir::SymInt>& filter = body.inputs()[convolution.weight]->meta().sizes;
-    if (convolution.transposed || filter[1] != ir::SymInt(1) || filter[0] != ir::SymInt(convolution.groups))
-      return "not one filter for each channel";
+    const bool has_one_filter = filter[0] == ir::SymInt(convolution.groups);
+    if (convolution.transposed || filter[1] != ir::SymInt(1) || (convolution.groups == 1 && !has_one_filter))
+      return "not a filter for each channel";
     const int64_t rows = std::accumulate(filter.begin() + 2, filter.end() - 1, ir::SymInt(1), std::multiplies<>())
                              .constant()
                              .value_or(most_rows + 1);
     if (rows > most_rows) return "its window is too large";
-    if (filter.size() == 4) {
+    if (filter.size() == 4 && has_one_filter) {
       const int64_t width = filter.back().constant().value_or(0);
       const bool is_fast =
           (width == 3 && rows <= 3) || slides(width, convolution.stride.back(), convolution.dilation.back());
@@ -164,14 +184,15 @@ class Depthwise : public ConvolutionKernel {
     const Order order = order_of(convolution, site);
     if (order == Order::other || !is_packed(weight, channel_layout(weight.sizes)))
       return onednn_convolution().prepare(site);
-    call->is_turned = order == Order::rows;
+    call->is_copied = order == Order::copied;
+    call->filters = weight.sizes[0] / convolution.groups;
     call->blocks = divide_up(call->y_sizes[1], panel_columns);
     const int64_t taps = call->filter[0] * call->filter[1] * call->filter[2];
     // Tiles are lines of all channels, so that what a thread reads it has mostly written in the call before; blocks of
-    // channels, too, where lines are few or turned for all of them at once.
+    // channels, too, where lines are few or copied for all of them at once.
     const int64_t work = call->lines() * call->y_sizes[4] * call->blocks * panel_columns * taps;
     const int64_t tiles = std::max(work / most_products, std::min<int64_t>(2 * site.threads, work / least_products));
-    call->line_tiles = call->is_turned ? 1 : std::clamp<int64_t>(tiles, 1, std::max<int64_t>(1, call->lines()));
+    call->line_tiles = call->is_copied ? 1 : std::clamp<int64_t>(tiles, 1, std::max<int64_t>(1, call->lines()));
     call->block_tiles = std::clamp<int64_t>(tiles / call->line_tiles, 1, std::max<int64_t>(1, call->blocks));
     count_work(*call, convolution, site);
     call->detail = lanes().name;

@@ -19,16 +19,20 @@ TEST_CASE("depthwise convolutions equal plain loops") {
     size_t axes;
     int64_t batch, channels, depth, height, width;
     int64_t kernel, stride, padding, dilation;
+    int64_t filters = 1;  // of each channel
+    int64_t outputs() const { return channels * filters; }
   };
   const Case cases[] = {
-      {1, 2, 16, 1, 1, 9, 3, 1, 1, 1},   {1, 1, 150, 1, 1, 200, 31, 1, 15, 1}, {1, 1, 70, 1, 1, 40, 5, 2, 4, 3},
-      {1, 3, 5, 1, 1, 2, 7, 1, 3, 1},    {1, 1, 64, 1, 1, 50, 4, 1, 3, 1},     {3, 1, 24, 4, 6, 7, 3, 1, 1, 1},
-      {3, 2, 67, 5, 5, 9, 3, 2, 1, 1},   {3, 1, 16, 3, 8, 8, 3, 1, 2, 2},      {1, 1, 33, 1, 1, 30, 9, 1, 0, 1},
-      {1, 1, 130, 1, 1, 1, 1, 1, 0, 1},  {2, 2, 100, 1, 14, 14, 3, 1, 1, 1},   {2, 1, 72, 1, 28, 70, 3, 2, 1, 1},
-      {2, 1, 16, 1, 2, 2, 3, 1, 1, 1},   {2, 1, 48, 1, 9, 9, 3, 1, 0, 1},      {2, 1, 33, 1, 12, 11, 3, 1, 3, 2},
-      {2, 1, 600, 1, 7, 7, 3, 1, 1, 1},  {2, 1, 16, 1, 5, 1, 3, 1, 2, 1},      {2, 1, 40, 1, 10, 13, 3, 2, 2, 2},
-      {2, 1, 72, 1, 14, 14, 5, 1, 2, 1}, {2, 2, 33, 1, 9, 70, 5, 1, 0, 1},     {2, 1, 20, 1, 3, 2, 5, 1, 5, 1},
-      {2, 1, 49, 1, 7, 7, 7, 1, 3, 1},   {2, 1, 16, 1, 12, 8, 7, 1, 6, 1},     {1, 1, 80, 1, 1, 66, 7, 1, 9, 1},
+      {1, 2, 16, 1, 1, 9, 3, 1, 1, 1},     {1, 1, 150, 1, 1, 200, 31, 1, 15, 1}, {1, 1, 70, 1, 1, 40, 5, 2, 4, 3},
+      {1, 3, 5, 1, 1, 2, 7, 1, 3, 1},      {1, 1, 64, 1, 1, 50, 4, 1, 3, 1},     {3, 1, 24, 4, 6, 7, 3, 1, 1, 1},
+      {3, 2, 67, 5, 5, 9, 3, 2, 1, 1},     {3, 1, 16, 3, 8, 8, 3, 1, 2, 2},      {1, 1, 33, 1, 1, 30, 9, 1, 0, 1},
+      {1, 1, 130, 1, 1, 1, 1, 1, 0, 1},    {2, 2, 100, 1, 14, 14, 3, 1, 1, 1},   {2, 1, 72, 1, 28, 70, 3, 2, 1, 1},
+      {2, 1, 16, 1, 2, 2, 3, 1, 1, 1},     {2, 1, 48, 1, 9, 9, 3, 1, 0, 1},      {2, 1, 33, 1, 12, 11, 3, 1, 3, 2},
+      {2, 1, 600, 1, 7, 7, 3, 1, 1, 1},    {2, 1, 16, 1, 5, 1, 3, 1, 2, 1},      {2, 1, 40, 1, 10, 13, 3, 2, 2, 2},
+      {2, 1, 72, 1, 14, 14, 5, 1, 2, 1},   {2, 2, 33, 1, 9, 70, 5, 1, 0, 1},     {2, 1, 20, 1, 3, 2, 5, 1, 5, 1},
+      {2, 1, 49, 1, 7, 7, 7, 1, 3, 1},     {2, 1, 16, 1, 12, 8, 7, 1, 6, 1},     {1, 1, 80, 1, 1, 66, 7, 1, 9, 1},
+      {2, 2, 48, 1, 9, 12, 7, 2, 3, 1, 2}, {2, 1, 3, 1, 6, 5, 3, 1, 1, 2, 3},    {1, 2, 50, 1, 1, 20, 5, 1, 2, 1, 3},
+      {3, 1, 20, 3, 4, 5, 3, 1, 1, 1, 4},
   };
   for (const Case& c : cases) {
     CAPTURE(c.channels);
@@ -44,13 +48,13 @@ TEST_CASE("depthwise convolutions equal plain loops") {
       return all;
     };
     const Tensor x = testing::whole_numbers(sizes(c.batch, c.channels, c.depth, c.height, c.width), 1);
-    const Tensor weight = testing::whole_numbers(sizes(c.channels, 1, kd, kh, c.kernel), 2);
-    const Tensor bias = testing::whole_numbers({c.channels}, 3);
-    Tensor expected = Tensor::zeros(ScalarType::f32, sizes(c.batch, c.channels, od, oh, ow));
+    const Tensor weight = testing::whole_numbers(sizes(c.outputs(), 1, kd, kh, c.kernel), 2);
+    const Tensor bias = testing::whole_numbers({c.outputs()}, 3);
+    Tensor expected = Tensor::zeros(ScalarType::f32, sizes(c.batch, c.outputs(), od, oh, ow));
     const Tensor residual = testing::whole_numbers(expected.sizes, 4);
     for (int64_t i = 0; i < expected.numel(); ++i) {
       const int64_t w = i % ow, h = i / ow % oh, d = i / ow / oh % od, plane = i / ow / oh / od;
-      const int64_t channel = plane % c.channels;
+      const int64_t channel = plane % c.outputs();
       float sum = bias.as<float>()[channel];
       for (int64_t a = 0; a < kd; ++a)
         for (int64_t b = 0; b < kh; ++b)
@@ -58,7 +62,7 @@ TEST_CASE("depthwise convolutions equal plain loops") {
             const int64_t xd = d * step_d - pad_d + a * c.dilation, xh = h * step_h - pad_h + b * c.dilation,
                           xw = w * c.stride - c.padding + k * c.dilation;
             if (xd < 0 || xh < 0 || xw < 0 || xd >= c.depth || xh >= c.height || xw >= c.width) continue;
-            sum += x.as<float>()[((plane * c.depth + xd) * c.height + xh) * c.width + xw] *
+            sum += x.as<float>()[((plane / c.filters * c.depth + xd) * c.height + xh) * c.width + xw] *
                    weight.as<float>()[((channel * kd + a) * kh + b) * c.kernel + k];
           }
       expected.mutable_as<float>()[i] = sum;
