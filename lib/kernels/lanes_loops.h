@@ -182,17 +182,30 @@ void dots(const float* x, int64_t x_row, int64_t m, const float* w, int64_t w_ro
   }
 }
 
+// sigmoid(x) * tanh(y), by one division.
+inline V sigmoid_tanh_of(V x, V y) {
+  // From 20 on the one is 1, as the other is from 10 on.
+  const V e = exp_of(min(V::all(20), x)), d = exp_of(min(V::all(20), y + y)), one = V::all(1);
+  return e * (d - one) * reciprocal((one + e) * (one + d));
+}
+
 void lstm_cell(const float* const of_input[4], const float* const of_state[4], float* c, float* h, int64_t units) {
-  for (int64_t u = 0; u < units; u += V::width) {
-    const int64_t left = units - u;
-    const int count = static_cast<int>(left < V::width ? left : V::width);
-    auto load = [&](const float* p) { return count == V::width ? V::load(p + u) : V::load_first(p + u, count); };
-    auto gate = [&](int i) { return load(of_input[i]) + load(of_state[i]); };
-    const V state = fma(sigmoid_of(gate(1)), load(c), sigmoid_of(gate(0)) * tanh_of(gate(2)));
-    const V shown = sigmoid_of(gate(3)) * tanh_of(state);
-    state.store_first(c + u, count);
-    shown.store_first(h + u, count);
-  }
+  const auto each_vector = [units](auto cell) __attribute__((always_inline)) {
+    int64_t u = 0;
+    for (; u + V::width <= units; u += V::width)
+      cell(u, [](const float* p) { return V::load(p); }, [](V v, float* p) { v.store(p); });
+    if (const int left = static_cast<int>(units - u); left > 0)
+      cell(u, [=](const float* p) { return V::load_first(p, left); }, [=](V v, float* p) { v.store_first(p, left); });
+  };
+  const auto gate = [&](int i, int64_t u, auto load)
+                        __attribute__((always_inline)) { return load(of_input[i] + u) + load(of_state[i] + u); };
+  // Two loops: what a core has begun at once are several vectors of one, where one vector of both would wait for
+  // itself.
+  each_vector([&](int64_t u, auto load, auto store) __attribute__((always_inline)) {
+    store(fma(sigmoid_of(gate(1, u, load)), load(c + u), sigmoid_tanh_of(gate(0, u, load), gate(2, u, load))), c + u);
+  });
+  each_vector([&](int64_t u, auto load, auto store)
+                  __attribute__((always_inline)) { store(sigmoid_tanh_of(gate(3, u, load), load(c + u)), h + u); });
 }
 
 // --- What follows a product

@@ -16,6 +16,7 @@ namespace atenon::kernels {
 namespace {
 
 constexpr int64_t dots_rows = 4;    // rows that lanes().dots takes at once
+constexpr int64_t line = 16;        // floats
 constexpr int64_t enough_rows = 8;  // products with a recurrent weight that pay for its panels
 
 std::string read_lstm(const ir::Graph& body, const shape::Bindings& symbols, RecurrentNetwork& found) {
@@ -119,7 +120,6 @@ class LstmCall : public RecurrentLayersCall {
 
   void run_steps(const LayerOfDirection& of, const Share& share, Team* team) const {
     for (int64_t step = 0; step < steps_; ++step) {
-      if (step + 1 < steps_) fetch_inputs(of.gates, time(of, step + 1), share);
       for (int64_t i = share.tile; i < share.last_tile; ++i)
         run_tile(of, share, i, step, of.projection ? of.unprojected : state_at(of, step));
       if (team) team->wait();
@@ -138,18 +138,6 @@ class LstmCall : public RecurrentLayersCall {
                    state.row);
   }
 
-  // Brings what the share reads of the inputs' products at time step t into the cache, a step ahead.
-  void fetch_inputs(const float* gates, int64_t t, const Share& share) const {
-    constexpr int64_t line = 16;
-    for (int64_t b = share.entry; b < share.last_entry; ++b)
-      for (int64_t gate = 0; gate < 4; ++gate) {
-        const float* row = gates + ((t * step_row_ + b * batch_row_) * 4 + gate) * hidden_;
-        for (int64_t unit = share.tile * tile_units; unit < std::min(share.last_tile * tile_units, hidden_);
-             unit += line)
-          __builtin_prefetch(row + unit);
-      }
-  }
-
   // Units [i * tile_units, (i + 1) * tile_units) of one step for the share's entries.
   void run_tile(const LayerOfDirection& of, const Share& share, int64_t i, int64_t step, State after) const {
     const State before = state_at(of, step - 1);
@@ -160,6 +148,11 @@ class LstmCall : public RecurrentLayersCall {
       const int64_t count = std::min(batch_block, share.last_entry - b);
       const float* h = before.h + b * before.row;
       for (int64_t gate = 0; gate < 4; ++gate) {
+        // What the cells read of the inputs' products comes meanwhile.
+        for (int64_t k = 0; k < count; ++k) {
+          const float* row = gates + ((b + k) * batch_row_ * 4 + gate) * hidden_ + unit;
+          for (int64_t u = 0; u < units; u += line) __builtin_prefetch(row + u);
+        }
         if (of.in_panels) {
           lanes().panel({.a = h,
                          .a_row = before.row,
