@@ -36,6 +36,7 @@ class GroupsCall : public ConvolutionCall {
   int64_t together = 1;  // groups of a tile
   int64_t lines_a_tile = 1, columns_a_tile = 1;
   int64_t lines_at_once = 1;  // whose outputs lie as those of one
+  int64_t tap_channels = 0;   // of a tap, which is a line of the window where that lies side by side
   std::vector<int64_t> taps;
 
   int64_t line_tiles() const { return divide_up(y_sizes[2], lines_a_tile); }
@@ -66,11 +67,11 @@ class GroupsCall : public ConvolutionCall {
 
     GroupsTile tile{};
     tile.groups = together;
-    tile.channels = channels;
+    tile.channels = tap_channels;
     tile.taps = taps.data();
     tile.tap_count = static_cast<int64_t>(taps.size());
     tile.x_step = stride[1] * pixel();
-    const int64_t block = block_of(channels), output = group * channels, rows = tile.tap_count * channels;
+    const int64_t block = block_of(channels), output = group * channels, rows = tile.tap_count * tap_channels;
     tile.w = static_cast<const float*>(buffers[static_cast<size_t>(convolution.weight)]) +
              output / block * rows * block + output % block;
     tile.w_row = block;
@@ -162,8 +163,10 @@ class Groups : public ConvolutionKernel {
     if (call->column_tiles() == 1 && is_one_line(call->y_strides) &&
         std::all_of(call->operand_strides.begin(), call->operand_strides.end(), is_one_line))
       call->lines_at_once = std::max<int64_t>(1, most_rows / call->columns_a_tile);
+    const bool is_dense = call->together == 1 && call->dilation[1] == 1;
+    call->tap_channels = is_dense ? call->channels * call->filter[1] : call->channels;
     for (int64_t h = 0; h < call->filter[0]; ++h)
-      for (int64_t w = 0; w < call->filter[1]; ++w)
+      for (int64_t w = 0; w < (is_dense ? 1 : call->filter[1]); ++w)
         call->taps.push_back(h * call->dilation[0] * call->line_step() + w * call->dilation[1] * call->pixel());
     count_work(*call, convolution, site);
     call->detail = lanes().name;

@@ -51,9 +51,25 @@ void groups_block(const GroupsTile& tile, const float* x, const float* bias, con
   };
   for (int64_t t = 0; t < tile.tap_count; ++t) {
     const float* first = x + tile.taps[t];
+    if constexpr (groups == 1 && chains == 1 && fixed == 0) {
+      constexpr int pointers = pointers_of(rows);
+      constexpr int64_t steps = V::steps_at_once(rows, vectors);
+      const float* a[pointers];
+#pragma GCC unroll 4
+      for (int i = 0; i < pointers; ++i) a[i] = first + i * rows_of_pointer * x_step;
+      for (int64_t rounds = channels / steps; rounds > 0; --rounds) {
+        add_steps(sum[0], a, x_step, w, w_row);
+        advance(a, w, w_row, steps);
+      }
+      for (int64_t c = channels % steps; c > 0; --c) {
+        add_step(sum[0], a, x_step, w, w_row, 0);
+        advance(a, w, w_row, 1);
+      }
+    } else {
 #pragma GCC unroll 8
-    for (int64_t c = 0; c < channels; c += 2, first += 2 * groups, w += 2 * w_row)
-      step(first, w, 0), step(first + groups, w + w_row, chains - 1);
+      for (int64_t c = 0; c < channels; c += 2, first += 2 * groups, w += 2 * w_row)
+        step(first, w, 0), step(first + groups, w + w_row, chains - 1);
+    }
   }
 #pragma GCC unroll 12
   for (int i = 0; i < rows; ++i)

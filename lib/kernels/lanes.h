@@ -67,6 +67,10 @@ struct Step {
 // A matrix is stored in panels of this many columns: panel p is k rows of columns [64 p, 64 p + 64), the last one
 // padded with zeros.
 constexpr int64_t panel_columns = 64;
+// It as a type, by which loops over a panel's rows are told from others.
+struct RowsOfPanel {
+  constexpr operator int64_t() const { return panel_columns; }  // NOLINT(google-explicit-constructor)
+};
 // Rows of such a product are computed in blocks of at most this many. A tile of more has blocks of at least four rows,
 // whose sums are added up alike, however many there are.
 constexpr int64_t tallest_block = 12;
@@ -149,11 +153,11 @@ struct TapsTile {
 // Some lines of outputs of a convolution in groups: of `groups` groups that fill a vector together (2 or 4), or of one.
 // Numbers of several groups lie in turn: the first of each, then the second of each.
 struct GroupsTile {
-  int64_t groups, channels;  // and how many each group reads of a pixel: an even number
+  int64_t groups, channels;  // and how many each group reads of a tap: an even number
   const float* x;            // of the first output
   int64_t x_step, x_line;    // between outputs, and between lines of them
   int64_t line_rows;         // outputs of a line
-  const int64_t* taps;       // where the pixels of a window begin
+  const int64_t* taps;       // where the pixels of a window begin; of one group, also several that lie side by side
   int64_t tap_count;
   const float* w;  // for each tap and channel w_row floats, of which whole vectors are read; a vector of several groups
   int64_t w_row;

@@ -129,8 +129,9 @@ inline V scaled_unless_below(V value, V n, V x, V limit) {
 #ifndef __clang__  // with which sanitizers are built: they are to see each read
 namespace {
 
-// Eight steps of blocks of panel_loops.h, in one piece: left to itself, the compiler moves sums from one register to
-// another. %0, %1, ... are the sums, row by row.
+// Eight steps of blocks of panel_loops.h and groups_loops.h, in one piece: left to itself, the compiler moves sums from
+// one register to another. %0, %1, ... are the sums, row by row. Rows of b lie as far apart as a panel's columns, or as
+// it says.
 // clang-format off
 #define ROW(first, second, left)                  \
   "vbroadcastss " left ", %%ymm14\n"              \
@@ -146,13 +147,24 @@ namespace {
 #define FIVE_ROWS(left, right) FOUR_ROWS(left, right) ROW(8, 9, #left "(%[fourth], %[row])")
 #define SIX_ROWS(left, right) FIVE_ROWS(left, right) ROW(10, 11, #left "(%[fourth], %[row], 2)")
 #define SUMS(i) "+x"(sum[i][0].v), "+x"(sum[i][1].v)
-#define ADD_STEPS(rows, STEP, ...)                                                                     \
-  inline void add_steps(V(&sum)[rows][2], const float* const(&a)[2], int64_t a_row, const float* b) {  \
-    asm volatile(STEP(0, 0) STEP(4, 256) STEP(8, 512) STEP(12, 768)                                    \
-                 STEP(16, 1024) STEP(20, 1280) STEP(24, 1536) STEP(28, 1792)                           \
-                 : __VA_ARGS__                                                                         \
-                 : [first] "r"(a[0]), [fourth] "r"(a[1]), [row] "r"(a_row * sizeof(float)), [b] "r"(b) \
-                 : "xmm12", "xmm13", "xmm14", "memory");                                               \
+#define NEXT_ROW "add %[b_row], %[b]\n"
+#define ADD_STEPS(rows, STEP, ...)                                                                         \
+  inline void add_steps(V(&sum)[rows][2], const float* const(&a)[2], int64_t a_row, const float* b,        \
+                        RowsOfPanel) {                                                                     \
+    asm volatile(STEP(0, 0) STEP(4, 256) STEP(8, 512) STEP(12, 768)                                        \
+                 STEP(16, 1024) STEP(20, 1280) STEP(24, 1536) STEP(28, 1792)                               \
+                 : __VA_ARGS__                                                                             \
+                 : [first] "r"(a[0]), [fourth] "r"(a[1]), [row] "r"(a_row * sizeof(float)), [b] "r"(b)     \
+                 : "xmm12", "xmm13", "xmm14", "memory");                                                   \
+  }                                                                                                        \
+  inline void add_steps(V(&sum)[rows][2], const float* const(&a)[2], int64_t a_row, const float* b,        \
+                        int64_t b_row) {                                                                   \
+    asm volatile(STEP(0, 0) NEXT_ROW STEP(4, 0) NEXT_ROW STEP(8, 0) NEXT_ROW STEP(12, 0) NEXT_ROW          \
+                 STEP(16, 0) NEXT_ROW STEP(20, 0) NEXT_ROW STEP(24, 0) NEXT_ROW STEP(28, 0)                \
+                 : __VA_ARGS__, [b] "+r"(b)                                                                \
+                 : [first] "r"(a[0]), [fourth] "r"(a[1]), [row] "r"(a_row * sizeof(float)),                \
+                   [b_row] "r"(b_row * sizeof(float))                                                      \
+                 : "xmm12", "xmm13", "xmm14", "memory");                                                   \
   }
 ADD_STEPS(4, FOUR_ROWS, SUMS(0), SUMS(1), SUMS(2), SUMS(3))
 ADD_STEPS(5, FIVE_ROWS, SUMS(0), SUMS(1), SUMS(2), SUMS(3), SUMS(4))
@@ -163,6 +175,7 @@ ADD_STEPS(6, SIX_ROWS, SUMS(0), SUMS(1), SUMS(2), SUMS(3), SUMS(4), SUMS(5))
 #undef FIVE_ROWS
 #undef SIX_ROWS
 #undef SUMS
+#undef NEXT_ROW
 #undef ADD_STEPS
 
 }  // namespace

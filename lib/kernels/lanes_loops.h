@@ -39,6 +39,45 @@ inline V tanh_of(V x) {
   return V::all(1) - V::all(2) * reciprocal(V::all(1) + exp_of(min(V::all(60), x + x)));
 }
 
+// Rows that are reached from one pointer: at it, one distance behind it, and two.
+constexpr int rows_of_pointer = 3;
+constexpr int pointers_of(int rows) { return (rows + rows_of_pointer - 1) / rows_of_pointer; }
+
+// sum[i][j] += a[i][k] * b[k][j].
+template <int rows, int vectors, int pointers>
+inline void add_step(V (&sum)[rows][vectors], const float* const (&a)[pointers], int64_t a_row, const float* b,
+                     int64_t b_row, int64_t k) {
+  V right[vectors];
+#pragma GCC unroll 8
+  for (int j = 0; j < vectors; ++j) right[j] = V::load(b + k * b_row + j * V::width);
+#pragma GCC unroll 12
+  for (int i = 0; i < rows; ++i) {
+    const V left = V::all(a[i / rows_of_pointer][i % rows_of_pointer * a_row + k]);
+#pragma GCC unroll 8
+    for (int j = 0; j < vectors; ++j) sum[i][j].add_product(left, right[j]);
+  }
+}
+
+// V::steps_at_once of them. The including file may have its own for some blocks. b_row: a number, or RowsOfPanel.
+template <int rows, int vectors, int pointers, class RowOfB>
+inline void add_steps(V (&sum)[rows][vectors], const float* const (&a)[pointers], int64_t a_row, const float* b,
+                      RowOfB b_row) {
+  constexpr int64_t steps = V::steps_at_once(rows, vectors);
+#pragma GCC unroll 8
+  for (int64_t k = 0; k < steps; ++k) add_step(sum, a, a_row, b, b_row, k);
+}
+
+// Moves the pointers by so many steps.
+template <int pointers>
+inline void advance(const float* (&a)[pointers], const float*& b, int64_t b_row, int64_t steps) {
+#pragma GCC unroll 4
+  for (int i = 0; i < pointers; ++i) {
+    a[i] += steps;
+    asm("" : "+r"(a[i]));  // the compiler would have one pointer for each row
+  }
+  b += steps * b_row;
+}
+
 // c[0..rows)[0..columns) = a * b for up to row_block rows and accumulators * width columns. b's last vector may be
 // partial.
 template <int rows, int vectors>

@@ -45,32 +45,6 @@ struct Block {
   int64_t columns;  // that are there
 };
 
-// Rows that are reached from one pointer: at it, one distance behind it, and two.
-constexpr int rows_of_pointer = 3;
-
-// sum[i][j] += a[i][k] * b[k][j].
-template <int rows, int vectors, int pointers>
-inline void add_step(V (&sum)[rows][vectors], const float* const (&a)[pointers], int64_t a_row, const float* b,
-                     int64_t k) {
-  V right[vectors];
-#pragma GCC unroll 8
-  for (int j = 0; j < vectors; ++j) right[j] = V::load(b + k * panel_columns + j * V::width);
-#pragma GCC unroll 12
-  for (int i = 0; i < rows; ++i) {
-    const V left = V::all(a[i / rows_of_pointer][i % rows_of_pointer * a_row + k]);
-#pragma GCC unroll 8
-    for (int j = 0; j < vectors; ++j) sum[i][j].add_product(left, right[j]);
-  }
-}
-
-// V::steps_at_once of them. The including file may have its own for some blocks.
-template <int rows, int vectors, int pointers>
-inline void add_steps(V (&sum)[rows][vectors], const float* const (&a)[pointers], int64_t a_row, const float* b) {
-  constexpr int64_t steps = V::steps_at_once(rows, vectors);
-#pragma GCC unroll 8
-  for (int64_t k = 0; k < steps; ++k) add_step(sum, a, a_row, b, k);
-}
-
 // The sums of a block go to `end`; where some are there already, in rows of panel_columns at `partial`, they join them.
 template <bool is_plain, bool is_begun, int chains, int rows, int vectors>
 inline void end_block(const V (&sum)[chains][rows][vectors], const float* partial, const End& end) {
@@ -94,7 +68,7 @@ template <int rows, int vectors>
 void panel_rows(const Block& block, int64_t column, int64_t strips, const Fetch& fetch, int64_t number) {
   // An addition waits for the one before it: where there are few sums, even and odd steps have one each.
   constexpr int chains = vectors == 1 || rows * vectors <= 6 ? 2 : 1;
-  constexpr int pointers = (rows + rows_of_pointer - 1) / rows_of_pointer;
+  constexpr int pointers = pointers_of(rows);
   constexpr int64_t strip = vectors * V::width, steps = V::steps_at_once(rows, vectors);
   const int64_t a_row = block.a_row;
   for (; strips > 0; --strips, column += strip, ++number) {
@@ -131,14 +105,6 @@ void panel_rows(const Block& block, int64_t column, int64_t strips, const Fetch&
         const int64_t begin = block.pieces ? block.pieces[piece] : piece * block.depth;
 #pragma GCC unroll 4
         for (int i = 0; i < pointers; ++i) a[i] = block.a + begin + i * rows_of_pointer * a_row;
-        const auto advance = [&](int64_t count) __attribute__((always_inline)) {
-#pragma GCC unroll 4
-          for (int i = 0; i < pointers; ++i) {
-            a[i] += count;
-            asm("" : "+r"(a[i]));  // the compiler would have one pointer for each row
-          }
-          b += count * panel_columns;
-        };
         const int64_t depth = piece + 1 < block.piece_count ? block.depth : block.last_depth;
         for (int64_t rounds = depth / steps; rounds > 0; --rounds) {
           if (lines > 0) {
@@ -148,19 +114,19 @@ void panel_rows(const Block& block, int64_t column, int64_t strips, const Fetch&
               for (int64_t l = 0; l < lines; ++l, ahead += line) __builtin_prefetch(ahead, 0, 3);
           }
           if constexpr (chains == 1) {
-            add_steps(sum[0], a, a_row, b);
+            add_steps(sum[0], a, a_row, b, RowsOfPanel());
           } else {
             static_assert(steps == 4);
-            add_step(sum[0], a, a_row, b, 0);
-            add_step(sum[1], a, a_row, b, 1);
-            add_step(sum[0], a, a_row, b, 2);
-            add_step(sum[1], a, a_row, b, 3);
+            add_step(sum[0], a, a_row, b, panel_columns, 0);
+            add_step(sum[1], a, a_row, b, panel_columns, 1);
+            add_step(sum[0], a, a_row, b, panel_columns, 2);
+            add_step(sum[1], a, a_row, b, panel_columns, 3);
           }
-          advance(steps);
+          advance(a, b, panel_columns, steps);
         }
         for (int64_t k = depth % steps; k > 0; --k) {
-          add_step(sum[0], a, a_row, b, 0);
-          advance(1);
+          add_step(sum[0], a, a_row, b, panel_columns, 0);
+          advance(a, b, panel_columns, 1);
         }
       }
       const End end = piece < block.piece_count || !block.is_last ? End{partial, panel_columns} : result;
