@@ -66,8 +66,8 @@ ir::BlockedLayout windows_in_blocks(const std::vector<int64_t>& sizes, int64_t c
 // Of filters that belong to one channel each: blocks of 64 channels, in them tap by tap.
 ir::BlockedLayout channel_layout(const std::vector<int64_t>& sizes);
 
-// What kernel `onednn.convolution` leaves to the loops of kernel `overlapping` where the CPU's vectors have 8 floats:
-// how its filter is to lie, or nullopt; and the call if it lies so, or null.
+// What kernels `onednn.convolution` and `few_channels` leave to the loops of kernel `overlapping` where the CPU's
+// vectors have 8 floats: how the filter is to lie, or nullopt; and the call if it lies so, or null.
 std::optional<ir::BlockedLayout> overlapping_layout(const CallSite& site, size_t operand);
 std::unique_ptr<PreparedCall> prepare_overlapping(const CallSite& site);
 

@@ -238,6 +238,7 @@ class FewChannels : public ConvolutionKernel {
     Convolution convolution;
     if (!read_convolution(*site.body, site.symbols, convolution).empty()) return std::nullopt;
     if (static_cast<int>(operand) != convolution.weight) return std::nullopt;
+    if (const std::optional<ir::BlockedLayout> layout = overlapping_layout(site, operand)) return layout;
     const Operand& x = site.operands[static_cast<size_t>(convolution.x)];
     // oneDNN is faster then; without a layout, the call is left to it.
     if (!site.in_tile && lies_channels_last(x) && joined_pixels(site, convolution) > 1) return std::nullopt;
@@ -245,6 +246,7 @@ class FewChannels : public ConvolutionKernel {
   }
 
   Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const override {
+    if (std::unique_ptr<PreparedCall> call = prepare_overlapping(site)) return call;
     if (std::unique_ptr<LinesCall> call = prepare_lines(site, 0)) return std::unique_ptr<PreparedCall>(std::move(call));
     return onednn_convolution().prepare(site);
   }

@@ -18,9 +18,10 @@ namespace atenon::kernels {
 
 namespace {
 
-constexpr int64_t most_rows = 240;  // of a tile
+constexpr int64_t least_rows = 48, most_rows = 240;  // of a tile
+constexpr int64_t enough_tiles = 4;
 constexpr int64_t least_channels = 256;
-constexpr int64_t narrow_vector = 8, least_of_narrow = 32;  // floats, and channels where vectors are so
+constexpr int64_t narrow_vector = 8, least_of_narrow = 16;  // floats, and channels where vectors are so
 constexpr int64_t page = 4096;  // bytes: lines this far apart share a place in the nearest cache
 
 // Neighbours along an axis whose windows see the same part of the image: places [first, last) of the filter.
@@ -77,7 +78,10 @@ class OverlappingCall : public PreparedCall, public ConvolutionSizes {
     const std::vector<Span> lines = spans_of(*this, 0), columns = spans_of(*this, 1);
     const int64_t width = y_sizes[3], height = y_sizes[2];
     const int64_t parts = divide_up(width, most_rows / 4);  // so that a tile has four lines, and edges four rows
-    const int64_t lines_a_tile = most_rows / std::max<int64_t>(1, divide_up(width, std::max<int64_t>(1, parts)));
+    const int64_t columns_a_tile = std::max<int64_t>(1, divide_up(width, std::max<int64_t>(1, parts)));
+    const int64_t wanted = divide_up(enough_tiles, std::max<int64_t>(1, x_sizes[0] * panels() * parts));
+    const int64_t lines_a_tile = std::min(most_rows / columns_a_tile,
+                                          std::max(divide_up(least_rows, columns_a_tile), divide_up(height, wanted)));
     for (int64_t line = 0; line < height; line += lines_a_tile)
       for (int64_t part = 0; part < parts; ++part)
         add_tile(lines, columns, line, std::min(height, line + lines_a_tile), width * part / parts,
@@ -198,7 +202,8 @@ bool is_for_narrow(const CallSite& site) {
   Convolution convolution;
   if (lanes().width != narrow_vector || !read_convolution(*site.body, site.symbols, convolution).empty()) return false;
   const std::vector<ir::SymInt>& filter = site.body->inputs()[static_cast<size_t>(convolution.weight)]->meta().sizes;
-  return general_refusal(convolution, filter).empty() && *filter[1].constant() >= least_of_narrow;
+  return general_refusal(convolution, filter).empty() && *filter[1].constant() >= least_of_narrow &&
+         *filter[0].constant() > narrow_vector;  // else pixels are joined
 }
 
 class Overlapping : public ConvolutionKernel {
