@@ -19,7 +19,7 @@ namespace atenon::kernels {
 namespace {
 
 constexpr int64_t least_rows = 48, most_rows = 240;  // of a tile
-constexpr int64_t enough_tiles = 4;
+constexpr int64_t enough_tiles = 4;                  // of a call, where its images have lines for them
 constexpr int64_t least_channels = 256;
 constexpr int64_t narrow_vector = 8, least_of_narrow = 16;  // floats, and channels where vectors are so
 constexpr int64_t page = 4096;  // bytes: lines this far apart share a place in the nearest cache
