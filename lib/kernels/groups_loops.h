@@ -51,7 +51,7 @@ void groups_block(const GroupsTile& tile, const float* x, const float* bias, con
   };
   for (int64_t t = 0; t < tile.tap_count; ++t) {
     const float* first = x + tile.taps[t];
-    if constexpr (groups == 1 && chains == 1 && fixed == 0) {
+    if constexpr (vectors == 2 && chains == 1) {  // wider blocks are not faster so
       constexpr int pointers = pointers_of(rows);
       constexpr int64_t steps = V::steps_at_once(rows, vectors);
       const float* a[pointers];
