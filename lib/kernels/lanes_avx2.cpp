@@ -174,7 +174,7 @@ namespace {
                         int64_t b_row) {                                                                   \
     asm volatile(STEP(0, 0) NEXT_ROW STEP(4, 0) NEXT_ROW STEP(8, 0) NEXT_ROW STEP(12, 0) NEXT_ROW          \
                  STEP(16, 0) NEXT_ROW STEP(20, 0) NEXT_ROW STEP(24, 0) NEXT_ROW STEP(28, 0)                \
-                 : __VA_ARGS__, [b] "+r"(b)                                                                \
+                 : __VA_ARGS__, [b] "+&r"(b)                                                               \
                  : [first] "r"(a[0]), [fourth] "r"(a[1]), [row] "r"(a_row * sizeof(float)),                \
                    [b_row] "r"(b_row * sizeof(float))                                                      \
                  : "xmm12", "xmm13", "xmm14", "memory");                                                   \
