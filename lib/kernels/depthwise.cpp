@@ -1,9 +1,11 @@
 // Depthwise convolutions, where each channel has a filter of its own: of sequences and volumes with any window, and of
 // images with windows of three columns and up to three rows, for which oneDNN takes up to one and a half times as long.
 //
-// Channels lie side by side, and 64 of them are computed at once for a run of outputs along the last axis; the epilogue
-// is applied while these lie in the nearest cache. A sequence or volume in rows is turned block by block of channels on
-// the way, and where each channel has several filters, it is copied for all of their outputs.
+// Channels lie side by side, and 64 of them are computed at once for some outputs along the last axis; the epilogue is
+// applied while these lie in the nearest cache. A sequence or volume in rows is turned block by block of channels on
+// the way, and where each channel has several filters, it is copied for all of their outputs. Windows of five and seven
+// columns read a copy of some lines in which the pixels of a vector of channels lie side by side: many a number of
+// channels leaves their pixels in few of a cache's places.
 #include <algorithm>
 #include <array>
 #include <numeric>
@@ -21,6 +23,7 @@ constexpr int64_t most_rows = 64;                                          // of
 constexpr int64_t most_outputs = 64;                                       // of a run
 constexpr int64_t least_products = 32 * 1024, most_products = 512 * 1024;  // of a tile
 constexpr int64_t most_copied = 4 * 1024 * 1024;                           // floats of an image's block of channels
+constexpr int64_t most_apart = 64 * 1024;                                  // floats of some lines of it, in runs
 
 class DepthwiseCall : public ConvolutionCall {
  public:
@@ -31,8 +34,14 @@ class DepthwiseCall : public ConvolutionCall {
   int64_t lines() const { return y_sizes[2] * y_sizes[3]; }
   int64_t tiles() const override { return y_sizes[0] * block_tiles * line_tiles; }
   int64_t image() const { return x_sizes[2] * x_sizes[3] * x_sizes[4]; }
+  bool is_in_runs() const { return is_image(x_sizes) && in_runs(filter[2], stride[2], dilation[2]); }
+  // Rows of the image that so many lines of outputs read.
+  int64_t rows_of(int64_t lines) const {
+    return std::min(x_sizes[3], (lines - 1) * stride[1] + (filter[1] - 1) * dilation[1] + 1);
+  }
   size_t worker_bytes() const override {
-    return static_cast<size_t>((most_outputs + (is_copied ? image() : 0)) * panel_columns) * sizeof(float);
+    const int64_t apart = is_in_runs() ? rows_of(apart_lines()) * apart_columns() : 0;
+    return static_cast<size_t>((most_outputs + (is_copied ? image() : 0) + apart) * panel_columns) * sizeof(float);
   }
 
   void run_tile(std::span<void* const> buffers, int64_t i, void* own) const override {
@@ -43,23 +52,58 @@ class DepthwiseCall : public ConvolutionCall {
   }
 
  private:
+  // A block of channels of an image: its first pixel, and distances.
+  struct Image {
+    const float* x;
+    int64_t plane, row, pixel;
+    int64_t vector = 0;  // between vectors of channels, if the pixels of each lie side by side; 0: channels do
+  };
+
+  static bool is_image(const std::vector<int64_t>& sizes) { return sizes[2] == 1; }
+  // What is copied at once for windows in runs.
+  int64_t apart_columns() const { return std::min(most_outputs, y_sizes[4]) + filter[2] - 1; }
+  int64_t apart_lines() const {
+    const int64_t rows = most_apart / panel_columns / apart_columns();
+    return std::clamp<int64_t>((rows - rows_of(1)) / stride[1] + 1, 1, y_sizes[3]);
+  }
+
   // Lines [begin, end) of outputs of one block of channels.
   void run_block(std::span<void* const> buffers, int64_t batch, int64_t channel, int64_t begin, int64_t end,
                  float* scratch) const {
     const auto* x = static_cast<const float*>(buffers[static_cast<size_t>(convolution.x)]) + batch * x_strides[0];
-    int64_t pixel = x_strides[4], row = x_strides[3], plane = x_strides[2];
+    Image whole{x + channel * x_strides[1], x_strides[2], x_strides[3], x_strides[4]};
+    float* copy = scratch + most_outputs * panel_columns;
     if (is_copied) {
-      x = copy_block(x, channel, scratch + most_outputs * panel_columns);
-      pixel = panel_columns, row = x_sizes[4] * pixel, plane = x_sizes[3] * row;
-    } else {
-      x += channel * x_strides[1];
+      const int64_t row = x_sizes[4] * panel_columns;
+      whole = {copy_block(x, channel, copy), x_sizes[3] * row, row, panel_columns};
+      copy += image() * panel_columns;
     }
     for (int64_t first = 0; first < y_sizes[4]; first += most_outputs)
-      for (int64_t line = begin, count = 0; line < end; line += count) {
-        count = alike(line, end);
-        run_lines(buffers, x, {plane, row, pixel}, {batch, channel, line / y_sizes[3], line % y_sizes[3], first}, count,
-                  line == begin, scratch);
+      for (int64_t line = begin; line < end;) {
+        const auto place = [&] { return std::array{batch, channel, line / y_sizes[3], line % y_sizes[3], first}; };
+        const int64_t stop = is_in_runs() ? std::min(end, line + apart_lines()) : end;
+        const Image image = is_in_runs() ? copy_apart(whole, place(), stop - line, copy) : whole;
+        for (int64_t count = 0; line < stop; line += count) {
+          count = alike(line, stop);
+          run_lines(buffers, image, place(), count, scratch);
+        }
       }
+  }
+
+  // What some lines of outputs read of an image, vector by vector of channels.
+  Image copy_apart(const Image& image, const std::array<int64_t, 5>& at, int64_t lines, float* copy) const {
+    const int64_t row = at[3] * stride[1] - padding[1], column = at[4] - padding[2];
+    const int64_t top = std::max<int64_t>(0, row), left = std::max<int64_t>(0, column);
+    const int64_t rows = std::min(x_sizes[3], row + (lines - 1) * stride[1] + (filter[1] - 1) * dilation[1] + 1) - top;
+    const int64_t columns =
+        std::min(x_sizes[4], column + std::min(most_outputs, y_sizes[4] - at[4]) + filter[2] - 1) - left;
+    const int64_t width = lanes().width, channels = std::min(panel_columns, y_sizes[1] - at[1]);
+    const Image apart{copy - (top * columns + left) * width, 0, columns * width, width,
+                      std::max<int64_t>(1, rows * columns * width)};
+    for (int64_t i = 0; i < rows; ++i)
+      lanes().set_apart(image.x + (top + i) * image.row + left * image.pixel, image.pixel, columns, channels,
+                        copy + i * apart.row, apart.vector);
+    return apart;
   }
 
   // What a block of outputs reads of an image, panel_columns a pixel.
@@ -92,34 +136,34 @@ class DepthwiseCall : public ConvolutionCall {
   }
 
   // Outputs side by side in `lines` lines; `at` is the first one's place.
-  void run_lines(std::span<void* const> buffers, const float* x, const std::array<int64_t, 3>& x_step,
-                 const std::array<int64_t, 5>& at, int64_t lines, bool is_first, float* scratch) const {
+  void run_lines(std::span<void* const> buffers, const Image& image, const std::array<int64_t, 5>& at, int64_t lines,
+                 float* scratch) const {
     int64_t rows_x[most_rows], rows_w[most_rows], rows = 0;
     const int64_t top = at[3] * stride[1] - padding[1], front = at[2] * stride[0] - padding[0];
     for (int64_t d = 0; d < filter[0]; ++d)
       for (int64_t h = 0; h < filter[1]; ++h) {
         const int64_t z = front + d * dilation[0], y = top + h * dilation[1];
         if (z < 0 || y < 0 || z >= x_sizes[2] || y >= x_sizes[3]) continue;
-        rows_x[rows] = z * x_step[0] + y * x_step[1];
+        rows_x[rows] = z * image.plane + y * image.row;
         rows_w[rows++] = (d * filter[1] + h) * filter[2] * panel_columns;
       }
     DepthwiseTile tile{};
     tile.first = at[4] * stride[2] - padding[2];
-    tile.x = x + tile.first * x_step[2];
+    tile.x = image.x + tile.first * image.pixel;
     tile.w = static_cast<const float*>(buffers[static_cast<size_t>(convolution.weight)]) +
              at[1] * filter[0] * filter[1] * filter[2];
-    tile.x_step = stride[2] * x_step[2];
-    tile.x_tap = dilation[2] * x_step[2];
+    tile.x_step = stride[2] * image.pixel;
+    tile.x_tap = dilation[2] * image.pixel;
+    tile.x_vector = image.vector;
     tile.taps = filter[2];
     tile.rows_x = rows_x;
     tile.rows_w = rows_w;
     tile.rows = rows;
-    tile.known_rows = is_first ? 0 : rows - 1;
     tile.stride = stride[2];
     tile.dilation = dilation[2];
     tile.width = x_sizes[4];
     tile.lines = lines;
-    tile.x_line = stride[1] * x_step[1];
+    tile.x_line = stride[1] * image.row;
     tile.y_line = y_strides[3];
     Step steps[most_steps];
     tile.out = tile_of_result(buffers, at, steps, scratch);
@@ -161,7 +205,7 @@ class Depthwise : public ConvolutionKernel {
     if (filter.size() == 4 && has_one_filter) {
       const int64_t width = filter.back().constant().value_or(0);
       const bool is_fast =
-          (width == 3 && rows <= 3) || slides(width, convolution.stride.back(), convolution.dilation.back());
+          (width == 3 && rows <= 3) || in_runs(width, convolution.stride.back(), convolution.dilation.back());
       if (!is_fast) return "oneDNN is as fast for images and this window";
       if (convolution.groups < 16) return "so few channels leave vectors half empty";
     }
@@ -189,10 +233,12 @@ class Depthwise : public ConvolutionKernel {
     call->blocks = divide_up(call->y_sizes[1], panel_columns);
     const int64_t taps = call->filter[0] * call->filter[1] * call->filter[2];
     // Tiles are lines of all channels, so that what a thread reads it has mostly written in the call before; blocks of
-    // channels, too, where lines are few or copied for all of them at once.
+    // channels, too, where lines are few or copied for all of them at once, or would be copied for two tiles.
     const int64_t work = call->lines() * call->y_sizes[4] * call->blocks * panel_columns * taps;
     const int64_t tiles = std::max(work / most_products, std::min<int64_t>(2 * site.threads, work / least_products));
-    call->line_tiles = call->is_copied ? 1 : std::clamp<int64_t>(tiles, 1, std::max<int64_t>(1, call->lines()));
+    const int64_t least_lines = call->is_in_runs() ? std::max<int64_t>(1, 4 * (call->filter[1] - 1)) : 1;
+    call->line_tiles =
+        call->is_copied ? 1 : std::clamp<int64_t>(tiles, 1, std::max<int64_t>(1, call->lines() / least_lines));
     call->block_tiles = std::clamp<int64_t>(tiles / call->line_tiles, 1, std::max<int64_t>(1, call->blocks));
     count_work(*call, convolution, site);
     call->detail = lanes().name;

@@ -170,60 +170,98 @@ void depthwise_threes(const DepthwiseTile& tile, const float* bias, const End& e
   });
 }
 
-// All outputs of vectors [column, column + vectors * width) of windows that overlap in all pixels but one: each pixel
-// is read once, for all the outputs that it is part of. No window lies before the image.
-template <int taps, int vectors, bool is_partial>
-void depthwise_sliding(const DepthwiseTile& tile, const float* bias, const End& result, int64_t column) {
-  End end = result;
-  end.first += column;
-  if (end.added) end.added += column;
-  V sums[taps][vectors];  // of the output whose tap k is the pixel at hand
-  const auto slide = [&]() __attribute__((always_inline)) {
-#pragma GCC unroll 2
-    for (int j = 0; j < vectors; ++j) {
-#pragma GCC unroll 7
-      for (int k = taps - 1; k > 0; --k) sums[k][j] = sums[k - 1][j];
-      sums[0][j] = V::load(bias + column + j * V::width);
-    }
-  };
-  const auto put = [&]() __attribute__((always_inline)) {
-#pragma GCC unroll 2
-    for (int j = 0; j < vectors; ++j) end.put(sums[taps - 1][j], 0, j * V::width, is_partial && j + 1 == vectors);
-    end.go_to_next_row();
-  };
-#pragma GCC unroll 7
-  for (int k = 0; k < taps; ++k) slide();
-  const int64_t count = tile.out.rows, last = tile.first + count + taps - 1;
-  const int64_t from = tile.first < 0 ? 0 : tile.first, to = last < tile.width ? last : tile.width;
-  int64_t output = from - tile.first - (taps - 1);  // whose last tap is the pixel at hand
-  const float* x = tile.x + (from - tile.first) * tile.x_step + column;
-  for (int64_t pixel = from; pixel < to; ++pixel, ++output, x += tile.x_step) {
-    for (int64_t row = 0; row < tile.rows; ++row) {
-      const float *place = x + tile.rows_x[row], *w = tile.w + tile.rows_w[row] + column;
-#pragma GCC unroll 2
-      for (int j = 0; j < vectors; ++j) {
-        const V value = is_partial && j + 1 == vectors ? V::load_first(place + j * V::width, end.last)
-                                                       : V::load(place + j * V::width);
-        if (row >= tile.known_rows) __builtin_prefetch(place + (vectors + j) * V::width);
-#pragma GCC unroll 7
-        for (int k = 0; k < taps; ++k)
-          sums[k][j] = fma(value, V::load(w + k * panel_columns + j * V::width), sums[k][j]);
-      }
-    }
-    if (output >= 0) put();
-    slide();
-  }
-  for (; output < count; ++output) {
-    if (output >= 0) put();
-    slide();
+// Adds `taps` taps of a row of the window, which stay in registers, to the sums of `outputs` outputs side by side. Each
+// pixel is read once for all the outputs that it is part of; bit p of `inside`: pixel p lies in the image.
+template <int taps, bool is_inside, int outputs>
+__attribute__((always_inline)) inline void add_taps(V (&sum)[outputs], const float* x, const float* w,
+                                                    uint32_t inside) {
+  V weight[taps];
+#pragma GCC unroll 5
+  for (int k = 0; k < taps; ++k) weight[k] = V::load(w + k * panel_columns).kept();
+#pragma GCC unroll 16
+  for (int p = 0; p < outputs + taps - 1; ++p) {
+    if (!is_inside && !(inside >> p & 1)) continue;
+    const V value = V::load(x + p * V::width).kept();
+#pragma GCC unroll 11
+    for (int i = 0; i < outputs; ++i)
+      if (p >= i && p < i + taps) sum[i].add_product(value, weight[p - i]);
   }
 }
 
+// So many taps of a row are added at once, to so many outputs, that weights, sums and a pixel fit 16 registers; a sum
+// is touched only once in so many additions that none waits for the one before.
+constexpr int taps_at_once(int taps) { return taps <= 5 ? taps : (taps + 1) / 2; }
+constexpr int outputs_at_once(int taps) { return 15 - taps_at_once(taps); }
+
+// Outputs from `at` on of one vector of channels; pixels lie side by side.
+template <int taps, bool is_inside, int outputs>
+void depthwise_run(const DepthwiseTile& tile, const float* bias, const End& result, int64_t at, int64_t vector,
+                   uint32_t inside) {
+  constexpr int first = taps_at_once(taps);
+  const int64_t column = vector * V::width;
+  V sum[outputs];
+#pragma GCC unroll 11
+  for (int i = 0; i < outputs; ++i) sum[i] = V::load(bias + column);
+  for (int64_t row = 0; row < tile.rows; ++row) {
+    const float *x = tile.x + tile.rows_x[row] + at * V::width + vector * tile.x_vector,
+                *w = tile.w + tile.rows_w[row] + column;
+    add_taps<first, is_inside>(sum, x, w, inside);
+    if constexpr (taps > first)
+      add_taps<taps - first, is_inside>(sum, x + first * V::width, w + first * panel_columns, inside >> first);
+  }
+  End end = result;
+  end.first += at * end.row + column;
+  if (end.added) end.added += at * end.added_row + column;
+  const auto put = [&](bool is_last) __attribute__((always_inline)) {
+#pragma GCC unroll 11
+    for (int i = 0; i < outputs; ++i) end.put(sum[i], 0, 0, is_last), end.go_to_next_row();
+  };
+  column + V::width > tile.out.columns ? put(true) : put(false);
+}
+
+using DepthwiseRun = void (*)(const DepthwiseTile&, const float*, const End&, int64_t, int64_t, uint32_t);
+
+template <int taps, bool is_inside>
+DepthwiseRun depthwise_run_of(int64_t outputs) {
+  constexpr int most = outputs_at_once(taps);
+  static constexpr DepthwiseRun runs[] = {
+      depthwise_run<taps, is_inside, 1>,  depthwise_run<taps, is_inside, 2>,   depthwise_run<taps, is_inside, 3>,
+      depthwise_run<taps, is_inside, 4>,  depthwise_run<taps, is_inside, 5>,   depthwise_run<taps, is_inside, 6>,
+      depthwise_run<taps, is_inside, 7>,  depthwise_run<taps, is_inside, 8>,   depthwise_run<taps, is_inside, 9>,
+      depthwise_run<taps, is_inside, 10>, depthwise_run<taps, is_inside, most>};
+  static_assert(most == 10 || most == 11);
+  return runs[outputs - 1];
+}
+
+// All lines of a tile whose pixels lie side by side.
 template <int taps>
-void depthwise_sliding(const DepthwiseTile& tile, const float* bias, const End& end) {
-  in_vectors<2>(tile.out.columns, [&]<int vectors, bool is_partial>(int64_t column) __attribute__((always_inline)) {
-    depthwise_sliding<taps, vectors, is_partial>(tile, bias, end, column);
-  });
+void depthwise_runs(const DepthwiseTile& tile, const float* bias, const End& end) {
+  constexpr int64_t most = outputs_at_once(taps), together = widest_vector / V::width;  // of a cache line
+  struct Run {
+    DepthwiseRun add;
+    int64_t at;
+    uint32_t inside;
+  } runs[8];
+  int64_t run_count = (tile.out.rows + most - 1) / most;
+  for (int64_t run = 0, at = 0; run < run_count; ++run) {
+    const int64_t outputs = tile.out.rows / run_count + (run < tile.out.rows % run_count);
+    const int64_t first = tile.first + at, pixels = outputs + taps - 1;
+    const bool is_inside = first >= 0 && first + pixels <= tile.width;
+    uint32_t inside = 0;
+    for (int p = 0; p < pixels; ++p) inside |= static_cast<uint32_t>(first + p >= 0 && first + p < tile.width) << p;
+    runs[run] = {is_inside ? depthwise_run_of<taps, true>(outputs) : depthwise_run_of<taps, false>(outputs), at,
+                 inside};
+    at += outputs;
+  }
+  const int64_t vectors = (tile.out.columns + V::width - 1) / V::width;
+  for (int64_t group = 0; group < vectors; group += together) {
+    DepthwiseTile line = tile;
+    End line_end = end;
+    for (int64_t l = 0; l < tile.lines; ++l, line.x += tile.x_line, line_end.first += tile.y_line)
+      for (int64_t vector = group; vector < vectors && vector < group + together; ++vector)
+        for (int64_t run = 0; run < run_count; ++run)
+          runs[run].add(line, bias, line_end, runs[run].at, vector, runs[run].inside);
+  }
 }
 
 void depthwise(const DepthwiseTile& tile) {
@@ -233,32 +271,48 @@ void depthwise(const DepthwiseTile& tile) {
   const bool is_direct = ends_at_once(tile.out, end);
   if (!is_direct) end = {tile.out.scratch, panel_columns};
   end.last = static_cast<int>(tile.out.columns % V::width);
+  const bool is_in_runs = tile.x_vector > 0;
   const auto run = [&](const DepthwiseTile& part) {
-    const bool is_sliding = slides(part.taps, part.stride, part.dilation) && part.first > -part.taps;
-    if (part.taps == 3 && part.rows == 3)
+    if (is_in_runs && part.taps == 5)
+      depthwise_runs<5>(part, bias, end);
+    else if (is_in_runs)
+      depthwise_runs<7>(part, bias, end);
+    else if (part.taps == 3 && part.rows == 3)
       depthwise_threes<3>(part, bias, end);
     else if (part.taps == 3 && part.rows == 2)
       depthwise_threes<2>(part, bias, end);
     else if (part.taps == 3 && part.rows == 1)
       depthwise_threes<1>(part, bias, end);
-    else if (is_sliding && part.taps == 5)
-      depthwise_sliding<5>(part, bias, end);
-    else if (is_sliding && part.taps == 7)
-      depthwise_sliding<7>(part, bias, end);
     else
       depthwise_row(part, bias, end);
   };
-  if (is_direct && tile.taps == 3 && tile.rows <= 3) return run(tile);
+  if (is_direct && (is_in_runs || (tile.taps == 3 && tile.rows <= 3))) return run(tile);
   DepthwiseTile one = tile;
   one.lines = 1;
   for (int64_t line = 0; line < tile.lines; ++line) {
     run(one);
     if (!is_direct) finish_rows(one.out);
     one.x += tile.x_line;
-    one.known_rows = tile.rows - 1;
     one.out.y += tile.y_line;
     if (is_direct) end.first += tile.y_line;
   }
+}
+
+// `together` vectors of each pixel, from x to to.
+template <int together>
+void move_vectors(const float* x, int64_t x_step, int64_t pixels, float* to, int64_t to_vector) {
+  for (int64_t p = 0; p < pixels; ++p, x += x_step, to += V::width)
+#pragma GCC unroll 4
+    for (int v = 0; v < together; ++v) V::load(x + v * V::width).store(to + v * to_vector);
+}
+
+void set_apart(const float* x, int64_t x_step, int64_t pixels, int64_t channels, float* to, int64_t to_vector) {
+  for (; channels >= 4 * V::width; channels -= 4 * V::width, x += 4 * V::width, to += 4 * to_vector)
+    move_vectors<4>(x, x_step, pixels, to, to_vector);
+  for (; channels >= V::width; channels -= V::width, x += V::width, to += to_vector)
+    move_vectors<1>(x, x_step, pixels, to, to_vector);
+  if (const int left = static_cast<int>(channels); left > 0)
+    for (int64_t p = 0; p < pixels; ++p) V::load_first(x + p * x_step, left).store(to + p * V::width);
 }
 
 }  // namespace

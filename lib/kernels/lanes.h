@@ -123,18 +123,19 @@ struct DepthwiseTile {
   const float* x;  // where the first output's window begins; taps outside of the image are not read
   const float* w;
   int64_t x_step, x_tap;  // in x, between outputs, and between taps of a row of the window
+  int64_t x_vector;       // and, of windows in runs, between vectors of channels; else 0: channels lie side by side
   int64_t taps;           // of a row of the window
   const int64_t* rows_x;  // the rows of the window that lie in the image: where they begin in x and in w
   const int64_t* rows_w;
   int64_t rows;
-  int64_t known_rows;                      // of them, the first: read before; the others may come from another core
   int64_t first, stride, dilation, width;  // the first output's window begins at `first` of the image's `width` columns
   int64_t lines, x_line, y_line;           // more than one only where the epilogue has no operands
   PanelTile out;  // of the first line: rows are outputs, columns channels; only what follows a product is used
 };
 
-// Whether rows of such windows are computed pixel by pixel, each for all windows that it is part of.
-constexpr bool slides(int64_t taps, int64_t stride, int64_t dilation) {
+// Whether such windows may be computed in runs, for several outputs at once: then the pixels of a vector of channels
+// lie side by side, as x_step and x_tap say.
+constexpr bool in_runs(int64_t taps, int64_t stride, int64_t dilation) {
   return (taps == 5 || taps == 7) && stride == 1 && dilation == 1;
 }
 
@@ -241,6 +242,9 @@ struct Lanes {
   // y[i] = start + sum over lines of lines[k][i], for i < n.
   void (*add_lines)(const float* const* lines, int64_t count, float start, int64_t n, float* y);
   void (*depthwise)(const DepthwiseTile& tile);
+  // Pixels as depthwise runs read them: to[v * to_vector + p * width + i] = x[p * x_step + v * width + i] for the
+  // vectors that hold `channels` channels; those that are not there are 0.
+  void (*set_apart)(const float* x, int64_t x_step, int64_t pixels, int64_t channels, float* to, int64_t to_vector);
   void (*taps)(const TapsTile& tile);
   void (*grouped)(const GroupsTile& tile);
   void (*in_turn)(const LineInTurn& line);

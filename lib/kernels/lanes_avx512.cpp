@@ -131,10 +131,29 @@ inline V scaled_unless_below(V value, V n, V x, V limit) {
 #include "kernels/pooling_loops.h"
 #include "kernels/winograd_loops.h"
 
-const Lanes lanes_avx512{
-    "avx512",     V::width, attention_scratch, attention, dots,     lstm_cell,         panel,   finish,
-    make_panel,   turn,     add_lines,         depthwise, taps,     grouped,           in_turn, winograd_in,
-    winograd_out, blend,    blend_places,      pool,      add_rows, largest_of_windows};
+const Lanes lanes_avx512{"avx512",
+                         V::width,
+                         attention_scratch,
+                         attention,
+                         dots,
+                         lstm_cell,
+                         panel,
+                         finish,
+                         make_panel,
+                         turn,
+                         add_lines,
+                         depthwise,
+                         set_apart,
+                         taps,
+                         grouped,
+                         in_turn,
+                         winograd_in,
+                         winograd_out,
+                         blend,
+                         blend_places,
+                         pool,
+                         add_rows,
+                         largest_of_windows};
 
 }  // namespace atenon::kernels
 
