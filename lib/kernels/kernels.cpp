@@ -26,10 +26,10 @@ Result<std::unique_ptr<PreparedCall>> prepare(const Kernel& kernel, const CallSi
 
 std::span<const Kernel* const> all() {
   static const Kernel* const kernels[] = {
-      &strips(),        &winograd(),        &few_channels(), &few_outputs(), &depthwise(),        &groups(),
-      &disjoint(),      &transposed(),      &overlapping(),  &few_rows(),    &panels(),           &onednn_convolution(),
-      &onednn_matmul(), &chosen_matrices(), &attention(),    &lstm(),        &recurrent(),        &onednn_pooling(),
-      &bilinear(),      &sorting(),         &fourier(),      &generated(),   &reference_kernel(),
+      &strips(),         &winograd(),      &few_channels(),    &few_outputs(), &depthwise(), &groups(),
+      &disjoint(),       &transposed(),    &overlapping(),     &few_rows(),    &panels(),    &onednn_convolution(),
+      &small_matrices(), &onednn_matmul(), &chosen_matrices(), &attention(),   &lstm(),      &recurrent(),
+      &onednn_pooling(), &bilinear(),      &sorting(),         &fourier(),     &generated(), &reference_kernel(),
   };
   return kernels;
 }

@@ -18,6 +18,7 @@ const Kernel& onednn_convolution();
 const Kernel& few_rows();
 const Kernel& panels();
 const Kernel& chosen_matrices();
+const Kernel& small_matrices();
 const Kernel& onednn_matmul();
 const Kernel& attention();
 const Kernel& lstm();

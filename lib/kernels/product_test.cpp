@@ -305,18 +305,25 @@ TEST_CASE("batched products take transposed and broadcast operands as they lie, 
     const char* about;
     std::vector<int64_t> a, b, y;
     bool heads_inside;  // operands are [batch, sequence, heads, width], transposed to [batch, heads, sequence, width]
+    bool is_small = true;    // each matrix
+    bool is_turned = false;  // a lies column by column
   };
   const Case cases[] = {
-      {"mm", {4, 6}, {6, 3}, {4, 3}, false},
+      {"mm", {4, 6}, {6, 3}, {4, 3}, false, false},
       {"bmm", {5, 4, 6}, {5, 6, 3}, {5, 4, 3}, false},
       {"heads", {2, 3, 10, 16}, {2, 3, 16, 12}, {2, 3, 10, 12}, true},
-      {"heads, batch 1", {1, 12, 33, 64}, {1, 12, 64, 33}, {1, 12, 33, 33}, true},
-      {"right broadcast", {2, 3, 4, 8}, {8, 5}, {2, 3, 4, 5}, false},
+      {"heads, batch 1", {1, 12, 33, 30}, {1, 12, 30, 33}, {1, 12, 33, 33}, true},
+      {"right broadcast", {2, 3, 4, 8}, {8, 5}, {2, 3, 4, 5}, false, false},
       {"left broadcast", {4, 8}, {3, 8, 5}, {3, 4, 5}, false},
       {"two rows", {2, 4, 2, 8}, {2, 4, 8, 7}, {2, 4, 2, 7}, true},
-      {"two matrices, cut along rows", {2, 192, 48}, {2, 48, 160}, {2, 192, 160}, false},
-      {"three matrices, cut along columns", {3, 20, 100}, {3, 100, 512}, {3, 20, 512}, false},
-      {"six heads", {1, 6, 130, 64}, {1, 6, 64, 192}, {1, 6, 130, 192}, true},
+      {"two matrices, cut along rows", {2, 192, 48}, {2, 48, 160}, {2, 192, 160}, false, false},
+      {"three matrices, cut along columns", {3, 20, 100}, {3, 100, 512}, {3, 20, 512}, false, false},
+      {"six heads", {1, 6, 130, 64}, {1, 6, 64, 192}, {1, 6, 130, 192}, true, false},
+      {"several tiles", {60, 20, 16}, {60, 16, 24}, {60, 20, 24}, false},
+      {"two panels, broadcast inside", {3, 1, 9, 33}, {3, 4, 33, 70}, {3, 4, 9, 70}, false},
+      {"columns by columns", {7, 13, 40}, {7, 40, 21}, {7, 13, 21}, false, true, true},
+      {"few columns by rows", {7, 17, 1}, {7, 1, 19}, {7, 17, 19}, false, true, true},
+      {"long columns", {3, 5, 100}, {3, 100, 7}, {3, 5, 7}, false, true, true},
   };
   for (const Case& c : cases) {
     CAPTURE(c.about);
@@ -325,6 +332,10 @@ TEST_CASE("batched products take transposed and broadcast operands as they lie, 
     if (c.heads_inside) {
       a = testing::laid_out(a, {0, 2, 1, 3});
       b = testing::laid_out(b, {0, 3, 1, 2});
+    }
+    if (c.is_turned) {
+      a = testing::laid_out(a, {0, 2, 1});
+      if (c.a[2] < c.b[2] * 2) b = testing::laid_out(b, {0, 2, 1});
     }
     Tensor scale = testing::whole_numbers({c.y.back()}, 3);
     ir::Value *pa = call.input(a), *pb = call.input(b), *ps = call.input(scale);
@@ -338,12 +349,17 @@ TEST_CASE("batched products take transposed and broadcast operands as they lie, 
       value = value / 4 + scale.as<float>()[i % c.y.back()];
     }
     Tensor result = Tensor::zeros(ScalarType::f32, c.y);
-    REQUIRE(call.run(onednn_matmul(), result) == "");
-    CHECK(testing::difference(result, expected) == 0);
-    if (!c.heads_inside) continue;
-    result = testing::laid_out(result, {0, 2, 1, 3});  // oneDNN's gemm would read the scale at address 0
-    REQUIRE(call.run(onednn_matmul(), result) == "");
-    CHECK(testing::difference(result, expected) == 0);
+    CHECK((small_matrices().refusal(call.body) == "") == c.is_small);
+    for (const Kernel* kernel : {&onednn_matmul(), &small_matrices()}) {
+      if (kernel == &small_matrices() && !c.is_small) continue;
+      REQUIRE(call.run(*kernel, result) == "");
+      CHECK(testing::difference(result, expected) == 0);
+      if (kernel == &small_matrices()) CHECK((call.detail == lanes().name) == !(c.is_turned && c.a[2] > panel_columns));
+      if (!c.heads_inside) continue;
+      result = testing::laid_out(result, {0, 2, 1, 3});  // oneDNN's gemm would read the scale at address 0
+      REQUIRE(call.run(*kernel, result) == "");
+      CHECK(testing::difference(result, expected) == 0);
+    }
   }
 }
 
@@ -362,6 +378,7 @@ TEST_CASE("products with vectors, and of tiny matrices in a batch, are left to p
     call.body.set_outputs({call.apply("aten::matmul", {a, b}, c.y)});
     CHECK((onednn_matmul().refusal(call.body) == "") == c.is_taken);
     if (!c.is_taken) CHECK(panels().refusal(call.body) != "");
+    if (!c.is_taken) CHECK(small_matrices().refusal(call.body) != "");
   }
 }
 
