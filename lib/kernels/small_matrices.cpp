@@ -1,9 +1,11 @@
-// Products of small matrices, one at each place of a batch: a library takes longer to start on each than the product.
+// Products of small matrices, one at each place of a batch: oneDNN takes longer to start on each than the product
+// takes. Its code for AVX-512 starts sooner, and is left to do them.
 //
 // The matrix on the right becomes panels of 64 columns in the nearest cache, and so does one on the left that lies
 // column by column; the loops are those of panels.cpp.
 #include <algorithm>
 #include <cassert>
+#include <string_view>
 
 #include "kernels/lanes.h"
 #include "kernels/list.h"
@@ -101,9 +103,10 @@ class SmallMatricesCall : public TiledCall {
   }
 };
 
-// Whether each matrix is small and lies as it is read.
+// Whether each matrix is small and lies as it is read, and oneDNN is slower.
 bool takes(const Product& product, const Loops& loops, const CallSite& site) {
-  if (!loops.fits || loops.rank() < 3 || loops.k() == 0 || loops.m() * loops.n() * loops.k() > most_products)
+  if (!loops.fits || loops.rank() < 3 || loops.k() == 0 || loops.m() * loops.n() * loops.k() > most_products ||
+      std::string_view(lanes().name) == "avx512")
     return false;
   if (product.bias >= 0 && site.operands[static_cast<size_t>(product.bias)].strides[0] != 1) return false;
   return (in_rows(loops.a) || (in_columns(loops.a) && loops.k() <= panel_columns)) &&
