@@ -20,7 +20,6 @@ namespace atenon::kernels {
 namespace {
 
 constexpr int64_t most_rows = 64;                                          // of a window
-constexpr int64_t most_outputs = 64;                                       // of a run
 constexpr int64_t least_products = 32 * 1024, most_products = 512 * 1024;  // of a tile
 constexpr int64_t most_copied = 4 * 1024 * 1024;                           // floats of an image's block of channels
 constexpr int64_t most_apart = 64 * 1024;                                  // floats of some lines of it, in runs
@@ -34,14 +33,15 @@ class DepthwiseCall : public ConvolutionCall {
   int64_t lines() const { return y_sizes[2] * y_sizes[3]; }
   int64_t tiles() const override { return y_sizes[0] * block_tiles * line_tiles; }
   int64_t image() const { return x_sizes[2] * x_sizes[3] * x_sizes[4]; }
-  bool is_in_runs() const { return is_image(x_sizes) && in_runs(filter[2], stride[2], dilation[2]); }
+  bool is_in_runs() const { return x_sizes[2] == 1 && in_runs(filter[2], stride[2], dilation[2]); }
   // Rows of the image that so many lines of outputs read.
   int64_t rows_of(int64_t lines) const {
     return std::min(x_sizes[3], (lines - 1) * stride[1] + (filter[1] - 1) * dilation[1] + 1);
   }
   size_t worker_bytes() const override {
     const int64_t apart = is_in_runs() ? rows_of(apart_lines()) * apart_columns() : 0;
-    return static_cast<size_t>((most_outputs + (is_copied ? image() : 0) + apart) * panel_columns) * sizeof(float);
+    return static_cast<size_t>((most_depthwise_outputs + (is_copied ? image() : 0) + apart) * panel_columns) *
+           sizeof(float);
   }
 
   void run_tile(std::span<void* const> buffers, int64_t i, void* own) const override {
@@ -59,9 +59,8 @@ class DepthwiseCall : public ConvolutionCall {
     int64_t vector = 0;  // between vectors of channels, if the pixels of each lie side by side; 0: channels do
   };
 
-  static bool is_image(const std::vector<int64_t>& sizes) { return sizes[2] == 1; }
   // What is copied at once for windows in runs.
-  int64_t apart_columns() const { return std::min(most_outputs, y_sizes[4]) + filter[2] - 1; }
+  int64_t apart_columns() const { return std::min(most_depthwise_outputs, y_sizes[4]) + filter[2] - 1; }
   int64_t apart_lines() const {
     const int64_t rows = most_apart / panel_columns / apart_columns();
     return std::clamp<int64_t>((rows - rows_of(1)) / stride[1] + 1, 1, y_sizes[3]);
@@ -72,16 +71,17 @@ class DepthwiseCall : public ConvolutionCall {
                  float* scratch) const {
     const auto* x = static_cast<const float*>(buffers[static_cast<size_t>(convolution.x)]) + batch * x_strides[0];
     Image whole{x + channel * x_strides[1], x_strides[2], x_strides[3], x_strides[4]};
-    float* copy = scratch + most_outputs * panel_columns;
+    float* copy = scratch + most_depthwise_outputs * panel_columns;
     if (is_copied) {
       const int64_t row = x_sizes[4] * panel_columns;
       whole = {copy_block(x, channel, copy), x_sizes[3] * row, row, panel_columns};
       copy += image() * panel_columns;
     }
-    for (int64_t first = 0; first < y_sizes[4]; first += most_outputs)
+    for (int64_t first = 0; first < y_sizes[4]; first += most_depthwise_outputs)
       for (int64_t line = begin; line < end;) {
         const auto place = [&] { return std::array{batch, channel, line / y_sizes[3], line % y_sizes[3], first}; };
-        const int64_t stop = is_in_runs() ? std::min(end, line + apart_lines()) : end;
+        const int64_t end_of_plane = line - place()[3] + y_sizes[3];
+        const int64_t stop = is_in_runs() ? std::min({end, end_of_plane, line + apart_lines()}) : end;
         const Image image = is_in_runs() ? copy_apart(whole, place(), stop - line, copy) : whole;
         for (int64_t count = 0; line < stop; line += count) {
           count = alike(line, stop);
@@ -96,7 +96,7 @@ class DepthwiseCall : public ConvolutionCall {
     const int64_t top = std::max<int64_t>(0, row), left = std::max<int64_t>(0, column);
     const int64_t rows = std::min(x_sizes[3], row + (lines - 1) * stride[1] + (filter[1] - 1) * dilation[1] + 1) - top;
     const int64_t columns =
-        std::min(x_sizes[4], column + std::min(most_outputs, y_sizes[4] - at[4]) + filter[2] - 1) - left;
+        std::min(x_sizes[4], column + std::min(most_depthwise_outputs, y_sizes[4] - at[4]) + filter[2] - 1) - left;
     const int64_t width = lanes().width, channels = std::min(panel_columns, y_sizes[1] - at[1]);
     const Image apart{copy - (top * columns + left) * width, 0, columns * width, width,
                       std::max<int64_t>(1, rows * columns * width)};
@@ -167,7 +167,7 @@ class DepthwiseCall : public ConvolutionCall {
     tile.y_line = y_strides[3];
     Step steps[most_steps];
     tile.out = tile_of_result(buffers, at, steps, scratch);
-    tile.out.rows = std::min(most_outputs, y_sizes[4] - at[4]);
+    tile.out.rows = std::min(most_depthwise_outputs, y_sizes[4] - at[4]);
     lanes().depthwise(tile);
   }
 };

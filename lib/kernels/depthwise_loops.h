@@ -188,8 +188,7 @@ __attribute__((always_inline)) inline void add_taps(V (&sum)[outputs], const flo
   }
 }
 
-// So many taps of a row are added at once, to so many outputs, that weights, sums and a pixel fit 16 registers; a sum
-// is touched only once in so many additions that none waits for the one before.
+// So many taps of a row are added at once, to so many outputs, that weights, sums and a pixel fit 16 registers.
 constexpr int taps_at_once(int taps) { return taps <= 5 ? taps : (taps + 1) / 2; }
 constexpr int outputs_at_once(int taps) { return 15 - taps_at_once(taps); }
 
@@ -233,16 +232,16 @@ DepthwiseRun depthwise_run_of(int64_t outputs) {
   return runs[outputs - 1];
 }
 
-// All lines of a tile whose pixels lie side by side.
+// All lines of a tile whose pixels lie side by side, some vectors at once, so that whole cache lines are written.
 template <int taps>
 void depthwise_runs(const DepthwiseTile& tile, const float* bias, const End& end) {
-  constexpr int64_t most = outputs_at_once(taps), together = widest_vector / V::width;  // of a cache line
+  constexpr int64_t most = outputs_at_once(taps), together = widest_vector / V::width;
   struct Run {
     DepthwiseRun add;
     int64_t at;
     uint32_t inside;
-  } runs[8];
-  int64_t run_count = (tile.out.rows + most - 1) / most;
+  } runs[most_depthwise_outputs / 8];
+  const int64_t run_count = (tile.out.rows + most - 1) / most;
   for (int64_t run = 0, at = 0; run < run_count; ++run) {
     const int64_t outputs = tile.out.rows / run_count + (run < tile.out.rows % run_count);
     const int64_t first = tile.first + at, pixels = outputs + taps - 1;

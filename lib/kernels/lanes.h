@@ -117,6 +117,8 @@ struct PanelTile {
   float* scratch;  // rows * panel_columns; may be y, where y_row is panel_columns
 };
 
+constexpr int64_t most_depthwise_outputs = 64;  // of a line of a DepthwiseTile
+
 // Some outputs, side by side in some lines, of up to panel_columns channels of a depthwise convolution. Weights lie tap
 // by tap, panel_columns channels each.
 struct DepthwiseTile {

@@ -34,9 +34,6 @@ constexpr int64_t few_pixels_of_each = 64;  // image, where their number is left
 constexpr int64_t small_matrix = 8 * 1024;
 constexpr int64_t fetched_matrix = 32 * 1024;  // smaller ones arrive by themselves, and fetching takes time of its own
 
-bool in_columns(const Matrix& b) { return b.stride(2) == 1 || b.size(2) == 1; }
-bool in_rows(const Matrix& b) { return b.stride(1) == 1 || b.size(1) == 1; }
-
 }  // namespace
 
 size_t PanelsCall::worker_bytes() const {
@@ -75,7 +72,7 @@ void PanelsCall::make_panel(std::span<void* const> buffers, int64_t number, int6
   const int64_t column = number * panel_columns, columns = std::min(panel_columns, loops.n() - column);
   const float* b =
       static_cast<const float*>(buffers[product.b.input]) + column * loops.b.stride(1) + k * loops.b.stride(2);
-  if (in_columns(loops.b)) return lanes().make_panel(b, loops.b.stride(1), count, columns, panel);
+  if (loops.b.in_columns()) return lanes().make_panel(b, loops.b.stride(1), count, columns, panel);
   for (int64_t i = 0; i < count; ++i, b += loops.b.stride(2), panel += panel_columns) {
     std::copy_n(b, columns, panel);
     std::fill(panel + columns, panel + panel_columns, 0.0f);
@@ -98,7 +95,7 @@ PanelTile PanelsCall::tile_of(std::span<void* const> buffers, int64_t number, in
   } else {
     tile.b = made_panel(scratch);
     // Where columns follow each other, those of the next panel are as many bytes as the panel itself.
-    if (in_columns(loops.b) && loops.b.stride(1) == loops.k() && column + 2 * panel_columns <= loops.n())
+    if (loops.b.in_columns() && loops.b.stride(1) == loops.k() && column + 2 * panel_columns <= loops.n())
       tile.next = b + (column + panel_columns) * loops.k();
   }
   const int64_t group = column * product.groups / loops.n();
@@ -238,9 +235,9 @@ class Panels : public RowsKernel {
     const Operand& matrix = site.operands[product.b.input];
     const bool is_packed = matrix.weight && matrix.weight->layout;
     const bool is_read = is_packed ? is_panels(matrix, product.b.axes)
-                                   : in_columns(loops.b) || (in_rows(loops.b) && is_for_own_panels(loops));
+                                   : loops.b.in_columns() || (loops.b.in_rows() && is_for_own_panels(loops));
     if (!lies_in_rows(product, loops, site) || !is_read) return other_kernel(product).prepare(site);
-    if (!is_packed && in_columns(loops.b) && loops.m() <= 4 && product.groups == 1) return few_rows().prepare(site);
+    if (!is_packed && loops.b.in_columns() && loops.m() <= 4 && product.groups == 1) return few_rows().prepare(site);
     return std::unique_ptr<PreparedCall>(make_call(std::move(product), std::move(loops), site));
   }
 };

@@ -54,6 +54,8 @@ struct Matrix {
   std::vector<int64_t> sizes, strides;
   int64_t size(int from_end) const { return sizes[sizes.size() - from_end]; }
   int64_t stride(int from_end) const { return strides[strides.size() - from_end]; }
+  bool in_rows() const { return stride(1) == 1 || size(1) == 1; }
+  bool in_columns() const { return stride(2) == 1 || size(2) == 1; }
 };
 
 struct Loops {

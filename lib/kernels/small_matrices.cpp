@@ -21,9 +21,6 @@ constexpr int64_t most_products = 32 * 32 * 32;
 constexpr int64_t tile_products = 64 * 1024;
 constexpr int64_t serial_products = 128 * 1024;  // less than this is done before a second thread has woken up
 
-bool in_rows(const Matrix& matrix) { return matrix.stride(1) == 1 || matrix.size(1) == 1; }
-bool in_columns(const Matrix& matrix) { return matrix.stride(2) == 1 || matrix.size(2) == 1; }
-
 class SmallMatricesCall : public TiledCall {
  public:
   Product product;
@@ -31,7 +28,7 @@ class SmallMatricesCall : public TiledCall {
   size_t result = 0;  // buffer
   int64_t count = 1;  // of the batch
 
-  bool is_turned() const { return !in_rows(loops.a); }  // a becomes a panel
+  bool is_turned() const { return !loops.a.in_rows(); }  // a becomes a panel
   int64_t products() const { return loops.m() * loops.n() * loops.k(); }
   int64_t tiles() const override { return std::clamp<int64_t>(count * products() / tile_products, 1, count); }
   int64_t workers() const override { return count * products() < serial_products ? 1 : TiledCall::workers(); }
@@ -94,10 +91,10 @@ class SmallMatricesCall : public TiledCall {
 
   // Whole vectors of it are read.
   void make_panel(const float* b, int64_t columns, float* panel) const {
-    if (!in_rows(loops.b)) turn(b, loops.b.stride(1), columns, loops.k(), panel);
+    if (!loops.b.in_rows()) turn(b, loops.b.stride(1), columns, loops.k(), panel);
     const int64_t padded = divide_up(columns, widest_vector) * widest_vector;
     for (int64_t i = 0; i < loops.k(); ++i, b += loops.b.stride(2), panel += panel_columns) {
-      if (in_rows(loops.b)) std::copy_n(b, columns, panel);
+      if (loops.b.in_rows()) std::copy_n(b, columns, panel);
       std::fill(panel + columns, panel + padded, 0.0f);
     }
   }
@@ -109,8 +106,8 @@ bool takes(const Product& product, const Loops& loops, const CallSite& site) {
       std::string_view(lanes().name) == "avx512")
     return false;
   if (product.bias >= 0 && site.operands[static_cast<size_t>(product.bias)].strides[0] != 1) return false;
-  return (in_rows(loops.a) || (in_columns(loops.a) && loops.k() <= panel_columns)) &&
-         (in_rows(loops.b) || in_columns(loops.b)) && in_rows(loops.y);
+  return (loops.a.in_rows() || (loops.a.in_columns() && loops.k() <= panel_columns)) &&
+         (loops.b.in_rows() || loops.b.in_columns()) && loops.y.in_rows();
 }
 
 class SmallMatrices : public Kernel {
