@@ -121,39 +121,9 @@ inline V scaled_unless_below(V value, V n, V x, V limit) {
 
 }  // namespace
 
-#include "kernels/lanes_loops.h"
-// What builds on them.
-#include "kernels/attention_loops.h"
-#include "kernels/bilinear_loops.h"
-#include "kernels/depthwise_loops.h"
-#include "kernels/groups_loops.h"
-#include "kernels/panel_loops.h"
-#include "kernels/pooling_loops.h"
-#include "kernels/winograd_loops.h"
+#include "kernels/all_loops.h"
 
-const Lanes lanes_avx512{"avx512",
-                         V::width,
-                         attention_scratch,
-                         attention,
-                         dots,
-                         lstm_cell,
-                         panel,
-                         finish,
-                         make_panel,
-                         turn,
-                         add_lines,
-                         depthwise,
-                         set_apart,
-                         taps,
-                         grouped,
-                         in_turn,
-                         winograd_in,
-                         winograd_out,
-                         blend,
-                         blend_places,
-                         pool,
-                         add_rows,
-                         largest_of_windows};
+constinit const Lanes lanes_avx512 = lanes_of("avx512");
 
 }  // namespace atenon::kernels
 
