@@ -134,15 +134,26 @@ std::string read_product(const ir::Graph& body, const shape::Bindings& symbols, 
   return read_epilogue(body, anchor->result(), rank - 1, found.b.axes.size() == 2, symbols, found.epilogue);
 }
 
+namespace {
+
+ir::SymInt size_of_operand(const ir::Graph& body, const View& view, size_t from_end) {
+  return body.inputs()[static_cast<size_t>(view.input)]->meta().sizes[view.axes[view.axes.size() - from_end]];
+}
+
+}  // namespace
+
+std::optional<int64_t> constant_products(const ir::Graph& body, const Product& product) {
+  return (size_of_operand(body, product.a, 2) * size_of_operand(body, product.b, 1) *
+          size_of_operand(body, product.a, 1))
+      .constant();
+}
+
 std::string thin_refusal(const ir::Graph& body, const Product& product) {
   if (product.is_convolution()) return "";
-  const auto size = [&](const View& view, size_t from_end) {
-    return body.inputs()[static_cast<size_t>(view.input)]->meta().sizes[view.axes[view.axes.size() - from_end]];
-  };
-  const ir::SymInt m = size(product.a, 2), k = size(product.a, 1), n = size(product.b, 1);
+  const ir::SymInt m = size_of_operand(body, product.a, 2), n = size_of_operand(body, product.b, 1);
   const bool has_batch = product.b.axes.size() > 2;
   if (n == ir::SymInt(1) || (has_batch && m == ir::SymInt(1))) return "a product with a vector";
-  const std::optional<int64_t> products = (m * n * k).constant();
+  const std::optional<int64_t> products = constant_products(body, product);
   return has_batch && products && *products <= tiny_product ? "a batch of products of a few numbers" : "";
 }
 

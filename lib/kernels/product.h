@@ -6,6 +6,8 @@
 // convolution on an image that lies channels last.
 #pragma once
 
+#include <optional>
+
 #include "kernels/body.h"
 #include "kernels/kernel.h"
 
@@ -27,6 +29,9 @@ struct Product {
 
 // "" and `found`, or why the body is no product.
 std::string read_product(const ir::Graph& body, const shape::Bindings& symbols, Product& found);
+
+// m * n * k of one product, if these sizes are known.
+std::optional<int64_t> constant_products(const ir::Graph& body, const Product& product);
 
 // Why plain loops are faster, or "": products with vectors, and of matrices of a few numbers each in a batch. Reading
 // them is what takes time, and a library starts anew for each.

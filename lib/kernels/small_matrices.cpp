@@ -119,11 +119,8 @@ class SmallMatrices : public Kernel {
     if (std::string refusal = read_product(body, {}, product); !refusal.empty()) return refusal;
     if (product.is_convolution() || product.b.axes.size() == 2) return "the matrix has no batch axes";
     if (std::string refusal = thin_refusal(body, product); !refusal.empty()) return refusal;
-    const auto size = [&](const View& view, size_t from_end) {
-      return body.inputs()[static_cast<size_t>(view.input)]->meta().sizes[view.axes[view.axes.size() - from_end]];
-    };
-    const std::optional<int64_t> products = (size(product.a, 2) * size(product.a, 1) * size(product.b, 1)).constant();
-    if (products.value_or(most_products + 1) > most_products) return "oneDNN is as fast for matrices of this size";
+    if (constant_products(body, product).value_or(most_products + 1) > most_products)
+      return "oneDNN is as fast for matrices of this size";
     return lanes_refusal(product.epilogue);
   }
 
