@@ -1,5 +1,7 @@
 // The order of loops, and how they are cut into rows.
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "lower/loops.h"
 
@@ -9,7 +11,9 @@ namespace {
 
 constexpr int64_t elements_a_row = 1024;  // that a row should have, so that its start costs nothing
 constexpr int64_t least_lanes = 16, most_lanes = 64;
-constexpr int64_t enough_rows = 8;    // to occupy some threads
+constexpr int64_t enough_rows = 8;                         // to occupy some threads
+constexpr int64_t most_sharers = 256, least_sharers = 32;  // elements for which values are kept at a time
+constexpr int64_t least_turns = 3;                         // that share a value, so that it is worth keeping
 constexpr int64_t turned_block = 16;  // of a loop through memory that is read line by line across: a line of results
 
 class Arranger {
@@ -31,10 +35,12 @@ class Arranger {
   void merge_all();
   bool reads_across(int lane) const;
   void split_lanes(int lane);
-  int64_t cut_lanes(int lane);
+  void cut_lanes(int lane);
   void split_prefix();
   void split_scatter();
   void split_turned();
+  LoopSet find_sharing() const;
+  bool split_sharing();
   void split_rows();
   bool decides_extents(int loop) const;
   void cut(int loop, int64_t size, size_t place);
@@ -174,7 +180,7 @@ bool Arranger::can_merge(int outer, int inner) const {
 
 void Arranger::merge(int outer, int inner) {
   const shape::Substitution gone = {{loops_.loops[outer].symbol, SymInt(0)}};
-  loops_.loops[inner].extent = loops_.loops[outer].extent * loops_.loops[inner].extent;
+  loops_.loops[inner].extent = loops_.loops[inner].most = loops_.loops[outer].extent * loops_.loops[inner].extent;
   for (Expr& expr : loops_.exprs) expr.index = shape::substitute(expr.index, gone);
   for (Store& store : loops_.stores) store.address = shape::substitute(store.address, gone);
   if (loops_.scatter) {
@@ -281,8 +287,8 @@ int64_t even_lanes(int64_t count, int64_t lanes) {
   return count <= 2 * lanes ? count : lanes;
 }
 
-// Cuts the loop into blocks, which are rows, and lanes, which come last. Returns how many lanes at most.
-int64_t Arranger::cut_lanes(int lane) {
+// Cuts the loop into blocks, which are rows, and lanes, which come last.
+void Arranger::cut_lanes(int lane) {
   const SymInt extent = loops_.loops[lane].extent;
   const int64_t count = typical(extent);
   int64_t rows = 1, lanes = most_lanes;
@@ -297,11 +303,10 @@ int64_t Arranger::cut_lanes(int lane) {
     cut(lane, lanes, static_cast<size_t>(last_row - loops_.domain.begin()));
   }
   loops_.domain.push_back(lane);
-  return lanes;
 }
 
 void Arranger::split_lanes(int lane) {
-  loops_.lanes = cut_lanes(lane);
+  cut_lanes(lane);
   loops_.lane = lane;
   refresh();
 }
@@ -365,6 +370,67 @@ void Arranger::split_turned() {
   refresh();
 }
 
+// The loops of which most turns would compute the same again: what does not depend on them, and on the domain's last
+// loop does, costs most of all that is worth keeping.
+LoopSet Arranger::find_sharing() const {
+  LoopSet domain = 0;
+  for (int loop : loops_.domain) domain |= bit(loop);
+  const int last = loops_.domain.back();
+  std::map<LoopSet, std::set<ExprId>> shared;  // by the loops that they do not depend on, though what reads them does
+  const auto read_by = [&](LoopSet user, ExprId id) {
+    const Expr& expr = loops_.exprs[id];
+    const LoopSet others = user & ~expr.loops & domain;
+    std::set<ExprId> seen;
+    if (others && expr.loops & bit(last) && expr.op != ScalarOp::size && !expr.is_partial &&
+        cost_of(loops_, id, bit(last), seen) >= worth_keeping)
+      shared[others].insert(id);
+  };
+  for (size_t id = 0; id < loops_.exprs.size(); ++id)
+    each_operand(loops_, static_cast<ExprId>(id), [&](ExprId operand) { read_by(loops_.exprs[id].loops, operand); });
+  for (const Store& store : loops_.stores) read_by(store.loops, store.value);
+  LoopSet best = 0;
+  int64_t saved = 0;
+  for (const auto& [others, ids] : shared) {
+    int64_t turns = 1, cost = 0;
+    for (int loop : loops_.domain)
+      if (others & bit(loop)) turns *= typical(loops_.loops[loop].extent);
+    std::set<ExprId> seen;
+    for (ExprId id : ids) cost += cost_of(loops_, id, bit(last), seen);
+    if (turns < least_turns || cost <= saved) continue;
+    saved = cost;
+    best = others;
+  }
+  return best;
+}
+
+// Turns that share values go inside the rows, around a part of the last loop: so many of each value are kept. Where
+// that leaves few rows, some of these turns are rows, too, which compute the values for themselves.
+bool Arranger::split_sharing() {
+  if (std::ranges::any_of(loops_.loops, [&](const Loop& loop) { return loops_.loops_of(loop.extent) != 0; }))
+    return false;
+  const LoopSet sharing = find_sharing();
+  if (!sharing) return false;
+  const int last = loops_.domain.back();
+  const auto is_row = [&](int loop) { return loop != last && !(sharing & bit(loop)); };
+  const auto first = std::stable_partition(loops_.domain.begin(), loops_.domain.end(), is_row);
+  loops_.rows = static_cast<size_t>(first - loops_.domain.begin());
+  loops_.sharing = loops_.domain.size() - 1 - loops_.rows;
+  int64_t rows = 1, part = most_sharers;
+  for (size_t i = 0; i < loops_.rows; ++i) rows *= typical(loops_.loops[loops_.domain[i]].extent);
+  const bool is_known = loops_.loops[last].extent.constant().has_value();
+  const int64_t count = typical(loops_.loops[last].extent);
+  const auto parts = [&] { return (count + part - 1) / part; };
+  while (part > least_sharers && rows * parts() < enough_rows) part /= 2;
+  if (is_known) part = even_lanes(count, part);
+  if (!is_known || part < count || loops_.rows == 0) cut(last, part, loops_.rows++);
+  rows *= parts();
+  const int outer = loops_.domain[loops_.rows];
+  const int64_t turns = typical(loops_.loops[outer].extent);
+  if (rows < enough_rows && turns > 1) cut(outer, (turns * rows + enough_rows - 1) / enough_rows, loops_.rows++);
+  refresh();
+  return true;
+}
+
 // Whether the number of another loop's turns depends on this one.
 bool Arranger::decides_extents(int loop) const {
   return std::any_of(loops_.loops.begin(), loops_.loops.end(),
@@ -402,6 +468,7 @@ void Arranger::cut(int loop, int64_t size, size_t place) {
   loops_.loops.push_back({"$" + std::to_string(block), shape::floor_div(extent + (size - 1), size)});
   const bool is_even = extent.constant() && *extent.constant() % size == 0;
   loops_.loops[loop].extent = is_even ? SymInt(size) : shape::min(size, extent - first);
+  loops_.loops[loop].most = size;
   for (Expr& expr : loops_.exprs) expr.index = shape::substitute(expr.index, apart);
   for (Store& store : loops_.stores) store.address = shape::substitute(store.address, apart);
   if (loops_.scatter) loops_.scatter->address = shape::substitute(loops_.scatter->address, apart);
@@ -417,12 +484,14 @@ void Arranger::run() {
   for (size_t i = loops_.domain.size(); i-- > 0 && !is_ordered_ && loops_.lane < 0;)
     if (needed_ & bit(loops_.domain[i]) && reads_across(loops_.domain[i])) split_lanes(loops_.domain[i]);
   if (is_ordered_ && !loops_.scatter) split_prefix();
-  if (!is_ordered_ && !has_reductions_) split_turned();
+  const bool is_pointwise = !is_ordered_ && !has_reductions_;
+  if (is_pointwise && loops_.domain.size() > 1 && split_sharing()) return;
+  if (is_pointwise) split_turned();
   if (loops_.scatter && !has_reductions_) split_scatter();
   // A reduction stands inside the rows, so that one that does not depend on a loop would be computed anew in its every
   // turn.
   const size_t count = loops_.domain.size();
-  if (is_ordered_ || has_reductions_) {
+  if (!is_pointwise) {
     const int most = is_ordered_ ? 1 : 0;
     const auto is_row = [&](int loop) {  // rows are counted before the first begins
       return loop != loops_.lane && level(loop) <= most && loops_.loops_of(loops_.loops[loop].extent) == 0;

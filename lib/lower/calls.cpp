@@ -45,15 +45,14 @@ std::string key_of(const Lowering& lowering, const Group& group, ir::Graph& body
 // reduction. Sizes that are left open are for the run to say; what depends on loops or on values is typical.
 SymInt grain_of(const Lowering& lowering, const Loops& loops) {
   const auto turns = [&](int loop) -> SymInt {
-    if (loop == loops.lane) return loops.lanes;
-    const SymInt& extent = loops.loops[loop].extent;
-    const bool is_free = loops.loops_of(extent) == 0 && values_in(extent).empty();
-    return is_free ? extent : SymInt(std::max<int64_t>(1, lowering.typical(extent)));
+    const SymInt& most = loops.loops[loop].most;
+    const bool is_free = loops.loops_of(most) == 0 && values_in(most).empty();
+    return is_free ? most : SymInt(std::max<int64_t>(1, lowering.typical(most)));
   };
   SymInt inside = 1;
   for (size_t i = loops.rows; i < loops.domain.size(); ++i) inside = inside * turns(loops.domain[i]);
   for (const BoundReduction& reduction : loops.reductions) {
-    SymInt extent = loops.lane >= 0 && reduction.outer >> loops.lane & 1 ? loops.lanes : 1;
+    SymInt extent = loops.lane >= 0 && reduction.outer >> loops.lane & 1 ? turns(loops.lane) : 1;
     for (int loop : reduction.loops)
       if (loops.loops_of(loops.loops[loop].extent) == 0) extent = extent * turns(loop);
     inside = shape::max(inside, extent);

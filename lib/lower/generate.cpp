@@ -13,7 +13,6 @@ using llvm::Value;
 
 namespace {
 
-constexpr int worth_keeping = 16;  // additions: what it costs to compute a value twice rather than to keep it
 constexpr int64_t least_stretch = 8;
 constexpr size_t most_stretches = 128;
 
@@ -50,25 +49,18 @@ int Generator::group_of(int number, std::map<int, int>& groups, const std::vecto
   return group;
 }
 
-int Generator::cost(ExprId id, LoopSet inner, std::set<ExprId>& seen) const {
-  const Expr& expr = loops_.exprs[id];
-  if (!(expr.loops & inner) || expr.op == ScalarOp::reduce || !seen.insert(id).second) return 0;
-  int sum = expr.cost;
-  each_operand(loops_, id, [&](ExprId operand) { sum += cost(operand, inner, seen); });
-  return sum;
-}
-
 // Walks what a phase computes for each element, down to what an earlier phase could have kept.
 void Generator::visit_phase(ExprId id, Phase& phase, size_t number, std::vector<Phase>& phases) {
   const Expr& expr = loops_.exprs[id];
   const LoopSet inner = set_of(phase.loops);
   if (!(expr.loops & inner) || expr.op == ScalarOp::reduce || phase.visited.count(id) || kept_.count(id)) return;
+  const LoopSet own = expr.loops & inner;
   std::set<ExprId> seen;
-  if (expr.op != ScalarOp::size && !expr.is_partial && (expr.loops & inner) == inner && has_fixed_size(phase.loops) &&
-      cost(id, inner, seen) >= worth_keeping) {
+  if (expr.op != ScalarOp::size && !expr.is_partial && cost_of(loops_, id, inner, seen) >= worth_keeping) {
     for (size_t earlier = 0; earlier < number; ++earlier) {
       Phase& other = phases[earlier];
-      if (set_of(other.loops) != inner || !other.visited.count(id)) continue;
+      if (set_of(other.loops) != own || !has_fixed_size(other.loops)) continue;
+      if (!other.reductions.empty() && (own != inner || !other.visited.count(id))) continue;
       if (std::find(other.keep.begin(), other.keep.end(), id) == other.keep.end()) other.keep.push_back(id);
       return;
     }
@@ -112,6 +104,7 @@ std::vector<Generator::Phase> Generator::plan(const std::vector<ExprId>& roots, 
   std::stable_sort(phases.begin(), phases.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<Phase> result;
   for (auto& [group, phase] : phases) result.push_back(std::move(phase));
+  if (loops_.sharing > 0 && inner.size() == loops_.sharing + 1) result.push_back(Phase{.loops = {inner.back()}});
   result.push_back(Phase{.loops = inner, .roots = roots});
   for (size_t number = 0; number < result.size(); ++number)
     for (ExprId root : result[number].roots) visit_phase(root, result[number], number, result);
@@ -196,7 +189,8 @@ std::vector<Value*> Generator::start_lanes(int number) {
   for (ExprId part : loops_.reductions[number].identity) {
     const ScalarType type = accumulator_type(number, arrays.size());
     b_.SetInsertPoint(entry_, entry_->begin());
-    llvm::AllocaInst* array = b_.CreateAlloca(llvm::ArrayType::get(register_type(type), loops_.lanes));
+    const auto lanes = static_cast<uint64_t>(*room(loops_.lane).constant());
+    llvm::AllocaInst* array = b_.CreateAlloca(llvm::ArrayType::get(register_type(type), lanes));
     array->setAlignment(llvm::Align(64));
     arrays.push_back(array);
     open_loop(loops_.lane);
@@ -265,11 +259,6 @@ void Generator::run_phase(const Phase& phase) {
     else
       read_accumulators(phase.reductions[i], accumulators[i]);
   }
-}
-
-// How many turns of a loop scratch has room for.
-SymInt Generator::room(int loop) const {
-  return loop == loops_.lane ? SymInt(loops_.lanes) : loops_.loops[loop].extent;
 }
 
 bool Generator::has_fixed_size(const std::vector<int>& loops) const {

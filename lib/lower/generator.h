@@ -56,7 +56,8 @@ class Generator {
     size_t scopes = 0;         // that were open around them
     bool is_readable = false;  // the loop that fills it has run
   };
-  // Reductions of one level that share their loops; the last phase of a level is what comes after all reductions.
+  // Reductions of one level that share their loops; the last phase of a level is what comes after all reductions. One
+  // without reductions before it only keeps values for it.
   struct Phase {
     std::vector<int> reductions;
     std::vector<int> loops;
@@ -124,11 +125,10 @@ class Generator {
   void find_reductions(ExprId id, std::set<ExprId>& seen, std::vector<int>& found);
   int group_of(int reduction, std::map<int, int>& groups, const std::vector<int>& here);
   void visit_phase(ExprId id, Phase& phase, size_t number, std::vector<Phase>& phases);
-  int cost(ExprId id, LoopSet inner, std::set<ExprId>& seen) const;
   void run_phase(const Phase& phase);
   std::vector<ExprId> run_phases(const std::vector<ExprId>& roots, const std::vector<int>& inner);
   bool has_fixed_size(const std::vector<int>& loops) const;
-  SymInt room(int loop) const;
+  const SymInt& room(int loop) const { return loops_.loops[loop].most; }
   LoopSet lane_loop() const { return loops_.lane >= 0 ? bit(loops_.lane) : 0; }
   bool lanes_are_closed() const { return loops_.lane >= 0 && !(open_loops() & bit(loops_.lane)); }
   ScalarType accumulator_type(int reduction, size_t component) const;

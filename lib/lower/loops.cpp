@@ -25,6 +25,14 @@ void each_operand(const Loops& loops, ExprId id, const std::function<void(ExprId
   for (ExprId value : values_in(loops.exprs[id].index)) visit(value);
 }
 
+int cost_of(const Loops& loops, ExprId id, LoopSet inner, std::set<ExprId>& seen) {
+  const Expr& expr = loops.exprs[id];
+  if (!(expr.loops & inner) || expr.op == ScalarOp::reduce || !seen.insert(id).second) return 0;
+  int sum = expr.cost;
+  each_operand(loops, id, [&](ExprId operand) { sum += cost_of(loops, operand, inner, seen); });
+  return sum;
+}
+
 int64_t typical(const SymInt& x, const shape::Bindings& hints) {
   constexpr int64_t unknown_size = 64;
   if (x.is_constant()) return *x.constant();

@@ -8,12 +8,16 @@
 //
 //   domain     the loops over the first result: first those that reductions depend on, then the others
 //   rows       how many of the first domain loops the kernel's [begin, end) runs over
+//   sharing    the domain's loops right behind the rows, all but the last: what does not depend on them is computed
+//   once
+//              for all their turns, and kept
 //   lane       a reduction across memory, such as a softmax over channels that lie apart, is computed for many
 //              neighbours at once: their loop is the innermost everywhere, inside the reductions' own
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -67,6 +71,7 @@ constexpr bool is_choice(ScalarOp op) {
 struct Loop {
   std::string symbol;
   SymInt extent;
+  SymInt most = extent;  // turns: of a part of a loop, what the largest has
 
   SymInt variable() const { return SymInt::symbol(symbol); }
 };
@@ -104,8 +109,8 @@ struct Loops {
   std::vector<Loop> loops;
   std::vector<int> domain;
   size_t rows = 0;
-  int lane = -1;      // the domain's last loop then; -1: none
-  int64_t lanes = 0;  // its largest extent
+  size_t sharing = 0;
+  int lane = -1;  // the domain's last loop then; -1: none
   std::vector<Store> stores;
   std::optional<ScatterLoops> scatter;  // into the buffer of stores[0]
   std::vector<ScalarType> buffers;      // element types: operands, then results
@@ -120,6 +125,11 @@ std::vector<std::string> symbols_of(const Loops& loops);
 
 // What an expression is computed from, the values in its index included.
 void each_operand(const Loops& loops, ExprId id, const std::function<void(ExprId)>& visit);
+
+// Additions: what a value costs to compute twice rather than to keep.
+inline constexpr int worth_keeping = 16;
+// What `id` costs for each turn of the loops `inner`, in additions, without what is in `seen`, which it joins.
+int cost_of(const Loops& loops, ExprId id, LoopSet inner, std::set<ExprId>& seen);
 
 // A size at the hints; 64 for a symbol without one.
 int64_t typical(const SymInt& x, const shape::Bindings& hints);

@@ -63,6 +63,18 @@ const Case cases[] = {
      "%r: f32[n, 3, 4, 4], %i: i64[n, 3, 4, 4] = aten::max_pool2d_with_indices(%x, [3, 3], [2, 2], [1, 1])", "%r"},
     {"%x: f32[n, 3, 8, 8]", "%r: f32[n, 3, 4, 4] = aten::avg_pool2d(%x, [2, 2])", "%r"},
     {"%x: f32[n, 3, 4, 4]", "%r: f32[n, 3, 8, 8] = aten::upsample_bilinear2d.vec(%x, None, false, [2.0, 2.0])", "%r"},
+    // What does not depend on a loop is kept for its turns: parts with a rest, few rows, one value for all, and
+    // choices.
+    {"%x: f32[n, 5, 7, 6], %y: f32[n, 9, 37, 2]", "%r: f32[n, 5, 9, 37] = aten::grid_sampler(%x, %y, 0, 1, false)",
+     "%r"},
+    {"%x: f32[2, 4, 7, 6], %y: f32[2, n, 21, 2]", "%r: f32[2, 4, n, 21] = aten::grid_sampler(%x, %y, 2, 0, true)",
+     "%r"},
+    {"%x: f32[n, 6, 530], %y: f32[530]",
+     "%e: f32[530] = aten::exp(%y)\n    %r: f32[n, 6, 530] = aten::mul.Tensor(%x, %e)", "%r"},
+    {"%x: f32[n, 2, 40], %y: f32[n, 1, 40]",
+     "%s: f32[n, 1, 40] = aten::sin(%y)\n    %c: f32[n, 1, 40] = aten::cos(%y)\n"
+     "    %m: f32[n, 2, 40] = aten::mul.Tensor(%x, %s)\n    %r: f32[n, 2, 40] = aten::sub.Tensor(%m, %c)",
+     "%r"},
     {"%x: f32[n, 9]", "%r: f32[n, 9] = aten::cumsum(%x, 1)", "%r"},
     {"%x: i64[n, 9, 2]", "%r: i64[n, 9, 2] = aten::cumsum(%x, 1)", "%r"},
     {"%x: f32[n, 4], %y: f32[4, 3]", "%r: f32[n, 3] = aten::mm(%x, %y)", "%r"},
