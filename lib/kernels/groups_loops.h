@@ -51,7 +51,7 @@ void groups_block(const GroupsTile& tile, const float* x, const float* bias, con
   };
   for (int64_t t = 0; t < tile.tap_count; ++t) {
     const float* first = x + tile.taps[t];
-    if constexpr (vectors == 2 && chains == 1) {  // wider blocks are not faster so
+    if constexpr ((vectors == 2 || vectors > V::accumulators) && chains == 1) {  // wider blocks are not faster so
       constexpr int pointers = pointers_of(rows);
       constexpr int64_t steps = V::steps_at_once(rows, vectors);
       const float* a[pointers];
@@ -85,9 +85,10 @@ using GroupsBlock = void (*)(const GroupsTile&, const float*, const float*, cons
 
 // Rows of a block: as many as there are registers for sums.
 template <int vectors>
-constexpr int64_t most_group_rows = vectors == 1   ? tallest_block
-                                    : vectors == 2 ? tall_block
-                                                   : row_block;
+constexpr int64_t most_group_rows = vectors == 1                ? tallest_block
+                                    : vectors == 2              ? tall_block
+                                    : vectors > V::accumulators ? 4
+                                                                : row_block;
 
 // Nobody asks for more rows than fit.
 template <int vectors, int groups, int fixed, int rows>
@@ -143,11 +144,13 @@ void grouped(const GroupsTile& tile) {
   End end{out.y, out.y_row};
   const bool is_direct = ends_at_once(out, end);
   if (!is_direct) end = {out.scratch, panel_columns};
-  constexpr int most = V::accumulators;
-  for (int64_t column = 0; column < out.columns; column += most * V::width) {
-    const int64_t columns = out.columns - column < most * V::width ? out.columns - column : most * V::width;
-    if (is_direct) end.last = static_cast<int>(columns % V::width);
-    switch ((columns + V::width - 1) / V::width) {
+  constexpr int most = V::accumulators < 3 ? 3 : V::accumulators;
+  for (int64_t column = 0, next; column < out.columns; column = next) {
+    const int64_t vectors = (out.columns - column + V::width - 1) / V::width;
+    next = column + (vectors <= most ? vectors : V::accumulators) * V::width;
+    if (next > out.columns) next = out.columns;
+    if (is_direct) end.last = static_cast<int>((next - column) % V::width);
+    switch ((next - column + V::width - 1) / V::width) {
       case 1:
         groups_of_vector(tile, bias, end, column);
         break;
@@ -155,7 +158,7 @@ void grouped(const GroupsTile& tile) {
         groups_rows<2, 1, 0>(tile, bias, end, column);
         break;
       case 3:
-        groups_rows<(most < 3 ? most : 3), 1, 0>(tile, bias, end, column);
+        groups_rows<3, 1, 0>(tile, bias, end, column);
         break;
       default:
         groups_rows<most, 1, 0>(tile, bias, end, column);
