@@ -18,13 +18,13 @@ constexpr int64_t block_vectors(int64_t rows) {
   return most < whole ? most : whole;
 }
 
-// What blocks fetch on their way: the first `blocks` of them, every 4 steps, `lines` cache lines from `first` on, and
-// each of them what lies `block` floats behind that of the one before. Into the second-level cache where reading is all
-// that takes time; else into the first, too, which hinders the products less (measured on Zen 4: 3 to 7 %, and -13 % in
-// the other case; an Intel Xeon knows no difference).
+// What blocks fetch on their way: the first `blocks` of them, every 4 steps, `lines` cache lines, the first `more` of
+// them one more; from `first` on, where a line of each 4 steps is `block` floats of the whole. Into the second-level
+// cache where reading is all that takes time; else into the first, too, which hinders the products less (measured on
+// Zen 4: 3 to 7 %, and -13 % in the other case; an Intel Xeon knows no difference).
 struct Fetch {
   const float* first = nullptr;
-  int64_t blocks = 0, lines = 0, block = 0;
+  int64_t blocks = 0, lines = 0, more = 0, block = 0;
   bool is_stream = false;
 };
 
@@ -72,8 +72,9 @@ void panel_rows(const Block& block, int64_t column, int64_t strips, const Fetch&
   constexpr int64_t strip = vectors * V::width, steps = V::steps_at_once(rows, vectors);
   const int64_t a_row = block.a_row;
   for (; strips > 0; --strips, column += strip, ++number) {
-    const int64_t lines = number < fetch.blocks ? fetch.lines * (steps / 4) : 0;
-    const float* ahead = fetch.first + number * fetch.block;
+    const bool is_more = number < fetch.more;
+    const int64_t lines = number < fetch.blocks ? (fetch.lines + is_more) * (steps / 4) : 0;
+    const float* ahead = fetch.first + (number * fetch.lines + (is_more ? number : fetch.more)) * fetch.block;
     float* const partial = block.sums + column;
     End result = block.end;
     if (block.is_last) {
@@ -255,14 +256,14 @@ void panel(const PanelTile& tile) {
   for (int64_t i = 0; i < stretch_count; ++i) groups += groups_of(stretches[i]);
   const int64_t vectors = parts_of(tile.columns, V::width), strips = vectors / wide, last_vectors = vectors % wide,
                 all_strips = strips + (last_vectors > 0);
-  // While a panel's part is used, the next one is fetched, spread over the blocks; with few rows, reading the panel is
-  // all that takes time, and what is fetched lies a little ahead in it.
-  const bool is_stream = groups <= 2;
+  // While a panel's part is used, the next one is fetched, spread over the blocks, so that memory is never idle; where
+  // one block reads all columns, or two do, what is fetched lies a little ahead in the panel.
+  const bool is_stream = groups <= 2 && all_strips <= 2;
   const int64_t step_lines = panel_columns / line * 4;  // of four steps
-  const int64_t fetched = is_stream ? step_lines : parts_of(step_lines, groups * all_strips);
+  const int64_t blocks = groups * all_strips;
   // A part is several runs, or some columns of one.
   const int64_t run = tile.runs ? tile.run : tile.k, runs = tile.runs ? tile.k / run : 1;
-  const int64_t most = !tile.halves.first ? depth_block : is_stream ? streamed_depth : widened_depth;
+  const int64_t most = !tile.halves.first ? depth_block : groups <= 2 ? streamed_depth : widened_depth;
   const int64_t depth = equal_part(run, most);
   const bool is_joined = tile.runs && tile.runs_of_line == 1 && run <= most;
   const int64_t runs_of_part = is_joined ? equal_count(runs, most / run) : 1;
@@ -284,9 +285,9 @@ void panel(const PanelTile& tile) {
     if (tile.is_made) ahead = tile.next ? tile.next + at * panel_columns : nullptr;
     Fetch fetch;
     if (is_stream && tile.next)
-      fetch = {b + 32 * panel_columns, 1, fetched, 0, true};
+      fetch = {b + 32 * panel_columns, 1, step_lines, 0, 0, true};
     else if (!is_stream && ahead)
-      fetch = {ahead, parts_of(step_lines, fetched), fetched, fetched * (length / 4) * line, false};
+      fetch = {ahead, blocks, step_lines / blocks, step_lines % blocks, length / 4 * line, false};
     int64_t row = 0, number = 0;
     for (int64_t i = 0; i < stretch_count; ++i) {
       const Stretch& stretch = stretches[i];
