@@ -287,31 +287,39 @@ struct Rows {
   int64_t row;
 };
 
-// y := f(x, operand) for rows * columns values of a tile; operand is 0 where the step has none.
+// y := f(x, other) for rows * columns values of a tile; of an other operand, `read(row, column, count)` gives values
+// that lie side by side.
+template <class F, class Read>
+inline void map_rows(const float* x, Rows y, int64_t rows, int64_t columns, F f, Read read) {
+  const int left = static_cast<int>(columns % V::width);
+  for (int64_t i = 0; i < rows; ++i, x += panel_columns, y.first += y.row) {
+    int64_t j = 0;
+    for (; j < columns - left; j += V::width) f(V::load(x + j), read(i, j, V::width)).store(y.first + j);
+    if (left > 0) f(V::load(x + j), read(i, j, left)).store_first(y.first + j, left);
+  }
+}
+
+template <class F>
+inline void map_tile(const float* x, Rows y, int64_t rows, int64_t columns, F f) {
+  map_rows(x, y, rows, columns, [f](V v, V) { return f(v); }, [](int64_t, int64_t, int) { return V::all(0); });
+}
+
+// With the step's operand: one number for a row, or some that lie side by side, or apart.
 template <class F>
 inline void map_tile(const float* x, Rows y, int64_t rows, int64_t columns, const Step& step, F f) {
-  for (int64_t i = 0; i < rows; ++i, x += panel_columns) {
-    const float* operand = step.operand ? step.operand + i * step.row : nullptr;
-    float* to = y.first + i * y.row;
-    for (int64_t j = 0; j < columns; j += V::width) {
-      const int count = static_cast<int>(columns - j < V::width ? columns - j : V::width);
-      V other = V::all(0);
-      if (operand && step.column == 0) {
-        other = V::all(*operand);
-      } else if (operand && step.column == 1) {
-        other = count == V::width ? V::load(operand + j) : V::load_first(operand + j, count);
-      } else if (operand) {
-        float gathered[V::width] = {};
-        for (int l = 0; l < count; ++l) gathered[l] = operand[(j + l) * step.column];
-        other = V::load(gathered);
-      }
-      const V value = f(V::load(x + j), other);
-      if (count == V::width)
-        value.store(to + j);
-      else
-        value.store_first(to + j, count);
-    }
-  }
+  const auto place = [&](int64_t i) { return step.operand + i * step.row; };
+  if (step.column == 0)
+    map_rows(x, y, rows, columns, f, [=](int64_t i, int64_t, int) { return V::all(*place(i)); });
+  else if (step.column == 1)
+    map_rows(x, y, rows, columns, f, [=](int64_t i, int64_t j, int count) {
+      return count == V::width ? V::load(place(i) + j) : V::load_first(place(i) + j, count);
+    });
+  else
+    map_rows(x, y, rows, columns, f, [&](int64_t i, int64_t j, int count) {
+      float gathered[V::width] = {};
+      for (int l = 0; l < count; ++l) gathered[l] = place(i)[(j + l) * step.column];
+      return V::load(gathered);
+    });
 }
 
 // erf, absolute error 5e-7: an odd rational function fitted on [-3.9, 3.9], and 1 or -1 exactly beyond.
@@ -334,45 +342,46 @@ inline V erf_of(V x) {
 
 void apply_step(const float* x, Rows y, int64_t rows, int64_t columns, const Step& step) {
   const V zero = V::all(0), one = V::all(1), six = V::all(6), alpha = V::all(step.alpha), beta = V::all(step.beta);
-  auto map = [&](auto f) { map_tile(x, y, rows, columns, step, f); };
+  const auto map = [&](auto f) { map_tile(x, y, rows, columns, f); };
+  const auto map_both = [&](auto f) { map_tile(x, y, rows, columns, step, f); };
   switch (step.kind) {
     case StepKind::relu:
-      return map([&](V v, V) { return max(zero, v); });
+      return map([&](V v) { return max(zero, v); });
     case StepKind::clamp:
-      return map([&](V v, V) { return min(beta, max(alpha, v)); });
+      return map([&](V v) { return min(beta, max(alpha, v)); });
     case StepKind::gelu_erf:
-      return map([&](V v, V) {
+      return map([&](V v) {
         const V half = V::all(0.5f) * v;
         return fma(half, erf_of(v * V::all(0.70710678f)), half);
       });
     case StepKind::gelu_tanh:
-      return map([&](V v, V) { return v * sigmoid_of(V::all(1.5957691f) * fma(V::all(0.044715f) * v * v, v, v)); });
+      return map([&](V v) { return v * sigmoid_of(V::all(1.5957691f) * fma(V::all(0.044715f) * v * v, v, v)); });
     case StepKind::silu:
-      return map([&](V v, V) { return v * sigmoid_of(v); });
+      return map([&](V v) { return v * sigmoid_of(v); });
     case StepKind::sigmoid:
-      return map([&](V v, V) { return sigmoid_of(v); });
+      return map([&](V v) { return sigmoid_of(v); });
     case StepKind::tanh:
-      return map([&](V v, V) { return tanh_of(v); });
+      return map([&](V v) { return tanh_of(v); });
     case StepKind::hardswish:
-      return map([&](V v, V) { return v * min(six, max(zero, v + V::all(3))) * V::all(1.0f / 6); });
+      return map([&](V v) { return v * min(six, max(zero, v + V::all(3))) * V::all(1.0f / 6); });
     case StepKind::hardsigmoid:
-      return map([&](V v, V) { return min(six, max(zero, v + V::all(3))) * V::all(1.0f / 6); });
+      return map([&](V v) { return min(six, max(zero, v + V::all(3))) * V::all(1.0f / 6); });
     case StepKind::leaky_relu:
-      return map([&](V v, V) { return fma(alpha, min(zero, v), max(zero, v)); });
+      return map([&](V v) { return fma(alpha, min(zero, v), max(zero, v)); });
     case StepKind::elu:
-      return map([&](V v, V) { return fma(alpha, exp_of(min(zero, v)) - one, max(zero, v)); });
+      return map([&](V v) { return fma(alpha, exp_of(min(zero, v)) - one, max(zero, v)); });
     case StepKind::abs:
-      return map([&](V v, V) { return max(v, zero - v); });
+      return map([&](V v) { return max(v, zero - v); });
     case StepKind::affine:
-      return map([&](V v, V) { return fma(alpha, v, beta); });
+      return map([&](V v) { return fma(alpha, v, beta); });
     case StepKind::add:
-      return map([](V v, V other) { return v + other; });
+      return map_both([](V v, V other) { return v + other; });
     case StepKind::subtract:
-      return map([](V v, V other) { return v - other; });
+      return map_both([](V v, V other) { return v - other; });
     case StepKind::multiply:
-      return map([](V v, V other) { return v * other; });
+      return map_both([](V v, V other) { return v * other; });
     case StepKind::divide:
-      return map([](V v, V other) { return v / other; });
+      return map_both([](V v, V other) { return v / other; });
     case StepKind::exp:
     case StepKind::sqrt:
       return;  // has_lanes() says no
@@ -390,8 +399,7 @@ void finish_rows(const PanelTile& tile, int64_t first, int64_t rows, int64_t pla
     step.row *= distance;
     apply_step(sums, i + 1 == tile.step_count ? y : Rows{sums, panel_columns}, rows, tile.columns, step);
   }
-  if (tile.step_count == 0 && tile.y != tile.scratch)
-    map_tile(sums, y, rows, tile.columns, {}, [](V v, V) { return v; });
+  if (tile.step_count == 0 && tile.y != tile.scratch) map_tile(sums, y, rows, tile.columns, [](V v) { return v; });
 }
 
 void finish_rows(const PanelTile& tile) { finish_rows(tile, 0, tile.rows, 0, 1); }
