@@ -144,6 +144,7 @@ void grouped(const GroupsTile& tile) {
   End end{out.y, out.y_row};
   const bool is_direct = ends_at_once(out, end);
   if (!is_direct) end = {out.scratch, panel_columns};
+  // Three vectors that are left go together: a block of one waits for its loads.
   constexpr int most = V::accumulators < 3 ? 3 : V::accumulators;
   for (int64_t column = 0, next; column < out.columns; column = next) {
     const int64_t vectors = (out.columns - column + V::width - 1) / V::width;

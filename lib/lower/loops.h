@@ -8,9 +8,8 @@
 //
 //   domain     the loops over the first result: first those that reductions depend on, then the others
 //   rows       how many of the first domain loops the kernel's [begin, end) runs over
-//   sharing    the domain's loops right behind the rows, all but the last: what does not depend on them is computed
-//   once
-//              for all their turns, and kept
+//   sharing    how many of the domain's loops behind the rows share, with the last one inside them, what does not
+//              depend on them: it is computed once for all their turns, and kept
 //   lane       a reduction across memory, such as a softmax over channels that lie apart, is computed for many
 //              neighbours at once: their loop is the innermost everywhere, inside the reductions' own
 #pragma once
