@@ -233,12 +233,19 @@ class Depthwise : public ConvolutionKernel {
     call->blocks = divide_up(call->y_sizes[1], panel_columns);
     const int64_t taps = call->filter[0] * call->filter[1] * call->filter[2];
     // Tiles are lines of all channels, so that what a thread reads it has mostly written in the call before; blocks of
-    // channels, too, where lines are few or copied for all of them at once, or would be copied for two tiles.
+    // channels, too, where lines are few or copied for all of them at once, or would be copied for two tiles: that
+    // costs less than a thread without work.
     const int64_t work = call->lines() * call->y_sizes[4] * call->blocks * panel_columns * taps;
     const int64_t tiles = std::max(work / most_products, std::min<int64_t>(2 * site.threads, work / least_products));
-    const int64_t least_lines = call->is_in_runs() ? std::max<int64_t>(1, 4 * (call->filter[1] - 1)) : 1;
-    call->line_tiles =
-        call->is_copied ? 1 : std::clamp<int64_t>(tiles, 1, std::max<int64_t>(1, call->lines() / least_lines));
+    int64_t least_lines = 1, most_line_tiles = tiles;
+    if (call->is_in_runs()) {
+      const bool leaves_threads = call->blocks < site.threads;
+      least_lines = std::max<int64_t>(1, (call->filter[1] - 1) * (leaves_threads ? 1 : 4));
+      if (leaves_threads) most_line_tiles = std::min<int64_t>(tiles, site.threads);
+    }
+    call->line_tiles = call->is_copied
+                           ? 1
+                           : std::clamp<int64_t>(most_line_tiles, 1, std::max<int64_t>(1, call->lines() / least_lines));
     call->block_tiles = std::clamp<int64_t>(tiles / call->line_tiles, 1, std::max<int64_t>(1, call->blocks));
     count_work(*call, convolution, site);
     call->detail = lanes().name;
