@@ -198,6 +198,15 @@ bool fits(const std::vector<ir::SymInt>& sizes, const std::vector<ir::SymInt>& r
   return is_full || is_of_channels || is_of_rows;
 }
 
+// A factor and the summand behind it are one step.
+void add_step(const PostOp& step, std::vector<PostOp>& steps) {
+  const bool is_summand = step.kind == PostOp::Kind::affine && step.alpha == 1;
+  if (is_summand && !steps.empty() && steps.back().kind == PostOp::Kind::affine && steps.back().beta == 0)
+    steps.back().beta = step.beta;
+  else
+    steps.push_back(step);
+}
+
 }  // namespace
 
 std::string read_epilogue(const ir::Graph& body, const Value* start, size_t channel, bool takes_rows,
@@ -223,7 +232,7 @@ std::string read_epilogue(const ir::Graph& body, const Value* start, size_t chan
     if (step->is_binary() &&
         !fits(body.inputs()[step->operand]->meta().sizes, start->meta().sizes, channel, takes_rows))
       return "an operand of " + node.target() + " is broadcast along other axes than the channels";
-    steps.push_back(*step);
+    add_step(*step, steps);
     chain = node.result();
   }
   return "";

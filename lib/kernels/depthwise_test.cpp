@@ -73,7 +73,7 @@ TEST_CASE("depthwise convolutions equal plain loops") {
     channels_last[0] = 0;
     std::iota(channels_last.begin() + 1, channels_last.end() - 1, 2);
     for (const auto& order : {rows, channels_last})
-      for (int epilogue : {0, 1, 2, 3}) {  // none, relu, relu of a sum, abs
+      for (int epilogue : {0, 1, 2, 3, 4}) {  // none, relu, relu of a sum, abs, a factor and a summand behind a relu
         CAPTURE(order[1]);
         CAPTURE(epilogue);
         Call call;
@@ -84,6 +84,8 @@ TEST_CASE("depthwise convolutions equal plain loops") {
                                   expected.sizes, {{"dilation", c.dilation}, {"groups", c.channels}});
         if (pr) y = call.apply("aten::add.Tensor", {y, pr}, expected.sizes);
         if (epilogue > 0) y = call.apply(epilogue == 3 ? "aten::abs" : "aten::relu", {y}, expected.sizes);
+        if (epilogue == 4) y = call.apply("aten::mul.Tensor", {y, 2.0}, expected.sizes);
+        if (epilogue == 4) y = call.apply("aten::add.Tensor", {y, 3.0}, expected.sizes);
         call.body.set_outputs({y});
         Tensor result = testing::laid_out(Tensor::zeros(ScalarType::f32, expected.sizes), channels_last);
         REQUIRE(call.pack_weight(depthwise(), call.operands.size() - 1, result));
@@ -94,6 +96,7 @@ TEST_CASE("depthwise convolutions equal plain loops") {
           const float value = expected.as<float>()[i] + (epilogue == 2 ? residual.as<float>()[i] : 0);
           wanted.mutable_as<float>()[i] = epilogue == 0   ? value
                                           : epilogue == 3 ? std::abs(value)
+                                          : epilogue == 4 ? 2 * std::max(value, 0.f) + 3
                                                           : std::max(value, 0.f);
         }
         CHECK(testing::difference(result, wanted) == 0);

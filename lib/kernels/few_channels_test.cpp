@@ -92,7 +92,8 @@ TEST_CASE("convolutions of few channels, by windows, and in groups equal plain l
     const std::vector<int> channels_last = is_image ? std::vector<int>{0, 2, 3, 1} : std::vector<int>{0, 2, 1};
     for (const auto& order : {rows, channels_last}) {
       if (c.by != few_channels && inside > 1 && order == rows) continue;  // left to oneDNN
-      for (int epilogue : {0, 1, 2, 3}) {  // none; relu; add a residual, relu; the same with the filter as it is
+      // None; relu; add a residual, relu; the same with the filter as it is; the same with a factor and a summand.
+      for (int epilogue : {0, 1, 2, 3, 4}) {
         if (c.by != panels && epilogue == 3) continue;
         CAPTURE(order[1]);
         CAPTURE(epilogue);
@@ -105,15 +106,18 @@ TEST_CASE("convolutions of few channels, by windows, and in groups equal plain l
                                   expected.sizes, {{"dilation", c.dilation}, {"groups", c.groups}});
         if (pr) y = call.apply("aten::add.Tensor", {y, pr}, expected.sizes);
         if (epilogue > 0) y = call.apply("aten::relu", {y}, expected.sizes);
+        if (epilogue == 4) y = call.apply("aten::mul.Tensor", {y, 2.0}, expected.sizes);
+        if (epilogue == 4) y = call.apply("aten::add.Tensor", {y, 3.0}, expected.sizes);
         call.body.set_outputs({y});
         Tensor result = testing::laid_out(Tensor::zeros(ScalarType::f32, expected.sizes), channels_last);
-        if (epilogue < 3) REQUIRE(call.pack_weight(c.by(), call.operands.size() - 1, result));
+        if (epilogue != 3) REQUIRE(call.pack_weight(c.by(), call.operands.size() - 1, result));
         REQUIRE(call.run(c.by(), result) == "");
         CHECK(call.detail == lanes().name);
         Tensor wanted = Tensor::empty(ScalarType::f32, expected.sizes);
         for (int64_t i = 0; i < wanted.numel(); ++i) {
           const float value = expected.as<float>()[i] + (epilogue >= 2 ? residual.as<float>()[i] : 0);
-          wanted.mutable_as<float>()[i] = epilogue > 0 ? std::max(value, 0.f) : value;
+          const float bounded = epilogue > 0 ? std::max(value, 0.f) : value;
+          wanted.mutable_as<float>()[i] = epilogue == 4 ? 2 * bounded + 3 : bounded;
         }
         CHECK(testing::difference(result, wanted) == 0);
       }

@@ -249,8 +249,8 @@ void lstm_cell(const float* const of_input[4], const float* const of_state[4], f
 
 // --- What follows a product
 
-// Where sums go, a row every `row` floats, what is added to them, and between which bounds. Of the last vector, `last`
-// floats; 0: all.
+// Where sums go, a row every `row` floats, what is added to them, between which bounds, and how they are then scaled
+// and shifted. Of the last vector, `last` floats; 0: all.
 struct End {
   float* first;
   int64_t row;
@@ -258,6 +258,8 @@ struct End {
   float low = -infinity, high = infinity;
   const float* added = nullptr;  // or null
   int64_t added_row = 0;
+  bool is_scaled = false;
+  float scale = 1, shift = 0;
 
   void put(V sums, int64_t at, int64_t column, bool is_last) const {
     const int count = is_last ? last : 0;
@@ -265,7 +267,8 @@ struct End {
       const float* other = added + at * added_row + column;
       sums = sums + (count ? V::load_first(other, count) : V::load(other));
     }
-    const V total = min(V::all(high), max(V::all(low), sums));
+    V total = min(V::all(high), max(V::all(low), sums));
+    if (is_scaled) total = fma(V::all(scale), total, V::all(shift));
     float* place = first + at * row + column;
     if (count)
       total.store_first(place, count);
@@ -273,7 +276,7 @@ struct End {
       total.store(place);
   }
 
-  bool is_plain() const { return !added && last == 0 && low == -infinity && high == infinity; }
+  bool is_plain() const { return !added && last == 0 && low == -infinity && high == infinity && !is_scaled; }
 
   void go_to_next_row() {
     first += row;
@@ -404,8 +407,8 @@ void finish_rows(const PanelTile& tile, int64_t first, int64_t rows, int64_t pla
 
 void finish_rows(const PanelTile& tile) { finish_rows(tile, 0, tile.rows, 0, 1); }
 
-// Whether the epilogue is but a tensor that is added and bounds, which are then `end`'s: it is done before sums are
-// stored.
+// Whether the epilogue is but a tensor that is added, bounds, and a factor with a summand, which are then `end`'s: it
+// is done before sums are stored.
 bool ends_at_once(const PanelTile& tile, End& end) {
   const Step *step = tile.steps, *const behind = step + tile.step_count;
   if (step != behind && step->kind == StepKind::add && step->operand && step->column == 1) {
@@ -416,6 +419,12 @@ bool ends_at_once(const PanelTile& tile, End& end) {
   if (step != behind && (step->kind == StepKind::relu || step->kind == StepKind::clamp)) {
     end.low = step->kind == StepKind::relu ? 0 : step->alpha;
     if (step->kind == StepKind::clamp) end.high = step->beta;
+    ++step;
+  }
+  if (step != behind && step->kind == StepKind::affine) {
+    end.is_scaled = true;
+    end.scale = step->alpha;
+    end.shift = step->beta;
     ++step;
   }
   return step == behind;

@@ -54,12 +54,16 @@ Tensor transposed(Tensor tensor, size_t i, size_t j) {
 }
 
 // A linear layer of `operands` x, weight, bias and residual; with a relu behind it for epilogue 1, the sum with the
-// residual from 2 on.
+// residual from 2 on, for 6 with a relu, a factor and a summand behind that.
 void make_linear(Call& call, std::array<ir::Value*, 4> operands, int epilogue, const std::vector<int64_t>& sizes) {
   auto [x, w, bias, residual] = operands;
   ir::Value* y = call.apply("aten::linear", {x, w, bias}, sizes);
   if (epilogue == 1) y = call.apply("aten::relu", {y}, sizes);
   if (epilogue >= 2) y = call.apply("aten::add.Tensor", {residual, y}, sizes);
+  if (epilogue == 6) {
+    y = call.apply("aten::mul.Tensor", {call.apply("aten::relu", {y}, sizes), 2.0}, sizes);
+    y = call.apply("aten::add.Tensor", {y, 3.0}, sizes);
+  }
   call.body.set_outputs({y});
 }
 
@@ -72,6 +76,7 @@ Tensor plain_linear(const Tensor& x, const Tensor& w, const Tensor& bias, const 
     value += bias.as<float>()[i % bias.numel()];
     if (epilogue == 1) value = std::max(value, 0.f);
     if (epilogue >= 2) value += residual.as<float>()[i * residual.numel() / expected.numel()];
+    if (epilogue == 6) value = 2 * std::max(value, 0.f) + 3;
   }
   return expected;
 }
@@ -82,7 +87,7 @@ TEST_CASE("linear equals plain loops: flattened, packed, with every epilogue") {
   for (std::vector<int64_t> leading : {std::vector<int64_t>{1}, {5}, {2, 7}, {1, 33}, {2, 1, 3}, {64}})
     for (auto [inner, outer] : {std::pair<int64_t, int64_t>{8, 5}, {64, 48}, {70, 130}})
       for (bool packed : {false, true})
-        for (int epilogue : {0, 1, 2, 3}) {
+        for (int epilogue : {0, 1, 2, 3, 6}) {
           CAPTURE(leading.size());
           CAPTURE(inner);
           CAPTURE(packed);
@@ -106,8 +111,9 @@ TEST_CASE("linear equals plain loops: flattened, packed, with every epilogue") {
 
 // How the panels are stored, and the epilogue.
 constexpr std::pair<ScalarType, int> panel_cases[] = {
-    {ScalarType::f32, 0}, {ScalarType::f32, 1}, {ScalarType::f32, 2},  {ScalarType::f32, 3}, {ScalarType::f32, 4},
-    {ScalarType::f32, 5}, {ScalarType::f16, 0}, {ScalarType::bf16, 0}, {ScalarType::f16, 1}, {ScalarType::bf16, 4}};
+    {ScalarType::f32, 0}, {ScalarType::f32, 1},  {ScalarType::f32, 2}, {ScalarType::f32, 3},
+    {ScalarType::f32, 4}, {ScalarType::f32, 5},  {ScalarType::f16, 0}, {ScalarType::bf16, 0},
+    {ScalarType::f16, 1}, {ScalarType::bf16, 4}, {ScalarType::f32, 6}};
 
 TEST_CASE("products with panels equal plain loops: rows, columns and depths of every remainder, every epilogue") {
   for (int64_t rows : {1, 5, 6, 8, 12, 13, 64, 250})

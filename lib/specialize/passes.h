@@ -59,6 +59,8 @@ Result<Changed> narrow_gathered_products(Scope& scope);
 Result<Changed> multiply_before_repeating(Scope& scope);
 // Lets products with matrices that are gathered from a constant stack read them there.
 Result<Changed> multiply_chosen_matrices(Scope& scope);
+// Writes weights of one element as numbers into the sums and products that read them.
+void write_numbers(Scope& scope);
 // Lets nodes with the same operator and arguments be one.
 Changed merge_duplicates(Scope& scope);
 // Drops nodes, state inputs and weights that nobody reads.

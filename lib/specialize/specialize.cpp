@@ -35,6 +35,7 @@ Result<ir::ExportedProgram> run(ir::ExportedProgram program, const opset::Opset&
         if (*narrowed == Changed::yes) merge_duplicates(scope);  // indices that several gathers share
         if (Result<Changed> done = multiply_before_repeating(scope); !done) return done.error();
         if (Result<Changed> done = multiply_chosen_matrices(scope); !done) return done.error();
+        write_numbers(scope);  // last, as the others look for constants among operands
       }
       remove_unused(scope);
       discharge_assumptions(scope);
