@@ -35,6 +35,8 @@ class Arranger {
   void merge_all();
   bool reads_across(int lane) const;
   void split_lanes(int lane);
+  int64_t turns_of(LoopSet set) const;
+  int64_t part_of(int loop, int64_t rows, int64_t least, int64_t most) const;
   void cut_lanes(int lane);
   void split_prefix();
   void split_scatter();
@@ -287,17 +289,32 @@ int64_t even_lanes(int64_t count, int64_t lanes) {
   return count <= 2 * lanes ? count : lanes;
 }
 
+// The turns of the domain's loops of the set together.
+int64_t Arranger::turns_of(LoopSet set) const {
+  int64_t turns = 1;
+  for (int loop : loops_.domain)
+    if (set & bit(loop)) turns *= typical(loops_.loops[loop].extent);
+  return turns;
+}
+
+// How many turns parts of a loop have, from `least` to about `most`, that leave some threads rows enough: each part
+// goes with `rows` others.
+int64_t Arranger::part_of(int loop, int64_t rows, int64_t least, int64_t most) const {
+  const SymInt& extent = loops_.loops[loop].extent;
+  const int64_t count = typical(extent);
+  int64_t part = most;
+  while (part > least && rows * ((count + part - 1) / part) < enough_rows) part /= 2;
+  return extent.constant() ? even_lanes(count, part) : part;
+}
+
 // Cuts the loop into blocks, which are rows, and lanes, which come last.
 void Arranger::cut_lanes(int lane) {
-  const SymInt extent = loops_.loops[lane].extent;
-  const int64_t count = typical(extent);
-  int64_t rows = 1, lanes = most_lanes;
+  LoopSet rows = 0;
   for (int loop : loops_.domain)
-    if (loop != lane && level(loop) <= (is_ordered_ ? 1 : 0)) rows *= typical(loops_.loops[loop].extent);
-  while (lanes > least_lanes && rows * ((count + lanes - 1) / lanes) < enough_rows) lanes /= 2;
-  if (extent.constant()) lanes = even_lanes(count, lanes);
+    if (loop != lane && level(loop) <= (is_ordered_ ? 1 : 0)) rows |= bit(loop);
+  const int64_t lanes = part_of(lane, turns_of(rows), least_lanes, most_lanes);
   std::erase(loops_.domain, lane);
-  if (lanes != count || !extent.constant()) {
+  if (loops_.loops[lane].extent != SymInt(lanes)) {
     auto last_row =
         std::find_if(loops_.domain.begin(), loops_.domain.end(), [&](int loop) { return !(needed_ & bit(loop)); });
     cut(lane, lanes, static_cast<size_t>(last_row - loops_.domain.begin()));
@@ -391,12 +408,10 @@ LoopSet Arranger::find_sharing() const {
   LoopSet best = 0;
   int64_t saved = 0;
   for (const auto& [others, ids] : shared) {
-    int64_t turns = 1, cost = 0;
-    for (int loop : loops_.domain)
-      if (others & bit(loop)) turns *= typical(loops_.loops[loop].extent);
+    int64_t cost = 0;
     std::set<ExprId> seen;
     for (ExprId id : ids) cost += cost_of(loops_, id, bit(last), seen);
-    if (turns < least_turns || cost <= saved) continue;
+    if (turns_of(others) < least_turns || cost <= saved) continue;
     saved = cost;
     best = others;
   }
@@ -406,8 +421,8 @@ LoopSet Arranger::find_sharing() const {
 // Turns that share values go inside the rows, around a part of the last loop: so many of each value are kept. Where
 // that leaves few rows, some of these turns are rows, too, which compute the values for themselves.
 bool Arranger::split_sharing() {
-  if (std::ranges::any_of(loops_.loops, [&](const Loop& loop) { return loops_.loops_of(loop.extent) != 0; }))
-    return false;
+  const auto is_fixed = [&](const Loop& loop) { return loops_.loops_of(loop.extent) == 0 && typical(loop.extent) > 0; };
+  if (!std::ranges::all_of(loops_.loops, is_fixed)) return false;
   const LoopSet sharing = find_sharing();
   if (!sharing) return false;
   const int last = loops_.domain.back();
@@ -415,15 +430,11 @@ bool Arranger::split_sharing() {
   const auto first = std::stable_partition(loops_.domain.begin(), loops_.domain.end(), is_row);
   loops_.rows = static_cast<size_t>(first - loops_.domain.begin());
   loops_.sharing = loops_.domain.size() - 1 - loops_.rows;
-  int64_t rows = 1, part = most_sharers;
-  for (size_t i = 0; i < loops_.rows; ++i) rows *= typical(loops_.loops[loops_.domain[i]].extent);
-  const bool is_known = loops_.loops[last].extent.constant().has_value();
-  const int64_t count = typical(loops_.loops[last].extent);
-  const auto parts = [&] { return (count + part - 1) / part; };
-  while (part > least_sharers && rows * parts() < enough_rows) part /= 2;
-  if (is_known) part = even_lanes(count, part);
-  if (!is_known || part < count || loops_.rows == 0) cut(last, part, loops_.rows++);
-  rows *= parts();
+  int64_t rows = turns_of(~(sharing | bit(last)));
+  const std::optional<int64_t> count = loops_.loops[last].extent.constant();
+  const int64_t part = part_of(last, rows, least_sharers, most_sharers);
+  rows *= (typical(loops_.loops[last].extent) + part - 1) / part;
+  if (!count || part < *count || loops_.rows == 0) cut(last, part, loops_.rows++);
   const int outer = loops_.domain[loops_.rows];
   const int64_t turns = typical(loops_.loops[outer].extent);
   if (rows < enough_rows && turns > 1) cut(outer, (turns * rows + enough_rows - 1) / enough_rows, loops_.rows++);

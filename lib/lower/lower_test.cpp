@@ -69,6 +69,8 @@ const Case cases[] = {
      "%r"},
     {"%x: f32[2, 4, 7, 6], %y: f32[2, n, 21, 2]", "%r: f32[2, 4, n, 21] = aten::grid_sampler(%x, %y, 2, 0, true)",
      "%r"},
+    {"%x: f32[0, 4, 7, 6], %y: f32[0, 9, 37, 2]", "%r: f32[0, 4, 9, 37] = aten::grid_sampler(%x, %y, 0, 0, true)",
+     "%r"},
     {"%x: f32[n, 6, 530], %y: f32[530]",
      "%e: f32[530] = aten::exp(%y)\n    %r: f32[n, 6, 530] = aten::mul.Tensor(%x, %e)", "%r"},
     {"%x: f32[n, 2, 40], %y: f32[n, 1, 40]",
