@@ -147,11 +147,11 @@ void grouped(const GroupsTile& tile) {
   // Three vectors that are left go together: a block of one waits for its loads.
   constexpr int most = V::accumulators < 3 ? 3 : V::accumulators;
   for (int64_t column = 0, next; column < out.columns; column = next) {
-    const int64_t vectors = (out.columns - column + V::width - 1) / V::width;
-    next = column + (vectors <= most ? vectors : V::accumulators) * V::width;
-    if (next > out.columns) next = out.columns;
-    if (is_direct) end.last = static_cast<int>((next - column) % V::width);
-    switch ((next - column + V::width - 1) / V::width) {
+    const int64_t left = (out.columns - column + V::width - 1) / V::width,
+                  vectors = left <= most ? left : V::accumulators;
+    next = column + vectors * V::width;
+    if (is_direct) end.last = next > out.columns ? static_cast<int>(out.columns % V::width) : 0;
+    switch (vectors) {
       case 1:
         groups_of_vector(tile, bias, end, column);
         break;
