@@ -4,8 +4,8 @@
 // Channels lie side by side, and 64 of them are computed at once for some outputs along the last axis; the epilogue is
 // applied while these lie in the nearest cache. A sequence or volume in rows is turned block by block of channels on
 // the way, and where each channel has several filters, it is copied for all of their outputs. Windows of five and seven
-// columns read a copy of some lines in which the pixels of a vector of channels lie side by side: many a number of
-// channels leaves their pixels in few of a cache's places.
+// columns, and those of three whose pixels a number of channels leaves in few of a cache's places, read a copy of some
+// lines in which the pixels of a vector of channels lie side by side.
 #include <algorithm>
 #include <array>
 #include <numeric>
@@ -24,22 +24,39 @@ constexpr int64_t least_products = 32 * 1024, most_products = 512 * 1024;  // of
 constexpr int64_t most_copied = 4 * 1024 * 1024;                           // floats of an image's block of channels
 constexpr int64_t most_apart = 64 * 1024;                                  // floats of some lines of it, in runs
 
+// Of the nearest cache: places for lines, in sets of eight.
+constexpr int64_t line_floats = 16, cache_sets = 64, cache_ways = 8;
+
+// Whether lines of so many pixels, `distance` floats apart, drive each other out of the nearest cache, as all lie in
+// few of its sets.
+bool is_crowded(int64_t lines, int64_t pixels, int64_t distance) {
+  const int64_t sets = cache_sets * line_floats / std::gcd(distance, cache_sets * line_floats);
+  return sets * 8 <= cache_sets && lines * pixels > sets * cache_ways;
+}
+
 class DepthwiseCall : public ConvolutionCall {
  public:
   int64_t blocks = 0, block_tiles = 0, line_tiles = 1;  // blocks of channels
   int64_t filters = 1;                                  // of each channel
   bool is_copied = false;                               // the image lies in rows, or channels have several filters
+  bool is_apart = false;                                // what lines read is copied vector by vector of channels
 
   int64_t lines() const { return y_sizes[2] * y_sizes[3]; }
   int64_t tiles() const override { return y_sizes[0] * block_tiles * line_tiles; }
   int64_t image() const { return x_sizes[2] * x_sizes[3] * x_sizes[4]; }
-  bool is_in_runs() const { return x_sizes[2] == 1 && in_runs(filter[2], stride[2], dilation[2]); }
-  // Rows of the image that so many lines of outputs read.
-  int64_t rows_of(int64_t lines) const {
-    return std::min(x_sizes[3], (lines - 1) * stride[1] + (filter[1] - 1) * dilation[1] + 1);
+  // Whether it should be: for windows in runs, and where a line's and those that it reads would lie crowded.
+  bool is_better_apart() const {
+    if (x_sizes[2] != 1) return false;
+    return in_runs(filter[2], stride[2], dilation[2]) ||
+           (filter[2] == 3 && filter[1] <= 3 && is_crowded(filter[1] + 1, y_sizes[4], x_strides[4]));
+  }
+  // Rows of the image that so many lines of outputs read, and pixels of a row that so many outputs do.
+  int64_t rows_of(int64_t lines) const { return std::min(x_sizes[3], reach(1, lines)); }
+  int64_t reach(size_t axis, int64_t outputs) const {
+    return (outputs - 1) * stride[axis] + (filter[axis] - 1) * dilation[axis] + 1;
   }
   size_t worker_bytes() const override {
-    const int64_t apart = is_in_runs() ? rows_of(apart_lines()) * apart_columns() : 0;
+    const int64_t apart = is_apart ? rows_of(apart_lines()) * apart_columns() : 0;
     return static_cast<size_t>((most_depthwise_outputs + (is_copied ? image() : 0) + apart) * panel_columns) *
            sizeof(float);
   }
@@ -59,8 +76,8 @@ class DepthwiseCall : public ConvolutionCall {
     int64_t vector = 0;  // between vectors of channels, if the pixels of each lie side by side; 0: channels do
   };
 
-  // What is copied at once for windows in runs.
-  int64_t apart_columns() const { return std::min(most_depthwise_outputs, y_sizes[4]) + filter[2] - 1; }
+  // What is copied at once.
+  int64_t apart_columns() const { return reach(2, std::min(most_depthwise_outputs, y_sizes[4])); }
   int64_t apart_lines() const {
     const int64_t rows = most_apart / panel_columns / apart_columns();
     return std::clamp<int64_t>((rows - rows_of(1)) / stride[1] + 1, 1, y_sizes[3]);
@@ -81,8 +98,8 @@ class DepthwiseCall : public ConvolutionCall {
       for (int64_t line = begin; line < end;) {
         const auto place = [&] { return std::array{batch, channel, line / y_sizes[3], line % y_sizes[3], first}; };
         const int64_t end_of_plane = line - place()[3] + y_sizes[3];
-        const int64_t stop = is_in_runs() ? std::min({end, end_of_plane, line + apart_lines()}) : end;
-        const Image image = is_in_runs() ? copy_apart(whole, place(), stop - line, copy) : whole;
+        const int64_t stop = is_apart ? std::min({end, end_of_plane, line + apart_lines()}) : end;
+        const Image image = is_apart ? copy_apart(whole, place(), stop - line, copy) : whole;
         for (int64_t count = 0; line < stop; line += count) {
           count = alike(line, stop);
           run_lines(buffers, image, place(), count, scratch);
@@ -94,9 +111,9 @@ class DepthwiseCall : public ConvolutionCall {
   Image copy_apart(const Image& image, const std::array<int64_t, 5>& at, int64_t lines, float* copy) const {
     const int64_t row = at[3] * stride[1] - padding[1], column = at[4] - padding[2];
     const int64_t top = std::max<int64_t>(0, row), left = std::max<int64_t>(0, column);
-    const int64_t rows = std::min(x_sizes[3], row + (lines - 1) * stride[1] + (filter[1] - 1) * dilation[1] + 1) - top;
-    const int64_t columns =
-        std::min(x_sizes[4], column + std::min(most_depthwise_outputs, y_sizes[4] - at[4]) + filter[2] - 1) - left;
+    const int64_t rows = std::min(x_sizes[3], row + reach(1, lines)) - top;
+    const int64_t outputs = std::min(most_depthwise_outputs, y_sizes[4] - at[4]);
+    const int64_t columns = std::min(x_sizes[4], column + reach(2, outputs)) - left;
     const int64_t width = lanes().width, channels = std::min(panel_columns, y_sizes[1] - at[1]);
     const Image apart{copy - (top * columns + left) * width, 0, columns * width, width,
                       std::max<int64_t>(1, rows * columns * width)};
@@ -229,6 +246,7 @@ class Depthwise : public ConvolutionKernel {
     if (order == Order::other || !is_packed(weight, channel_layout(weight.sizes)))
       return onednn_convolution().prepare(site);
     call->is_copied = order == Order::copied;
+    call->is_apart = call->is_better_apart();
     call->filters = weight.sizes[0] / convolution.groups;
     call->blocks = divide_up(call->y_sizes[1], panel_columns);
     const int64_t taps = call->filter[0] * call->filter[1] * call->filter[2];
@@ -238,7 +256,7 @@ class Depthwise : public ConvolutionKernel {
     const int64_t work = call->lines() * call->y_sizes[4] * call->blocks * panel_columns * taps;
     const int64_t tiles = std::max(work / most_products, std::min<int64_t>(2 * site.threads, work / least_products));
     int64_t least_lines = 1, most_line_tiles = tiles;
-    if (call->is_in_runs()) {
+    if (call->is_apart) {
       const bool leaves_threads = call->blocks < site.threads;
       least_lines = std::max<int64_t>(1, (call->filter[1] - 1) * (leaves_threads ? 1 : 4));
       if (leaves_threads) most_line_tiles = std::min<int64_t>(tiles, site.threads);
@@ -246,6 +264,7 @@ class Depthwise : public ConvolutionKernel {
     call->line_tiles = call->is_copied
                            ? 1
                            : std::clamp<int64_t>(most_line_tiles, 1, std::max<int64_t>(1, call->lines() / least_lines));
+    if (call->line_tiles > site.threads) call->line_tiles -= call->line_tiles % std::max(1, site.threads);
     call->block_tiles = std::clamp<int64_t>(tiles / call->line_tiles, 1, std::max<int64_t>(1, call->blocks));
     count_work(*call, convolution, site);
     call->detail = lanes().name;

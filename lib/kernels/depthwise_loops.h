@@ -33,10 +33,10 @@ inline void depthwise_block(const DepthwiseTile& tile, const float* bias, const 
     for (int j = 0; j < vectors; ++j) end.put(sum[i][j], at + i, column + j * V::width, is_partial && j + 1 == vectors);
 }
 
-// part<vectors, is_partial>(column) for runs of `most` vectors of the columns, then of one; the last may be partial.
+// part<vectors, is_partial>(column) for runs of `most` vectors of columns [column, columns), then of one, of which the
+// last may be partial.
 template <int most, class Part>
-__attribute__((always_inline)) inline void in_vectors(int64_t columns, const Part& part) {
-  int64_t column = 0;
+__attribute__((always_inline)) inline void in_vectors(int64_t column, int64_t columns, const Part& part) {
   for (; column + most * V::width <= columns; column += most * V::width) part.template operator()<most, false>(column);
   for (; column + V::width <= columns; column += V::width) part.template operator()<1, false>(column);
   if (column < columns) part.template operator()<1, true>(column);
@@ -45,7 +45,7 @@ __attribute__((always_inline)) inline void in_vectors(int64_t columns, const Par
 template <int outputs>
 inline void depthwise_outputs(const DepthwiseTile& tile, const float* bias, const End& end, int64_t at, int64_t begin,
                               int64_t stop) {
-  in_vectors<2>(tile.out.columns, [&]<int vectors, bool is_partial>(int64_t column) __attribute__((always_inline)) {
+  in_vectors<2>(0, tile.out.columns, [&]<int vectors, bool is_partial>(int64_t column) __attribute__((always_inline)) {
     depthwise_block<outputs, vectors, is_partial>(tile, bias, end, at, column, begin, stop);
   });
 }
@@ -73,15 +73,18 @@ void depthwise_row(const DepthwiseTile& tile, const float* bias, const End& end)
   }
 }
 
-// All outputs of vectors [column, column + vectors * width) of windows of three taps a row, whose weights stay in
-// registers. Where windows overlap, each pixel is read once for the three outputs that it is part of.
-template <int rows, int vectors, bool is_partial>
-void depthwise_threes(const DepthwiseTile& tile, const float* bias, const End& result, int64_t column) {
+// The outputs in lines [begin, stop) of vectors [column, column + vectors * width) of windows of three taps a row,
+// whose weights stay in registers. Where windows overlap, as the next one begins at the middle of the one before, each
+// pixel is read once for the three outputs that it is part of.
+template <int rows, int vectors, bool is_partial, bool overlaps>
+void put_threes(const DepthwiseTile& tile, const float* bias, const End& result, int64_t begin, int64_t stop,
+                int64_t column) {
   V weight[3][rows][vectors];
   const float* x[rows];  // of the output at hand
 #pragma GCC unroll 3
   for (int row = 0; row < rows; ++row) {
-    x[row] = tile.x + tile.rows_x[row] + column;
+    x[row] =
+        tile.x + tile.rows_x[row] + begin * tile.x_line + (tile.x_vector ? column / V::width * tile.x_vector : column);
 #pragma GCC unroll 3
     for (int k = 0; k < 3; ++k)
 #pragma GCC unroll 2
@@ -140,34 +143,65 @@ void depthwise_threes(const DepthwiseTile& tile, const float* bias, const End& r
     if (right) add(2, {nullptr, nullptr, &ending});
     put(ending);
   };
-  for (int64_t line = 0; line < tile.lines; ++line) {
+  // Outputs from `at` on that are put alike, and which taps of them lie in the image: left and middle of the first,
+  // right of the last.
+  struct Run {
+    int64_t outputs;
+    bool left, middle, right;
+  };
+  const auto run_from = [&](int64_t at) __attribute__((always_inline)) {
+    const auto is_inside = [&](int64_t place) { return place >= 0 && place < tile.width; };
+    const int64_t left = tile.first + at * tile.stride, middle = left + tile.dilation, right = middle + tile.dilation;
+    Run run{1, is_inside(left), is_inside(middle), is_inside(right)};
+    if (run.middle && (overlaps || (run.left && run.right))) {
+      const int64_t inside = (tile.width - 1 - (overlaps ? middle : right)) / tile.stride + 1;
+      run.outputs = inside < count - at ? inside : count - at;
+      run.right = right + (run.outputs - 1) * tile.stride < tile.width;
+    }
+    return run;
+  };
+  const Run first = run_from(0);
+  for (int64_t line = begin; line < stop; ++line) {
     end.first = result.first + line * tile.y_line + column;
     if (end.added) end.added = result.added + column;
-    for (int64_t at = 0, place = tile.first; at < count;) {
-      const int64_t middle = place + tile.dilation, right = middle + tile.dilation;
-      const bool has_left = place >= 0 && place < tile.width, has_middle = middle >= 0 && middle < tile.width;
-      int64_t outputs = 1;
-      if (has_middle && tile.stride == tile.dilation) {
-        const int64_t inside = (tile.width - 1 - middle) / tile.stride + 1;
-        outputs = inside < count - at ? inside : count - at;
-      }
-      if (outputs > 1)
-        put_overlapping(outputs, has_left, right + (outputs - 1) * tile.stride < tile.width);
+    for (int64_t at = 0; at < count;) {
+      const Run run = at == 0 ? first : run_from(at);
+      if (run.outputs == 1)
+        put_one(run.left, run.middle, run.right);
+      else if (overlaps)
+        put_overlapping(run.outputs, run.left, run.right);
       else
-        put_one(has_left, has_middle, right >= 0 && right < tile.width);
-      at += outputs, place += outputs * tile.stride;
+        for (int64_t i = 0; i < run.outputs; ++i) put_one(true, true, true);
+      at += run.outputs;
     }
 #pragma GCC unroll 3
     for (int row = 0; row < rows; ++row) x[row] += tile.x_line - count * x_step;
   }
 }
 
+template <int rows, int most, bool overlaps>
+void depthwise_threes(const DepthwiseTile& tile, const float* bias, const End& end, int64_t begin, int64_t stop,
+                      int64_t column, int64_t columns) {
+  if (columns > tile.out.columns) columns = tile.out.columns;
+  in_vectors<most>(column, columns, [&]<int vectors, bool is_partial>(int64_t at) __attribute__((always_inline)) {
+    put_threes<rows, vectors, is_partial, overlaps>(tile, bias, end, begin, stop, at);
+  });
+}
+
+// A line of so many outputs does not stay in the nearest cache, with those that it reads, until the next is computed.
+constexpr int64_t long_line = 32;
+
+// Long lines are computed for all channels of a cache line in turn, which so is read and written once.
 template <int rows>
 void depthwise_threes(const DepthwiseTile& tile, const float* bias, const End& end) {
   constexpr int most = V::accumulators / 2;  // vectors whose weights fit the registers
-  in_vectors<most>(tile.out.columns, [&]<int vectors, bool is_partial>(int64_t column) __attribute__((always_inline)) {
-    depthwise_threes<rows, vectors, is_partial>(tile, bias, end, column);
-  });
+  constexpr int64_t together = most * V::width < widest_vector ? widest_vector : panel_columns;
+  const auto run =
+      tile.stride == tile.dilation ? depthwise_threes<rows, most, true> : depthwise_threes<rows, most, false>;
+  const int64_t lines = together < panel_columns && tile.out.rows >= long_line ? 1 : tile.lines;
+  for (int64_t column = 0; column < tile.out.columns; column += together)
+    for (int64_t line = 0; line < tile.lines; line += lines)
+      run(tile, bias, end, line, line + lines, column, column + together);
 }
 
 // Adds `taps` taps of a row of the window, which stay in registers, to the sums of `outputs` outputs side by side. Each
@@ -270,7 +304,7 @@ void depthwise(const DepthwiseTile& tile) {
   const bool is_direct = ends_at_once(tile.out, end);
   if (!is_direct) end = {tile.out.scratch, panel_columns};
   end.last = static_cast<int>(tile.out.columns % V::width);
-  const bool is_in_runs = tile.x_vector > 0;
+  const bool is_in_runs = tile.x_vector > 0 && tile.taps > 3;
   const auto run = [&](const DepthwiseTile& part) {
     if (is_in_runs && part.taps == 5)
       depthwise_runs<5>(part, bias, end);

@@ -125,7 +125,7 @@ struct DepthwiseTile {
   const float* x;  // where the first output's window begins; taps outside of the image are not read
   const float* w;
   int64_t x_step, x_tap;  // in x, between outputs, and between taps of a row of the window
-  int64_t x_vector;       // and, of windows in runs, between vectors of channels; else 0: channels lie side by side
+  int64_t x_vector;       // and between vectors of channels, if the pixels of each lie apart; else 0: side by side
   int64_t taps;           // of a row of the window
   const int64_t* rows_x;  // the rows of the window that lie in the image: where they begin in x and in w
   const int64_t* rows_w;
