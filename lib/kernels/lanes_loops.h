@@ -261,7 +261,19 @@ struct End {
   bool is_scaled = false;
   float scale = 1, shift = 0;
 
+  // What there is to do with sums: nothing, bounds alone, or anything. A block of sums asks for it once.
+  enum class Kind { plain, bounded, any };
+
+  Kind kind() const {
+    if (added || last != 0 || is_scaled) return Kind::any;
+    return low == -infinity && high == infinity ? Kind::plain : Kind::bounded;
+  }
+
+  template <Kind kind = Kind::any>
   void put(V sums, int64_t at, int64_t column, bool is_last) const {
+    float* place = first + at * row + column;
+    if (kind == Kind::plain) return sums.store(place);
+    if (kind == Kind::bounded) return min(V::all(high), max(V::all(low), sums)).store(place);
     const int count = is_last ? last : 0;
     if (added) {
       const float* other = added + at * added_row + column;
@@ -269,14 +281,11 @@ struct End {
     }
     V total = min(V::all(high), max(V::all(low), sums));
     if (is_scaled) total = fma(V::all(scale), total, V::all(shift));
-    float* place = first + at * row + column;
     if (count)
       total.store_first(place, count);
     else
       total.store(place);
   }
-
-  bool is_plain() const { return !added && last == 0 && low == -infinity && high == infinity && !is_scaled; }
 
   void go_to_next_row() {
     first += row;

@@ -46,7 +46,7 @@ struct Block {
 };
 
 // The sums of a block go to `end`; where some are there already, in rows of panel_columns at `partial`, they join them.
-template <bool is_plain, bool is_begun, int chains, int rows, int vectors>
+template <End::Kind kind, bool is_begun, int chains, int rows, int vectors>
 inline void end_block(const V (&sum)[chains][rows][vectors], const float* partial, const End& end) {
 #pragma GCC unroll 12
   for (int i = 0; i < rows; ++i)
@@ -54,10 +54,7 @@ inline void end_block(const V (&sum)[chains][rows][vectors], const float* partia
     for (int j = 0; j < vectors; ++j) {
       V total = chains == 2 ? sum[0][i][j] + sum[chains - 1][i][j] : sum[0][i][j];
       if (is_begun) total = V::load(partial + i * panel_columns + j * V::width) + total;
-      if (is_plain)
-        total.store(end.first + i * end.row + j * V::width);
-      else
-        end.put(total, i, j * V::width, j + 1 == vectors);
+      end.put<kind>(total, i, j * V::width, j + 1 == vectors);
     }
 }
 
@@ -131,10 +128,17 @@ void panel_rows(const Block& block, int64_t column, int64_t strips, const Fetch&
         }
       }
       const End end = piece < block.piece_count || !block.is_last ? End{partial, panel_columns} : result;
-      if (end.is_plain())
-        bias ? end_block<true, false>(sum, partial, end) : end_block<true, true>(sum, partial, end);
-      else
-        bias ? end_block<false, false>(sum, partial, end) : end_block<false, true>(sum, partial, end);
+      using Kind = End::Kind;
+      switch (end.kind()) {
+        case Kind::plain:
+          bias ? end_block<Kind::plain, false>(sum, partial, end) : end_block<Kind::plain, true>(sum, partial, end);
+          break;
+        case Kind::bounded:
+          bias ? end_block<Kind::bounded, false>(sum, partial, end) : end_block<Kind::bounded, true>(sum, partial, end);
+          break;
+        case Kind::any:
+          bias ? end_block<Kind::any, false>(sum, partial, end) : end_block<Kind::any, true>(sum, partial, end);
+      }
       bias = nullptr;
     } while (piece < block.piece_count);
   }
