@@ -28,10 +28,10 @@ constexpr int64_t most_apart = 64 * 1024;                                  // fl
 constexpr int64_t line_floats = 16, cache_sets = 64, cache_ways = 8;
 
 // Whether lines of so many pixels, `distance` floats apart, drive each other out of the nearest cache, as all lie in
-// few of its sets.
+// few of its sets, before the next vector of the same cache lines is read. A wide vector is a whole one.
 bool is_crowded(int64_t lines, int64_t pixels, int64_t distance) {
   const int64_t sets = cache_sets * line_floats / std::gcd(distance, cache_sets * line_floats);
-  return sets * 8 <= cache_sets && lines * pixels > sets * cache_ways;
+  return lanes().width < widest_vector && sets * 8 <= cache_sets && lines * pixels > sets * cache_ways;
 }
 
 class DepthwiseCall : public ConvolutionCall {

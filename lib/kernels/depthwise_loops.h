@@ -79,19 +79,19 @@ void depthwise_row(const DepthwiseTile& tile, const float* bias, const End& end)
 template <int rows, int vectors, bool is_partial, bool overlaps>
 void put_threes(const DepthwiseTile& tile, const float* bias, const End& result, int64_t begin, int64_t stop,
                 int64_t column) {
+  const int64_t x_step = tile.x_step, x_tap = tile.x_tap, count = tile.out.rows;
+  const int64_t x_vector = tile.x_vector ? tile.x_vector : V::width;
   V weight[3][rows][vectors];
   const float* x[rows];  // of the output at hand
 #pragma GCC unroll 3
   for (int row = 0; row < rows; ++row) {
-    x[row] =
-        tile.x + tile.rows_x[row] + begin * tile.x_line + (tile.x_vector ? column / V::width * tile.x_vector : column);
+    x[row] = tile.x + tile.rows_x[row] + begin * tile.x_line + column / V::width * x_vector;
 #pragma GCC unroll 3
     for (int k = 0; k < 3; ++k)
 #pragma GCC unroll 2
       for (int j = 0; j < vectors; ++j)
         weight[k][row][j] = V::load(tile.w + tile.rows_w[row] + k * panel_columns + column + j * V::width);
   }
-  const int64_t x_step = tile.x_step, x_tap = tile.x_tap, count = tile.out.rows;
   End end = result;
   struct Sum {
     V of[vectors];
@@ -108,7 +108,7 @@ void put_threes(const DepthwiseTile& tile, const float* bias, const End& result,
     for (int row = 0; row < rows; ++row)
 #pragma GCC unroll 2
       for (int j = 0; j < vectors; ++j) {
-        const float* place = x[row] + tap * x_tap + j * V::width;
+        const float* place = x[row] + tap * x_tap + j * x_vector;
         const V value = (is_partial && j + 1 == vectors ? V::load_first(place, end.last) : V::load(place)).kept();
 #pragma GCC unroll 3
         for (int k = 0; k < 3; ++k)

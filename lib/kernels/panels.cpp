@@ -189,6 +189,16 @@ std::unique_ptr<PanelsCall> make_call(Product product, Loops loops, const CallSi
   return call;
 }
 
+// Functions for which oneDNN takes up to twice as long as loops of our own.
+bool has_exponentials(const std::vector<PostOp>& epilogue) {
+  static constexpr StepKind exponentials[] = {StepKind::gelu_erf, StepKind::gelu_tanh, StepKind::silu,
+                                              StepKind::sigmoid,  StepKind::tanh,      StepKind::elu,
+                                              StepKind::exp};
+  return std::any_of(epilogue.begin(), epilogue.end(), [](const PostOp& step) {
+    return std::find(std::begin(exponentials), std::end(exponentials), step.kind) != std::end(exponentials);
+  });
+}
+
 class Panels : public RowsKernel {
  public:
   const char* name() const override { return "panels"; }
@@ -209,7 +219,8 @@ class Panels : public RowsKernel {
                                    pixels = shape::floor_div(y.numel(), y.sizes[1]).constant(),
                                    of_each = shape::floor_div(y.numel(), y.sizes[0] * y.sizes[1]).constant();
       const bool has_few_pixels = pixels ? *pixels <= few_pixels : of_each && *of_each <= few_pixels_of_each;
-      if (*filter.numel().constant() < large_filter && images.value_or(0) < large_images && !has_few_pixels)
+      if (*filter.numel().constant() < large_filter && images.value_or(0) < large_images && !has_few_pixels &&
+          !has_exponentials(product.epilogue))
         return "oneDNN is as fast for a filter so small and images of this size";
     }
     return lanes_refusal(product.epilogue);

@@ -134,6 +134,8 @@ std::string read_parts(const ir::Graph& body, Parts& found) {
       return "the first convolution is not pointwise, nor a network's first";
     found[0].kernel = &few_channels();
   }
+  for (Part& part : found)  // as they would run alone
+    if (is_pointwise(part) && panels().refusal(part.body).empty()) part.kernel = &panels();
   if (filter.filter()[1] != ir::SymInt(1) || filter.filter()[0] != ir::SymInt(depthwise.groups) ||
       wide.sizes[1] != filter.filter()[0] || depthwise.dilation != std::vector<int64_t>{1, 1} ||
       depthwise.padding != depthwise.padding_end)
