@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "kernels/list.h"
+#include "kernels/product.h"
 #include "kernels/testing.h"
 
 namespace atenon::kernels {
@@ -86,6 +87,35 @@ TEST_CASE("a pair of convolutions in strips equals the two in turn") {
         wanted.set(i, wanted.float_at(i) + adds * residual.float_at(i));
       CHECK(testing::difference(result, wanted) == 0);
     }
+}
+
+TEST_CASE("a pointwise part with an exponential function behind it goes through panels, packed or not") {
+  const std::vector<int64_t> between = {2, 72, 60, 75}, sizes = {2, 72, 30, 38};
+  const Tensor x = testing::whole_numbers({2, 16, 60, 75}, 1), wide = testing::whole_numbers({72, 16, 1, 1}, 2),
+               bias = testing::whole_numbers({72}, 3), filter = testing::whole_numbers({72, 1, 3, 3}, 4);
+  // So far from 0 silu is relu.
+  Tensor wanted = convolve(x, wide, bias, 1, 0, 1, between, 1e9);
+  for (int64_t i = 0; i < wanted.numel(); ++i) wanted.set(i, std::max(0.0, 64 * wanted.float_at(i)));
+  wanted = convolve(wanted, filter, bias, 2, 1, 72, sizes, 1e9);
+  for (const bool is_packed : {false, true}) {
+    CAPTURE(is_packed);
+    const std::vector<int> channels_last = {0, 2, 3, 1};
+    Call call;
+    ir::Value *px = call.input(testing::laid_out(x, channels_last)), *pb = call.input(bias);
+    ir::Value *pf = call.weight(filter), *pw = call.weight(wide);
+    ir::Value* y = call.apply("aten::conv2d", {px, pw, pb}, between);
+    y = call.apply("aten::mul.Tensor", {y, 64.0}, between);
+    y = call.apply("aten::silu", {y}, between);
+    y = call.apply("aten::conv2d", {y, pf, pb, 2, 1, 1, 72}, sizes);
+    call.body.set_outputs({y});
+    Tensor result = testing::laid_out(Tensor::zeros(ScalarType::f32, sizes), channels_last);
+    if (is_packed) {
+      REQUIRE(call.pack_weight(strips(), call.operands.size() - 1, result));
+      CHECK(call.site.operands.back().weight->layout == panel_layout(wide.sizes, {1, 0}));
+    }
+    REQUIRE(call.run(strips(), result) == "");
+    CHECK(testing::difference(result, wanted) < 1e-9);
+  }
 }
 
 TEST_CASE("what is no pair is refused") {
