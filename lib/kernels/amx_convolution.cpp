@@ -254,12 +254,11 @@ void choose_tiles(AmxConvolutionCall& call, int threads) {
   call.pixel = (steps_of_pixel >= crowded_lines ? steps_of_pixel | 1 : steps_of_pixel) * amx_depth;
   call.line_parts = divide_up(width, most_rows);
   const int64_t part = divide_up(width, call.line_parts);
-  call.image[1] = (part - 1) * call.stride[1] + (call.filter[1] - 1) * call.dilation[1] + 1;
+  call.image[1] = call.reach(1, part);
   call.cut = choose_cut(part, call.image[1], call.stride[0] == 1 && call.stride[1] == 1 && call.line_parts == 1);
   // Some lines of an image, or all of some images.
   const auto consider = [&](int64_t lines, int64_t some_images) {
-    const int64_t read = (lines - 1) * call.stride[0] + (call.filter[0] - 1) * call.dilation[0] + 1,
-                  numbers = some_images * read * call.image[1] * call.pixel,
+    const int64_t read = call.reach(0, lines), numbers = some_images * read * call.image[1] * call.pixel,
                   blocks = some_images * call.cut.blocks(lines, part, call.image[1]),
                   tiles = divide_up(images, some_images) * divide_up(height, lines) * call.line_parts;
     const bool is_least = lines == 1 && some_images == 1;

@@ -90,6 +90,11 @@ struct ConvolutionSizes {
   // Takes these from a site whose body is a convolution, for `axes` axes.
   void read(const CallSite& site, size_t axes);
 
+  // How many places of an axis, in the image and beyond it, so many outputs side by side read.
+  int64_t reach(size_t axis, int64_t outputs) const {
+    return (outputs - 1) * stride[axis] + (filter[axis] - 1) * dilation[axis] + 1;
+  }
+
   // A tile of a panel's channels of the result from `at` on, whose rows lie `step` apart on the last axis: its columns,
   // bias, epilogue and place, which is null where the result has no buffer. `steps` has room for most_steps.
   PanelTile tile_of_result(std::span<void* const> buffers, std::span<const int64_t> at, Step* steps, float* scratch,

@@ -50,11 +50,8 @@ class DepthwiseCall : public ConvolutionCall {
     return in_runs(filter[2], stride[2], dilation[2]) ||
            (filter[2] == 3 && filter[1] <= 3 && is_crowded(filter[1] + 1, y_sizes[4], x_strides[4]));
   }
-  // Rows of the image that so many lines of outputs read, and pixels of a row that so many outputs do.
+  // Rows of the image that so many lines of outputs read.
   int64_t rows_of(int64_t lines) const { return std::min(x_sizes[3], reach(1, lines)); }
-  int64_t reach(size_t axis, int64_t outputs) const {
-    return (outputs - 1) * stride[axis] + (filter[axis] - 1) * dilation[axis] + 1;
-  }
   size_t worker_bytes() const override {
     const int64_t apart = is_apart ? rows_of(apart_lines()) * apart_columns() : 0;
     return static_cast<size_t>((most_depthwise_outputs + (is_copied ? image() : 0) + apart) * panel_columns) *
@@ -145,7 +142,7 @@ class DepthwiseCall : public ConvolutionCall {
   // How many lines from `line` on are computed at once: those of one plane whose windows lie in the image, all rows.
   int64_t alike(int64_t line, int64_t end) const {
     const int64_t h = line % y_sizes[3], top = h * stride[1] - padding[1];
-    const int64_t room = x_sizes[3] - 1 - (filter[1] - 1) * dilation[1] - top;
+    const int64_t room = x_sizes[3] - top - reach(1, 1);
     const bool has_operands = std::any_of(convolution.epilogue.begin(), convolution.epilogue.end(),
                                           [](const PostOp& step) { return step.is_binary(); });
     if (has_operands || top < 0 || room < 0) return 1;

@@ -46,15 +46,12 @@ class FewChannelsCall : public LinesCall {
   int64_t lines_a_tile = 1, line_tiles = 1, columns_a_tile = 1, column_tiles = 1;
   bool in_rows = false;  // the image, and so its strip; else channels lie side by side
 
-  int64_t strip_width() const {
-    return (std::max<int64_t>(columns_a_tile, 1) - 1) * stride[1] + (filter[1] - 1) * dilation[1] + 1;
-  }
-  int64_t strip_lines(int64_t lines) const { return (lines - 1) * stride[0] + (filter[0] - 1) * dilation[0] + 1; }
+  int64_t strip_width() const { return reach(1, std::max<int64_t>(columns_a_tile, 1)); }
   // Distances in a strip.
   int64_t column_step() const { return in_rows ? 1 : channels; }
   int64_t line_step() const { return strip_width() * column_step(); }
-  int64_t channel_step() const { return in_rows ? strip_lines(lines_a_tile) * line_step() : 1; }
-  int64_t strip_size() const { return strip_lines(lines_a_tile) * strip_width() * channels; }
+  int64_t channel_step() const { return in_rows ? reach(0, lines_a_tile) * line_step() : 1; }
+  int64_t strip_size() const { return reach(0, lines_a_tile) * strip_width() * channels; }
 
   int64_t tiles() const override { return y_sizes[0] * convolution.groups * line_tiles * column_tiles; }
   int64_t workers() const override { return flops < 2 * serial_products ? 1 : std::min<int64_t>(tiles(), threads()); }
@@ -92,7 +89,7 @@ class FewChannelsCall : public LinesCall {
     const auto* x = static_cast<const float*>(buffers[static_cast<size_t>(convolution.x)]) + image * x_strides[0] +
                     group * channels * x_strides[1];
     float* strip = scratch + most_outputs * panel_columns;
-    copy_strip(x, begin[0] * stride[0] - padding[0], begin[1] * stride[1] - padding[1], strip_lines(end[0] - begin[0]),
+    copy_strip(x, begin[0] * stride[0] - padding[0], begin[1] * stride[1] - padding[1], reach(0, end[0] - begin[0]),
                strip);
     for (int64_t line = 0; line < end[0] - begin[0]; ++line)
       for (int64_t column = 0; column < outputs; column += panel_columns)
@@ -179,7 +176,7 @@ std::unique_ptr<LinesCall> prepare_lines(const CallSite& site, int64_t lines) {
     // More lines where most of what one reads is read by the next one, too, and tiles are left for the threads.
     const auto is_worth_more = [&](int64_t at_once) {
       return at_once * line_products < tile_products ||
-             (at_once * call->stride[0] < 2 * call->strip_lines(1) &&
+             (at_once * call->stride[0] < 2 * call->reach(0, 1) &&
               call->y_sizes[0] * convolution.groups * divide_up(all, at_once + 1) >= enough_tiles);
     };
     while (call->lines_a_tile < all && call->strip_size() < strip_floats && is_worth_more(call->lines_a_tile))

@@ -47,7 +47,7 @@ class FewOutputsCall : public ConvolutionCall {
   int64_t panel_width() const { return filter[0] / panels * filter[1] * outputs(); }
   // Columns of the image that a tile's lines read.
   int64_t line_width() const { return columns_a_tile + (filter[1] - 1) * dilation[1]; }
-  int64_t kept_lines() const { return (filter[0] - 1) * dilation[0] + 1; }
+  int64_t kept_lines() const { return reach(0, 1); }
   int64_t kept_floats() const { return panels * panel_width() * line_width(); }  // of a line
   int64_t tiles() const override { return y_sizes[0] * line_tiles * column_tiles; }
   size_t worker_bytes() const override {

@@ -44,9 +44,8 @@ class GroupsCall : public ConvolutionCall {
   int64_t group_tiles() const { return divide_up(convolution.groups, together); }
   int64_t pixel() const { return together * channels; }
   // Distances in a strip.
-  int64_t line_step() const { return ((columns_a_tile - 1) * stride[1] + (filter[1] - 1) * dilation[1] + 1) * pixel(); }
-  int64_t strip_lines(int64_t lines) const { return (lines - 1) * stride[0] + (filter[0] - 1) * dilation[0] + 1; }
-  int64_t strip_size() const { return strip_lines(lines_a_tile) * line_step(); }
+  int64_t line_step() const { return reach(1, columns_a_tile) * pixel(); }
+  int64_t strip_size() const { return reach(0, lines_a_tile) * line_step(); }
   int64_t filter_size() const { return together == 1 ? 0 : filter[0] * filter[1] * channels * pixel(); }
 
   int64_t tiles() const override { return y_sizes[0] * line_tiles() * column_tiles() * group_tiles(); }
@@ -81,7 +80,7 @@ class GroupsCall : public ConvolutionCall {
       tile.w_row = pixel();
     }
     copy_strip(static_cast<const float*>(buffers[static_cast<size_t>(convolution.x)]) + image * x_strides[0] + output,
-               top * stride[0] - padding[0], left * stride[1] - padding[1], strip_lines(bottom - top), present, strip);
+               top * stride[0] - padding[0], left * stride[1] - padding[1], reach(0, bottom - top), present, strip);
     tile.x_line = stride[0] * line_step();
     tile.line_rows = right - left;
     for (int64_t line = top; line < bottom; line += lines_at_once) {
