@@ -238,7 +238,8 @@ TEST_CASE("a pointwise convolution of few pixels or large images goes by panels 
           CHECK(packed);
         else
           CHECK((call.detail == lanes().name) == (packed && side != 40));
-        CHECK(panels().refusal(call.body).empty() == (side != 40));
+        const bool is_deep = lanes().width < widest_vector && outputs == panel_columns;
+        CHECK(panels().refusal(call.body).empty() == (side != 40 || is_deep));
       }
       CHECK(testing::difference(results[0], results[1]) == 0);
     }

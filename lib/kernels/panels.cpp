@@ -31,6 +31,7 @@ constexpr int64_t large_filter = 256 * 1024;  // of a pointwise convolution: rea
 constexpr int64_t large_images = 3 * 1024 * 1024;
 constexpr int64_t few_pixels = 800;         // of a pointwise convolution's result: oneDNN cuts them into uneven parts
 constexpr int64_t few_pixels_of_each = 64;  // image, where their number is left open; many are as fast by oneDNN
+constexpr int64_t deep = 64;                // so many inputs of a pointwise convolution
 constexpr int64_t small_matrix = 8 * 1024;
 constexpr int64_t fetched_matrix = 32 * 1024;  // smaller ones arrive by themselves, and fetching takes time of its own
 
@@ -199,6 +200,12 @@ bool has_exponentials(const std::vector<PostOp>& epilogue) {
   });
 }
 
+// Where vectors are narrow, oneDNN is no faster for many inputs, unless it reads each for many more outputs.
+bool is_deep(const ir::TensorMeta& filter) {
+  const int64_t outputs = *filter.sizes[0].constant(), inputs = *filter.sizes[1].constant();
+  return lanes().width < widest_vector && inputs >= deep && outputs >= panel_columns && outputs <= 2 * inputs;
+}
+
 class Panels : public RowsKernel {
  public:
   const char* name() const override { return "panels"; }
@@ -220,7 +227,7 @@ class Panels : public RowsKernel {
                                    of_each = shape::floor_div(y.numel(), y.sizes[0] * y.sizes[1]).constant();
       const bool has_few_pixels = pixels ? *pixels <= few_pixels : of_each && *of_each <= few_pixels_of_each;
       if (*filter.numel().constant() < large_filter && images.value_or(0) < large_images && !has_few_pixels &&
-          !has_exponentials(product.epilogue))
+          !has_exponentials(product.epilogue) && !is_deep(filter))
         return "oneDNN is as fast for a filter so small and images of this size";
     }
     return lanes_refusal(product.epilogue);
