@@ -118,10 +118,13 @@ class LstmCall : public RecurrentLayersCall {
   }
   int64_t time(const LayerOfDirection& of, int64_t step) const { return of.backward ? steps_ - 1 - step : step; }
 
+  // Steps go over the weights forward and backward in turn: where they fill a core's cache, what was read last is still
+  // there.
   void run_steps(const LayerOfDirection& of, const Share& share, Team* team) const {
     for (int64_t step = 0; step < steps_; ++step) {
+      const State after = of.projection ? of.unprojected : state_at(of, step);
       for (int64_t i = share.tile; i < share.last_tile; ++i)
-        run_tile(of, share, i, step, of.projection ? of.unprojected : state_at(of, step));
+        run_tile(of, share, step % 2 == 0 ? i : share.tile + share.last_tile - 1 - i, step, after);
       if (team) team->wait();
       if (!of.projection) continue;
       project(share, of.unprojected.h, of.projection, state_at(of, step));
@@ -147,7 +150,8 @@ class LstmCall : public RecurrentLayersCall {
     for (int64_t b = share.entry; b < share.last_entry; b += batch_block) {
       const int64_t count = std::min(batch_block, share.last_entry - b);
       const float* h = before.h + b * before.row;
-      for (int64_t gate = 0; gate < 4; ++gate) {
+      for (int64_t g = 0; g < 4; ++g) {
+        const int64_t gate = step % 2 == 0 ? g : 3 - g;
         // What the cells read of the inputs' products comes meanwhile.
         for (int64_t k = 0; k < count; ++k) {
           const float* row = gates + ((b + k) * batch_row_ * 4 + gate) * hidden_ + unit;
