@@ -2,6 +2,7 @@
 //
 // The shared objects need nothing from outside. How many rows make a tile is written in the call: it depends on the
 // shape and the target, never on the number of threads.
+#include <algorithm>
 
 #include "kernels/body.h"
 #include "kernels/list.h"
@@ -72,6 +73,24 @@ std::string text_annotation(const CallSite& site, const char* name) {
   return found && found->is<std::string>() ? found->get<std::string>() : "";
 }
 
+// Of an operand: all, or, where only places of it are looked up (embedding, index, gather), as many as are returned.
+double numbers_read(const CallSite& site, size_t operand) {
+  const ir::Value* const value = site.body->inputs()[operand].get();
+  const double all = count(site.operands[operand].sizes);
+  double looked_up = 0;
+  for (const ir::Node& node : site.body->forward()) {
+    const std::vector<ir::Value*> read = node.operands();
+    if (std::find(read.begin(), read.end(), value) == read.end()) continue;
+    const bool has_places = std::any_of(read.begin(), read.end(), [value](const ir::Value* other) {
+      return other != value && other->is_tensor() && other->meta().dtype == ScalarType::i64;
+    });
+    if (!has_places || node.results().size() != 1 || !node.result()->is_tensor()) return all;
+    const std::optional<int64_t> returned = shape::evaluate(node.result()->meta().numel(), site.symbols);
+    looked_up += returned ? static_cast<double>(*returned) : all;
+  }
+  return std::min(all, looked_up);
+}
+
 class Generated : public Kernel {
  public:
   const char* name() const override { return "llvm"; }
@@ -97,12 +116,11 @@ class Generated : public Kernel {
         if (!value) return damaged("has a size that is not known");
         call->sizes.push_back(*value);
       }
-    for (const auto* operands : {&site.operands, &site.results})
-      for (const Operand& operand : *operands) {
-        int64_t count = 1;
-        for (int64_t size : operand.sizes) count *= size;
-        call->bytes += static_cast<double>(count) * static_cast<double>(size_of(operand.dtype));
-      }
+    const auto add_bytes = [&call](const Operand& operand, double numbers) {
+      call->bytes += numbers * static_cast<double>(size_of(operand.dtype));
+    };
+    for (size_t i = 0; i < site.operands.size(); ++i) add_bytes(site.operands[i], numbers_read(site, i));
+    for (const Operand& operand : site.results) add_bytes(operand, count(operand.sizes));
     return std::unique_ptr<PreparedCall>(std::move(call));
   }
 };
