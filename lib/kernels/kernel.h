@@ -82,7 +82,8 @@ class Kernel {
  public:
   virtual ~Kernel() = default;
   virtual const char* name() const = 0;  // "onednn.convolution"
-  // "" if this kernel can run `body` (symbolic types), else the reason why not, for `lower --explain`.
+  // "" if this kernel is to run `body` (symbolic types), else the reason why not, for `lower --explain`. The same on
+  // every CPU: a program may run on another one than it was lowered on.
   virtual std::string refusal(const ir::Graph& body) const = 0;
   // Whether a chain of nodes may begin here that this kernel takes as one, composites and all: attention written out.
   virtual bool may_begin(const ir::Node&) const { return false; }

@@ -200,10 +200,10 @@ bool has_exponentials(const std::vector<PostOp>& epilogue) {
   });
 }
 
-// Where vectors are narrow, oneDNN is no faster for many inputs, unless it reads each for many more outputs.
+// Of many inputs oneDNN is no faster, unless it reads each for many more outputs.
 bool is_deep(const ir::TensorMeta& filter) {
   const int64_t outputs = *filter.sizes[0].constant(), inputs = *filter.sizes[1].constant();
-  return lanes().width < widest_vector && inputs >= deep && outputs >= panel_columns && outputs <= 2 * inputs;
+  return inputs >= deep && outputs >= panel_columns && outputs <= 2 * inputs;
 }
 
 class Panels : public RowsKernel {
