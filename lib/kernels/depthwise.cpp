@@ -216,14 +216,19 @@ class Depthwise : public ConvolutionKernel {
                              .constant()
                              .value_or(most_rows + 1);
     if (rows > most_rows) return "its window is too large";
-    if (filter.size() == 4 && has_one_filter) {
-      const int64_t width = filter.back().constant().value_or(0);
-      const bool is_fast =
-          (width == 3 && rows <= 3) || in_runs(width, convolution.stride.back(), convolution.dilation.back());
-      if (!is_fast) return "oneDNN is as fast for images and this window";
-      if (convolution.groups < 16) return "so few channels leave vectors half empty";
-    }
     return lanes_refusal(convolution.epilogue);
+  }
+
+  std::string drawback(const ir::Graph& body) const override {
+    Convolution convolution;
+    read_convolution(body, {}, convolution);
+    const std::vector<ir::SymInt>& filter = body.inputs()[convolution.weight]->meta().sizes;
+    if (filter.size() != 4 || filter[0] != ir::SymInt(convolution.groups)) return "";
+    const int64_t width = *filter[3].constant(), rows = *filter[2].constant();
+    const bool is_fast =
+        (width == 3 && rows <= 3) || in_runs(width, convolution.stride.back(), convolution.dilation.back());
+    if (!is_fast) return "oneDNN is as fast for images and this window";
+    return convolution.groups < 16 ? "so few channels leave vectors half empty" : "";
   }
 
   std::optional<ir::BlockedLayout> weight_layout(const CallSite& site, size_t operand) const override {

@@ -32,6 +32,13 @@ constexpr int64_t most_terms = 400, most_terms_of_two_panels = 512;
 // Columns that lie side by side: a group's, or panels of 64.
 int64_t panel_of(int64_t outputs) { return std::min(outputs, panel_columns); }
 
+// Of an output's sum.
+int64_t terms_of(const ir::TensorMeta& weight) {
+  int64_t terms = 1;
+  for (size_t axis = 1; axis < weight.sizes.size(); ++axis) terms *= *weight.sizes[axis].constant();
+  return terms;
+}
+
 // Panel by panel; in it term by term, channel by channel.
 ir::BlockedLayout term_layout(const std::vector<int64_t>& sizes, int64_t groups) {
   ir::BlockedLayout layout = outputs_in_blocks(sizes, panel_of(sizes[0] / groups), 1);
@@ -204,13 +211,22 @@ class FewChannels : public ConvolutionKernel {
     if (std::string refusal = read_convolution(body, {}, convolution); !refusal.empty()) return refusal;
     const ir::TensorMeta& weight = body.inputs()[static_cast<size_t>(convolution.weight)]->meta();
     if (convolution.transposed || weight.rank() > 4) return "not forward, in 1 or 2 dimensions";
-    int64_t terms = 1;
-    for (size_t axis = 1; axis < weight.sizes.size(); ++axis) terms *= *weight.sizes[axis].constant();
     const int64_t channels = *weight.sizes[1].constant(), outputs = *weight.sizes[0].constant() / convolution.groups;
-    if (terms > (outputs > 2 * panel_columns ? most_terms : most_terms_of_two_panels))
+    if (terms_of(weight) > (outputs > 2 * panel_columns ? most_terms : most_terms_of_two_panels))
       return "its sums have many terms";
-    if (convolution.groups > 1 && weight.rank() == 4) return "oneDNN has faster ones for images in groups";
     if (convolution.groups > 1 && (channels < 2 || channels > panel_columns)) return "it has not few channels";
+    if (convolution.groups > 1 && outputs > panel_columns && outputs % panel_columns != 0)
+      return "outputs of its groups do not fill panels";
+    return lanes_refusal(convolution.epilogue);
+  }
+
+  std::string drawback(const ir::Graph& body) const override {
+    Convolution convolution;
+    read_convolution(body, {}, convolution);
+    const ir::TensorMeta& weight = body.inputs()[static_cast<size_t>(convolution.weight)]->meta();
+    const int64_t channels = *weight.sizes[1].constant(), outputs = *weight.sizes[0].constant() / convolution.groups,
+                  terms = terms_of(weight);
+    if (convolution.groups > 1 && weight.rank() == 4) return "oneDNN has faster ones for images in groups";
     const bool is_first = convolution.groups == 1 && channels <= most_channels_of_first;
     const std::vector<ir::SymInt>& image = body.inputs()[static_cast<size_t>(convolution.x)]->meta().sizes;
     const ir::TensorMeta& y = body.outputs()[0].value()->meta();
@@ -226,9 +242,7 @@ class FewChannels : public ConvolutionKernel {
       if (!is_strided && fills_vectors) return "oneDNN is as fast where outputs fill vectors";
     }
     const int64_t fewest = weight.rank() == 4 ? 8 : 5;  // oneDNN has faster ones for images
-    if (outputs < fewest || (convolution.groups > 1 && outputs > panel_columns && outputs % panel_columns != 0))
-      return "its outputs do not fill vectors";
-    return lanes_refusal(convolution.epilogue);
+    return outputs < fewest ? "its outputs do not fill vectors" : "";
   }
 
   std::optional<ir::BlockedLayout> weight_layout(const CallSite& site, size_t operand) const override {

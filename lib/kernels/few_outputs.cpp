@@ -179,11 +179,18 @@ class FewOutputs : public ConvolutionKernel {
       return "not forward, of all channels, in 1 or 2 dimensions";
     const int64_t width = *filter.back().constant(), lines = filter.size() > 3 ? *filter[2].constant() : 1;
     if (*filter[0].constant() > most_outputs) return "its outputs fill vectors";
-    if (*filter[1].constant() < least_channels || width * lines < least_taps) return "its sums have few terms";
     if (*filter[0].constant() * width > panel_columns || width * lines > most_taps) return "its window is too large";
     for (int64_t step : convolution.stride)
       if (step != 1) return "its stride is not 1";
     return lanes_refusal(convolution.epilogue);
+  }
+
+  std::string drawback(const ir::Graph& body) const override {
+    Convolution convolution;
+    read_convolution(body, {}, convolution);
+    const std::vector<ir::SymInt>& filter = body.inputs()[static_cast<size_t>(convolution.weight)]->meta().sizes;
+    const int64_t taps = *filter.back().constant() * (filter.size() > 3 ? *filter[2].constant() : 1);
+    return *filter[1].constant() < least_channels || taps < least_taps ? "its sums have few terms" : "";
   }
 
   std::optional<ir::BlockedLayout> weight_layout(const CallSite& site, size_t operand) const override {

@@ -1,9 +1,9 @@
 // Fast kernels: an ordered list, tried from the top, reference last.
 //
 // A kernel takes a call: the subgraph that says what is to be computed, in operators (one node for a program that was
-// not lowered). Its two questions are answered at different times: accepts() by `lower` (and by `run` for programs that
-// were not lowered), from symbolic types; prepare() by `run`, once for each binding of the symbols, from concrete sizes
-// and with the weights at hand. A kernel reads the subgraph itself: post-ops, strides and the like are never written a
+// not lowered). Its two questions are answered at different times: objection() by `lower` (and by `run` for programs
+// that were not lowered), from symbolic types; prepare() by `run`, once for each binding of the symbols, from concrete
+// sizes and with the weights at hand. A kernel reads the subgraph itself: post-ops, strides and the like are never written a
 // second time.
 #pragma once
 
@@ -82,9 +82,11 @@ class Kernel {
  public:
   virtual ~Kernel() = default;
   virtual const char* name() const = 0;  // "onednn.convolution"
-  // "" if this kernel is to run `body` (symbolic types), else the reason why not, for `lower --explain`. The same on
-  // every CPU: a program may run on another one than it was lowered on.
+  // "" if this kernel can run `body` (symbolic types), else the reason why not. The same on every CPU: a program may run
+  // on another one than it was lowered on. What was not refused once had better never be: programs are kept.
   virtual std::string refusal(const ir::Graph& body) const = 0;
+  // "" if this kernel is to be chosen for a body that it can run, else why another one is expected to be faster.
+  virtual std::string drawback(const ir::Graph& /*body*/) const { return ""; }
   // Whether a chain of nodes may begin here that this kernel takes as one, composites and all: attention written out.
   virtual bool may_begin(const ir::Node&) const { return false; }
   // The layout that this kernel wants for a weight operand, asked by lower at the sizes of the hints; nullopt: as it
@@ -125,6 +127,9 @@ void end_preparing();
 
 // A body by the loops of its meanings, compiled for the site's sizes; an error where they have to be evaluated instead.
 Result<std::unique_ptr<PreparedCall>> prepare_loops(const CallSite& site);
+
+// Why this kernel is not chosen for `body`, for `lower --explain`: its refusal, else its drawback. "": it may be.
+std::string objection(const Kernel& kernel, const ir::Graph& body);
 
 // All kernels, in order of preference.
 std::span<const Kernel* const> all();

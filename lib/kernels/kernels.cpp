@@ -1,4 +1,4 @@
-// The ordered list: the first kernel that does not refuse a call runs it.
+// The ordered list: the first kernel that has no objection to a call runs it.
 #include <algorithm>
 #include <cstring>
 
@@ -22,6 +22,11 @@ Result<std::unique_ptr<PreparedCall>> prepare(const Kernel& kernel, const CallSi
   if (!site.results.empty() && std::all_of(site.results.begin(), site.results.end(), is_empty))
     return std::unique_ptr<PreparedCall>(std::make_unique<EmptyCall>());
   return kernel.prepare(site);
+}
+
+std::string objection(const Kernel& kernel, const ir::Graph& body) {
+  std::string reason = kernel.refusal(body);
+  return reason.empty() ? kernel.drawback(body) : reason;
 }
 
 std::span<const Kernel* const> all() {

@@ -238,7 +238,7 @@ TEST_CASE("a pointwise convolution of few pixels or large images goes by panels 
           CHECK(packed);
         else
           CHECK((call.detail == lanes().name) == (packed && side != 40));
-        CHECK(panels().refusal(call.body).empty() == (side != 40 || outputs == 64));
+        CHECK(objection(panels(), call.body).empty() == (side != 40 || outputs == 64));
       }
       CHECK(testing::difference(results[0], results[1]) == 0);
     }

@@ -214,11 +214,16 @@ class Overlapping : public ConvolutionKernel {
     Convolution convolution;
     if (std::string refusal = read_convolution(body, {}, convolution); !refusal.empty()) return refusal;
     const std::vector<ir::SymInt>& filter = body.inputs()[static_cast<size_t>(convolution.weight)]->meta().sizes;
-    if (std::string refusal = general_refusal(convolution, filter); !refusal.empty()) return refusal;
-    const int64_t channels = *filter[1].constant();
-    if (channels < least_channels || channels * convolution.stride.back() * 4 % page != 0)
-      return "oneDNN is as fast where windows are not whole pages apart";
-    return "";
+    return general_refusal(convolution, filter);
+  }
+
+  std::string drawback(const ir::Graph& body) const override {
+    Convolution convolution;
+    read_convolution(body, {}, convolution);
+    const int64_t channels = *body.inputs()[static_cast<size_t>(convolution.weight)]->meta().sizes[1].constant();
+    return channels < least_channels || channels * convolution.stride.back() * 4 % page != 0
+               ? "oneDNN is as fast where windows are not whole pages apart"
+               : "";
   }
 
   std::optional<ir::BlockedLayout> weight_layout(const CallSite& site, size_t operand) const override {

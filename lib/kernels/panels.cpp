@@ -215,22 +215,25 @@ class Panels : public RowsKernel {
     if (std::string refusal = read_product(body, {}, product); !refusal.empty()) return refusal;
     if (product.b.axes.size() != 2) return "the matrix has batch axes";
     if (std::string refusal = thin_refusal(body, product); !refusal.empty()) return refusal;
-    if (product.groups > 1) {
-      if (*body.inputs()[product.b.input]->meta().sizes[0].constant() % (product.groups * panel_columns) != 0)
-        return "outputs of its groups do not fill panels";
-    } else if (product.is_convolution()) {
-      const ir::TensorMeta &filter = body.inputs()[product.b.input]->meta(),
-                           &x = body.inputs()[product.a.input]->meta();
-      const ir::TensorMeta& y = body.outputs()[0].value()->meta();
-      const std::optional<int64_t> images = (x.numel() + y.numel()).constant(),
-                                   pixels = shape::floor_div(y.numel(), y.sizes[1]).constant(),
-                                   of_each = shape::floor_div(y.numel(), y.sizes[0] * y.sizes[1]).constant();
-      const bool has_few_pixels = pixels ? *pixels <= few_pixels : of_each && *of_each <= few_pixels_of_each;
-      if (*filter.numel().constant() < large_filter && images.value_or(0) < large_images && !has_few_pixels &&
-          !has_exponentials(product.epilogue) && !is_deep(filter))
-        return "oneDNN is as fast for a filter so small and images of this size";
-    }
+    if (product.groups > 1 &&
+        *body.inputs()[product.b.input]->meta().sizes[0].constant() % (product.groups * panel_columns) != 0)
+      return "outputs of its groups do not fill panels";
     return lanes_refusal(product.epilogue);
+  }
+
+  std::string drawback(const ir::Graph& body) const override {
+    Product product;
+    read_product(body, {}, product);
+    if (!product.is_convolution() || product.groups > 1) return "";
+    const ir::TensorMeta &filter = body.inputs()[product.b.input]->meta(), &x = body.inputs()[product.a.input]->meta();
+    const ir::TensorMeta& y = body.outputs()[0].value()->meta();
+    const std::optional<int64_t> images = (x.numel() + y.numel()).constant(),
+                                 pixels = shape::floor_div(y.numel(), y.sizes[1]).constant(),
+                                 of_each = shape::floor_div(y.numel(), y.sizes[0] * y.sizes[1]).constant();
+    const bool has_few_pixels = pixels ? *pixels <= few_pixels : of_each && *of_each <= few_pixels_of_each;
+    const bool is_fast = *filter.numel().constant() >= large_filter || images.value_or(0) >= large_images ||
+                         has_few_pixels || has_exponentials(product.epilogue) || is_deep(filter);
+    return is_fast ? "" : "oneDNN is as fast for a filter so small and images of this size";
   }
 
   // Making a panel costs little beside its use by many rows, and few rows read the matrix as it lies.

@@ -356,7 +356,7 @@ TEST_CASE("batched products take transposed and broadcast operands as they lie, 
       value = value / 4 + scale.as<float>()[i % c.y.back()];
     }
     Tensor result = Tensor::zeros(ScalarType::f32, c.y);
-    CHECK((small_matrices().refusal(call.body) == "") == c.is_small);
+    CHECK((objection(small_matrices(), call.body) == "") == c.is_small);
     for (const Kernel* kernel : {&onednn_matmul(), &small_matrices()}) {
       if (kernel == &small_matrices() && !c.is_small) continue;
       REQUIRE(call.run(*kernel, result) == "");

@@ -119,9 +119,15 @@ class SmallMatrices : public Kernel {
     if (std::string refusal = read_product(body, {}, product); !refusal.empty()) return refusal;
     if (product.is_convolution() || product.b.axes.size() == 2) return "the matrix has no batch axes";
     if (std::string refusal = thin_refusal(body, product); !refusal.empty()) return refusal;
-    if (constant_products(body, product).value_or(most_products + 1) > most_products)
-      return "oneDNN is as fast for matrices of this size";
     return lanes_refusal(product.epilogue);
+  }
+
+  std::string drawback(const ir::Graph& body) const override {
+    Product product;
+    read_product(body, {}, product);
+    return constant_products(body, product).value_or(most_products + 1) > most_products
+               ? "oneDNN is as fast for matrices of this size"
+               : "";
   }
 
   bool may_overwrite(const ir::Graph& body, size_t operand) const override {

@@ -130,29 +130,30 @@ std::string read_parts(const ir::Graph& body, Parts& found) {
   const ir::TensorMeta& wide = filter.body.inputs()[0]->meta();
   if (!is_pointwise(found[0])) {
     if (found[0].convolution.groups != 1 || *found[0].filter()[1].constant() > most_channels_of_first ||
-        !few_channels().refusal(found[0].body).empty())
+        !objection(few_channels(), found[0].body).empty())
       return "the first convolution is not pointwise, nor a network's first";
     found[0].kernel = &few_channels();
   }
   for (Part& part : found)  // as they would run alone
-    if (is_pointwise(part) && panels().refusal(part.body).empty()) part.kernel = &panels();
+    if (is_pointwise(part) && objection(panels(), part.body).empty()) part.kernel = &panels();
   if (filter.filter()[1] != ir::SymInt(1) || filter.filter()[0] != ir::SymInt(depthwise.groups) ||
       wide.sizes[1] != filter.filter()[0] || depthwise.dilation != std::vector<int64_t>{1, 1} ||
       depthwise.padding != depthwise.padding_end)
     return "the second convolution is not depthwise";
-  if (kernels::depthwise().refusal(filter.body).empty()) found[1].kernel = &kernels::depthwise();
+  if (objection(kernels::depthwise(), filter.body).empty()) found[1].kernel = &kernels::depthwise();
   if (found.size() > 2 && !is_pointwise(found[2])) return "the third convolution is not pointwise";
-  const ir::TensorMeta& y = body.outputs()[0].value()->meta();
-  int64_t bytes = 4;
-  for (size_t axis = 1; axis < 4; ++axis) {
-    const std::optional<int64_t> size = wide.sizes[axis].constant();
-    if (!size) return "the size of the image is not known";
-    bytes *= *size;
-  }
-  if (bytes < least_bytes) return "what lies between fits into the cache";
-  if (found[0].is_first()) return "";
-  const int64_t rows = *wide.sizes[2].constant(), again = cut_of(found, *y.sizes[2].constant()).rows() - rows;
-  return again * *found[0].filter()[1].constant() > most_again * rows
+  if (!wide.sizes[2].constant() || !wide.sizes[3].constant()) return "the size of the image is not known";
+  return "";
+}
+
+// Why the parts had better run one after the other, if so.
+std::string drawback_of(const Parts& parts, const ir::TensorMeta& y) {
+  const ir::TensorMeta& wide = parts[1].body.inputs()[0]->meta();
+  if (4 * *(wide.sizes[1] * wide.sizes[2] * wide.sizes[3]).constant() < least_bytes)
+    return "what lies between fits into the cache";
+  if (parts[0].is_first()) return "";
+  const int64_t rows = *wide.sizes[2].constant(), again = cut_of(parts, *y.sizes[2].constant()).rows() - rows;
+  return again * *parts[0].filter()[1].constant() > most_again * rows
              ? "rows that two strips compute take longer than they spare"
              : "";
 }
@@ -360,6 +361,12 @@ class Strips : public Kernel {
   std::string refusal(const ir::Graph& body) const override {
     Parts parts;
     return read_parts(body, parts);
+  }
+
+  std::string drawback(const ir::Graph& body) const override {
+    Parts parts;
+    read_parts(body, parts);
+    return drawback_of(parts, body.outputs()[0].value()->meta());
   }
 
   bool may_begin(const ir::Node& node) const override { return is_convolution(node); }

@@ -133,7 +133,7 @@ TEST_CASE("what is no pair is refused") {
     const char* const reasons[] = {"", "what lies between fits into the cache",
                                    "the second convolution is not depthwise", "something else is read outside",
                                    "rows that two strips compute take longer than they spare"};
-    CHECK(strips().refusal(call.body) == reasons[wrong]);
+    CHECK(objection(strips(), call.body) == reasons[wrong]);
   }
 }
 

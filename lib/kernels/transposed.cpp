@@ -222,11 +222,18 @@ class Transposed : public ConvolutionKernel {
       is_strided |= found.stride[i] > 1;
     }
     if (!is_strided) return "it has no stride";
-    const ir::SymInt& width = body.inputs()[static_cast<size_t>(found.x)]->meta().sizes.back();
     if (has_own_filters && filter.back() * filter[filter.size() - 2] > most_taps) return "its window is too large";
-    if (!has_own_filters && filter[1] > few_outputs && width.constant().value_or(fewest_pixels) < fewest_pixels)
-      return "its lines are so short that weights are all that is read";
     return lanes_refusal(found.epilogue);
+  }
+
+  std::string drawback(const ir::Graph& body) const override {
+    Convolution found;
+    read_convolution(body, {}, found);
+    const ir::SymInt& width = body.inputs()[static_cast<size_t>(found.x)]->meta().sizes.back();
+    const int64_t outputs = *body.inputs()[static_cast<size_t>(found.weight)]->meta().sizes[1].constant();
+    return found.groups == 1 && outputs > few_outputs && width.constant().value_or(fewest_pixels) < fewest_pixels
+               ? "its lines are so short that weights are all that is read"
+               : "";
   }
 
   std::optional<ir::BlockedLayout> weight_layout(const CallSite& site, size_t operand) const override {

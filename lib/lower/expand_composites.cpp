@@ -36,7 +36,7 @@ std::vector<ir::Node*> find_chain(ir::Node& first, const kernels::Kernel& kernel
     nodes.push_back(next);
     std::vector<ir::Value*> operands, results;
     find_boundary(nodes, operands, results);
-    if (results.size() == 1 && kernel.refusal(make_body(nodes, operands, results)).empty()) taken = nodes;
+    if (results.size() == 1 && kernels::objection(kernel, make_body(nodes, operands, results)).empty()) taken = nodes;
   }
   return taken;
 }
@@ -87,7 +87,7 @@ std::vector<const kernels::Kernel*> library_kernels() {
 bool is_taken(const ir::Graph& body) {
   const std::vector<const kernels::Kernel*> known = library_kernels();
   return std::any_of(known.begin(), known.end(),
-                     [&](const kernels::Kernel* kernel) { return kernel->refusal(body).empty(); });
+                     [&](const kernels::Kernel* kernel) { return kernels::objection(*kernel, body).empty(); });
 }
 
 Result<opset::Meaning> loops_of(const opset::Opset& opset, const ir::Node& node, const shape::Facts& facts) {

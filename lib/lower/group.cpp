@@ -162,7 +162,7 @@ std::vector<Node*> Grouper::epilogue(Node* anchor, const kernels::Kernel& kernel
     tried.push_back(next);
     std::vector<Value*> operands, results;
     find_boundary(tried, operands, results);
-    if (results.size() == 1 && kernel.refusal(make_body(tried, operands, results)).empty()) taken = tried;
+    if (results.size() == 1 && kernels::objection(kernel, make_body(tried, operands, results)).empty()) taken = tried;
   }
   return taken;
 }
@@ -222,7 +222,7 @@ void Grouper::take_weight_views(Group& group) {
     tried.insert(tried.begin(), view);
     std::vector<Value*> operands, results;
     find_boundary(tried, operands, results);
-    if (group.kernel->refusal(make_body(tried, operands, results)).empty()) group.nodes = tried;
+    if (kernels::objection(*group.kernel, make_body(tried, operands, results)).empty()) group.nodes = tried;
   }
 }
 
@@ -245,7 +245,7 @@ void Grouper::take_repeats(Group& group) {
       if (value->meta().numel() == operand->meta().numel() && is_view(lowering_, *node)) continue;
       std::vector<Value*> operands;
       find_boundary(tried, operands, results);
-      if (!group.kernel->refusal(make_body(tried, operands, results)).empty()) continue;
+      if (!kernels::objection(*group.kernel, make_body(tried, operands, results)).empty()) continue;
       group.nodes = tried;
       break;
     }
@@ -274,7 +274,7 @@ void Grouper::take_kernels() {
     const ir::Graph body = make_body(group.nodes, operands, results);
     for (const kernels::Kernel* kernel : library_kernels()) {
       const std::string refusal =
-          is_reduction(*node) ? "loops reduce on the way of what reads or makes it" : kernel->refusal(body);
+          is_reduction(*node) ? "loops reduce on the way of what reads or makes it" : kernels::objection(*kernel, body);
       if (refusal.empty()) {
         group.kernel = kernel;
         break;

@@ -24,7 +24,7 @@ void explain(const Lowering& lowering, Report& report) {
     if (group->role == Group::Role::loops) {
       const ir::Graph body = make_body(group->nodes, group->operands, group->results);
       for (const kernels::Kernel* kernel : library_kernels())
-        decision.refusals.emplace_back(kernel->name(), kernel->refusal(body));
+        decision.refusals.emplace_back(kernel->name(), kernels::objection(*kernel, body));
     }
     const std::vector<ir::SharedFrame>& frames = lowering.program.provenance.at(group->nodes.back()->provenance).frames;
     if (!frames.empty()) decision.line = frames.back()->file + ":" + std::to_string(frames.back()->line);

@@ -406,7 +406,7 @@ Result<bool> Interpreter::run_fast(Scope& scope, const ir::Node& node, Observati
     prepared.by_evaluation = !tensors;
     for (const kernels::Kernel* kernel : kernels::all()) {
       if (!tensors || std::string(kernel->name()) == "reference") break;
-      if (!kernel->refusal(prepared.body).empty()) continue;
+      if (!kernels::objection(*kernel, prepared.body).empty()) continue;
       prepared.kernel = kernel;
       break;
     }
