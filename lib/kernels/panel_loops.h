@@ -261,10 +261,10 @@ void panel(const PanelTile& tile) {
   const int64_t vectors = parts_of(tile.columns, V::width), strips = vectors / wide, last_vectors = vectors % wide,
                 all_strips = strips + (last_vectors > 0);
   // While a panel's part is used, the next one is fetched, spread over the blocks, so that memory is never idle; where
-  // one block reads all columns, or two do, what is fetched lies a little ahead in the panel.
-  const bool is_stream = groups <= 2 && all_strips <= 2;
+  // one block does it all, what is fetched lies a little ahead in the panel.
   const int64_t step_lines = panel_columns / line * 4;  // of four steps
   const int64_t blocks = groups * all_strips;
+  const bool is_stream = blocks == 1;
   // A part is several runs, or some columns of one.
   const int64_t run = tile.runs ? tile.run : tile.k, runs = tile.runs ? tile.k / run : 1;
   const int64_t most = !tile.halves.first ? depth_block : groups <= 2 ? streamed_depth : widened_depth;
