@@ -3,8 +3,8 @@
 // A kernel takes a call: the subgraph that says what is to be computed, in operators (one node for a program that was
 // not lowered). Its two questions are answered at different times: objection() by `lower` (and by `run` for programs
 // that were not lowered), from symbolic types; prepare() by `run`, once for each binding of the symbols, from concrete
-// sizes and with the weights at hand. A kernel reads the subgraph itself: post-ops, strides and the like are never written a
-// second time.
+// sizes and with the weights at hand. A kernel reads the subgraph itself: post-ops, strides and the like are never
+// written a second time.
 #pragma once
 
 #include <map>
@@ -82,8 +82,8 @@ class Kernel {
  public:
   virtual ~Kernel() = default;
   virtual const char* name() const = 0;  // "onednn.convolution"
-  // "" if this kernel can run `body` (symbolic types), else the reason why not. The same on every CPU: a program may run
-  // on another one than it was lowered on. What was not refused once had better never be: programs are kept.
+  // "" if this kernel can run `body` (symbolic types), else the reason why not. The same on every CPU: a program may
+  // run on another one than it was lowered on. What was not refused once had better never be: programs are kept.
   virtual std::string refusal(const ir::Graph& body) const = 0;
   // "" if this kernel is to be chosen for a body that it can run, else why another one is expected to be faster.
   virtual std::string drawback(const ir::Graph& /*body*/) const { return ""; }

@@ -130,7 +130,7 @@ std::string read_parts(const ir::Graph& body, Parts& found) {
   const ir::TensorMeta& wide = filter.body.inputs()[0]->meta();
   if (!is_pointwise(found[0])) {
     if (found[0].convolution.groups != 1 || *found[0].filter()[1].constant() > most_channels_of_first ||
-        !objection(few_channels(), found[0].body).empty())
+        !few_channels().refusal(found[0].body).empty())
       return "the first convolution is not pointwise, nor a network's first";
     found[0].kernel = &few_channels();
   }
@@ -151,7 +151,7 @@ std::string drawback_of(const Parts& parts, const ir::TensorMeta& y) {
   const ir::TensorMeta& wide = parts[1].body.inputs()[0]->meta();
   if (4 * *(wide.sizes[1] * wide.sizes[2] * wide.sizes[3]).constant() < least_bytes)
     return "what lies between fits into the cache";
-  if (parts[0].is_first()) return "";
+  if (parts[0].is_first()) return few_channels().drawback(parts[0].body);
   const int64_t rows = *wide.sizes[2].constant(), again = cut_of(parts, *y.sizes[2].constant()).rows() - rows;
   return again * *parts[0].filter()[1].constant() > most_again * rows
              ? "rows that two strips compute take longer than they spare"

@@ -380,7 +380,8 @@ void LayoutChoice::give_to_kernel(Group& group) const {
   if (!operand.is_tensor() || lowering_.layout(operand) == row_major(operand.meta().sizes)) return;
   const ir::Graph body = make_body(group.nodes, group.operands, group.results);
   for (const kernels::Kernel* kernel : library_kernels()) {
-    const std::vector<int> wished = kernels::objection(*kernel, body).empty() ? kernel->preferred_order(body) : std::vector<int>();
+    const std::vector<int> wished =
+        kernels::objection(*kernel, body).empty() ? kernel->preferred_order(body) : std::vector<int>();
     if (wished.empty() || lowering_.layout(operand) != dense(operand.meta().sizes, wished)) continue;
     group.role = Role::kernel;
     group.kernel = kernel;
