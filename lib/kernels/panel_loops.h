@@ -2,9 +2,8 @@
 
 namespace {
 
-// Of k: its part of a panel, of the next one and of the rows stay in the second-level cache, which CPUs of narrower
-// vectors have half as much of.
-constexpr int64_t depth_block = V::width < widest_vector ? 512 : 1024;
+// Of k: its part of a panel, of the next one and of the rows stay in the second-level cache, of 512 KB or more.
+constexpr int64_t depth_block = 512;
 constexpr int64_t streamed_depth = 64;  // of a widened one: that stays in the first-level cache
 // Of products: 3 x 3 pixels of 64 channels. Then it joins those before it, as a longer one loses digits.
 constexpr int64_t longest_sum = 576;
