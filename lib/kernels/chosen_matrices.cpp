@@ -85,7 +85,7 @@ class ChosenMatricesCall : public PreparedCall {
   }
   int64_t part_rows() const { return std::min(loops.m(), most_rows); }
   int64_t made_rows() const {  // of a panel
-    return stored != ScalarType::f32 ? std::min(loops.k(), widened_depth) : in_panels ? 0 : loops.k();
+    return stored != ScalarType::f32 ? std::min(loops.k(), panel_depth) : in_panels ? 0 : loops.k();
   }
   size_t worker_bytes() const {
     const int64_t floats = (part_rows() + made_rows()) * panel_columns + part_rows() * loops.k();

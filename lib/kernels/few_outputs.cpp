@@ -167,6 +167,10 @@ bool fits(const Convolution& convolution, const CallSite& site) {
   return has_plain_bias(convolution, site);
 }
 
+int64_t taps_of(const std::vector<ir::SymInt>& filter) {
+  return *filter.back().constant() * (filter.size() > 3 ? *filter[2].constant() : 1);
+}
+
 class FewOutputs : public ConvolutionKernel {
  public:
   const char* name() const override { return "few_outputs"; }
@@ -177,9 +181,9 @@ class FewOutputs : public ConvolutionKernel {
     const std::vector<ir::SymInt>& filter = body.inputs()[static_cast<size_t>(convolution.weight)]->meta().sizes;
     if (convolution.transposed || convolution.groups != 1 || filter.size() > 4)
       return "not forward, of all channels, in 1 or 2 dimensions";
-    const int64_t width = *filter.back().constant(), lines = filter.size() > 3 ? *filter[2].constant() : 1;
     if (*filter[0].constant() > most_outputs) return "its outputs fill vectors";
-    if (*filter[0].constant() * width > panel_columns || width * lines > most_taps) return "its window is too large";
+    if (*filter[0].constant() * *filter.back().constant() > panel_columns || taps_of(filter) > most_taps)
+      return "its window is too large";
     for (int64_t step : convolution.stride)
       if (step != 1) return "its stride is not 1";
     return lanes_refusal(convolution.epilogue);
@@ -189,8 +193,7 @@ class FewOutputs : public ConvolutionKernel {
     Convolution convolution;
     read_convolution(body, {}, convolution);
     const std::vector<ir::SymInt>& filter = body.inputs()[static_cast<size_t>(convolution.weight)]->meta().sizes;
-    const int64_t taps = *filter.back().constant() * (filter.size() > 3 ? *filter[2].constant() : 1);
-    return *filter[1].constant() < least_channels || taps < least_taps ? "its sums have few terms" : "";
+    return *filter[1].constant() < least_channels || taps_of(filter) < least_taps ? "its sums have few terms" : "";
   }
 
   std::optional<ir::BlockedLayout> weight_layout(const CallSite& site, size_t operand) const override {

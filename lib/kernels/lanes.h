@@ -76,8 +76,9 @@ struct RowsOfPanel {
 constexpr int64_t tallest_block = 12;
 constexpr int64_t widest_vector = 16;  // floats
 
-// How many rows of a panel are widened at once.
-constexpr int64_t widened_depth = 512;
+// How many rows of a panel are used at once, and widened before: they, the next ones and what they are multiplied by
+// stay in the second-level cache, of 512 KB or more.
+constexpr int64_t panel_depth = 512;
 
 // Floats of 16 bits that stand for f32, and room for the widened ones.
 struct Halves {
@@ -107,7 +108,7 @@ struct PanelTile {
   const float* b;
   const float* next;  // what this thread reads next, as many bytes as a panel, to be fetched; null: nothing is fetched
   bool is_made;       // b was made just now: none of it has to be fetched
-  Halves halves;      // instead of b, if there; room for widened_depth rows of the panel, or k
+  Halves halves;      // instead of b, if there; room for panel_depth rows of the panel, or k
   int64_t columns;    // of the panel that are there
   const float* bias;  // or null
   const Step* steps;

@@ -2,9 +2,7 @@
 
 namespace {
 
-// Of k: its part of a panel, of the next one and of the rows stay in the second-level cache, of 512 KB or more.
-constexpr int64_t depth_block = 512;
-constexpr int64_t streamed_depth = 64;  // of a widened one: that stays in the first-level cache
+constexpr int64_t streamed_depth = 64;  // rows of a panel, widened for few blocks, that stay in the first-level cache
 // Of products: 3 x 3 pixels of 64 channels. Then it joins those before it, as a longer one loses digits.
 constexpr int64_t longest_sum = 576;
 constexpr int64_t line = 16;  // floats
@@ -266,7 +264,7 @@ void panel(const PanelTile& tile) {
   const bool is_stream = blocks == 1;
   // A part is several runs, or some columns of one.
   const int64_t run = tile.runs ? tile.run : tile.k, runs = tile.runs ? tile.k / run : 1;
-  const int64_t most = !tile.halves.first ? depth_block : groups <= 2 ? streamed_depth : widened_depth;
+  const int64_t most = tile.halves.first && groups <= 2 ? streamed_depth : panel_depth;
   const int64_t depth = equal_part(run, most);
   const bool is_joined = tile.runs && tile.runs_of_line == 1 && run <= most;
   const int64_t runs_of_part = is_joined ? equal_count(runs, most / run) : 1;

@@ -38,7 +38,7 @@ constexpr int64_t fetched_matrix = 32 * 1024;  // smaller ones arrive by themsel
 }  // namespace
 
 size_t PanelsCall::worker_bytes() const {
-  const int64_t made = in_halves() ? std::min(loops.k(), widened_depth) : in_panels ? 0 : loops.k();
+  const int64_t made = in_halves() ? std::min(loops.k(), panel_depth) : in_panels ? 0 : loops.k();
   return static_cast<size_t>((tile_rows() + made) * panel_columns) * sizeof(float);
 }
 
