@@ -142,7 +142,7 @@ void attention(const AttentionTile& tile) {
     }
     for (int64_t i = 0; i < rows; ++i) scale_row(q + i * q_row, tile.scale, queries + i * tile.depth, tile.depth);
     if (few)
-      dots(queries, tile.depth, rows, tile.k, tile.k_row, seen, tile.depth, scores, padded);
+      dots(queries, tile.depth, rows, tile.k, tile.k_row, seen, tile.depth, scores, padded, false);
     else
       for (int64_t j = 0; j < seen; j += panel_width)
         product(rows, seen - j < panel_width ? round_up(seen - j) : panel_width, tile.depth, queries, tile.depth,

@@ -1,5 +1,5 @@
-// Products of one row with a matrix that lies row by row, such as linear layers at batch 1; of up to four where the
-// matrix is not packed.
+// Products of one row with a matrix that lies row by row, such as linear layers at batch 1; of some more where the
+// matrix is not packed, as one that is an embedding, too.
 //
 // Time goes into reading the matrix once; starting a library would cost more than the product. For small products the
 // whole kernel is one tile, run by the caller's thread.
@@ -12,8 +12,8 @@ namespace atenon::kernels {
 
 namespace {
 
-constexpr int64_t most_rows = 4;
-constexpr int64_t tile_elements = 32 * 1024;  // of the matrix: reading more is worth a second thread
+constexpr int64_t far_matrix = 8 * 1024 * 1024;  // floats: stays in no cache
+constexpr int64_t tile_elements = 32 * 1024;     // of the matrix: reading more is worth a second thread
 
 class FewRowsCall : public PreparedCall {
  public:
@@ -37,7 +37,8 @@ class FewRowsCall : public PreparedCall {
     const auto* x = static_cast<const float*>(buffers[product.a.input]);
     const auto* w = static_cast<const float*>(buffers[product.b.input]);
     const auto* bias = product.bias < 0 ? nullptr : static_cast<const float*>(buffers[product.bias]);
-    alignas(64) float sums[most_rows * panel_columns];
+    const bool is_far = loops.n() * loops.k() >= far_matrix;
+    alignas(64) float sums[most_dots_rows * panel_columns];
     Step steps[most_steps];
     PanelTile out{};
     out.rows = loops.m();
@@ -48,7 +49,7 @@ class FewRowsCall : public PreparedCall {
     for (int64_t j = first; j < last; j += panel_columns) {
       out.columns = std::min(panel_columns, last - j);
       lanes().dots(x, loops.a.stride(2), out.rows, w + j * loops.b.stride(1), loops.b.stride(1), out.columns, loops.k(),
-                   sums, panel_columns);
+                   sums, panel_columns, is_far);
       out.bias = bias ? bias + j : nullptr;
       write_steps(product, loops, buffers, 0, j, steps);
       out.y = static_cast<float*>(buffers[result]) + j;
@@ -96,7 +97,7 @@ class FewRows : public RowsKernel {
     const ir::Weight* weight = site.operands[call->product.b.input].weight;
     if (weight && weight->layout) return panels().prepare(site);
     // Else lower laid the operands out in another way than this kernel reads them.
-    if (!lies_in_rows(call->product, loops, site) || loops.m() > most_rows ||
+    if (!lies_in_rows(call->product, loops, site) || loops.m() > most_dots_rows ||
         (loops.b.stride(2) != 1 && loops.k() != 1))
       return other_kernel(call->product).prepare(site);
     call->result = site.operands.size();

@@ -227,9 +227,10 @@ struct Lanes {
   // Floats of scratch that attention needs for one tile.
   int64_t (*attention_scratch)(int64_t keys, int64_t depth, int64_t value_depth);
   void (*attention)(const AttentionTile& tile);
-  // y[i * y_row + j] = sum over k of x[i * x_row + k] * w[j * w_row + k], for i < m <= 4 and j < n.
+  // y[i * y_row + j] = sum over k of x[i * x_row + k] * w[j * w_row + k], for i < m and j < n. Where w comes from
+  // memory, what follows is fetched; in a cache that would only take time.
   void (*dots)(const float* x, int64_t x_row, int64_t m, const float* w, int64_t w_row, int64_t n, int64_t k, float* y,
-               int64_t y_row);
+               int64_t y_row, bool is_far);
   // One step of an LSTM for `units` units. The gates input, forget, cell and output are sums of what comes from the
   // step's input and from the state before. c and h are overwritten.
   void (*lstm_cell)(const float* const of_input[4], const float* const of_state[4], float* c, float* h, int64_t units);

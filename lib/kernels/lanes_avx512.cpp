@@ -38,6 +38,14 @@ struct V {
   void store(float* p) const { _mm512_storeu_ps(p, v); }
   void store_first(float* p, int n) const { _mm512_mask_storeu_ps(p, first(n), v); }
   float sum() const { return _mm512_reduce_add_ps(v); }
+  // to[i] = v[i].sum(), but for the order in which it is added up.
+  static void store_sums(const V (&v)[4], float* to) {
+    const __m512 ab = _mm512_add_ps(_mm512_unpacklo_ps(v[0].v, v[1].v), _mm512_unpackhi_ps(v[0].v, v[1].v));
+    const __m512 cd = _mm512_add_ps(_mm512_unpacklo_ps(v[2].v, v[3].v), _mm512_unpackhi_ps(v[2].v, v[3].v));
+    const __m512 all = _mm512_add_ps(_mm512_shuffle_ps(ab, cd, 0x44), _mm512_shuffle_ps(ab, cd, 0xee));
+    const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(all), _mm512_extractf32x8_ps(all, 1));
+    _mm_storeu_ps(to, _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1)));
+  }
   float largest() const { return _mm512_reduce_max_ps(v); }
   static V where(const unsigned char* truths, V yes, V no) {
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(truths));

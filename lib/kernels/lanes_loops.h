@@ -164,61 +164,82 @@ void product(int64_t m, int64_t n, int64_t depth, const float* a, int64_t a_row,
 
 // --- Products of few rows with a matrix that lies row by row
 
+constexpr int dots_columns = 4;
+// So many rows that a number of each, one of the matrix and the sums fit the registers.
+constexpr int64_t dots_rows_at_once = V::accumulators < 4 ? 3 : 6;
+constexpr int64_t dots_chunk = 4096;  // floats of the matrix that stay in the nearest cache for the next rows
+
 template <int rows, int columns>
-inline void dots_block(const float* x, int64_t x_row, const float* w, int64_t w_row, int64_t k, float* y,
-                       int64_t y_row) {
+inline void dots_block(const float* x, int64_t x_row, const float* w, int64_t w_row, int64_t k, float* y, int64_t y_row,
+                       bool is_far) {
   V sum[rows][columns];
-#pragma GCC unroll 4
+#pragma GCC unroll 6
   for (int i = 0; i < rows; ++i)
 #pragma GCC unroll 4
     for (int j = 0; j < columns; ++j) sum[i][j] = V::all(0);
+  const auto add = [&](auto load) __attribute__((always_inline)) {
+    V left[rows];
+#pragma GCC unroll 6
+    for (int i = 0; i < rows; ++i) left[i] = load(x + i * x_row);
+#pragma GCC unroll 4
+    for (int j = 0; j < columns; ++j) {
+      const V right = load(w + j * w_row);
+#pragma GCC unroll 6
+      for (int i = 0; i < rows; ++i) sum[i][j].add_product(left[i], right);
+    }
+  };
   int64_t l = 0;
   for (; l + V::width <= k; l += V::width) {
-    V right[columns];
-#pragma GCC unroll 4
-    for (int j = 0; j < columns; ++j) right[j] = V::load(w + j * w_row + l);
-#pragma GCC unroll 4
-    for (int i = 0; i < rows; ++i) {
-      const V left = V::load(x + i * x_row + l);
-#pragma GCC unroll 4
-      for (int j = 0; j < columns; ++j) sum[i][j].add_product(left, right[j]);
-    }
+    // A core with little to compute begins reading what follows by itself.
+    if (is_far && 2 * rows > dots_rows_at_once)
+      for (int j = 0; j < columns; ++j) __builtin_prefetch(w + (columns + j) * w_row + l);
+    add([l](const float* p) { return V::load(p + l); });
   }
-  if (const int rest = static_cast<int>(k - l); rest > 0) {
-#pragma GCC unroll 4
-    for (int i = 0; i < rows; ++i) {
-      const V left = V::load_first(x + i * x_row + l, rest);
-#pragma GCC unroll 4
-      for (int j = 0; j < columns; ++j) sum[i][j].add_product(left, V::load_first(w + j * w_row + l, rest));
-    }
-  }
-#pragma GCC unroll 4
+  if (const int rest = static_cast<int>(k - l); rest > 0)
+    add([l, rest](const float* p) { return V::load_first(p + l, rest); });
+#pragma GCC unroll 6
   for (int i = 0; i < rows; ++i)
-#pragma GCC unroll 4
-    for (int j = 0; j < columns; ++j) y[i * y_row + j] = sum[i][j].sum();
+    if constexpr (columns == 4)
+      V::store_sums(sum[i], y + i * y_row);
+    else
+      y[i * y_row] = sum[i][0].sum();
 }
 
 template <int rows>
 void dots_rows(const float* x, int64_t x_row, const float* w, int64_t w_row, int64_t n, int64_t k, float* y,
-               int64_t y_row) {
-  constexpr int columns = V::accumulators < 4 && rows > 2 ? 2 : 4;  // sums and what they are made of fit the registers
+               int64_t y_row, bool is_far) {
   int64_t j = 0;
-  for (; j + columns <= n; j += columns) dots_block<rows, columns>(x, x_row, w + j * w_row, w_row, k, y + j, y_row);
-  for (; j < n; ++j) dots_block<rows, 1>(x, x_row, w + j * w_row, w_row, k, y + j, y_row);
+  for (; j + dots_columns <= n; j += dots_columns)
+    dots_block<rows, dots_columns>(x, x_row, w + j * w_row, w_row, k, y + j, y_row, is_far);
+  for (; j < n; ++j) dots_block<rows, 1>(x, x_row, w + j * w_row, w_row, k, y + j, y_row, is_far);
+}
+
+// Nobody asks for more rows than fit.
+constexpr int fitting_rows(int rows) { return rows <= dots_rows_at_once ? rows : 1; }
+
+void dots_at_once(const float* x, int64_t x_row, int64_t m, const float* w, int64_t w_row, int64_t n, int64_t k,
+                  float* y, int64_t y_row, bool is_far) {
+  constexpr decltype(&dots_rows<1>) of_rows[] = {dots_rows<1>,
+                                                 dots_rows<2>,
+                                                 dots_rows<3>,
+                                                 dots_rows<fitting_rows(4)>,
+                                                 dots_rows<fitting_rows(5)>,
+                                                 dots_rows<fitting_rows(6)>};
+  if (m > 0) of_rows[m - 1](x, x_row, w, w_row, n, k, y, y_row, is_far);
 }
 
 void dots(const float* x, int64_t x_row, int64_t m, const float* w, int64_t w_row, int64_t n, int64_t k, float* y,
-          int64_t y_row) {
-  switch (m) {
-    case 1:
-      return dots_rows<1>(x, x_row, w, w_row, n, k, y, y_row);
-    case 2:
-      return dots_rows<2>(x, x_row, w, w_row, n, k, y, y_row);
-    case 3:
-      return dots_rows<3>(x, x_row, w, w_row, n, k, y, y_row);
-    default:
-      return dots_rows<4>(x, x_row, w, w_row, n, k, y, y_row);
-  }
+          int64_t y_row, bool is_far) {
+  const int64_t groups = (m + dots_rows_at_once - 1) / dots_rows_at_once;
+  if (groups <= 1) return dots_at_once(x, x_row, m, w, w_row, n, k, y, y_row, is_far);
+  const int64_t fitting = k > 0 ? dots_chunk / k / dots_columns * dots_columns : n;
+  const int64_t columns = fitting < dots_columns ? dots_columns : fitting;
+  for (int64_t j = 0; j < n; j += columns)
+    for (int64_t group = 0; group < groups; ++group) {
+      const int64_t first = m * group / groups, rows = m * (group + 1) / groups - first;
+      dots_at_once(x + first * x_row, x_row, rows, w + j * w_row, w_row, n - j < columns ? n - j : columns, k,
+                   y + first * y_row + j, y_row, is_far);
+    }
 }
 
 // sigmoid(x) * tanh(y), by one division.

@@ -36,6 +36,9 @@ struct V {
     for (int i = 0; i < n; ++i) p[i] = v[i];
   }
   float sum() const { return (v[0] + v[2]) + (v[1] + v[3]); }
+  static void store_sums(const V (&v)[4], float* to) {
+    for (int i = 0; i < 4; ++i) to[i] = v[i].sum();
+  }
   float largest() const {
     const float a = v[0] > v[2] ? v[0] : v[2], b = v[1] > v[3] ? v[1] : v[3];
     return a > b ? a : b;

@@ -137,8 +137,8 @@ class LstmCall : public RecurrentLayersCall {
     const int64_t first = width_ * share.tile / tiles(), last = width_ * share.last_tile / tiles();
     for (int64_t b = share.entry; b < share.last_entry; b += dots_rows)
       lanes().dots(unprojected + b * hidden_, hidden_, std::min(dots_rows, share.last_entry - b),
-                   weight + first * hidden_, hidden_, last - first, hidden_, state.h + b * state.row + first,
-                   state.row);
+                   weight + first * hidden_, hidden_, last - first, hidden_, state.h + b * state.row + first, state.row,
+                   false);
   }
 
   // Units [i * tile_units, (i + 1) * tile_units) of one step for the share's entries.
@@ -172,7 +172,7 @@ class LstmCall : public RecurrentLayersCall {
         for (int64_t k = 0; k < count; k += dots_rows)
           lanes().dots(h + k * before.row, before.row, std::min(dots_rows, count - k),
                        of.recurrent + (gate * hidden_ + unit) * width_, width_, units, width_,
-                       sums[gate] + k * tile_units, tile_units);
+                       sums[gate] + k * tile_units, tile_units, false);
       }
       for (int64_t k = 0; k < count; ++k) {
         const float *row = gates + (b + k) * batch_row_ * 4 * hidden_ + unit, *of_input[4], *of_state[4];

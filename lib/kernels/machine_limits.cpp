@@ -91,7 +91,7 @@ double measure_bytes() {
   const int64_t part = rows / threads();
   const double seconds = least_seconds(4, [&](int64_t thread) {
     lanes().dots(x.data(), 0, 1, matrix.data() + thread * part * columns, columns, part, columns,
-                 y.data() + thread * part, 0);
+                 y.data() + thread * part, 0, true);
   });
   return static_cast<double>(part * threads() * columns) * sizeof(float) / seconds;
 }

@@ -258,7 +258,8 @@ class Panels : public RowsKernel {
     const bool is_read = is_packed ? is_panels(matrix, product.b.axes)
                                    : loops.b.in_columns() || (loops.b.in_rows() && is_for_own_panels(loops));
     if (!lies_in_rows(product, loops, site) || !is_read) return other_kernel(product).prepare(site);
-    if (!is_packed && loops.b.in_columns() && loops.m() <= 4 && product.groups == 1) return few_rows().prepare(site);
+    if (!is_packed && loops.b.in_columns() && loops.m() <= most_dots_rows && product.groups == 1)
+      return few_rows().prepare(site);
     return std::unique_ptr<PreparedCall>(make_call(std::move(product), std::move(loops), site));
   }
 };
