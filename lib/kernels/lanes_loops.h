@@ -164,9 +164,9 @@ void product(int64_t m, int64_t n, int64_t depth, const float* a, int64_t a_row,
 
 // --- Products of few rows with a matrix that lies row by row
 
-constexpr int dots_columns = 4;
-// So many rows that a number of each, one of the matrix and the sums fit the registers.
-constexpr int64_t dots_rows_at_once = V::accumulators < 4 ? 3 : 6;
+// So many rows and columns that a number of each row, one of the matrix and the sums fit the registers.
+constexpr int dots_rows_at_once = V::accumulators < 4 ? 4 : 6;
+constexpr int dots_columns(int rows) { return V::accumulators < 4 && rows == 4 ? 2 : 4; }
 constexpr int64_t dots_chunk = 4096;  // floats of the matrix that stay in the nearest cache for the next rows
 
 template <int rows, int columns>
@@ -191,7 +191,7 @@ inline void dots_block(const float* x, int64_t x_row, const float* w, int64_t w_
   int64_t l = 0;
   for (; l + V::width <= k; l += V::width) {
     // A core with little to compute begins reading what follows by itself.
-    if (is_far && 2 * rows > dots_rows_at_once)
+    if (is_far && rows > 3)
       for (int j = 0; j < columns; ++j) __builtin_prefetch(w + (columns + j) * w_row + l);
     add([l](const float* p) { return V::load(p + l); });
   }
@@ -202,15 +202,17 @@ inline void dots_block(const float* x, int64_t x_row, const float* w, int64_t w_
     if constexpr (columns == 4)
       V::store_sums(sum[i], y + i * y_row);
     else
-      y[i * y_row] = sum[i][0].sum();
+#pragma GCC unroll 2
+      for (int j = 0; j < columns; ++j) y[i * y_row + j] = sum[i][j].sum();
 }
 
 template <int rows>
 void dots_rows(const float* x, int64_t x_row, const float* w, int64_t w_row, int64_t n, int64_t k, float* y,
                int64_t y_row, bool is_far) {
+  constexpr int columns = dots_columns(rows);
   int64_t j = 0;
-  for (; j + dots_columns <= n; j += dots_columns)
-    dots_block<rows, dots_columns>(x, x_row, w + j * w_row, w_row, k, y + j, y_row, is_far);
+  for (; j + columns <= n; j += columns)
+    dots_block<rows, columns>(x, x_row, w + j * w_row, w_row, k, y + j, y_row, is_far);
   for (; j < n; ++j) dots_block<rows, 1>(x, x_row, w + j * w_row, w_row, k, y + j, y_row, is_far);
 }
 
@@ -232,8 +234,7 @@ void dots(const float* x, int64_t x_row, int64_t m, const float* w, int64_t w_ro
           int64_t y_row, bool is_far) {
   const int64_t groups = (m + dots_rows_at_once - 1) / dots_rows_at_once;
   if (groups <= 1) return dots_at_once(x, x_row, m, w, w_row, n, k, y, y_row, is_far);
-  const int64_t fitting = k > 0 ? dots_chunk / k / dots_columns * dots_columns : n;
-  const int64_t columns = fitting < dots_columns ? dots_columns : fitting;
+  const int64_t fitting = k > 0 ? dots_chunk / k / 4 * 4 : n, columns = fitting < 4 ? 4 : fitting;
   for (int64_t j = 0; j < n; j += columns)
     for (int64_t group = 0; group < groups; ++group) {
       const int64_t first = m * group / groups, rows = m * (group + 1) / groups - first;
