@@ -108,8 +108,8 @@ TEST_CASE("outputs are written where the caller says") {
 }
 
 TEST_CASE("a plan has scratch for as many threads as there are") {
-  auto session = session_of(wide_linear(16).c_str());
-  const std::vector<std::optional<Datum>> inputs = {tensor({16, 128}, 0), tensor({512, 128}, 0)};
+  auto session = session_of(wide_linear(32).c_str());
+  const std::vector<std::optional<Datum>> inputs = {tensor({32, 128}, 0), tensor({512, 128}, 0)};
   size_t before = 0;
   for (const int count : {1, 2, 4}) {  // of a second plan, not of the first one with more workers than it has room for
     set_threads(count);
