@@ -190,9 +190,9 @@ inline void dots_block(const float* x, int64_t x_row, const float* w, int64_t w_
   };
   int64_t l = 0;
   for (; l + V::width <= k; l += V::width) {
-    // A core with little to compute begins reading what follows by itself.
-    if (is_far && rows > 3)
-      for (int j = 0; j < columns; ++j) __builtin_prefetch(w + (columns + j) * w_row + l);
+    // Four columns on; a core with little to compute begins reading what follows by itself.
+    if (is_far && rows > 2)
+      for (int j = 0; j < columns; ++j) __builtin_prefetch(w + (4 + j) * w_row + l);
     add([l](const float* p) { return V::load(p + l); });
   }
   if (const int rest = static_cast<int>(k - l); rest > 0)
