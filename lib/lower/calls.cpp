@@ -16,24 +16,22 @@ constexpr const char* code_name = "code";
 // About what a core does in the time that it takes to hand out a tile, times ten.
 constexpr int64_t elements_a_tile = 16384;
 
-// Where a value lies, seen from its first element: that is where a kernel's buffer starts.
-Layout own_layout(const Lowering& lowering, const Value& value) { return {lowering.layout(value).strides, 0}; }
-
 std::string layout_text(const Layout& layout) {
   std::string text = "{";
   for (const SymInt& stride : layout.strides) text += stride.to_string() + ",";
+  for (const auto& [axis, size] : layout.inner_blocks) text += std::to_string(size) + "b" + std::to_string(axis) + ",";
+  if (layout.stored) text += name_of(*layout.stored);
   return text + "}";
 }
 
 // What a kernel depends on: its body up to names, and where its operands and results lie.
-std::string key_of(const Lowering& lowering, const Group& group, ir::Graph& body) {
+std::string key_of(const Lowering& lowering, ir::Graph& body, const std::vector<Layout>& layouts) {
   int number = 0;
   for (const auto& input : body.inputs()) input->name = "x" + std::to_string(number++);
   for (ir::Node& node : body.forward())
     for (const auto& result : node.results()) result->name = "y" + std::to_string(number++);
   std::string key = text::print(body);
-  for (const auto& values : {group.operands, group.results})
-    for (const Value* value : values) key += layout_text(own_layout(lowering, *value));
+  for (const Layout& layout : layouts) key += layout_text(layout);
   // Other ranges of the symbols prove other things.
   for (const auto& [symbol, range] : lowering.facts.ranges())
     key += symbol + ":" + std::to_string(range.lower) + ".." + std::to_string(range.upper) + ";";
@@ -60,22 +58,36 @@ SymInt grain_of(const Lowering& lowering, const Loops& loops) {
   return shape::max(1, shape::floor_div(elements_a_tile, shape::max(1, inside)));
 }
 
-Result<Loops> compose_group(const Lowering& lowering, const Group& group, const ir::Graph& body) {
+Result<Loops> compose_body(const Lowering& lowering, const ir::Graph& body, const std::vector<Layout>& layouts) {
   std::map<const ir::Node*, opset::Meaning> meanings;
-  std::map<const Value*, const Value*> outer;
   for (const ir::Node& node : body.forward()) {
     Result<opset::Meaning> meaning = loops_of(lowering.opset, node, lowering.facts);
     if (!meaning) return meaning.error();
     meanings[&node] = std::move(*meaning);
   }
-  for (size_t i = 0; i < group.operands.size(); ++i) outer[body.inputs()[i].get()] = group.operands[i];
-  for (size_t i = 0; i < group.results.size(); ++i) outer[body.outputs()[i].value()] = group.results[i];
+  std::map<const Value*, const Layout*> places;
+  const size_t operands = body.inputs().size();
+  for (size_t i = 0; i < operands; ++i) places[body.inputs()[i].get()] = &layouts[i];
+  for (size_t i = operands; i < layouts.size(); ++i) places[body.outputs()[i - operands].value()] = &layouts[i];
   return compose(
       body, [&](const ir::Node& node) { return &meanings.at(&node); },
-      [&](const Value& value) { return own_layout(lowering, *outer.at(&value)); }, lowering.facts, lowering.hints);
+      [&](const Value& value) { return *places.at(&value); }, lowering.facts, lowering.hints);
 }
 
 }  // namespace
+
+Result<std::string> generated_kernel(Lowering& lowering, ir::Graph body, const std::vector<Layout>& layouts) {
+  const std::string key = key_of(lowering, body, layouts);
+  std::map<std::string, KernelLibrary::Kernel>& kernels = lowering.library.kernels;
+  if (kernels.count(key)) return key;
+  Result<Loops> loops = compose_body(lowering, body, layouts);
+  if (!loops) return loops.error();
+  KernelLibrary::Kernel kernel{.symbol = "k" + std::to_string(kernels.size())};
+  kernel.grain = grain_of(lowering, *loops);
+  kernel.loops = std::move(*loops);
+  kernels.emplace(key, std::move(kernel));
+  return key;
+}
 
 Result<bool> compose_groups(Lowering& lowering) {
   bool changed = false;
@@ -83,23 +95,21 @@ Result<bool> compose_groups(Lowering& lowering) {
   for (size_t i = 0; i < count; ++i) {
     Group& group = *lowering.groups[i];
     if (group.role != Role::loops) continue;
-    ir::Graph body = make_body(group.nodes, group.operands, group.results);
-    const std::string key = key_of(lowering, group, body);
-    group.code_key = key;
-    if (lowering.library.kernels.count(key)) continue;
-    Result<Loops> loops = compose_group(lowering, group, body);
-    if (loops) {
-      KernelLibrary::Kernel kernel{.symbol = "k" + std::to_string(lowering.library.kernels.size())};
-      kernel.grain = grain_of(lowering, *loops);
-      kernel.loops = std::move(*loops);
-      lowering.library.kernels.emplace(key, std::move(kernel));
+    // Where a value lies, seen from its first element: that is where a kernel's buffer starts.
+    std::vector<Layout> layouts;
+    for (const auto& values : {group.operands, group.results})
+      for (const Value* value : values) layouts.push_back({lowering.layout(*value).strides, 0});
+    Result<std::string> key =
+        generated_kernel(lowering, make_body(group.nodes, group.operands, group.results), layouts);
+    if (key) {
+      group.code_key = *key;
       continue;
     }
     changed = true;
     if (group.nodes.size() == 1) {
       group.role = Role::kernel;
       group.kernel = kernels::find("reference");
-      group.refusals.emplace_back("llvm", loops.failure().message);
+      group.refusals.emplace_back("llvm", key.failure().message);
       continue;
     }
     for (ir::Node* node : group.nodes) {
@@ -115,6 +125,12 @@ Result<bool> compose_groups(Lowering& lowering) {
 }
 
 Result<void> compile_library(KernelLibrary& library, ir::ExportedProgram& program, const Target& target) {
+  std::set<std::string> named;
+  for (ir::EntryPoint& entry : program.entries)
+    for (ir::Variant& variant : entry.variants)
+      for (const ir::Node& call : variant.graph.forward())
+        if (const ir::Argument* key = call.annotation("code_key")) named.insert(key->get<std::string>());
+  std::erase_if(library.kernels, [&](const auto& entry) { return !named.contains(entry.first); });
   std::erase_if(program.code, [](const ir::CodeSegment& segment) { return segment.name == code_name; });
   std::vector<KernelSource> sources;
   std::vector<KernelLibrary::Kernel*> kernels;

@@ -73,12 +73,14 @@ ExprId Composer::read(const Value* value, const std::vector<SymInt>& index) {
       partial = true;
     }
   }
-  return intern({.op = ScalarOp::read,
-                 .dtype = form.dtype,
-                 .index = address_of(form.layout, inside),
-                 .buffer = value->index,
-                 .is_partial = partial,
-                 .is_open = partial});
+  const ScalarType stored = form.layout.stored.value_or(form.dtype);
+  const ExprId element = intern({.op = ScalarOp::read,
+                                 .dtype = stored,
+                                 .index = address_of(form.layout, inside),
+                                 .buffer = value->index,
+                                 .is_partial = partial,
+                                 .is_open = partial});
+  return stored == form.dtype ? element : intern({.op = ScalarOp::cast, .dtype = form.dtype, .operands = {element}});
 }
 
 ExprId Composer::element(const Value* value, const std::vector<SymInt>& index) {
@@ -491,7 +493,8 @@ Result<void> Composer::run(const ir::Graph& body) {
   if (body.outputs().empty()) return refuse("it has no results");
   for (const auto& input : body.inputs()) {
     if (!input->is_tensor()) return refuse("%" + input->name + " is a number that is computed at run time");
-    loops_.buffers.push_back(real_form(input->meta(), {}).dtype);
+    const RealForm form = real_form(input->meta(), layout_of_(*input));
+    loops_.buffers.push_back(form.layout.stored.value_or(form.dtype));
   }
   if (!body.empty()) {
     const ir::Node& only = *body.forward().begin();

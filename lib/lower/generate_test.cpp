@@ -172,6 +172,35 @@ TEST_CASE("of two results, loops follow the one that lies as what is read") {
     }
 }
 
+TEST_CASE("a packed weight is read where pack() puts its elements") {
+  const std::vector<int64_t> sizes = {7, 21, 3};
+  for (const ir::BlockedLayout& layout :
+       {ir::BlockedLayout{{63, 3, 1}, {}, 441}, ir::BlockedLayout{{8, 56, 168}, {{1, 8}}, 504},
+        ir::BlockedLayout{{144, 48, 16}, {{1, 4}, {0, 2}, {1, 2}}, 576}})
+    for (ScalarType stored : {ScalarType::f32, ScalarType::bf16}) {
+      Tensor numbers = Tensor::empty(ScalarType::f32, sizes);
+      std::ranges::copy(random_numbers(441, 5), numbers.mutable_as<float>());
+      const Tensor rows = cast(numbers, stored);
+      ir::Weight weight{"w", rows, layout};
+      weight.layout->padded_bytes *= static_cast<int64_t>(size_of(stored));
+      weight.tensor.storage = kernels::pack(rows, *weight.layout).storage;
+      Program program;
+      const ir::TensorMeta type{weight.dtype(), {7, 21, 3}};
+      ir::Value* x = program.graph.add_input("x", type);
+      ir::Value* y = program.node("copy", {x}, type,
+                                  [&](Writer& w) { return w.read(x, {w.variable(0), w.variable(1), w.variable(2)}); });
+      program.graph.set_outputs({y});
+      Result<Loops> loops = compose(
+          program.graph, [&](const ir::Node& node) { return &program.meanings.at(&node); },
+          [&](const ir::Value& value) { return &value == x ? packed_layout(weight) : row_major(type.sizes); },
+          program.facts, {});
+      REQUIRE(bool(loops));
+      Tensor result = Tensor::empty(type.dtype, sizes);
+      testing::run_kernel(*loops, {weight.tensor.mutable_data(), result.mutable_data()}, {});
+      for (int64_t i = 0; i < rows.numel(); ++i) REQUIRE(result.float_at(i) == rows.float_at(i));
+    }
+}
+
 TEST_CASE("softmax of scaled and masked scores is one kernel, sizes symbolic") {
   const SymInt s = SymInt::symbol("s"), b = SymInt::symbol("b");
   Program program;

@@ -47,6 +47,13 @@ Layout row_major(const std::vector<SymInt>& sizes) {
   return layout;
 }
 
+Layout packed_layout(const ir::Weight& weight) {
+  const ir::BlockedLayout& blocked = *weight.layout;
+  Layout layout{.strides = {blocked.strides.begin(), blocked.strides.end()}, .inner_blocks = blocked.inner_blocks};
+  if (weight.tensor.dtype != weight.dtype()) layout.stored = weight.tensor.dtype;
+  return layout;
+}
+
 RealForm real_form(const ir::TensorMeta& meta, Layout layout) {
   RealForm form{meta.dtype, meta.sizes, std::move(layout)};
   if (!is_complex(meta.dtype)) return form;
@@ -58,8 +65,16 @@ RealForm real_form(const ir::TensorMeta& meta, Layout layout) {
   return form;
 }
 
-SymInt address_of(const Layout& layout, const std::vector<SymInt>& index) {
+SymInt address_of(const Layout& layout, std::vector<SymInt> index) {
   SymInt address = layout.offset;
+  int64_t inside = 1;
+  for (auto block = layout.inner_blocks.rbegin(); block != layout.inner_blocks.rend(); ++block) {
+    SymInt& at = index[block->first];
+    const SymInt outer = shape::floor_div(at, block->second);
+    address = address + (at - outer * block->second) * inside;
+    at = outer;
+    inside *= block->second;
+  }
   for (size_t axis = 0; axis < index.size(); ++axis) address = address + index[axis] * layout.strides[axis];
   return address;
 }

@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "ir/program.h"
 #include "lower/index.h"
 #include "opset/meaning.h"
 
@@ -137,10 +138,15 @@ int64_t typical(const SymInt& x, const shape::Bindings& hints);
 struct Layout {
   std::vector<SymInt> strides;
   SymInt offset = 0;
+  // Of a packed weight, as in ir::BlockedLayout: axis and size, the innermost last; the strides are those of whole
+  // blocks then.
+  std::vector<std::pair<int, int64_t>> inner_blocks = {};
+  std::optional<ScalarType> stored = {};  // of a weight that is packed in 16 bits: the type in memory
   bool operator==(const Layout&) const = default;
 };
 Layout row_major(const std::vector<SymInt>& sizes);
-SymInt address_of(const Layout& layout, const std::vector<SymInt>& index);
+Layout packed_layout(const ir::Weight& weight);  // of one that has a layout
+SymInt address_of(const Layout& layout, std::vector<SymInt> index);
 
 // A tensor as loops see it: complex elements are pairs of real ones, along a last axis.
 struct RealForm {

@@ -103,7 +103,7 @@ Result<void> choose_layouts(Lowering& lowering);
 // Every group of loops has its kernel in the library, not yet compiled; groups that cannot be one kernel were taken
 // apart. Yes: some were, so that order and layouts must be found again.
 Result<bool> compose_groups(Lowering& lowering);
-// The kernels of the library have code, which the program carries as one segment.
+// The kernels of the library that calls name have code, which the program carries as one segment; the others are gone.
 Result<void> compile_library(KernelLibrary& library, ir::ExportedProgram& program, const Target& target);
 // The graph consists of calls, each with its body.
 void make_calls(Lowering& lowering);
@@ -125,6 +125,9 @@ void plan_arena(Lowering& lowering);
 std::vector<const kernels::Kernel*> library_kernels();
 // Whether one of them takes this body.
 bool is_taken(const ir::Graph& body);
+// The key of the generated kernel for a body whose operands, then results, lie so; added to the library where it is
+// new. Refuses as compose() does.
+Result<std::string> generated_kernel(Lowering& lowering, ir::Graph body, const std::vector<Layout>& layouts);
 // A call at the sizes of the hints; operands that are weights of the program say so.
 kernels::CallSite site_of(const Lowering& lowering, const ir::Node& call);
 // State that the program changes, by name.

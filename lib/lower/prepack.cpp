@@ -21,8 +21,12 @@ std::vector<int64_t> typical_all(const Lowering& lowering, const std::vector<Sym
   return values;
 }
 
+Layout layout_of(const Value& value) {
+  return value.producer ? layout_of_result(*value.producer, value.index) : row_major(value.meta().sizes);
+}
+
 kernels::Operand operand_of(const Lowering& lowering, const Value& value) {
-  Layout layout = value.producer ? layout_of_result(*value.producer, value.index) : row_major(value.meta().sizes);
+  const Layout layout = layout_of(value);
   return {value.meta().dtype, typical_all(lowering, value.meta().sizes), typical_all(lowering, layout.strides)};
 }
 
@@ -31,6 +35,11 @@ const ir::InputSpec* spec_of(const Lowering& lowering, const Value& value) {
   for (const ir::InputSpec& spec : lowering.entry.signature.inputs)
     if (spec.kind != ir::InputKind::user_input && spec.value == value.name) return &spec;
   return nullptr;
+}
+
+const ir::Weight* weight_of(const Lowering& lowering, const Value& value) {
+  const ir::InputSpec* spec = spec_of(lowering, value);
+  return spec ? lowering.program.weight(spec->target) : nullptr;
 }
 
 // A run that reads fewer bytes of weights reads them from the caches, where 16 bits take longer.
@@ -78,6 +87,64 @@ std::optional<Packing> packing_of(const kernels::Kernel& kernel, const kernels::
   return layout ? std::optional(Packing{*layout, tensor.dtype}) : std::nullopt;
 }
 
+// The kernel that says how a call's weights are to lie; null where they are read in rows.
+const kernels::Kernel* packing_kernel(const ir::Node& call) {
+  const std::string name = kernels::kernel_of(call);
+  return name == "llvm" || name == "reference" ? nullptr : kernels::find(name);
+}
+
+// Of elements that lie apart, fetching one costs as much as packing so many.
+constexpr double cost_of_lookup = 8;
+
+// Whether the call, as an embedding does, reads so few elements of a weight that it may as well look for them in
+// blocks.
+bool looks_up(const Lowering& lowering, const ir::Node& call, size_t operand) {
+  const ir::Argument* key = call.annotation("code_key");
+  if (!key) return false;
+  const Loops& loops = lowering.library.kernels.at(key->get<std::string>()).loops;
+  double elements = 0;
+  for (const Expr& expr : loops.exprs) {
+    if (expr.op != ScalarOp::read || expr.buffer != static_cast<int>(operand)) continue;
+    double places = 1;
+    const LoopSet varying = loops.loops_of(expr.index);
+    for (size_t loop = 0; loop < loops.loops.size(); ++loop)
+      if (varying & bit(static_cast<int>(loop)))
+        places *= static_cast<double>(lowering.typical(loops.loops[loop].extent));
+    elements += places;
+  }
+  return elements * cost_of_lookup <= static_cast<double>(lowering.typical(call.operands()[operand]->meta().numel()));
+}
+
+// A weight and the name of the one that was made from it.
+using PackedWeights = std::vector<std::pair<const ir::Weight*, std::string>>;
+
+// Lets a call of generated code read what was packed for others where they packed it.
+void read_packed(Lowering& lowering, ir::Node& call, const PackedWeights& packed) {
+  const std::vector<Value*> operands = call.operands();
+  std::vector<Layout> layouts;
+  for (const Value* operand : operands) layouts.push_back(layout_of(*operand));
+  for (const auto& result : call.results()) layouts.push_back(layout_of(*result));
+  std::map<Value*, Value*> inputs;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const ir::Weight* weight = weight_of(lowering, *operands[i]);
+    if (!weight || !looks_up(lowering, call, i)) continue;
+    const auto found = std::find_if(packed.begin(), packed.end(), [&](const auto& entry) {
+      const Tensor &rows = weight->tensor, &other = entry.first->tensor;
+      return rows.storage == other.storage && rows.offset == other.offset && rows.sizes == other.sizes &&
+             rows.strides == other.strides;
+    });
+    if (found == packed.end()) continue;
+    const ir::Weight& made = *lowering.program.weight(found->second);
+    layouts[i] = packed_layout(made);
+    inputs[operands[i]] = input_made_from(lowering, *operands[i], made, "_packed");
+  }
+  if (inputs.empty()) return;
+  const Result<std::string> key = generated_kernel(lowering, ir::body_of(call, lowering.variant)->clone(), layouts);
+  if (!key) return;  // it goes on reading the rows
+  call.annotate("code_key", *key);
+  for (const auto& [rows, input] : inputs) call.replace_operand(rows, input);
+}
+
 }  // namespace
 
 kernels::CallSite site_of(const Lowering& lowering, const ir::Node& call) {
@@ -86,8 +153,7 @@ kernels::CallSite site_of(const Lowering& lowering, const ir::Node& call) {
       .body = &body, .annotations = &call.annotations, .symbols = lowering.hints, .threads = threads()};
   for (const Value* operand : call.operands()) {
     site.operands.push_back(operand_of(lowering, *operand));
-    const ir::InputSpec* spec = spec_of(lowering, *operand);
-    site.operands.back().weight = spec ? lowering.program.weight(spec->target) : nullptr;
+    site.operands.back().weight = weight_of(lowering, *operand);
   }
   for (const auto& result : call.results()) site.results.push_back(operand_of(lowering, *result));
   return site;
@@ -128,19 +194,17 @@ Result<void> prepack_weights(Lowering& lowering) {
   for (ir::Node& call : lowering.graph().forward()) most += call.operands().size();
   lowering.program.weights.reserve(most);
 
-  auto packing_kernel = [&](const ir::Node& call) -> const kernels::Kernel* {
-    const std::string name = kernels::kernel_of(call);
-    return name == "llvm" || name == "reference" ? nullptr : kernels::find(name);
-  };
-  // What somebody reads in rows, such as an embedding that is tied to the last layer.
+  // What somebody reads in rows: all of it, or by its meaning.
   std::set<const Storage*> in_rows;
-  for (const ir::Node& call : lowering.graph().forward())
-    if (!packing_kernel(call))
-      for (const Value* operand : call.operands())
-        if (const ir::InputSpec* spec = spec_of(lowering, *operand))
-          if (const ir::Weight* weight = lowering.program.weight(spec->target))
-            in_rows.insert(weight->tensor.storage.get());
+  for (const ir::Node& call : lowering.graph().forward()) {
+    if (packing_kernel(call)) continue;
+    const std::vector<Value*> operands = call.operands();
+    for (size_t i = 0; i < operands.size(); ++i)
+      if (const ir::Weight* weight = weight_of(lowering, *operands[i]); weight && !looks_up(lowering, call, i))
+        in_rows.insert(weight->tensor.storage.get());
+  }
 
+  PackedWeights packed_weights;
   for (ir::Node& call : lowering.graph().forward()) {
     const kernels::Kernel* kernel = packing_kernel(call);
     if (!kernel) continue;
@@ -171,8 +235,11 @@ Result<void> prepack_weights(Lowering& lowering) {
       // A graph input of its own; one that nobody reads any more goes below.
       Value* input = input_made_from(lowering, *operands[i], *lowering.program.weight(packed_name), "_packed");
       call.replace_operand(operands[i], input);
+      packed_weights.emplace_back(weight, packed_name);
     }
   }
+  for (ir::Node& call : lowering.graph().forward())
+    if (call.annotation("code_key")) read_packed(lowering, call, packed_weights);
   return {};
 }
 
