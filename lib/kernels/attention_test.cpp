@@ -209,6 +209,16 @@ TEST_CASE("all widths of vectors agree") {
         CHECK(y[i] == sum);
       }
     }
+    // The same bits whatever rows and columns are computed beside an element: threads may cut them anywhere.
+    const Tensor a = testing::numbers({m, k}, 3), b = testing::numbers({n, k}, 4);
+    std::vector<float> all(m * n), one(1);
+    for (int64_t rows = 1; rows <= m; ++rows) {
+      width->dots(a.as<float>(), k, rows, b.as<float>(), k, n, k, all.data(), n, false);
+      for (int64_t i = 0; i < rows * n; ++i) {
+        width->dots(a.as<float>() + i / n * k, k, 1, b.as<float>() + i % n * k, k, 1, k, one.data(), 1, false);
+        REQUIRE(all[i] == one[0]);
+      }
+    }
     for (int64_t units : {1, 5, 16, 19}) {
       std::vector<float> gates(4 * units), c(units), h(units);
       for (int64_t i = 0; i < 4 * units; ++i) gates[i] = static_cast<float>(i % 23 - 11) * 0.7f;

@@ -40,12 +40,13 @@ struct V {
   }
   void store(float* p) const { _mm256_storeu_ps(p, v); }
   void store_first(float* p, int n) const { _mm256_maskstore_ps(p, first(n), v); }
+  // In the order of store_sums().
   float sum() const {
-    __m128 half = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
-    half = _mm_add_ps(half, _mm_movehl_ps(half, half));
-    return _mm_cvtss_f32(_mm_add_ss(half, _mm_shuffle_ps(half, half, 1)));
+    const __m256 pairs = _mm256_add_ps(v, _mm256_shuffle_ps(v, v, 0x4e)),
+                 fours = _mm256_add_ps(pairs, _mm256_shuffle_ps(pairs, pairs, 0xb1));
+    return _mm_cvtss_f32(_mm_add_ss(_mm256_castps256_ps128(fours), _mm256_extractf128_ps(fours, 1)));
   }
-  // to[i] = v[i].sum(), but for the order in which it is added up.
+  // to[i] = v[i].sum()
   static void store_sums(const V (&v)[4], float* to) {
     const __m256 ab = _mm256_add_ps(_mm256_unpacklo_ps(v[0].v, v[1].v), _mm256_unpackhi_ps(v[0].v, v[1].v));
     const __m256 cd = _mm256_add_ps(_mm256_unpacklo_ps(v[2].v, v[3].v), _mm256_unpackhi_ps(v[2].v, v[3].v));

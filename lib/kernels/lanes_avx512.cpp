@@ -37,8 +37,14 @@ struct V {
   }
   void store(float* p) const { _mm512_storeu_ps(p, v); }
   void store_first(float* p, int n) const { _mm512_mask_storeu_ps(p, first(n), v); }
-  float sum() const { return _mm512_reduce_add_ps(v); }
-  // to[i] = v[i].sum(), but for the order in which it is added up.
+  // In the order of store_sums().
+  float sum() const {
+    const __m512 pairs = _mm512_add_ps(v, _mm512_shuffle_ps(v, v, 0x4e)),
+                 fours = _mm512_add_ps(pairs, _mm512_shuffle_ps(pairs, pairs, 0xb1));
+    const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(fours), _mm512_extractf32x8_ps(fours, 1));
+    return _mm_cvtss_f32(_mm_add_ss(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1)));
+  }
+  // to[i] = v[i].sum()
   static void store_sums(const V (&v)[4], float* to) {
     const __m512 ab = _mm512_add_ps(_mm512_unpacklo_ps(v[0].v, v[1].v), _mm512_unpackhi_ps(v[0].v, v[1].v));
     const __m512 cd = _mm512_add_ps(_mm512_unpacklo_ps(v[2].v, v[3].v), _mm512_unpackhi_ps(v[2].v, v[3].v));

@@ -166,7 +166,8 @@ void product(int64_t m, int64_t n, int64_t depth, const float* a, int64_t a_row,
 
 // So many rows and columns that a number of each row, one of the matrix and the sums fit the registers.
 constexpr int dots_rows_at_once = V::accumulators < 4 ? 4 : 6;
-constexpr int dots_columns(int rows) { return V::accumulators < 4 && rows == 4 ? 2 : 4; }
+constexpr int dots_columns_at_once = 4;  // as many as store_sums() takes
+constexpr int dots_columns(int rows) { return V::accumulators < 4 && rows == 4 ? 2 : dots_columns_at_once; }
 constexpr int64_t dots_chunk = 4096;  // floats of the matrix that stay in the nearest cache for the next rows
 
 template <int rows, int columns>
@@ -190,16 +191,16 @@ inline void dots_block(const float* x, int64_t x_row, const float* w, int64_t w_
   };
   int64_t l = 0;
   for (; l + V::width <= k; l += V::width) {
-    // Four columns on; a core with little to compute begins reading what follows by itself.
+    // A core with little to compute begins reading what follows by itself.
     if (is_far && rows > 2)
-      for (int j = 0; j < columns; ++j) __builtin_prefetch(w + (4 + j) * w_row + l);
+      for (int j = 0; j < columns; ++j) __builtin_prefetch(w + (dots_columns_at_once + j) * w_row + l);
     add([l](const float* p) { return V::load(p + l); });
   }
   if (const int rest = static_cast<int>(k - l); rest > 0)
     add([l, rest](const float* p) { return V::load_first(p + l, rest); });
 #pragma GCC unroll 6
   for (int i = 0; i < rows; ++i)
-    if constexpr (columns == 4)
+    if constexpr (columns == dots_columns_at_once)
       V::store_sums(sum[i], y + i * y_row);
     else
 #pragma GCC unroll 2
@@ -234,7 +235,8 @@ void dots(const float* x, int64_t x_row, int64_t m, const float* w, int64_t w_ro
           int64_t y_row, bool is_far) {
   const int64_t groups = (m + dots_rows_at_once - 1) / dots_rows_at_once;
   if (groups <= 1) return dots_at_once(x, x_row, m, w, w_row, n, k, y, y_row, is_far);
-  const int64_t fitting = k > 0 ? dots_chunk / k / 4 * 4 : n, columns = fitting < 4 ? 4 : fitting;
+  const int64_t blocks = k > 0 ? dots_chunk / k / dots_columns_at_once : n,
+                columns = (blocks > 0 ? blocks : 1) * dots_columns_at_once;
   for (int64_t j = 0; j < n; j += columns)
     for (int64_t group = 0; group < groups; ++group) {
       const int64_t first = m * group / groups, rows = m * (group + 1) / groups - first;

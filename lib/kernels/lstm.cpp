@@ -15,7 +15,6 @@ namespace atenon::kernels {
 
 namespace {
 
-constexpr int64_t dots_rows = 4;    // rows that lanes().dots takes at once
 constexpr int64_t line = 16;        // floats
 constexpr int64_t enough_rows = 8;  // products with a recurrent weight that pay for its panels
 
@@ -135,10 +134,8 @@ class LstmCall : public RecurrentLayersCall {
   // The share's part of the state: its entries, and as many columns as it has tiles.
   void project(const Share& share, const float* unprojected, const float* weight, State state) const {
     const int64_t first = width_ * share.tile / tiles(), last = width_ * share.last_tile / tiles();
-    for (int64_t b = share.entry; b < share.last_entry; b += dots_rows)
-      lanes().dots(unprojected + b * hidden_, hidden_, std::min(dots_rows, share.last_entry - b),
-                   weight + first * hidden_, hidden_, last - first, hidden_, state.h + b * state.row + first, state.row,
-                   false);
+    lanes().dots(unprojected + share.entry * hidden_, hidden_, share.last_entry - share.entry, weight + first * hidden_,
+                 hidden_, last - first, hidden_, state.h + share.entry * state.row + first, state.row, false);
   }
 
   // Units [i * tile_units, (i + 1) * tile_units) of one step for the share's entries.
@@ -169,10 +166,8 @@ class LstmCall : public RecurrentLayersCall {
                          .scratch = sums[gate]});
           continue;
         }
-        for (int64_t k = 0; k < count; k += dots_rows)
-          lanes().dots(h + k * before.row, before.row, std::min(dots_rows, count - k),
-                       of.recurrent + (gate * hidden_ + unit) * width_, width_, units, width_,
-                       sums[gate] + k * tile_units, tile_units, false);
+        lanes().dots(h, before.row, count, of.recurrent + (gate * hidden_ + unit) * width_, width_, units, width_,
+                     sums[gate], tile_units, false);
       }
       for (int64_t k = 0; k < count; ++k) {
         const float *row = gates + (b + k) * batch_row_ * 4 * hidden_ + unit, *of_input[4], *of_state[4];

@@ -208,7 +208,8 @@ Chosen choose(const CallSite& site, const Convolution& convolution) {
       chosen.threads = threads();
     }
   }
-  // "conv:any" adds the bias in a pass of its own.
+  // "conv:any" adds the bias in a pass of its own. Each implementation is a plan anew.
+  const PlannedThreads planned(chosen.threads);
   while (convolution.is_deep && convolution.bias >= 0 &&
          !std::string_view(chosen.primitive.impl_info_str()).starts_with("conv:any") && chosen.primitive.next_impl()) {}
   chosen.weight = chosen.primitive.weights_desc(0);

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "kernels/kernel.h"
+#include "support/parallel.h"
 
 namespace atenon::kernels::testing {
 
@@ -123,14 +124,7 @@ struct Call {
         stored.tensor.storage = operands[i].storage = pack(stored.tensor, *layout).storage;
       }
     }
-    auto prepared = kernel.prepare(site);
-    if (!prepared) return prepared.failure().message;
-    std::vector<void*> buffers;
-    for (Tensor& tensor : operands) buffers.push_back(tensor.mutable_data());
-    for (Tensor* result : results) buffers.push_back(result->mutable_data());
-    Tensor scratch = Tensor::empty(ScalarType::u8, {static_cast<int64_t>((*prepared)->scratch_bytes())});
-    if (auto ran = (*prepared)->run(buffers, scratch.mutable_data()); !ran) return ran.failure().message;
-    return run_again(**prepared, kernel, buffers, scratch.mutable_data());
+    return run_prepared(kernel, results, -1);
   }
   // Runs into `result` (whose layout is that of the call's result); "" or what went wrong.
   std::string run(const Kernel& kernel, Tensor& result, int overwrites = -1) {
@@ -139,19 +133,51 @@ struct Call {
     site.results[0].overwrites = overwrites;
     std::string refusal = kernel.refusal(body);
     if (!refusal.empty()) return refusal;
+    return run_prepared(kernel, {&result}, overwrites);
+  }
+
+ private:
+  // Runs twice, as the second run meets what the first left behind, and then with other numbers of threads, which give
+  // the same bits.
+  std::string run_prepared(const Kernel& kernel, const std::vector<Tensor*>& results, int overwrites) {
     auto prepared = kernel.prepare(site);
     if (!prepared) return prepared.failure().message;
     note = (*prepared)->note;
     detail = (*prepared)->detail;
     std::vector<void*> buffers;
     for (Tensor& tensor : operands) buffers.push_back(tensor.mutable_data());
-    if (overwrites >= 0) std::memcpy(result.mutable_data(), operands[overwrites].data(), result.nbytes());
-    buffers.push_back(result.mutable_data());
-    if (overwrites >= 0) buffers[overwrites] = result.mutable_data();
-    Tensor scratch = Tensor::empty(ScalarType::u8, {static_cast<int64_t>((*prepared)->scratch_bytes())});
+    for (Tensor* result : results) buffers.push_back(result->mutable_data());
+    if (overwrites >= 0) buffers[overwrites] = results[0]->mutable_data();
+    const auto give_addend = [&] {
+      if (overwrites >= 0) std::memcpy(buffers[overwrites], operands[overwrites].data(), results[0]->nbytes());
+    };
+    Tensor scratch = scratch_of(**prepared);
+    give_addend();
     if (auto ran = (*prepared)->run(buffers, scratch.mutable_data()); !ran) return ran.failure().message;
-    if (overwrites >= 0) std::memcpy(result.mutable_data(), operands[overwrites].data(), result.nbytes());
-    return run_again(**prepared, kernel, buffers, scratch.mutable_data());  // meets what the first run left behind
+    give_addend();
+    if (std::string why = run_again(**prepared, kernel, buffers, scratch.mutable_data()); !why.empty()) return why;
+    std::vector<std::string> first;
+    for (Tensor* result : results) first.emplace_back(static_cast<const char*>(result->data()), result->nbytes());
+    const int usual = threads();
+    std::string why;
+    for (const int count : {1, 3}) {
+      set_threads(count);
+      CallSite other = site;
+      other.threads = count;
+      auto again = kernel.prepare(other);
+      if (!again) return again.failure().message;
+      scratch = scratch_of(**again);
+      give_addend();
+      if (auto ran = (*again)->run(buffers, scratch.mutable_data()); !ran) return ran.failure().message;
+      for (size_t i = 0; i < results.size(); ++i)
+        if (std::memcmp(results[i]->data(), first[i].data(), first[i].size()) != 0)
+          why = std::string(kernel.name()) + " gives other bits with " + std::to_string(count) + " threads";
+    }
+    set_threads(usual);
+    return why;
+  }
+  static Tensor scratch_of(const PreparedCall& call) {
+    return Tensor::empty(ScalarType::u8, {static_cast<int64_t>(call.scratch_bytes())});
   }
 };
 
