@@ -49,6 +49,7 @@ Result<void> lower_variant(Lowering& lowering) {
   // Every group is one call, and has a kernel.
   if (lowering.options.report) explain(lowering, *lowering.options.report);
   make_calls(lowering);
+  find_indices(lowering);
   if (lowering.options.winograd) choose_winograd(lowering);
   if (lowering.options.prepack)
     if (Result<void> done = prepack_weights(lowering); !done) return done;

@@ -107,6 +107,8 @@ Result<bool> compose_groups(Lowering& lowering);
 Result<void> compile_library(KernelLibrary& library, ir::ExportedProgram& program, const Target& target);
 // The graph consists of calls, each with its body.
 void make_calls(Lowering& lowering);
+// Calls of generated code say which operands are indices, and how far these reach.
+void find_indices(Lowering& lowering);
 // Convolutions that are expected to be faster by Winograd's algorithm are computed by it, and say their errors.
 void choose_winograd(Lowering& lowering);
 // Weights lie as their kernels want them.

@@ -231,6 +231,10 @@ TEST_CASE("damaged plans are refused, not run") {
   CHECK(refused("aten::mm(%t, %x)", "aten::add.Tensor(%t, %t)") == "kernel 'onednn.matmul' does not take its call");
   CHECK(refused("%t: f32[3, b], %x: f32[b, 2])\n    %mm", "%t: f64[3, b], %x: f32[b, 2])\n    %mm") ==
         "a call and its body differ in the types of operands");
+  for (const char* said : {"[3, 0, 2]", "[-1, 0, 2]", "[0, 0]", "0", "[\"x\", 0, 2]"})
+    CHECK(refused("slots=[0]}", "slots=[0], indices=[" + std::string(said) + "]}") ==
+          "a call does not say what its indices are");
+  CHECK(refused("slots=[0]}", "slots=[0], indices=[[0, 0, 2]]}") == "indices of a call are no integers");
   CHECK(refused("kernel=\"onednn.matmul\"", "kernel=\"no.such\"") ==
         "this version has no kernel 'no.such', which the program asks for");
 }

@@ -375,6 +375,9 @@ Result<void> Interpreter::run_call(Scope& scope, const ir::Node& node, const ir:
     buffers.push_back(result->storage->mutable_data());
     results.push_back(std::move(*result));
   }
+  Result<std::vector<Indices>> indices = indices_of(session_.program_, node, site);
+  if (!indices) return indices.error();
+  if (Result<void> inside = check_indices(*indices, buffers); !inside) return inside;
   if (Result<void> ready = prepare(prepared, std::move(site)); !ready) return ready;
   if (Result<void> done = execute(prepared, buffers); !done) return done;
   for (size_t i = 0; i < results.size(); ++i) scope.environment.values[node.result(i)] = std::move(results[i]);

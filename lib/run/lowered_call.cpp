@@ -1,6 +1,7 @@
 #include "run/lowered_call.h"
 
 #include "kernels/body.h"
+#include "run/engine.h"
 #include "text/text.h"
 
 namespace atenon::run {
@@ -75,6 +76,86 @@ Result<void> check_call(const kernels::Kernel& kernel, const kernels::CallSite& 
   if (std::string refusal = kernel.refusal(body); !refusal.empty())
     return error(Status::unsupported, 619, "kernel '" + name + "' does not take its call: " + refusal)
         .note("in " + text::print(node));
+  return {};
+}
+
+Result<std::vector<Indices>> indices_of(const ir::ExportedProgram& program, const ir::Node& call,
+                                        const kernels::CallSite& site) {
+  std::vector<Indices> all;
+  for (size_t i = 0; const ir::Argument* said = item(call, "indices", i); ++i) {
+    const auto* entry = std::get_if<ir::ArgumentList>(said);
+    const auto number = [&](size_t at) {
+      return entry && at < entry->size() ? integer((*entry)[at], site.symbols) : std::nullopt;
+    };
+    const std::optional<int64_t> operand = number(0), lowest = number(1), end = number(2);
+    if (!operand || !lowest || !end || *operand < 0 || *operand >= static_cast<int64_t>(site.operands.size()))
+      return error(Status::bad_input, 617, "a call does not say what its indices are: " + text::print(call));
+    const kernels::Operand& lies = site.operands[static_cast<size_t>(*operand)];
+    if (lies.dtype != ScalarType::i64 && lies.dtype != ScalarType::i32)
+      return error(Status::bad_input, 617, "indices of a call are no integers: " + text::print(call));
+    Indices indices{static_cast<size_t>(*operand), *lowest, *end, {lies.dtype, lies.sizes, lies.strides}, {}};
+    for (size_t axis = 0; axis < lies.sizes.size(); ++axis)  // what is repeated is looked at once
+      if (lies.strides[axis] == 0 && lies.sizes[axis] > 0) indices.geometry.sizes[axis] = 1;
+    for (const ir::Node& node : site.body->forward()) {
+      const auto* name = entry->size() > 3 ? std::get_if<std::string>(&(*entry)[3]) : nullptr;
+      if (!name || node.results().empty() || node.result(0)->name != *name) continue;
+      indices.notes.push_back("in " + text::print(node));
+      if (std::string line = python_line(program, node); !line.empty())
+        indices.notes.push_back("captured from " + line);
+    }
+    all.push_back(std::move(indices));
+  }
+  return all;
+}
+
+namespace {
+
+// The first of `count` elements that lie `stride` apart and that are not in range; null if there is none.
+template <class T>
+const T* find_beyond(const T* x, int64_t count, int64_t stride, const Indices& range) {
+  constexpr int64_t block = 1024;
+  const auto is_beyond = [&](T index) { return index < range.lowest || index >= range.end; };
+  for (int64_t first = 0; first < count; first += block) {
+    bool is_any = false;
+    const int64_t last = std::min(count, first + block);
+    for (int64_t i = first; i < last; ++i) is_any |= is_beyond(x[i * stride]);
+    for (int64_t i = first; is_any && i < last; ++i)
+      if (is_beyond(x[i * stride])) return x + i * stride;
+  }
+  return nullptr;
+}
+
+template <class T>
+std::optional<int64_t> find_beyond(const T* x, const Indices& range) {
+  const Tensor& lies = range.geometry;
+  const int64_t count = lies.numel();
+  if (count == 0) return std::nullopt;
+  const bool is_dense = lies.is_contiguous() || lies.sizes.empty();
+  const int64_t columns = is_dense ? count : lies.sizes.back(), stride = is_dense ? 1 : lies.strides.back();
+  for (int64_t row = 0; row < count / columns; ++row) {
+    int64_t place = 0, rest = row;
+    for (size_t axis = lies.sizes.size(); !is_dense && axis-- > 1; rest /= lies.sizes[axis - 1])
+      place += rest % lies.sizes[axis - 1] * lies.strides[axis - 1];
+    if (const T* beyond = find_beyond(x + place, columns, stride, range)) return *beyond;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Result<void> check_indices(const std::vector<Indices>& all, std::span<void* const> buffers) {
+  for (const Indices& indices : all) {
+    const void* data = buffers[indices.operand];
+    const std::optional<int64_t> beyond = indices.geometry.dtype == ScalarType::i64
+                                              ? find_beyond(static_cast<const int64_t*>(data), indices)
+                                              : find_beyond(static_cast<const int32_t*>(data), indices);
+    if (!beyond) continue;
+    Diagnostic failure = error(
+        Status::violated, 611,
+        "index " + std::to_string(*beyond) + " is out of range for an axis of size " + std::to_string(indices.end));
+    for (const std::string& note : indices.notes) failure.notes.push_back({note});
+    return failure;
+  }
   return {};
 }
 

@@ -2,6 +2,7 @@
 // prepares as sizes become known.
 #pragma once
 
+#include "ir/program.h"
 #include "kernels/kernel.h"
 
 namespace atenon::run {
@@ -26,5 +27,20 @@ std::optional<int64_t> offset_of_alias(const ir::Node& node, const Tensor& whole
 // The file may say anything: kernels rely on a body that they take, with operands of the types that it names. E0617,
 // E0619.
 Result<void> check_call(const kernels::Kernel& kernel, const kernels::CallSite& site, const ir::Node& node);
+
+// An operand whose elements are indices: each lies in [lowest, end).
+struct Indices {
+  size_t operand = 0;
+  int64_t lowest = 0, end = 0;
+  Tensor geometry;                 // of the operand, without a storage
+  std::vector<std::string> notes;  // where the model looks up
+};
+
+// What the call's annotation `indices` says (lower/find_indices.cpp). E0617.
+Result<std::vector<Indices>> indices_of(const ir::ExportedProgram& program, const ir::Node& call,
+                                        const kernels::CallSite& site);
+
+// E0611 where an index is out of range.
+Result<void> check_indices(const std::vector<Indices>& all, std::span<void* const> buffers);
 
 }  // namespace atenon::run

@@ -10,7 +10,6 @@
 #include "ir/call_body.h"
 #include "kernels/body.h"
 #include "run/leaves.h"
-#include "run/lowered_call.h"
 #include "support/parallel.h"
 #include "text/text.h"
 
@@ -212,6 +211,9 @@ Result<void> Plan::prepare(Session& session) {
     step.kernel = kernels[i]->name();
     Result<kernels::CallSite> site = call_site(session, step, *kernels[i]);
     if (!site) return site.error();
+    Result<std::vector<Indices>> indices = indices_of(session.program_, *step.node, *site);
+    if (!indices) return indices.error();
+    step.indices = std::move(*indices);
     sites[i] = std::move(*site);
   }
   if (Result<void> made = prepare_calls(kernels, sites); !made) return made;
@@ -290,6 +292,7 @@ Result<void> Plan::run_steps(Context& context, const Observer& observer) const {
     if (step.call) {
       context.buffers.clear();
       for (auto [root, offset] : step.buffers) context.buffers.push_back(roots[root] + offset);
+      if (Result<void> inside = check_indices(step.indices, context.buffers); !inside) return inside.error();
       if (Result<void> ran = step.call->run(context.buffers, scratch); !ran) return ran.error();
     }
     if (!observer) continue;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "run/engine.h"
+#include "run/lowered_call.h"
 #include "support/parallel.h"
 
 namespace atenon::run {
@@ -50,6 +51,7 @@ class Plan {
     std::unique_ptr<kernels::PreparedCall> call;  // null for an alias
     std::vector<std::pair<uint32_t, int64_t>> buffers;
     std::vector<Place> results;
+    std::vector<Indices> indices;
   };
 
   Result<void> place(Session& session);
