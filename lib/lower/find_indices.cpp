@@ -24,6 +24,7 @@ struct Lookup {
   SymInt lowest, end;
 };
 
+// What a meaning looks up with.
 class Search {
  public:
   explicit Search(const Meaning& meaning) : meaning_(meaning), seen_(meaning.scalars.size()) {}

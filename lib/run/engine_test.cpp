@@ -234,7 +234,7 @@ TEST_CASE("damaged plans are refused, not run") {
   for (const char* said : {"[3, 0, 2]", "[-1, 0, 2]", "[0, 0]", "0", "[\"x\", 0, 2]"})
     CHECK(refused("slots=[0]}", "slots=[0], indices=[" + std::string(said) + "]}") ==
           "a call does not say what its indices are");
-  CHECK(refused("slots=[0]}", "slots=[0], indices=[[0, 0, 2]]}") == "indices of a call are no integers");
+  CHECK(refused("slots=[0]}", "slots=[0], indices=[[0, 0, 2]]}") == "indices of a call are no integers in rows");
   CHECK(refused("kernel=\"onednn.matmul\"", "kernel=\"no.such\"") ==
         "this version has no kernel 'no.such', which the program asks for");
 }

@@ -91,8 +91,9 @@ Result<std::vector<Indices>> indices_of(const ir::ExportedProgram& program, cons
     if (!operand || !lowest || !end || *operand < 0 || *operand >= static_cast<int64_t>(site.operands.size()))
       return error(Status::bad_input, 617, "a call does not say what its indices are: " + text::print(call));
     const kernels::Operand& lies = site.operands[static_cast<size_t>(*operand)];
-    if (lies.dtype != ScalarType::i64 && lies.dtype != ScalarType::i32)
-      return error(Status::bad_input, 617, "indices of a call are no integers: " + text::print(call));
+    const bool is_packed = lies.weight && lies.weight->layout;
+    if ((lies.dtype != ScalarType::i64 && lies.dtype != ScalarType::i32) || is_packed)
+      return error(Status::bad_input, 617, "indices of a call are no integers in rows: " + text::print(call));
     Indices indices{static_cast<size_t>(*operand), *lowest, *end, {lies.dtype, lies.sizes, lies.strides}, {}};
     for (size_t axis = 0; axis < lies.sizes.size(); ++axis)  // what is repeated is looked at once
       if (lies.strides[axis] == 0 && lies.sizes[axis] > 0) indices.geometry.sizes[axis] = 1;
