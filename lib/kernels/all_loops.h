@@ -14,29 +14,12 @@
 namespace {
 
 constexpr Lanes lanes_of(const char* name) {
-  return {name,
-          V::width,
-          attention_scratch,
-          attention,
-          dots,
-          lstm_cell,
-          panel,
-          finish,
-          make_panel,
-          turn,
-          add_lines,
-          depthwise,
-          set_apart,
-          taps,
-          grouped,
-          in_turn,
-          winograd_in,
-          winograd_out,
-          blend,
-          blend_places,
-          pool,
-          add_rows,
-          largest_of_windows};
+  return {name,         V::width,    has_streams,  attention_scratch,
+          attention,    dots,        lstm_cell,    panel,
+          finish,       make_panel,  turn,         add_lines,
+          depthwise,    set_apart,   taps,         grouped,
+          in_turn,      winograd_in, winograd_out, blend,
+          blend_places, pool,        add_rows,     largest_of_windows};
 }
 
 }  // namespace

@@ -224,6 +224,8 @@ struct WindowsTile {
 struct Lanes {
   const char* name;
   int64_t width;  // of a vector, in floats
+  // Whether one row meets a panel that comes from memory in several streams, which is as fast as by rows of the matrix.
+  bool has_streams;
   // Floats of scratch that attention needs for one tile.
   int64_t (*attention_scratch)(int64_t keys, int64_t depth, int64_t value_depth);
   void (*attention)(const AttentionTile& tile);

@@ -243,7 +243,45 @@ bool take(const PanelTile& tile, const Part& part, const Stretch& stretch, const
   return true;
 }
 
+// One row by a panel that comes from memory, four parts of it at once: a core fetches more in several streams than in
+// one. Where registers do not hold the sums of four whole lines, it does not pay.
+constexpr int streams = 4;
+constexpr bool has_streams = V::accumulators >= 4;
+
+void multiply_in_streams(const PanelTile& tile) {
+  constexpr int vectors = panel_columns / V::width;
+  const int64_t most = equal_part(tile.k, streams * longest_sum);
+  for (int64_t first = 0; first < tile.k; first += most) {
+    const int64_t depth = tile.k - first < most ? tile.k - first : most, part = depth / streams;
+    V sum[streams][vectors];
+#pragma GCC unroll 4
+    for (int s = 0; s < streams; ++s)
+#pragma GCC unroll 4
+      for (int j = 0; j < vectors; ++j) sum[s][j] = V::all(0);
+    const auto add = [&](int s, int64_t k) __attribute__((always_inline)) {
+      const V left = V::all(tile.a[first + k]);
+      const float* const row = tile.b + (first + k) * panel_columns;
+#pragma GCC unroll 4
+      for (int j = 0; j < vectors; ++j) sum[s][j].add_product(left, V::load(row + j * V::width));
+    };
+    for (int64_t k = 0; k < part; ++k)
+#pragma GCC unroll 4
+      for (int s = 0; s < streams; ++s) add(s, s * part + k);
+    for (int64_t k = streams * part; k < depth; ++k) add(0, k);
+#pragma GCC unroll 4
+    for (int j = 0; j < vectors; ++j) {
+      float* const total = tile.scratch + j * V::width;
+      const V piece = (sum[0][j] + sum[1][j]) + (sum[2][j] + sum[3][j]);
+      (first > 0 ? V::load(total) + piece : piece).store(total);
+    }
+  }
+  finish(tile);
+}
+
 void panel(const PanelTile& tile) {
+  if constexpr (has_streams)
+    if (tile.rows == 1 && tile.next && !tile.is_made && !tile.stretches && !tile.runs && !tile.halves.first)
+      return multiply_in_streams(tile);
   const Stretch all{tile.rows, 0, tile.a_row, 0, 1, 0, 1, 0, tile.k};
   const Stretch* stretches = tile.stretches ? tile.stretches : &all;
   const int64_t stretch_count = tile.stretches ? tile.stretch_count : 1;
