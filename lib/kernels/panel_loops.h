@@ -279,9 +279,8 @@ void multiply_in_streams(const PanelTile& tile) {
 }
 
 void panel(const PanelTile& tile) {
-  if constexpr (has_streams)
-    if (tile.rows == 1 && tile.next && !tile.is_made && !tile.stretches && !tile.runs && !tile.halves.first)
-      return multiply_in_streams(tile);
+  if (has_streams && tile.rows == 1 && tile.next && !tile.is_made && !tile.runs && !tile.halves.first)
+    return multiply_in_streams(tile);
   const Stretch all{tile.rows, 0, tile.a_row, 0, 1, 0, 1, 0, tile.k};
   const Stretch* stretches = tile.stretches ? tile.stretches : &all;
   const int64_t stretch_count = tile.stretches ? tile.stretch_count : 1;
