@@ -12,7 +12,6 @@
 #include "kernels/body.h"
 #include "reference/run_control_flow.h"
 #include "run/leaves.h"
-#include "run/lowered_call.h"
 #include "support/parallel.h"
 #include "text/text.h"
 
@@ -327,7 +326,7 @@ bool Interpreter::describe_operands(Scope& scope, const std::vector<ir::Value*>&
 }
 
 // Prepares the call again where sizes or numbers are others than the last time.
-Result<void> Interpreter::prepare(Prepared& prepared, kernels::CallSite site) {
+Result<void> Interpreter::prepare(Prepared& prepared, const ir::Node& node, kernels::CallSite site) {
   if (prepared.call && prepared.site.symbols == site.symbols && same(prepared.site.operands, site.operands) &&
       same(prepared.site.results, site.results))
     return {};
@@ -339,7 +338,10 @@ Result<void> Interpreter::prepare(Prepared& prepared, kernels::CallSite site) {
   Result<std::unique_ptr<kernels::PreparedCall>> call =
       prepared.kernel ? kernels::prepare(*prepared.kernel, site) : kernels::prepare_loops(site);
   if (!call) return call.error();
+  Result<std::vector<Indices>> indices = indices_of(session_.program_, node, site);
+  if (!indices) return indices.error();
   prepared.call = std::move(*call);
+  prepared.indices = std::move(*indices);
   prepared.site = std::move(site);
   return {};
 }
@@ -375,10 +377,8 @@ Result<void> Interpreter::run_call(Scope& scope, const ir::Node& node, const ir:
     buffers.push_back(result->storage->mutable_data());
     results.push_back(std::move(*result));
   }
-  Result<std::vector<Indices>> indices = indices_of(session_.program_, node, site);
-  if (!indices) return indices.error();
-  if (Result<void> inside = check_indices(*indices, buffers); !inside) return inside;
-  if (Result<void> ready = prepare(prepared, std::move(site)); !ready) return ready;
+  if (Result<void> ready = prepare(prepared, node, std::move(site)); !ready) return ready;
+  if (Result<void> inside = check_indices(prepared.indices, buffers); !inside) return inside;
   if (Result<void> done = execute(prepared, buffers); !done) return done;
   for (size_t i = 0; i < results.size(); ++i) scope.environment.values[node.result(i)] = std::move(results[i]);
   seen.kernel = prepared.kernel->name();
@@ -483,7 +483,7 @@ Result<bool> Interpreter::prepare_fast(Scope& scope, const ir::Node& node, Prepa
     if (!extent(*sizes, strides, result->meta().dtype)) return false;
     site.results.push_back({result->meta().dtype, std::move(*sizes), std::move(strides)});
   }
-  Result<void> ready = prepare(prepared, std::move(site));
+  Result<void> ready = prepare(prepared, node, std::move(site));
   if (!ready && prepared.kernel) {  // the meaning does what the library cannot
     prepared.kernel = nullptr;
     return prepare_fast(scope, node, prepared);

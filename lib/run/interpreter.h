@@ -6,6 +6,7 @@
 #pragma once
 
 #include "run/engine.h"
+#include "run/lowered_call.h"
 
 namespace atenon::run {
 
@@ -29,6 +30,7 @@ class Interpreter {
     std::vector<bool> needs_rows;
     kernels::CallSite site;  // that the call was prepared for
     std::unique_ptr<kernels::PreparedCall> call;
+    std::vector<Indices> indices = {};  // of a lowered call
   };
 
   // The nodes in order, each with what nobody reads after it.
@@ -59,7 +61,7 @@ class Interpreter {
   // Operands as they lie; false where one is no tensor.
   bool describe_operands(Scope& scope, const std::vector<ir::Value*>& operands, kernels::CallSite& site,
                          std::vector<void*>& buffers);
-  Result<void> prepare(Prepared& prepared, kernels::CallSite site);
+  Result<void> prepare(Prepared& prepared, const ir::Node& node, kernels::CallSite site);
   // Bytes that nobody holds any more are used again: fresh ones cost a page fault each 4 kB. What a run did not need is
   // given back at its end.
   std::shared_ptr<Storage> allocate(size_t bytes);

@@ -94,16 +94,12 @@ Result<std::vector<Indices>> indices_of(const ir::ExportedProgram& program, cons
     const bool is_packed = lies.weight && lies.weight->layout;
     if ((lies.dtype != ScalarType::i64 && lies.dtype != ScalarType::i32) || is_packed)
       return error(Status::bad_input, 617, "indices of a call are no integers in rows: " + text::print(call));
-    Indices indices{static_cast<size_t>(*operand), *lowest, *end, {lies.dtype, lies.sizes, lies.strides}, {}};
+    Indices indices{static_cast<size_t>(*operand), *lowest, *end, {lies.dtype, lies.sizes, lies.strides}};
+    indices.program = &program;
     for (size_t axis = 0; axis < lies.sizes.size(); ++axis)  // what is repeated is looked at once
       if (lies.strides[axis] == 0 && lies.sizes[axis] > 0) indices.geometry.sizes[axis] = 1;
-    for (const ir::Node& node : site.body->forward()) {
-      const auto* name = entry->size() > 3 ? std::get_if<std::string>(&(*entry)[3]) : nullptr;
-      if (!name || node.results().empty() || node.result(0)->name != *name) continue;
-      indices.notes.push_back("in " + text::print(node));
-      if (std::string line = python_line(program, node); !line.empty())
-        indices.notes.push_back("captured from " + line);
-    }
+    if (const auto* name = entry->size() > 3 ? std::get_if<std::string>(&(*entry)[3]) : nullptr)
+      if (const ir::Value* read = site.body->find(*name)) indices.reader = read->producer;
     all.push_back(std::move(indices));
   }
   return all;
@@ -154,7 +150,10 @@ Result<void> check_indices(const std::vector<Indices>& all, std::span<void* cons
     Diagnostic failure = error(
         Status::violated, 611,
         "index " + std::to_string(*beyond) + " is out of range for an axis of size " + std::to_string(indices.end));
-    for (const std::string& note : indices.notes) failure.notes.push_back({note});
+    if (!indices.reader) return failure;
+    failure.notes.push_back({"in " + text::print(*indices.reader)});
+    if (std::string line = python_line(*indices.program, *indices.reader); !line.empty())
+      failure.notes.push_back({"captured from " + line});
     return failure;
   }
   return {};

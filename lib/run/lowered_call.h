@@ -32,8 +32,9 @@ Result<void> check_call(const kernels::Kernel& kernel, const kernels::CallSite& 
 struct Indices {
   size_t operand = 0;
   int64_t lowest = 0, end = 0;
-  Tensor geometry;                 // of the operand, without a storage
-  std::vector<std::string> notes;  // where the model looks up
+  Tensor geometry;                               // of the operand, without a storage
+  const ir::Node* reader = nullptr;              // the node of the call's body that looks up; null if it is not said
+  const ir::ExportedProgram* program = nullptr;  // that has it
 };
 
 // What the call's annotation `indices` says (lower/find_indices.cpp). E0617.
