@@ -161,20 +161,26 @@ struct Call {
     const int usual = threads();
     std::string why;
     for (const int count : {1, 3}) {
+      if (!why.empty()) break;
       set_threads(count);
-      CallSite other = site;
-      other.threads = count;
-      auto again = kernel.prepare(other);
-      if (!again) return again.failure().message;
-      scratch = scratch_of(**again);
-      give_addend();
-      if (auto ran = (*again)->run(buffers, scratch.mutable_data()); !ran) return ran.failure().message;
-      for (size_t i = 0; i < results.size(); ++i)
+      why = run_with(count, kernel, buffers, give_addend);
+      for (size_t i = 0; why.empty() && i < results.size(); ++i)
         if (std::memcmp(results[i]->data(), first[i].data(), first[i].size()) != 0)
           why = std::string(kernel.name()) + " gives other bits with " + std::to_string(count) + " threads";
     }
     set_threads(usual);
     return why;
+  }
+  // Prepares for `count` threads, which there are, and runs.
+  std::string run_with(int count, const Kernel& kernel, std::vector<void*>& buffers, const auto& give_addend) {
+    CallSite other = site;
+    other.threads = count;
+    auto prepared = kernel.prepare(other);
+    if (!prepared) return prepared.failure().message;
+    Tensor scratch = scratch_of(**prepared);
+    give_addend();
+    auto ran = (*prepared)->run(buffers, scratch.mutable_data());
+    return ran ? "" : ran.failure().message;
   }
   static Tensor scratch_of(const PreparedCall& call) {
     return Tensor::empty(ScalarType::u8, {static_cast<int64_t>(call.scratch_bytes())});

@@ -23,6 +23,8 @@ class Arranger {
 
  private:
   int64_t typical(const SymInt& x) const { return lower::typical(x, hints_); }
+  // About how often a loop turns; a part of a loop, at most.
+  int64_t turns_of(int loop) const { return std::max<int64_t>(0, typical(loops_.loops[loop].most)); }
   int64_t stride(const SymInt& address, int loop) const;
   bool lies_apart(const SymInt& address, int loop) const;
   void prune();
@@ -35,7 +37,7 @@ class Arranger {
   void merge_all();
   bool reads_across(int lane) const;
   void split_lanes(int lane);
-  int64_t turns_of(LoopSet set) const;
+  int64_t turns_of_all(LoopSet set) const;
   int64_t part_of(int loop, int64_t rows, int64_t least, int64_t most) const;
   void cut_lanes(int lane);
   void split_prefix();
@@ -256,7 +258,7 @@ void Arranger::merge_all() {
 
 // Whether the reductions that depend on this loop read its neighbours side by side, and their own elements apart.
 bool Arranger::reads_across(int lane) const {
-  if (typical(loops_.loops[lane].extent) < least_lanes / 2) return false;
+  if (turns_of(lane) < least_lanes / 2) return false;
   for (const Loop& loop : loops_.loops)
     if (loops_.loops_of(loop.extent) & bit(lane)) return false;
   bool is_across = false;
@@ -290,21 +292,20 @@ int64_t even_lanes(int64_t count, int64_t lanes) {
 }
 
 // The turns of the domain's loops of the set together.
-int64_t Arranger::turns_of(LoopSet set) const {
+int64_t Arranger::turns_of_all(LoopSet set) const {
   int64_t turns = 1;
   for (int loop : loops_.domain)
-    if (set & bit(loop)) turns *= typical(loops_.loops[loop].extent);
+    if (set & bit(loop)) turns *= turns_of(loop);
   return turns;
 }
 
 // How many turns parts of a loop have, from `least` to about `most`, that leave some threads rows enough: each part
 // goes with `rows` others.
 int64_t Arranger::part_of(int loop, int64_t rows, int64_t least, int64_t most) const {
-  const SymInt& extent = loops_.loops[loop].extent;
-  const int64_t count = typical(extent);
+  const int64_t count = turns_of(loop);
   int64_t part = most;
   while (part > least && rows * ((count + part - 1) / part) < enough_rows) part /= 2;
-  return extent.constant() ? even_lanes(count, part) : part;
+  return loops_.loops[loop].extent.constant() ? even_lanes(count, part) : part;
 }
 
 // Cuts the loop into blocks, which are rows, and lanes, which come last.
@@ -312,7 +313,7 @@ void Arranger::cut_lanes(int lane) {
   LoopSet rows = 0;
   for (int loop : loops_.domain)
     if (loop != lane && level(loop) <= (is_ordered_ ? 1 : 0)) rows |= bit(loop);
-  const int64_t lanes = part_of(lane, turns_of(rows), least_lanes, most_lanes);
+  const int64_t lanes = part_of(lane, turns_of_all(rows), least_lanes, most_lanes);
   std::erase(loops_.domain, lane);
   if (loops_.loops[lane].extent != SymInt(lanes)) {
     auto last_row =
@@ -340,7 +341,7 @@ void Arranger::split_prefix() {
   }
   if (stride(address, along) <= 1) return;
   const auto is_lane = [&](int loop) {
-    return loop != along && stride(address, loop) == 1 && typical(loops_.loops[loop].extent) >= least_lanes / 2 &&
+    return loop != along && stride(address, loop) == 1 && turns_of(loop) >= least_lanes / 2 &&
            coefficient(address, loops_.loops[loop].symbol) && !decides_extents(loop);
   };
   const auto lane = std::find_if(loops_.domain.begin(), loops_.domain.end(), is_lane);
@@ -353,7 +354,7 @@ void Arranger::split_scatter() {
   std::vector<int>& loops = loops_.scatter->loops;
   auto is_lane = [&](int loop) {
     return std::find(loops.begin(), loops.end(), loop) != loops.end() && stride(loops_.stores[0].address, loop) == 1 &&
-           typical(loops_.loops[loop].extent) >= least_lanes / 2 && loops_.loops_of(loops_.loops[loop].extent) == 0;
+           turns_of(loop) >= least_lanes / 2 && loops_.loops_of(loops_.loops[loop].extent) == 0;
   };
   auto lane = std::find_if(loops_.domain.begin(), loops_.domain.end(), is_lane);
   if (lane == loops_.domain.end()) return;
@@ -371,7 +372,7 @@ void Arranger::split_scatter() {
 void Arranger::split_turned() {
   if (loops_.domain.size() < 2) return;
   const int inner = loops_.domain.back();
-  if (typical(loops_.loops[inner].extent) < 2 * turned_block) return;
+  if (turns_of(inner) < 2 * turned_block) return;
   if (decides_extents(inner)) return;
   size_t along = loops_.domain.size();  // the outermost loop along a line of such a read
   for (const Expr& expr : loops_.exprs) {
@@ -379,7 +380,7 @@ void Arranger::split_turned() {
       continue;
     for (size_t i = 0; i + 1 < loops_.domain.size(); ++i)
       if (expr.loops & bit(loops_.domain[i]) && stride(expr.index, loops_.domain[i]) == 1 &&
-          typical(loops_.loops[loops_.domain[i]].extent) >= 4)
+          turns_of(loops_.domain[i]) >= 4)
         along = std::min(along, i);
   }
   if (along == loops_.domain.size()) return;
@@ -411,7 +412,7 @@ LoopSet Arranger::find_sharing() const {
     int64_t cost = 0;
     std::set<ExprId> seen;
     for (ExprId id : ids) cost += cost_of(loops_, id, bit(last), seen);
-    if (turns_of(others) < least_turns || cost <= saved) continue;
+    if (turns_of_all(others) < least_turns || cost <= saved) continue;
     saved = cost;
     best = others;
   }
@@ -430,13 +431,13 @@ bool Arranger::split_sharing() {
   const auto first = std::stable_partition(loops_.domain.begin(), loops_.domain.end(), is_row);
   loops_.rows = static_cast<size_t>(first - loops_.domain.begin());
   loops_.sharing = loops_.domain.size() - 1 - loops_.rows;
-  int64_t rows = turns_of(~(sharing | bit(last)));
+  int64_t rows = turns_of_all(~(sharing | bit(last)));
   const std::optional<int64_t> count = loops_.loops[last].extent.constant();
   const int64_t part = part_of(last, rows, least_sharers, most_sharers);
-  rows *= (typical(loops_.loops[last].extent) + part - 1) / part;
+  rows *= (turns_of(last) + part - 1) / part;
   if (!count || part < *count || loops_.rows == 0) cut(last, part, loops_.rows++);
   const int outer = loops_.domain[loops_.rows];
-  const int64_t turns = typical(loops_.loops[outer].extent);
+  const int64_t turns = turns_of(outer);
   if (rows < enough_rows && turns > 1) cut(outer, (turns * rows + enough_rows - 1) / enough_rows, loops_.rows++);
   refresh();
   return true;
@@ -453,7 +454,7 @@ bool Arranger::decides_extents(int loop) const {
 // to say.
 void Arranger::split_rows() {
   loops_.rows = loops_.domain.size() - 1;
-  int64_t inside = typical(loops_.loops[loops_.domain.back()].extent);
+  int64_t inside = turns_of(loops_.domain.back());
   while (loops_.rows > 1 && inside < elements_a_row) {
     const int loop = loops_.domain[loops_.rows - 1];
     const int64_t enough = (elements_a_row + inside - 1) / std::max<int64_t>(inside, 1);
@@ -466,7 +467,7 @@ void Arranger::split_rows() {
       return;
     }
     --loops_.rows;
-    inside *= typical(loops_.loops[loop].extent);
+    inside *= turns_of(loop);
   }
 }
 

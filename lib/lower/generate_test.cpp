@@ -119,6 +119,24 @@ TEST_CASE("a copy that turns goes block by block, whatever the sizes") {
   }
 }
 
+TEST_CASE("a copy that turns has as many rows as its outer loops leave it, also where its blocks leave a rest") {
+  for (const int64_t length : {64, 100, 197}) {
+    Program program;
+    ir::Value* x = program.graph.add_input("x", ir::TensorMeta{ScalarType::f32, {5, length, 3, 8}});
+    ir::Value* y = program.node("turn", {x}, ir::TensorMeta{ScalarType::f32, {3, 5, 8, length}}, [&](Writer& w) {
+      return w.read(x, {w.variable(1), w.variable(3), w.variable(0), w.variable(2)});
+    });
+    program.graph.set_outputs({y});
+    std::vector<float> input = random_numbers(static_cast<size_t>(120 * length), 3), output(input.size(), -1);
+    program.run({input.data(), output.data()}, {});
+    for (int64_t i = 0; i < 3; ++i)
+      for (int64_t j = 0; j < 5; ++j)
+        for (int64_t c = 0; c < 8; ++c)
+          for (int64_t k = 0; k < length; ++k)
+            REQUIRE(output[((i * 5 + j) * 8 + c) * length + k] == input[((j * length + k) * 3 + i) * 8 + c]);
+  }
+}
+
 TEST_CASE("a long loop over short lines is cut, so that rows stay many where the loops outside it have one turn") {
   const SymInt b = SymInt::symbol("b"), n = SymInt::symbol("n");
   for (const SymInt& length : {SymInt(3000), SymInt(4099), n}) {

@@ -129,12 +129,8 @@ std::optional<int64_t> find_beyond(const T* x, const Indices& range) {
   if (count == 0) return std::nullopt;
   const bool is_dense = lies.is_contiguous() || lies.sizes.empty();
   const int64_t columns = is_dense ? count : lies.sizes.back(), stride = is_dense ? 1 : lies.strides.back();
-  for (int64_t row = 0; row < count / columns; ++row) {
-    int64_t place = 0, rest = row;
-    for (size_t axis = lies.sizes.size(); !is_dense && axis-- > 1; rest /= lies.sizes[axis - 1])
-      place += rest % lies.sizes[axis - 1] * lies.strides[axis - 1];
-    if (const T* beyond = find_beyond(x + place, columns, stride, range)) return *beyond;
-  }
+  for (int64_t first = 0; first < count; first += columns)
+    if (const T* beyond = find_beyond(x + lies.index_of(first), columns, stride, range)) return *beyond;
   return std::nullopt;
 }
 

@@ -13,17 +13,6 @@ namespace {
 
 constexpr size_t huge_page = size_t{2} << 20;
 
-// Storage index of the element at a row-major position.
-int64_t element_of(const Tensor& tensor, int64_t position) {
-  if (tensor.is_contiguous()) return position;
-  int64_t index = 0;
-  for (size_t axis = tensor.sizes.size(); axis-- > 0;) {
-    index += position % tensor.sizes[axis] * tensor.strides[axis];
-    position /= tensor.sizes[axis];
-  }
-  return index;
-}
-
 // Calls `visit(position, index)` in row-major order, index relative to the tensor's offset.
 template <class Visit>
 void for_each_element(const Tensor& tensor, Visit visit) {
@@ -233,20 +222,30 @@ void* Tensor::mutable_data() {
   return bytes == nullptr ? nullptr : static_cast<char*>(bytes) + offset * static_cast<int64_t>(size_of(dtype));
 }
 
+int64_t Tensor::index_of(int64_t position) const {
+  if (is_contiguous()) return position;
+  int64_t index = 0;
+  for (size_t axis = sizes.size(); axis-- > 0;) {
+    index += position % sizes[axis] * strides[axis];
+    position /= sizes[axis];
+  }
+  return index;
+}
+
 double Tensor::float_at(int64_t position) const {
-  return visit_element_type(dtype, [&]<class T>(T) { return convert<double>(as<T>()[element_of(*this, position)]); });
+  return visit_element_type(dtype, [&]<class T>(T) { return convert<double>(as<T>()[index_of(position)]); });
 }
 
 int64_t Tensor::int_at(int64_t position) const {
-  return visit_element_type(dtype, [&]<class T>(T) { return convert<int64_t>(as<T>()[element_of(*this, position)]); });
+  return visit_element_type(dtype, [&]<class T>(T) { return convert<int64_t>(as<T>()[index_of(position)]); });
 }
 
 void Tensor::set(int64_t position, double value) {
-  visit_element_type(dtype, [&]<class T>(T) { mutable_as<T>()[element_of(*this, position)] = convert<T>(value); });
+  visit_element_type(dtype, [&]<class T>(T) { mutable_as<T>()[index_of(position)] = convert<T>(value); });
 }
 
 void Tensor::set_int(int64_t position, int64_t value) {
-  visit_element_type(dtype, [&]<class T>(T) { mutable_as<T>()[element_of(*this, position)] = convert<T>(value); });
+  visit_element_type(dtype, [&]<class T>(T) { mutable_as<T>()[index_of(position)] = convert<T>(value); });
 }
 
 std::vector<int64_t> contiguous_strides(std::span<const int64_t> sizes) {

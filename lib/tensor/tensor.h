@@ -119,6 +119,8 @@ struct Tensor {
     return static_cast<T*>(mutable_data());
   }
 
+  // Elements from data() to the one at a row-major position.
+  int64_t index_of(int64_t position) const;
   // The element at a row-major position, widened. Integers beyond 2^53 need int_at.
   double float_at(int64_t position) const;
   int64_t int_at(int64_t position) const;
