@@ -57,7 +57,12 @@ def distance(path, wanted):
     """The largest |difference| / (ATOL + RTOL |reference|) of an .npz's arrays, in order, from `wanted`, NumPy's, too."""
     import numpy
     with numpy.load(path) as archive:
-        found = [archive[name] for name in archive.files]
+        return distance_of([archive[name] for name in archive.files], wanted)
+
+
+def distance_of(found, wanted):
+    """The same of arrays."""
+    import numpy
     types, wanted_types = ([(x.dtype.name, x.shape) for x in arrays] for arrays in (found, wanted))
     if types != wanted_types:
         raise RuntimeError(f"outputs are {types}, not {wanted_types}")

@@ -241,6 +241,8 @@ class Bilinear : public Kernel {
     return body.outputs()[0].value()->meta().sizes[1].constant().value_or(fewest_channels) >= fewest_channels;
   }
 
+  bool writes_along(size_t axis, size_t) const override { return axis == 1 || axis == 3; }
+
   Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const override {
     auto call = std::make_unique<BilinearCall>();
     Resize& resize = call->resize;

@@ -259,7 +259,7 @@ class ChosenMatrices : public Kernel {
     return layout(site, operand, ScalarType::bf16);
   }
   bool reads_rows(const ir::Graph&, size_t) const override { return true; }
-  bool writes_rows() const override { return true; }
+  bool writes_along(size_t axis, size_t rank) const override { return axis + 1 == rank; }
 
   Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const override {
     ChosenProduct read;

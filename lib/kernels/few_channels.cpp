@@ -161,8 +161,8 @@ std::unique_ptr<LinesCall> prepare_lines(const CallSite& site, int64_t lines) {
   call->read(site, 2);
   const Convolution& convolution = call->convolution;
   const Operand& weight = site.operands[static_cast<size_t>(convolution.weight)];
-  // A column, such as a sequence with an axis more, is a line.
-  if (lines == 0 && call->x_sizes[3] == 1 && call->y_sizes[3] == 1) {
+  // A column, such as a sequence with an axis more, is a line; weights stay as they are, so they are a column, too.
+  if (lines == 0 && call->x_sizes[3] == 1 && call->y_sizes[3] == 1 && call->filter[1] == 1) {
     for (std::vector<int64_t>* of_image : {&call->x_sizes, &call->x_strides, &call->y_sizes, &call->y_strides})
       std::swap((*of_image)[2], (*of_image)[3]);
     for (std::vector<int64_t>& strides : call->operand_strides) std::swap(strides[2], strides[3]);

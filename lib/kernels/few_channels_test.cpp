@@ -57,6 +57,7 @@ TEST_CASE("convolutions of few channels, by windows, and in groups equal plain l
       {1, 6, 384, 3, 5, 7, 1, 1, 0, 1, panels},
       {1, 3, 192, 3, 5, 7, 1, 1, 0, 1, panels},
       {1, 64, 128, 2, 1, 2, 1, 1, 0, 1, panels},
+      {2, 1, 50, 1, 31, 1, 3, 1, 2, 2},
   };
   for (const Case& c : cases) {
     CAPTURE(c.channels);

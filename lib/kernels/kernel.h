@@ -104,9 +104,10 @@ class Kernel {
   virtual std::vector<int> preferred_order(const ir::Graph& /*body*/) const { return {}; }
   // Whether the result had best lie as the first operand does, if that has as many axes.
   virtual bool keeps_order(const ir::Graph& /*body*/) const { return false; }
-  // Whether the last axis of an operand, or of the result, must lie element by element.
+  // Whether the last axis of an operand must lie element by element.
   virtual bool reads_rows(const ir::Graph& /*body*/, size_t /*operand*/) const { return false; }
-  virtual bool writes_rows() const { return false; }
+  // Whether the result, of so many axes, may lie so that this one's elements are neighbours.
+  virtual bool writes_along(size_t /*axis*/, size_t /*rank*/) const { return true; }
   // Whether all axes of an operand but the last are one to the kernel, in whatever order they lie.
   virtual bool joins_rows(const ir::Graph& /*body*/, size_t /*operand*/) const { return false; }
   // Whether operands and results must lie in rows altogether.

@@ -193,7 +193,7 @@ class OnednnMatmul : public Kernel {
     return may_overwrite_addend(body, operand);
   }
 
-  bool writes_rows() const override { return true; }
+  bool writes_along(size_t axis, size_t rank) const override { return axis + 1 == rank; }
 
   std::optional<ir::BlockedLayout> weight_layout(const CallSite& site, size_t operand) const override {
     try {

@@ -50,7 +50,7 @@ class RowsKernel : public Kernel {
   bool reads_rows(const ir::Graph& body, size_t operand) const override;
   bool joins_rows(const ir::Graph& body, size_t operand) const override;
   bool keeps_order(const ir::Graph& body) const override { return joins_rows(body, 0); }
-  bool writes_rows() const override { return true; }
+  bool writes_along(size_t axis, size_t rank) const override { return axis + 1 == rank; }
   std::optional<ir::BlockedLayout> half_layout(const CallSite& site, size_t operand) const override;
 };
 

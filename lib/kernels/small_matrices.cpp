@@ -134,7 +134,7 @@ class SmallMatrices : public Kernel {
     return may_overwrite_addend(body, operand);
   }
 
-  bool writes_rows() const override { return true; }
+  bool writes_along(size_t axis, size_t rank) const override { return axis + 1 == rank; }
 
   Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const override {
     auto call = std::make_unique<SmallMatricesCall>();

@@ -280,17 +280,22 @@ void LayoutChoice::place_results(Group& group) {
   for (Value* result : group.results) {
     const std::vector<SymInt>& sizes = result->meta().sizes;
     std::vector<int> order;
+    const auto is_writable = [&] {
+      return group.role != Role::kernel || order.empty() ||
+             group.kernel->writes_along(static_cast<size_t>(order.back()), sizes.size());
+    };
     if (group.role == Role::kernel) {
       const ir::Graph body = make_body(group.nodes, group.operands, group.results);
       order = group.kernel->preferred_order(body);
       const Value* first = group.operands.empty() ? nullptr : group.operands[0];
-      if (first && group.kernel->keeps_order(body) && first->meta().sizes.size() == sizes.size())
+      if (first && group.kernel->keeps_order(body) && first->meta().sizes.size() == sizes.size()) {
         order = order_of(lowering_.layout(*first), first->meta().sizes);
+        if (!is_writable()) order.clear();
+      }
     }
     if (order.size() != sizes.size()) {
       order = wished_by_reader(*result);
-      const bool writes_rows = group.role == Role::kernel && group.kernel->writes_rows();
-      if (writes_rows && !order.empty() && order.back() + 1 != static_cast<int>(sizes.size())) continue;
+      if (!is_writable()) continue;
     }
     if (order.empty() && group.role == Role::loops && sizes.size() >= 3 && !rows_are_read) {
       // As the largest operand lies of those of the same rank, of a higher one, of which axes are reduced, or of as
