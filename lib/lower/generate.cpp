@@ -111,13 +111,14 @@ std::vector<Generator::Phase> Generator::plan(const std::vector<ExprId>& roots, 
   return result;
 }
 
-// A long sum of lanes has its terms added one after the other: in double, so that their rounding does not show.
+// A long sum of lanes, or one whose prefixes are kept, has its terms added one after the other: in double, so that their
+// rounding does not show.
 ScalarType Generator::accumulator_type(int number, size_t component) const {
   constexpr int64_t long_sum = 1024;
   const BoundReduction& reduction = loops_.reductions[number];
   const ScalarType dtype = loops_.exprs[reduction.identity[component]].dtype;
-  if (reduction.monoid != "sum" || !is_floating(dtype) || reduction.is_prefix || !(reduction.outer & lane_loop()))
-    return dtype;
+  const bool is_in_turn = reduction.is_prefix || reduction.outer & lane_loop();
+  if (reduction.monoid != "sum" || !is_floating(dtype) || !is_in_turn) return dtype;
   int64_t terms = 1;
   for (int loop : reduction.loops) terms *= loops_.loops[loop].extent.constant().value_or(long_sum);
   return terms < long_sum ? dtype : ScalarType::f64;
@@ -385,7 +386,7 @@ void Generator::domain(size_t depth, const std::vector<Store>& stores) {
       for (size_t i = 0; i < prefixes.size(); ++i) {
         std::vector<Value*> places = accumulators[i];
         for (size_t c = 0; c < places.size() && is_in_lanes; ++c)
-          places[c] = lane_of(places[c], loops_.exprs[loops_.reductions[prefixes[i]].identity[c]].dtype);
+          places[c] = lane_of(places[c], accumulator_type(prefixes[i], c));
         accumulate(prefixes[i], places);
         read_accumulators(prefixes[i], places);
       }

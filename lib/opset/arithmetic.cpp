@@ -30,7 +30,7 @@ std::optional<ir::SymFloat> Evaluator::as_float(const Datum& datum, const Expr* 
 std::optional<int64_t> Evaluator::as_static(const Datum& datum, const Expr* at) {
   const std::optional<ir::SymInt> integer = as_int(datum, at);
   if (!integer) return std::nullopt;
-  const std::optional<int64_t> constant = simplified(*integer).constant();
+  const std::optional<int64_t> constant = integer->is_constant() ? integer->constant() : facts().value_of(*integer);
   if (!constant) fail(at, 112, "undecided", integer->to_string() + " must be known when the operator is applied");
   return constant;
 }

@@ -138,12 +138,20 @@ void Facts::learn_zero(const SymInt& given) {
       learn({.kind = Kind::le, .difference = divisor * value - dividend});
       learn({.kind = Kind::le, .difference = dividend - divisor * value - divisor + SymInt(1)});
     }
-    // What is known of the atom is known of its value: n * (6*m // n) == 6*m, once 6*m // n is 6, says n == m.
-    for (const SymInt& known : std::vector(zeros_)) {
-      const SymInt y = simplify(known);
+    // What is known of the atom is known of its value: n * (6*m // n) == 6*m, once 6*m // n is 6, says n == m. By this
+    // atom alone, as each of the others would make nothing of what it comes from; once, as two could go round in turn.
+    if (is_rewriting_) return;
+    is_rewriting_ = true;
+    std::map<std::string, SymInt> replaced = {{atom.spelling, value}};
+    std::vector<SymInt> rewritten;
+    replaced.swap(replaced_);
+    for (const SymInt& known : zeros_) rewritten.push_back(simplify(known));
+    replaced.swap(replaced_);
+    for (const SymInt& y : rewritten) {
       if (y.is_constant() || is_overflow(y) || std::find(zeros_.begin(), zeros_.end(), y) != zeros_.end()) continue;
       learn({.kind = Kind::eq, .difference = y});
     }
+    is_rewriting_ = false;
     return;
   }
 }
@@ -257,6 +265,22 @@ Range Facts::bounds(const SymInt& x) const {
 }
 
 SymInt Facts::simplify(const SymInt& x) const { return Proof(*this).simplify(x); }
+
+std::optional<int64_t> Facts::value_of(const SymInt& x) const {
+  constexpr int64_t few = 64;
+  const SymInt simple = simplify(x);
+  if (simple.is_constant()) return simple.constant();
+  const std::set<std::string> symbols = simple.symbols();
+  const auto range = symbols.size() == 1 ? known_ranges_.find(*symbols.begin()) : known_ranges_.end();
+  if (range == known_ranges_.end() || range->second.upper >= few || range->second.lower < -few) return std::nullopt;
+  std::optional<int64_t> only;
+  for (int64_t value = range->second.lower; value <= range->second.upper; ++value) {
+    const std::optional<int64_t> here = evaluate(simple, {{*symbols.begin(), value}});
+    if (!here || (only && *only != *here)) return std::nullopt;
+    only = here;
+  }
+  return only;
+}
 
 Truth Facts::decide(const SymBool& question) const {
   if (const std::optional<bool> value = question.constant()) return from_bool(*value);

@@ -44,6 +44,8 @@ class Facts {
   // Rewrites by the assumed equalities and the ranges: min and max that are decided, `(4*s)//4`, symbols pinned to a
   // value.
   SymInt simplify(const SymInt& x) const;
+  // The number that x is, if only one is possible: simplified, or for all values of a symbol that has few.
+  std::optional<int64_t> value_of(const SymInt& x) const;
 
   const std::map<std::string, Range>& ranges() const { return ranges_; }  // as declared
   const std::vector<SymBool>& assumptions() const { return assumptions_; }
@@ -72,6 +74,7 @@ class Facts {
   std::map<std::string, Range> known_ranges_;
   Substitution pinned_;                     // symbols that equalities could be solved for
   std::map<std::string, SymInt> replaced_;  // the same for other atoms, by spelling
+  bool is_rewriting_ = false;               // by a new one of these
   std::vector<SymInt> zeros_;
   std::vector<SymInt> nonzeros_;
   std::vector<SymInt> nonpositives_;

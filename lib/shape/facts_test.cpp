@@ -237,6 +237,7 @@ TEST_CASE("simplification and bounds") {
       {"s=-9..-1", "s//2", "s//2", {-5, -1}},
       {"s=1..", "trunc(s*0.25)", "s//4", {0, Range::highest}},
       {"s=-8..-1", "trunc(s*0.25)", "-((-s)//4)", {-2, 0}},
+      {"max(1, -((-s)//(s - s//2))) == 2; s//2 == 4*(s//8)", "max(1, -((-s)//(s - 4*(s//8))))", "2", {2, 2}},
   };
   for (const auto& row : rows) {
     CAPTURE(row.facts);
@@ -247,6 +248,15 @@ TEST_CASE("simplification and bounds") {
     CHECK(facts.bounds(x).lower == row.bounds.lower);
     CHECK(facts.bounds(x).upper == row.bounds.upper);
   }
+}
+
+TEST_CASE("a number is known where all values of its symbol give it") {
+  const auto value = [](const std::string& facts, const std::string& x) {
+    return facts_of(facts).value_of(*parse_int(x));
+  };
+  CHECK(value("s=5..6", "s - (2*s)//3") == 2);
+  CHECK(value("s=5..7", "s - (2*s)//3") == std::nullopt);
+  CHECK(value("s=5..", "s - (2*s)//3") == std::nullopt);
 }
 
 TEST_CASE("random worlds: nothing false is proven, nothing true refuted") {
