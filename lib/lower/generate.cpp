@@ -111,8 +111,8 @@ std::vector<Generator::Phase> Generator::plan(const std::vector<ExprId>& roots, 
   return result;
 }
 
-// A long sum of lanes, or one whose prefixes are kept, has its terms added one after the other: in double, so that their
-// rounding does not show.
+// A long sum of lanes, or one whose prefixes are kept, has its terms added one after the other: in double, so that
+// their rounding does not show.
 ScalarType Generator::accumulator_type(int number, size_t component) const {
   constexpr int64_t long_sum = 1024;
   const BoundReduction& reduction = loops_.reductions[number];

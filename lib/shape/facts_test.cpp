@@ -298,6 +298,7 @@ TEST_CASE("random worlds: nothing false is proven, nothing true refuted") {
         REQUIRE(facts.bounds(x).contains(*value));
         const auto simple = evaluate(facts.simplify(x), bindings);
         REQUIRE(simple == value);
+        REQUIRE(facts.value_of(x).value_or(*value) == *value);
       }
     }
   }
