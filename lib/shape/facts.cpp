@@ -113,6 +113,10 @@ void Facts::learn_zero(const SymInt& given) {
   const SymBool truth = equal(given, 0);  // divides by the common divisor
   if (truth.constant()) return;
   const SymInt x = truth.node()->difference;
+  // n*n == 5*n*(n//5) says n == 5*(n//5), where n is positive.
+  const SymInt shared = common_monomial(x);
+  if (!(shared == SymInt(1)) && Proof(*this).lower(shared, 1) >= 1)
+    if (const std::optional<SymInt> rest = exact_quotient(x, shared)) return learn_zero(*rest);
   if (const std::optional<std::string> symbol = solvable_symbol(x)) {
     const SymInt self = SymInt::symbol(*symbol);
     pin(*symbol, coefficient_of(x, *symbol) == 1 ? self - x : self + x);

@@ -177,6 +177,7 @@ TEST_CASE("questions that programs ask") {
       {"min(s, t) >= 3", "t >= 3", "proven"},
       {"max(1, s) >= 3; s >= 2", "s >= 3", "proven"},
       {"min(s, t) == 2", "t >= 2", "proven"},
+      {"s=1..; s*s == 5*s*(s//5); s//5 == 1", "s == 5", "proven"},
       // Floats.
       {"s=4..", "int(s*0.5) >= 2", "proven"},
       {"s=0..10", "int(s*0.3) <= 3", "proven"},
