@@ -45,6 +45,13 @@ std::string schema_name(const std::vector<const Operator*>& overloads, const std
   return keyword;
 }
 
+bool takes_tensor_first(const std::vector<const Operator*>& overloads) {
+  return std::any_of(overloads.begin(), overloads.end(), [](const Operator* op) {
+    const auto& parameters = op->schema().parameters;
+    return !parameters.empty() && parameters[0].type.kind == Kind::tensor;
+  });
+}
+
 // Where sizes may be given one by one: x.view(2, 3), torch.zeros(2, 3). -1: nowhere.
 int packed_position(const std::vector<const Operator*>& overloads) {
   for (const Operator* op : overloads) {
@@ -155,8 +162,8 @@ std::optional<Call> Dispatch::resolved() {
   const std::optional<std::vector<Argument>> sizes = packed(arguments_.positional, packed_position(overloads_));
   if (sizes)
     if (Result<Call> other = choose(session_.opset, name_, *sizes, arguments_.keywords)) return std::move(*other);
-  // A tensor of rank 0 stands for its number: x.view(n, -1) or x.view([n, -1]) with n = torch.tensor(3); before forward
-  // also in first place, torch.empty(n).
+  // A tensor of rank 0 stands for its number: x.view(n, -1) or x.view([n, -1]) with n = torch.tensor(3); before forward,
+  // and where no tensor is asked for, also in first place: torch.empty(n), torch.arange(lengths.max()).
   std::vector<Argument> numbers = arguments_.positional;
   std::vector<Named> keywords = arguments_.keywords;
   for (Named& keyword : keywords)
@@ -167,7 +174,7 @@ std::optional<Call> Dispatch::resolved() {
     if (Result<Call> other = choose(session_.opset, name_, numbers, keywords)) return std::move(*other);
     if (const std::optional<std::vector<Argument>> both = packed(numbers, packed_position(overloads_)))
       if (Result<Call> other = choose(session_.opset, name_, *both, keywords)) return std::move(*other);
-    if (session_.is_tracing) break;
+    if (session_.is_tracing && takes_tensor_first(overloads_)) break;
   }
   session_.raise(call.error());
   return std::nullopt;
