@@ -162,8 +162,8 @@ std::optional<Call> Dispatch::resolved() {
   const std::optional<std::vector<Argument>> sizes = packed(arguments_.positional, packed_position(overloads_));
   if (sizes)
     if (Result<Call> other = choose(session_.opset, name_, *sizes, arguments_.keywords)) return std::move(*other);
-  // A tensor of rank 0 stands for its number: x.view(n, -1) or x.view([n, -1]) with n = torch.tensor(3); before forward,
-  // and where no tensor is asked for, also in first place: torch.empty(n), torch.arange(lengths.max()).
+  // A tensor of rank 0 stands for its number: x.view(n, -1) or x.view([n, -1]) with n = torch.tensor(3); before
+  // forward, and where no tensor is asked for, also in first place: torch.empty(n), torch.arange(lengths.max()).
   std::vector<Argument> numbers = arguments_.positional;
   std::vector<Named> keywords = arguments_.keywords;
   for (Named& keyword : keywords)
