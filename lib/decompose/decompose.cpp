@@ -70,11 +70,6 @@ class Rewriter {
     ir::ProvenanceId provenance = program_.provenance.derive(node.provenance, node.target());
     Result<opset::Expansion> expansion = opset::expand(opset_, *call, facts, graph, &node, provenance);
     if (!expansion) return explained(expansion.error(), node);
-    if (expansion->results.size() != node.results().size())  // as chunk() has, once a size is another one
-      return explained(error(Status::bad_input, 125,
-                             node.target() + " yields " + std::to_string(expansion->results.size()) +
-                                 " values here, not " + std::to_string(node.results().size())),
-                       node);
     decided(node, true, users_own ? "by the decomposition in " + op.place().file : "is not in " + set_.name);
     for (ir::Constraint& assumption : expansion->assumptions) assume(assumptions, facts, std::move(assumption));
     for (ir::Symbol& symbol : expansion->unbacked) {
