@@ -37,6 +37,10 @@ std::optional<int> kept_axis(const Scope& scope, const ir::Node& node, int axis)
     kept = static_cast<int>(found - variables.begin());
   }
   if (kept < 0) return std::nullopt;
+  // A slice from the first element on is none of the whole axis.
+  if (meaning->results[0].type.sizes[static_cast<size_t>(kept)] !=
+      meaning->tensors[0]->meta().sizes[static_cast<size_t>(axis)])
+    return std::nullopt;
   const auto is_kept = [&](ScalarId id) {
     const Scalar& scalar = at(*meaning, id);
     return scalar.op == ScalarOp::index && scalar.variable == variables[static_cast<size_t>(kept)];
