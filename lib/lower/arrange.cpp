@@ -18,7 +18,8 @@ constexpr int64_t turned_block = 16;  // of a loop through memory that is read l
 
 class Arranger {
  public:
-  Arranger(Loops& loops, const shape::Bindings& hints) : loops_(loops), hints_(hints) {}
+  Arranger(Loops& loops, const shape::Facts& facts, const shape::Bindings& hints)
+      : loops_(loops), facts_(facts), hints_(hints) {}
   void run();
 
  private:
@@ -27,7 +28,9 @@ class Arranger {
   int64_t turns_of(int loop) const { return std::max<int64_t>(0, typical(loops_.loops[loop].most)); }
   int64_t stride(const SymInt& address, int loop) const;
   bool lies_apart(const SymInt& address, int loop) const;
+  bool is_in_domain(int loop) const { return std::ranges::find(loops_.domain, loop) != loops_.domain.end(); }
   void prune();
+  void split_joined();
   void find_needed();
   void order();
   SymInt address_of_most() const;
@@ -51,6 +54,7 @@ class Arranger {
   void refresh();
 
   Loops& loops_;
+  const shape::Facts& facts_;
   const shape::Bindings& hints_;
   // 0: all reductions depend on the loop, so it can be a row; 1: some do, or a scatter; 2: none.
   int level(int loop) const { return shared_ & bit(loop) ? 0 : needed_ & bit(loop) ? 1 : 2; }
@@ -108,6 +112,35 @@ void Arranger::prune() {
   }
   for (size_t number = 0; number < is_reduced.size(); ++number)
     if (!is_reduced[number]) loops_.reductions[number] = {};
+}
+
+// A reduction over axes that a view has joined reads them at quotients and rests of its loop: each gets a loop of its
+// own, so that what is read has strides.
+void Arranger::split_joined() {
+  for (BoundReduction& reduction : loops_.reductions) {
+    for (size_t i = 0; i < reduction.loops.size() && loops_.loops.size() < most_loops; ++i) {
+      const int inner = reduction.loops[i];
+      const std::string symbol = loops_.loops[inner].symbol;
+      const std::optional<int64_t> extent = loops_.loops[inner].extent.constant();
+      std::optional<int64_t> divisor;
+      for (const Expr& expr : loops_.exprs) divisor = std::max(divisor, greatest_divisor(expr.index, symbol));
+      if (!extent || !divisor || *extent % *divisor != 0 || is_in_domain(inner) || decides_extents(inner)) continue;
+      const int outer = static_cast<int>(loops_.loops.size());
+      loops_.loops.push_back({"$" + std::to_string(outer), *extent / *divisor});
+      loops_.loops[inner].extent = loops_.loops[inner].most = *divisor;
+      IndexSpace space(facts_);
+      for (const Loop& loop : loops_.loops) space.declare(loop.symbol, loop.extent);
+      const shape::Substitution apart = {
+          {symbol, loops_.loops[outer].variable() * *divisor + loops_.loops[inner].variable()}};
+      for (Expr& expr : loops_.exprs)
+        if (expr.index.symbols().count(symbol)) expr.index = space.simplified(shape::substitute(expr.index, apart));
+      for (BoundReduction& other : loops_.reductions) {
+        const auto place = std::find(other.loops.begin(), other.loops.end(), inner);
+        if (place != other.loops.end()) other.loops.insert(place, outer);
+      }
+      refresh();
+    }
+  }
 }
 
 SymInt Arranger::address_of_most() const {
@@ -177,9 +210,7 @@ bool Arranger::can_merge(int outer, int inner) const {
     if (at != reduction.loops.end() && (at + 1 == reduction.loops.end() || at[1] != inner)) return false;
   }
   // Rows and the loops inside them stay apart.
-  const bool in_domain = std::find(loops_.domain.begin(), loops_.domain.end(), outer) != loops_.domain.end();
-  const bool inner_in_domain = std::find(loops_.domain.begin(), loops_.domain.end(), inner) != loops_.domain.end();
-  return in_domain == inner_in_domain && level(outer) == level(inner);
+  return is_in_domain(outer) == is_in_domain(inner) && level(outer) == level(inner);
 }
 
 void Arranger::merge(int outer, int inner) {
@@ -489,6 +520,7 @@ void Arranger::cut(int loop, int64_t size, size_t place) {
 
 void Arranger::run() {
   prune();
+  split_joined();
   is_ordered_ = loops_.scatter || std::any_of(loops_.reductions.begin(), loops_.reductions.end(),
                                               [](const BoundReduction& reduction) { return reduction.is_prefix; });
   order();
@@ -520,6 +552,8 @@ void Arranger::run() {
 
 }  // namespace
 
-void arrange(Loops& loops, const shape::Bindings& hints) { Arranger(loops, hints).run(); }
+void arrange(Loops& loops, const shape::Facts& facts, const shape::Bindings& hints) {
+  Arranger(loops, facts, hints).run();
+}
 
 }  // namespace atenon::lower

@@ -25,15 +25,15 @@ class LayoutChoice {
   Result<void> run();
 
  private:
-  std::optional<Layout> view_layout(const std::vector<ir::Node*>& views) const;
+  std::optional<Access> read_through(const std::vector<ir::Node*>& views) const;
+  std::optional<Layout> view_layout(const std::vector<ir::Node*>& views, std::optional<Layout> from = {}) const;
   bool join_views(Group& group);
   void place_results(Group& group);
   bool ends_in_order_of_its_own(const Value& value, bool through_loops = false) const;
   bool is_read_in_rows(const Value& value) const;
   std::vector<int> wished_by_reader(const Value& value) const;
-  std::vector<int> wished_behind_views(const Value& value) const;
   std::vector<int> order_of(const Layout& layout, const std::vector<SymInt>& sizes) const;
-  std::vector<int> order_as(const Group& group, const Value& result, const Value& operand) const;
+  std::optional<std::vector<int>> order_as(const Group& group, const Value& result, const Value& operand) const;
   Layout dense(const std::vector<SymInt>& sizes, const std::vector<int>& order) const;
   bool is_overlapping(const Layout& layout, const std::vector<SymInt>& sizes) const;
   bool lies_joined(const Layout& layout, const std::vector<SymInt>& sizes, bool in_rows) const;
@@ -45,17 +45,22 @@ class LayoutChoice {
   std::vector<std::unique_ptr<Group>> copies_;  // to stand before the group at hand
 };
 
-// The strides at which a view of views of a strided operand lies: the factors of its index variables in the operand's
-// address; nullopt where strides do not say it.
-std::optional<Layout> LayoutChoice::view_layout(const std::vector<ir::Node*>& views) const {
+// What views of views read of the operand of the first.
+std::optional<Access> LayoutChoice::read_through(const std::vector<ir::Node*>& views) const {
   std::vector<const opset::Meaning*> meanings;
   for (const ir::Node* view : views) meanings.push_back(&lowering_.meanings.at(view));
-  const std::optional<Access> access = access_of(meanings, lowering_.facts);
+  return access_of(meanings, lowering_.facts);
+}
+
+// The strides at which a view of views of a strided operand lies (as `from`, where that is not chosen yet): the factors
+// of its index variables in the operand's address; nullopt where strides do not say it.
+std::optional<Layout> LayoutChoice::view_layout(const std::vector<ir::Node*>& views, std::optional<Layout> from) const {
+  const std::optional<Access> access = read_through(views);
   if (!access) return std::nullopt;
-  const Layout from = lowering_.layout(*access->tensor);
+  if (!from) from = lowering_.layout(*access->tensor);
   const Value& result = *views.back()->result();
   const std::vector<SymInt>& sizes = result.meta().sizes;
-  SymInt address = address_of(from, access->index);
+  SymInt address = address_of(*from, access->index);
   Layout layout{std::vector<SymInt>(sizes.size(), 1), address};
   for (size_t axis = sizes.size(); axis-- > 0;) {
     const std::string symbol = "$" + std::to_string(axis);
@@ -121,8 +126,9 @@ std::vector<int> LayoutChoice::order_of(const Layout& layout, const std::vector<
 }
 
 // The order of the result's axes in which an operand lies that it reads, perhaps through permutations inside the group;
-// empty where that is rows, or it reads the operand in another way.
-std::vector<int> LayoutChoice::order_as(const Group& group, const Value& result, const Value& operand) const {
+// empty where that is rows, nullopt where it reads the operand in another way.
+std::optional<std::vector<int>> LayoutChoice::order_as(const Group& group, const Value& result,
+                                                       const Value& operand) const {
   // For each value, the axis of the result along which each of its axes is read; -1: none.
   std::map<const Value*, std::vector<int>> axes_of;
   axes_of[&result].resize(result.meta().sizes.size());
@@ -153,7 +159,7 @@ std::vector<int> LayoutChoice::order_as(const Group& group, const Value& result,
       axes[axis] = static_cast<int>(axis);
   for (size_t axis = 0; axis < sizes.size(); ++axis)
     if (std::find(axes.begin(), axes.end(), static_cast<int>(axis)) == axes.end()) {
-      if (sizes[axis] != SymInt(1)) return {};
+      if (sizes[axis] != SymInt(1)) return std::nullopt;
       order.push_back(static_cast<int>(axis));
     }
   for (int axis : order_of(lowering_.layout(operand), operand.meta().sizes))
@@ -161,8 +167,8 @@ std::vector<int> LayoutChoice::order_as(const Group& group, const Value& result,
       order.push_back(axes[axis]);
   std::vector<int> long_axes = order;
   std::erase_if(long_axes, [&](int axis) { return sizes[axis] == SymInt(1); });
-  const bool is_rows = std::is_sorted(long_axes.begin(), long_axes.end());
-  return order.size() == sizes.size() && !is_rows ? order : std::vector<int>();
+  if (order.size() != sizes.size()) return std::nullopt;
+  return std::is_sorted(long_axes.begin(), long_axes.end()) ? std::vector<int>() : order;
 }
 
 Layout LayoutChoice::dense(const std::vector<SymInt>& sizes, const std::vector<int>& order) const {
@@ -197,22 +203,26 @@ bool LayoutChoice::ends_in_order_of_its_own(const Value& value, bool through_loo
   return true;
 }
 
-// The order in which `value` must lie so that what views make of it lies as the kernel behind them wishes: from the
-// axis along which that is the last to move on.
-std::vector<int> LayoutChoice::wished_behind_views(const Value& value) const {
+// The order in which `value`, which only a view reads, must lie so that what views make of it lies as the kernels
+// behind them wish, else in rows: from the axis along which that is the last to move on. Empty for no wish but rows.
+std::vector<int> LayoutChoice::wished_by_reader(const Value& value) const {
+  const bool kernels_wish = ends_in_order_of_its_own(value);
   const Value* last = &value;
-  const Group* reader = lowering_.group_of.at(last->users[0]);
-  std::vector<const opset::Meaning*> views;
-  for (; reader->role == Role::alias; reader = lowering_.group_of.at(last->users[0])) {
-    for (const ir::Node* view : reader->nodes) views.push_back(&lowering_.meanings.at(view));
-    last = reader->results[0];
+  std::vector<ir::Node*> views;
+  const auto reader = [&]() -> const Group& { return *lowering_.group_of.at(last->users[0]); };
+  while ((kernels_wish || ir::sole_reader(*last)) && reader().role == Role::alias) {
+    views.insert(views.end(), reader().nodes.begin(), reader().nodes.end());
+    last = reader().results[0];
   }
+  if (views.empty()) return {};
   const std::vector<SymInt>& sizes = last->meta().sizes;
-  const std::vector<int> wished =
-      reader->kernel->preferred_order(make_body(reader->nodes, reader->operands, reader->results));
-  const std::optional<Access> access = access_of(views, lowering_.facts);
+  std::vector<int> wished(sizes.size());
+  std::iota(wished.begin(), wished.end(), 0);
+  if (kernels_wish)
+    wished = reader().kernel->preferred_order(make_body(reader().nodes, reader().operands, reader().results));
+  const std::optional<Access> access = read_through(views);
   if (wished.size() != sizes.size() || !access) return {};
-  std::vector<std::pair<int64_t, int>> steps;  // until an axis of the value moves on, and the axis
+  Layout steps;  // until an axis of the value moves on
   for (size_t axis = 0; axis < access->index.size(); ++axis) {
     int64_t elements = 1, first = 0;  // of the axes inside
     const SymInt& index = access->index[axis];
@@ -225,38 +235,11 @@ std::vector<int> LayoutChoice::wished_behind_views(const Value& value) const {
       for (const int64_t size = lowering_.typical(sizes[wished[i]]); first == 0 && ++place < size;)
         if (typical(index, at) != begin) first = place * elements;
     }
-    steps.emplace_back(-(first == 0 ? elements : first), static_cast<int>(axis));
+    steps.strides.push_back(first == 0 ? elements : first);
   }
-  std::sort(steps.begin(), steps.end());
-  std::vector<int> order;
-  for (const auto& [_, axis] : steps) order.push_back(axis);
-  return order;
-}
-
-// The order in which `value` must lie so that its only reader, a permutation, lies in rows; empty for no wish.
-std::vector<int> LayoutChoice::wished_by_reader(const Value& value) const {
-  const ir::Node* reader = ir::sole_reader(value);
-  if (!reader || lowering_.group_of.at(reader)->role != Role::alias) return {};
-  if (ends_in_order_of_its_own(*reader->result())) return wished_behind_views(value);
-  const Accesses& accesses = lowering_.accesses.at(reader);
-  const size_t rank = value.meta().sizes.size();
-  if (accesses.reads.size() != 1 || reader->result()->meta().sizes.size() != rank) return {};
-  std::vector<int> order(rank, -1);  // axis of the value for each axis of the view
-  std::vector<int> ones;
-  for (size_t axis = 0; axis < rank; ++axis) {
-    const std::optional<std::string> symbol = accesses.reads[0].index[axis].as_symbol();
-    if (const std::optional<int> seen = symbol ? loop_of(*symbol) : std::nullopt)
-      order[*seen] = static_cast<int>(axis);
-    else
-      ones.push_back(static_cast<int>(axis));
-  }
-  for (int& axis : order) {
-    if (axis >= 0) continue;
-    if (ones.empty()) return {};
-    axis = ones.front();
-    ones.erase(ones.begin());
-  }
-  return order;
+  std::vector<int> order = order_of(steps, value.meta().sizes);
+  if (last->returned > 0 && !view_layout(views, dense(value.meta().sizes, order))) return {};
+  return kernels_wish || !std::is_sorted(order.begin(), order.end()) ? order : std::vector<int>();
 }
 
 // Whether a kernel reads the value, and reads nothing but rows.
@@ -298,25 +281,29 @@ void LayoutChoice::place_results(Group& group) {
       if (!is_writable()) continue;
     }
     if (order.empty() && group.role == Role::loops && sizes.size() >= 3 && !rows_are_read) {
-      // As the largest operand lies of those of the same rank, of a higher one, of which axes are reduced, or of as
-      // many elements.
-      const Value* widest = nullptr;
+      // As the largest operand lies that says it, of those of the same rank, of a higher one, of which axes are
+      // reduced, or of as many elements.
+      std::vector<const Value*> operands;
       for (const Value* operand : group.operands)
         if (operand->is_tensor() &&
-            (operand->meta().sizes.size() >= sizes.size() || operand->meta().numel() == result->meta().numel()) &&
-            (!widest || lowering_.typical(operand->meta().numel()) > lowering_.typical(widest->meta().numel())))
-          widest = operand;
+            (operand->meta().sizes.size() >= sizes.size() || operand->meta().numel() == result->meta().numel()))
+          operands.push_back(operand);
+      std::ranges::stable_sort(operands, std::greater(),
+                               [&](const Value* operand) { return lowering_.typical(operand->meta().numel()); });
       // What is far smaller is quickly written in any order, and may be read again and again.
       const auto is_far_smaller = [&](const Value& a, const Value& b) {
         return lowering_.typical(a.meta().numel()) * far_smaller <= lowering_.typical(b.meta().numel());
       };
-      if (widest && !is_far_smaller(*result, *widest)) {
-        order = order_as(group, *result, *widest);
+      if (!operands.empty() && !is_far_smaller(*result, *operands[0])) {
+        std::optional<std::vector<int>> found;
+        for (const Value* operand : operands)
+          if (!found) found = order_as(group, *result, *operand);
+        order = found.value_or(std::vector<int>());
         // If that is rows and nobody wishes them, as another one.
         for (const Value* operand : group.operands)
           if (order.empty() && operand->is_tensor() && !is_far_smaller(*operand, *result) &&
-              !order_as(group, *result, *operand).empty() && ends_in_order_of_its_own(*result, true))
-            order = order_as(group, *result, *operand);
+              ends_in_order_of_its_own(*result, true))
+            order = order_as(group, *result, *operand).value_or(std::vector<int>());
       }
     }
     const bool is_reference = group.role == Role::kernel && std::string(group.kernel->name()) == "reference";

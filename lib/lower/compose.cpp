@@ -608,7 +608,7 @@ Result<Loops> compose(const ir::Graph& body, const MeaningOf& meaning_of, const 
   for (ExprId root : roots)
     if (has_conditional_reduction(loops, root, false, seen))
       return refuse("a reduction is only defined under a condition");
-  arrange(loops, hints);
+  arrange(loops, facts, hints);
   for (const Store& store : loops.stores)
     for (size_t i = 0; i < loops.rows; ++i)
       if (!(store.loops >> loops.domain[i] & 1)) return refuse("a result is the same for several rows");

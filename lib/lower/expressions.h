@@ -35,8 +35,6 @@ class Expressions {
     return integer(0);
   }
 
-  static constexpr size_t most_loops = 60;
-
   IndexSpace space_;
   Loops& loops_;
   std::string failure_;

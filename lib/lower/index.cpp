@@ -185,6 +185,21 @@ SymInt IndexSpace::quotient(const SymInt& x, const SymInt& n) const {
   return whole + shape::floor_div(rest, n);
 }
 
+SymInt IndexSpace::simplified(const SymInt& x) const {
+  SymInt sum = 0;
+  for (const Term& term : terms_of(x)) {
+    SymInt product = term.coefficient;
+    for (const Factor& factor : term.factors) {
+      const Atom& atom = *factor.atom;
+      const SymInt value =
+          atom.kind == AtomKind::floor_div ? quotient(simplified(atom.operands[0]), atom.operands[1]) : value_of(atom);
+      for (int i = 0; i < factor.power; ++i) product = product * value;
+    }
+    sum = sum + product;
+  }
+  return sum;
+}
+
 std::optional<SymInt> coefficient(const SymInt& x, const std::string& variable) {
   if (x.is_constant()) return SymInt(0);
   SymInt sum = 0;
@@ -204,6 +219,15 @@ std::optional<SymInt> coefficient(const SymInt& x, const std::string& variable) 
     if (found) sum = sum + rest;
   }
   return sum;
+}
+
+std::optional<int64_t> greatest_divisor(const SymInt& x, const std::string& variable) {
+  std::optional<int64_t> greatest;
+  for (const Term& term : terms_of(x))
+    for (const Factor& factor : term.factors)
+      if (factor.atom->kind == AtomKind::floor_div && factor.atom->operands[0].as_symbol() == variable)
+        greatest = std::max(greatest, factor.atom->operands[1].constant());
+  return greatest;
 }
 
 }  // namespace atenon::lower

@@ -34,6 +34,7 @@ class IndexSpace {
 
   SymInt quotient(const SymInt& x, const SymInt& n) const;  // x // n, n > 0
   SymInt remainder(const SymInt& x, const SymInt& n) const { return x - n * quotient(x, n); }
+  SymInt simplified(const SymInt& x) const;  // x with its quotients taken anew, now that more is known of variables
 
   const shape::Facts& facts() const { return facts_; }
 
@@ -47,5 +48,8 @@ class IndexSpace {
 
 // The factor of `variable` in x, where x is linear in it; nullopt where it is not (inside an atom, or squared).
 std::optional<SymInt> coefficient(const SymInt& x, const std::string& variable);
+
+// The greatest n for which x has variable // n as a part; nullopt where there is none.
+std::optional<int64_t> greatest_divisor(const SymInt& x, const std::string& variable);
 
 }  // namespace atenon::lower

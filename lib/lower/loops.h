@@ -34,6 +34,7 @@ inline constexpr ExprId no_expr = -1;
 using LoopSet = uint64_t;  // a bit a loop
 inline constexpr LoopSet bit(int loop) { return LoopSet(1) << loop; }
 inline constexpr LoopSet placeholder_loop = bit(63);  // what depends on a monoid's placeholders
+inline constexpr size_t most_loops = 60;              // before some are cut
 
 // The symbols that indices and addresses have beside sizes: "$N", the variable of loop N, and "%N", the value of
 // expression N. nullopt of any other symbol.
@@ -185,6 +186,6 @@ Result<Loops> compose(const ir::Graph& body, const MeaningOf& meaning_of, const 
 
 // Orders the domain for memory, merges loops that are contiguous everywhere, and chooses the rows. Sizes that are
 // symbols are judged by their hints.
-void arrange(Loops& loops, const shape::Bindings& hints);
+void arrange(Loops& loops, const shape::Facts& facts, const shape::Bindings& hints);
 
 }  // namespace atenon::lower
