@@ -1,6 +1,7 @@
 // Scalar expressions as instructions: where they stand, and what they are.
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 
 #include <llvm/IR/Intrinsics.h>
 
@@ -16,6 +17,7 @@ using llvm::Value;
 namespace {
 
 constexpr int64_t least_wide_loop = 8;  // turns that fill a vector
+constexpr int most_whole_power = 64;    // six squarings and as many products: still less than a logarithm
 
 }  // namespace
 
@@ -600,6 +602,18 @@ Value* Generator::integer_operation(const Expr& expr, std::span<Value* const> x)
   }
 }
 
+// Of an f32, by squaring in f64, whose range is enough where the result's is.
+Value* Generator::whole_power(Value* x, int exponent) {
+  Value* square = b_.CreateFPExt(x, b_.getDoubleTy());
+  Value* result = llvm::ConstantFP::get(b_.getDoubleTy(), 1);
+  for (int rest = std::abs(exponent); rest > 0; rest /= 2) {
+    if (rest % 2 == 1) result = b_.CreateFMul(result, square);
+    if (rest > 1) square = b_.CreateFMul(square, square);
+  }
+  if (exponent < 0) result = b_.CreateFDiv(llvm::ConstantFP::get(b_.getDoubleTy(), 1), result);
+  return b_.CreateFPTrunc(result, x->getType());
+}
+
 Value* Generator::float_operation(const Expr& expr, std::span<Value* const> x) {
   switch (expr.op) {
     case ScalarOp::add:
@@ -632,6 +646,9 @@ Value* Generator::float_operation(const Expr& expr, std::span<Value* const> x) {
         if (exponent.number == -1) return b_.CreateFDiv(llvm::ConstantFP::get(x[0]->getType(), 1), x[0]);
         if (exponent.number == 0.5) return emit_function(b_, ScalarOp::sqrt, x.first(1));
         if (exponent.number == -0.5) return emit_function(b_, ScalarOp::rsqrt, x.first(1));
+        if (x[0]->getType()->isFloatTy() && std::trunc(exponent.number) == exponent.number &&
+            std::abs(exponent.number) <= most_whole_power)
+          return whole_power(x[0], static_cast<int>(exponent.number));
       }
       return emit_function(b_, ScalarOp::pow, x);
     }

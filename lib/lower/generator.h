@@ -110,6 +110,7 @@ class Generator {
   Value* compute(const Expr& expr, size_t scope);
   Value* lazily(const Expr& expr);
   Value* integer_operation(const Expr& expr, std::span<Value* const> x);
+  Value* whole_power(Value* x, int exponent);
   Value* float_operation(const Expr& expr, std::span<Value* const> x);
   Value* compare(ScalarOp op, ScalarType type, Value* a, Value* b);
   Value* cast(Value* x, ScalarType from, ScalarType to);
