@@ -117,6 +117,7 @@ void Arranger::prune() {
 // A reduction over axes that a view has joined reads them at quotients and rests of its loop: each gets a loop of its
 // own, so that what is read has strides.
 void Arranger::split_joined() {
+  if (loops_.scatter) return;  // which may share its loops
   for (BoundReduction& reduction : loops_.reductions) {
     for (size_t i = 0; i < reduction.loops.size() && loops_.loops.size() < most_loops; ++i) {
       const int inner = reduction.loops[i];

@@ -1,9 +1,10 @@
 // Where values lie.
 //
-// A kernel may wish an order of axes (channels last), loops keep the order of what they read, and a value that is only
-// read through a permutation is written so that the permuted view lies in rows. A view is then an alias, if strides can
-// say it.
+// A kernel may wish an order of axes (channels last), loops keep the order of what they read, and a value that only
+// views read is written so that the last of them lies as its reader wishes, or in rows. A view is then an alias, if
+// strides can say it.
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <set>
 
