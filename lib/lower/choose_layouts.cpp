@@ -20,6 +20,13 @@ using Role = Group::Role;
 
 constexpr int64_t far_smaller = 8;
 
+// The axis along which neighbours lie; -1 where there is none. An empty order is rows.
+int innermost(const std::vector<int>& order, const std::vector<SymInt>& sizes) {
+  for (size_t i = sizes.size(); i-- > 0;)
+    if (const int axis = order.empty() ? static_cast<int>(i) : order[i]; sizes[axis] != SymInt(1)) return axis;
+  return -1;
+}
+
 class LayoutChoice {
  public:
   explicit LayoutChoice(Lowering& lowering) : lowering_(lowering) {}
@@ -35,6 +42,8 @@ class LayoutChoice {
   std::vector<int> wished_by_reader(const Value& value) const;
   std::vector<int> order_of(const Layout& layout, const std::vector<SymInt>& sizes) const;
   std::optional<std::vector<int>> order_as(const Group& group, const Value& result, const Value& operand) const;
+  std::optional<std::vector<int>> order_of_operands(const Group& group, const Value& result) const;
+  bool turns(const Group& group) const;
   Layout dense(const std::vector<SymInt>& sizes, const std::vector<int>& order) const;
   bool is_overlapping(const Layout& layout, const std::vector<SymInt>& sizes) const;
   bool lies_joined(const Layout& layout, const std::vector<SymInt>& sizes, bool in_rows) const;
@@ -207,6 +216,7 @@ bool LayoutChoice::ends_in_order_of_its_own(const Value& value, bool through_loo
 // The order in which `value`, which only a view reads, must lie so that what views make of it lies as the kernels
 // behind them wish, else in rows: from the axis along which that is the last to move on. Empty for no wish but rows.
 std::vector<int> LayoutChoice::wished_by_reader(const Value& value) const {
+  if (!ir::sole_reader(value)) return {};
   const bool kernels_wish = ends_in_order_of_its_own(value);
   const Value* last = &value;
   std::vector<ir::Node*> views;
@@ -239,6 +249,12 @@ std::vector<int> LayoutChoice::wished_by_reader(const Value& value) const {
     steps.strides.push_back(first == 0 ? elements : first);
   }
   std::vector<int> order = order_of(steps, value.meta().sizes);
+  // Kernels that read any strides need no others as neighbours.
+  const auto is_kernel = [&](const ir::Node* user) { return lowering_.group_of.at(user)->role == Role::kernel; };
+  if (!kernels_wish && last->returned == 0 && std::ranges::all_of(last->users, is_kernel) && !is_read_in_rows(*last)) {
+    const auto neighbours = std::ranges::find(order, innermost({}, value.meta().sizes));
+    if (neighbours != order.end()) std::rotate(neighbours, neighbours + 1, order.end());
+  }
   if (last->returned > 0 && !view_layout(views, dense(value.meta().sizes, order))) return {};
   return kernels_wish || !std::is_sorted(order.begin(), order.end()) ? order : std::vector<int>();
 }
@@ -253,6 +269,45 @@ bool LayoutChoice::is_read_in_rows(const Value& value) const {
            reader.kernel->reads_rows(make_body(reader.nodes, reader.operands, reader.results),
                                      static_cast<size_t>(operand - reader.operands.begin()));
   });
+}
+
+// The order in which loops write a result that nobody wishes otherwise: as the largest operand lies that says it, of
+// those of the same rank, of a higher one, of which axes are reduced, or of as many elements. Empty for rows, nullopt
+// where none says it, or it matters little.
+std::optional<std::vector<int>> LayoutChoice::order_of_operands(const Group& group, const Value& result) const {
+  const std::vector<SymInt>& sizes = result.meta().sizes;
+  if (sizes.size() < 3) return std::nullopt;
+  std::vector<const Value*> operands;
+  for (const Value* operand : group.operands)
+    if (operand->is_tensor() &&
+        (operand->meta().sizes.size() >= sizes.size() || operand->meta().numel() == result.meta().numel()))
+      operands.push_back(operand);
+  std::ranges::stable_sort(operands, std::greater(),
+                           [&](const Value* operand) { return lowering_.typical(operand->meta().numel()); });
+  // What is far smaller is quickly written in any order, and may be read again and again.
+  const auto is_far_smaller = [&](const Value& a, const Value& b) {
+    return lowering_.typical(a.meta().numel()) * far_smaller <= lowering_.typical(b.meta().numel());
+  };
+  if (operands.empty() || is_far_smaller(result, *operands[0])) return std::nullopt;
+  std::optional<std::vector<int>> order;
+  for (const Value* operand : operands)
+    if (!order) order = order_as(group, result, *operand);
+  // If that is rows and nobody wishes them, as another one.
+  for (const Value* operand : group.operands)
+    if (order && order->empty() && operand->is_tensor() && !is_far_smaller(*operand, result) &&
+        ends_in_order_of_its_own(result, true))
+      order = order_as(group, result, *operand).value_or(std::vector<int>());
+  return order;
+}
+
+// Whether loops may write along another axis than they read: a copy that turns does so by blocks, but a reduction and
+// what writes several results follow what they read.
+bool LayoutChoice::turns(const Group& group) const {
+  return group.results.size() == 1 && std::ranges::none_of(group.nodes, [&](const ir::Node* node) {
+           const auto accesses = lowering_.accesses.find(node);
+           return accesses != lowering_.accesses.end() &&
+                  accesses->second.loops.size() > node->result()->meta().sizes.size();
+         });
 }
 
 void LayoutChoice::place_results(Group& group) {
@@ -281,31 +336,10 @@ void LayoutChoice::place_results(Group& group) {
       order = wished_by_reader(*result);
       if (!is_writable()) continue;
     }
-    if (order.empty() && group.role == Role::loops && sizes.size() >= 3 && !rows_are_read) {
-      // As the largest operand lies that says it, of those of the same rank, of a higher one, of which axes are
-      // reduced, or of as many elements.
-      std::vector<const Value*> operands;
-      for (const Value* operand : group.operands)
-        if (operand->is_tensor() &&
-            (operand->meta().sizes.size() >= sizes.size() || operand->meta().numel() == result->meta().numel()))
-          operands.push_back(operand);
-      std::ranges::stable_sort(operands, std::greater(),
-                               [&](const Value* operand) { return lowering_.typical(operand->meta().numel()); });
-      // What is far smaller is quickly written in any order, and may be read again and again.
-      const auto is_far_smaller = [&](const Value& a, const Value& b) {
-        return lowering_.typical(a.meta().numel()) * far_smaller <= lowering_.typical(b.meta().numel());
-      };
-      if (!operands.empty() && !is_far_smaller(*result, *operands[0])) {
-        std::optional<std::vector<int>> found;
-        for (const Value* operand : operands)
-          if (!found) found = order_as(group, *result, *operand);
-        order = found.value_or(std::vector<int>());
-        // If that is rows and nobody wishes them, as another one.
-        for (const Value* operand : group.operands)
-          if (order.empty() && operand->is_tensor() && !is_far_smaller(*operand, *result) &&
-              ends_in_order_of_its_own(*result, true))
-            order = order_as(group, *result, *operand).value_or(std::vector<int>());
-      }
+    if (group.role == Role::loops && !rows_are_read) {
+      const std::optional<std::vector<int>> kept = order_of_operands(group, *result);
+      if (kept && (order.empty() || (!turns(group) && innermost(order, sizes) != innermost(*kept, sizes))))
+        order = *kept;
     }
     const bool is_reference = group.role == Role::kernel && std::string(group.kernel->name()) == "reference";
     if (result->returned > 0 || order.empty() || is_reference) continue;  // rows
