@@ -50,6 +50,7 @@ class Arranger {
   bool split_sharing();
   void split_rows();
   bool decides_extents(int loop) const;
+  int split(int loop, int64_t size);
   void cut(int loop, int64_t size, size_t place);
   void refresh();
 
@@ -126,15 +127,11 @@ void Arranger::split_joined() {
       std::optional<int64_t> divisor;
       for (const Expr& expr : loops_.exprs) divisor = std::max(divisor, greatest_divisor(expr.index, symbol));
       if (!extent || !divisor || *extent % *divisor != 0 || is_in_domain(inner) || decides_extents(inner)) continue;
-      const int outer = static_cast<int>(loops_.loops.size());
-      loops_.loops.push_back({"$" + std::to_string(outer), *extent / *divisor});
-      loops_.loops[inner].extent = loops_.loops[inner].most = *divisor;
+      const int outer = split(inner, *divisor);
       IndexSpace space(facts_);
       for (const Loop& loop : loops_.loops) space.declare(loop.symbol, loop.extent);
-      const shape::Substitution apart = {
-          {symbol, loops_.loops[outer].variable() * *divisor + loops_.loops[inner].variable()}};
       for (Expr& expr : loops_.exprs)
-        if (expr.index.symbols().count(symbol)) expr.index = space.simplified(shape::substitute(expr.index, apart));
+        if (expr.index.symbols().count(symbol)) expr.index = space.simplified(expr.index);
       for (BoundReduction& other : loops_.reductions) {
         const auto place = std::find(other.loops.begin(), other.loops.end(), inner);
         if (place != other.loops.end()) other.loops.insert(place, outer);
@@ -503,8 +500,8 @@ void Arranger::split_rows() {
   }
 }
 
-// Cuts a loop into blocks; the loop over these comes at `place` of the domain.
-void Arranger::cut(int loop, int64_t size, size_t place) {
+// Splits a loop into blocks of `size` turns, which it runs over from then on, and returns the loop over these.
+int Arranger::split(int loop, int64_t size) {
   const SymInt extent = loops_.loops[loop].extent;
   const int block = static_cast<int>(loops_.loops.size());
   const SymInt first = SymInt::symbol("$" + std::to_string(block)) * size;
@@ -516,6 +513,12 @@ void Arranger::cut(int loop, int64_t size, size_t place) {
   for (Expr& expr : loops_.exprs) expr.index = shape::substitute(expr.index, apart);
   for (Store& store : loops_.stores) store.address = shape::substitute(store.address, apart);
   if (loops_.scatter) loops_.scatter->address = shape::substitute(loops_.scatter->address, apart);
+  return block;
+}
+
+// Cuts a loop into blocks; the loop over these comes at `place` of the domain.
+void Arranger::cut(int loop, int64_t size, size_t place) {
+  const int block = split(loop, size);
   loops_.domain.insert(loops_.domain.begin() + static_cast<std::ptrdiff_t>(place), block);
 }
 

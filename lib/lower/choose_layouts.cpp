@@ -336,10 +336,9 @@ void LayoutChoice::place_results(Group& group) {
       order = wished_by_reader(*result);
       if (!is_writable()) continue;
     }
-    if (group.role == Role::loops && !rows_are_read) {
+    if (group.role == Role::loops && !rows_are_read && (order.empty() || !turns(group))) {
       const std::optional<std::vector<int>> kept = order_of_operands(group, *result);
-      if (kept && (order.empty() || (!turns(group) && innermost(order, sizes) != innermost(*kept, sizes))))
-        order = *kept;
+      if (kept && (order.empty() || innermost(order, sizes) != innermost(*kept, sizes))) order = *kept;
     }
     const bool is_reference = group.role == Role::kernel && std::string(group.kernel->name()) == "reference";
     if (result->returned > 0 || order.empty() || is_reference) continue;  // rows
