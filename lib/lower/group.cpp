@@ -5,6 +5,7 @@
 // element, where both run over the same axes and reduce the same of them, so that a softmax, a layer norm or a chain of
 // activations is one kernel. Views stay apart; they become aliases.
 #include <algorithm>
+#include <numeric>
 
 #include "ir/readers.h"
 #include "lower/lowering.h"
@@ -328,9 +329,16 @@ bool Grouper::would_close_circle(const Group& a, const Group& b) const {
   return reaches(b, a, b, seen, true);
 }
 
-// May the node be computed in the loops of the group?
+// May the node be computed in the loops of the group, as far as it reads what the group computes?
 bool Grouper::can_join(const Node& node, const Group& group) const {
-  if (group.role != Role::loops || segment_.at(&node) != segment_.at(group.nodes.front())) return false;
+  auto accesses = lowering_.accesses.find(&node);
+  if (accesses == lowering_.accesses.end()) return false;
+  std::set<const Value*> read;
+  for (const Access& access : accesses->second.reads)
+    if (const Node* producer = access.tensor->producer)
+      if (auto found = lowering_.group_of.find(producer); found != lowering_.group_of.end() && found->second == &group)
+        read.insert(access.tensor);
+  if (read.empty()) return true;
   auto own = shapes_.find(&node);
   auto theirs = group_shapes_.find(&group);
   auto edges = edges_.find(&node);
@@ -343,23 +351,16 @@ bool Grouper::can_join(const Node& node, const Group& group) const {
   std::vector<int> kept;
   for (size_t axis = 0; axis < loops.full.size(); ++axis)
     if (!loops.reduced[axis]) kept.push_back(static_cast<int>(axis));
-  bool reads_it = false;
-  for (const Access& access : lowering_.accesses.at(&node).reads) {
-    const Node* producer = access.tensor->producer;
-    auto found = producer ? lowering_.group_of.find(producer) : lowering_.group_of.end();
-    if (found == lowering_.group_of.end() || found->second != &group) continue;
-    auto edge = std::find_if(edges->second.begin(), edges->second.end(),
-                             [&](const Edge& e) { return e.operand == access.tensor; });
+  // A value over all axes is read along all of them, one over rows along the rows.
+  std::vector<int> all(shape.full.size());
+  std::iota(all.begin(), all.end(), 0);
+  return std::all_of(read.begin(), read.end(), [&](const Value* value) {
+    auto edge =
+        std::find_if(edges->second.begin(), edges->second.end(), [&](const Edge& e) { return e.operand == value; });
     if (edge == edges->second.end()) return false;
-    // A value over all axes is read along all of them, one over rows along the rows.
-    std::vector<int> all(shape.full.size());
-    for (size_t axis = 0; axis < all.size(); ++axis) all[axis] = static_cast<int>(axis);
     const bool is_row_value = loops.is_reduction && edge->axes.size() < loops.full.size();
-    if (over_all && edge->axes != (is_row_value ? kept : all)) return false;
-    if (over_rows && edge->axes != all) return false;
-    reads_it = true;
-  }
-  return reads_it;
+    return edge->axes == (over_all && is_row_value ? kept : all);
+  });
 }
 
 void Grouper::join(Group& into, Group& from) {
@@ -400,7 +401,11 @@ void Grouper::form_loops() {
                           (group_shapes_.count(&producer) && group_shapes_[&producer].full == group_shapes_[own].full &&
                            (!group_shapes_[&producer].is_reduction || !group_shapes_[own].is_reduction ||
                             group_shapes_[&producer].reduced == group_shapes_[own].reduced));
-      if (!agrees || stays_apart(node, *operand) || !can_join(node, producer) || would_close_circle(producer, *own))
+      // So must all that has joined it before: a step of a loop may read another's result in two ways.
+      const auto joins = [&](const Node* member) { return can_join(*member, producer); };
+      if (producer.role != Role::loops || segment_.at(&node) != segment_.at(producer.nodes.front()) || !agrees ||
+          stays_apart(node, *operand) || !std::all_of(own->nodes.begin(), own->nodes.end(), joins) ||
+          would_close_circle(producer, *own))
         continue;
       join(producer, *own);
       own = &producer;
