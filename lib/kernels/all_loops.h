@@ -6,6 +6,7 @@
 #include "kernels/attention_loops.h"
 #include "kernels/bilinear_loops.h"
 #include "kernels/depthwise_loops.h"
+#include "kernels/fourier_loops.h"
 #include "kernels/groups_loops.h"
 #include "kernels/panel_loops.h"
 #include "kernels/pooling_loops.h"
@@ -14,12 +15,32 @@
 namespace {
 
 constexpr Lanes lanes_of(const char* name) {
-  return {name,         V::width,    has_streams,  attention_scratch,
-          attention,    dots,        lstm_cell,    panel,
-          finish,       make_panel,  turn,         add_lines,
-          depthwise,    set_apart,   taps,         grouped,
-          in_turn,      winograd_in, winograd_out, blend,
-          blend_places, pool,        add_rows,     largest_of_windows};
+  return {name,
+          V::width,
+          has_streams,
+          attention_scratch,
+          attention,
+          dots,
+          lstm_cell,
+          panel,
+          finish,
+          make_panel,
+          turn,
+          add_lines,
+          depthwise,
+          set_apart,
+          taps,
+          grouped,
+          in_turn,
+          winograd_in,
+          winograd_out,
+          blend,
+          blend_places,
+          pool,
+          add_rows,
+          largest_of_windows,
+          transform_lines<float>,
+          transform_lines<double>};
 }
 
 }  // namespace

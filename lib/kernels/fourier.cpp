@@ -1,15 +1,17 @@
 // Discrete Fourier transforms along an axis of any length: atenon::dft and atenon::real_dft.
 //
-// Some lines are transformed side by side, so that every step works on neighbours. A length is taken apart into factors
-// (Stockham's form: each step writes in the order that the next one reads, nothing is permuted at the end); a large
-// prime costs its square. Source of the formulas: Van Loan, "Computational Frameworks for the Fast Fourier Transform",
-// 1.7 and 2.
+// Some lines are transformed side by side, so that every step works on neighbours, and of real numbers two by two, as
+// the parts of complex ones. A length is taken apart into factors (Stockham's form: each step writes in the order that
+// the next one reads, nothing is permuted at the end); a large prime costs its square. Source of the formulas: Van
+// Loan, "Computational Frameworks for the Fast Fourier Transform", 1.7, 2 and 4.3.
 #include <algorithm>
+#include <array>
 #include <cassert>
 #include <cmath>
 #include <numbers>
 
 #include "kernels/body.h"
+#include "kernels/lanes.h"
 #include "kernels/list.h"
 #include "kernels/tiled_call.h"
 
@@ -17,7 +19,7 @@ namespace atenon::kernels {
 
 namespace {
 
-constexpr int64_t side = 8;  // lines at once
+constexpr int64_t side = fourier_lines;
 
 struct Transform {
   int64_t axis = 0, n = 0;
@@ -53,10 +55,8 @@ std::vector<int64_t> factors_of(int64_t n) {
   return factors;
 }
 
-template <class T>
-struct Lines {  // of complex numbers: element k of line l is (re, im)[k * side + l]
-  T *re, *im;
-};
+float* transform_lines(const FourierLines<float>& lines) { return lanes().transform_lines(lines); }
+double* transform_lines(const FourierLines<double>& lines) { return lanes().transform_double_lines(lines); }
 
 template <class T>
 class FourierCall : public TiledCall {
@@ -64,13 +64,66 @@ class FourierCall : public TiledCall {
   Transform transform;
   Operand x, y;
   int64_t lines = 1, given = 0, wanted = 0;  // elements of a line that are read and written
+  int64_t lines_a_tile = side;               // `side`, or twice as many where two real lines are one
   std::vector<int64_t> factors;
   std::vector<T> cosines, sines;  // of turn * 2 pi k / n
 
-  int64_t tiles() const override { return divide_up(lines, side); }
+  int64_t tiles() const override { return divide_up(lines, lines_a_tile); }
   size_t worker_bytes() const override { return in_lines(static_cast<size_t>(4 * transform.n * side) * sizeof(T)); }
 
+  void run_tile(std::span<void* const> buffers, int64_t tile, void* memory) const override {
+    const int64_t n = transform.n, first = tile * lines_a_tile, count = std::min(lines_a_tile, lines - first);
+    T *from = static_cast<T*>(memory), *to = from + 2 * n * side;
+    std::fill(from, to, T(0));
+    const bool is_spectrum = is_complex(x.dtype);
+    each_element(x, is_spectrum ? 2 : 1, first, count, given, [&](int64_t at, int64_t k, int64_t l) {
+      const T* numbers = static_cast<const T*>(buffers[0]) + at;
+      if (transform.to_real)
+        read_half(numbers[0], k == 0 || 2 * k == n ? T(0) : numbers[1], from, k, l);
+      else if (is_spectrum)
+        from[k * side + l] = numbers[0], from[(n + k) * side + l] = numbers[1];
+      else
+        from[(l / side * n + k) * side + l % side] = numbers[0];
+    });
+    const T* done = transform_lines({n, factors.data(), static_cast<int64_t>(factors.size()), T(transform.turn),
+                                     cosines.data(), sines.data(), from, to});
+    const T scale = static_cast<T>(transform.scale);
+    const bool is_apart = lines_a_tile > side && !transform.to_real;
+    each_element(y, transform.to_real ? 1 : 2, first, count, wanted, [&](int64_t at, int64_t k, int64_t l) {
+      T* numbers = static_cast<T*>(buffers[1]) + at;
+      if (transform.to_real) {
+        numbers[0] = done[(l / side * n + k) * side + l % side] * scale;
+        return;
+      }
+      const int64_t i = k * side + l % side, im = n * side;
+      if (!is_apart) {
+        numbers[0] = done[i] * scale, numbers[1] = done[im + i] * scale;
+        return;
+      }
+      // Z = A + iB: A_k = (Z_k + conj Z_-k) / 2, B_k = (Z_k - conj Z_-k) / 2i.
+      const int64_t j = (k == 0 ? 0 : n - k) * side + l % side;
+      const T half = scale / 2;
+      if (l < side)
+        numbers[0] = (done[i] + done[j]) * half, numbers[1] = (done[im + i] - done[im + j]) * half;
+      else
+        numbers[0] = (done[im + i] + done[im + j]) * half, numbers[1] = (done[j] - done[i]) * half;
+    });
+  }
+
  private:
+  // Frequency k of a real line, whose other half is the conjugate of this one: Z_k = A_k + i B_k.
+  void read_half(T re, T im, T* z, int64_t k, int64_t l) const {
+    const int64_t n = transform.n, parts = n * side, i = k * side + l % side;
+    const int64_t j = (k == 0 ? 0 : n - k) * side + l % side;
+    if (l < side) {
+      z[i] += re, z[parts + i] += im;
+      if (i != j) z[j] += re, z[parts + j] -= im;
+    } else {
+      z[i] -= im, z[parts + i] += re;
+      if (i != j) z[j] += im, z[parts + j] += re;
+    }
+  }
+
   // Where a line begins.
   int64_t place(const Operand& operand, int64_t line) const {
     int64_t first = 0;
@@ -82,91 +135,17 @@ class FourierCall : public TiledCall {
     return first;
   }
 
-  void run_tile(std::span<void* const> buffers, int64_t tile, void* memory) const override {
-    T* own = static_cast<T*>(memory);
-    const int64_t n = transform.n, first = tile * side, count = std::min(side, lines - first);
-    Lines<T> from{own, own + n * side}, to{own + 2 * n * side, own + 3 * n * side};
-    std::fill(from.re, from.re + 2 * n * side, T(0));
-    const auto axis = static_cast<size_t>(transform.axis);
-    const bool is_paired = is_complex(x.dtype);
-    for (int64_t l = 0; l < count; ++l) {
-      const int64_t step = x.strides[axis] * (is_paired ? 2 : 1);
-      const T* line = static_cast<const T*>(buffers[0]) + place(x, first + l) * (is_paired ? 2 : 1);
-      for (int64_t k = 0; k < given; ++k) {
-        from.re[k * side + l] = line[k * step];
-        if (is_paired) from.im[k * side + l] = line[k * step + 1];
-      }
-      if (!transform.to_real) continue;
-      // The other frequencies of real numbers are the conjugates of these; two are their own.
-      from.im[l] = 0;
-      if (n % 2 == 0) from.im[n / 2 * side + l] = 0;
-      for (int64_t k = 1; 2 * k < n && k < given; ++k) {
-        from.re[(n - k) * side + l] = from.re[k * side + l];
-        from.im[(n - k) * side + l] = -from.im[k * side + l];
-      }
-    }
-    int64_t left = n, stride = 1;
-    for (int64_t factor : factors) {
-      left /= factor;
-      factor == 4 ? quarters(from, to, left, stride) : any_factor(from, to, factor, left, stride);
-      stride *= factor;
-      std::swap(from, to);
-    }
-    const T scale = static_cast<T>(transform.scale);
-    for (int64_t l = 0; l < count; ++l) {
-      const int64_t step = y.strides[axis] * (transform.to_real ? 1 : 2);
-      T* line = static_cast<T*>(buffers[1]) + place(y, first + l) * (transform.to_real ? 1 : 2);
-      for (int64_t k = 0; k < wanted; ++k) {
-        line[k * step] = from.re[k * side + l] * scale;
-        if (!transform.to_real) line[k * step + 1] = from.im[k * side + l] * scale;
-      }
-    }
-  }
-
-  // One step: of `factor` elements each, `left` of them follow, `stride` are done side by side.
-  void quarters(Lines<T> from, Lines<T> to, int64_t left, int64_t stride) const {
-    const T turn = transform.turn < 0 ? T(-1) : T(1);
-    for (int64_t p = 0; p < left; ++p) {
-      const T c1 = cosines[p * stride], s1 = sines[p * stride];
-      const T c2 = cosines[2 * p * stride], s2 = sines[2 * p * stride];
-      const T c3 = cosines[3 * p * stride], s3 = sines[3 * p * stride];
-      const int64_t row = stride * side, apart = left * row;
-      const T* __restrict re = from.re + p * row, * __restrict im = from.im + p * row;
-      T* __restrict out_re = to.re + 4 * p * row, * __restrict out_im = to.im + 4 * p * row;
-      for (int64_t q = 0; q < row; ++q) {
-        const T a = re[q] + re[q + 2 * apart], b = im[q] + im[q + 2 * apart];
-        const T c = re[q] - re[q + 2 * apart], d = im[q] - im[q + 2 * apart];
-        const T e = re[q + apart] + re[q + 3 * apart], f = im[q + apart] + im[q + 3 * apart];
-        const T g = turn * (im[q + 3 * apart] - im[q + apart]), h = turn * (re[q + apart] - re[q + 3 * apart]);
-        out_re[q] = a + e;
-        out_im[q] = b + f;
-        out_re[q + row] = (c + g) * c1 - (d + h) * s1;
-        out_im[q + row] = (c + g) * s1 + (d + h) * c1;
-        out_re[q + 2 * row] = (a - e) * c2 - (b - f) * s2;
-        out_im[q + 2 * row] = (a - e) * s2 + (b - f) * c2;
-        out_re[q + 3 * row] = (c - g) * c3 - (d - h) * s3;
-        out_im[q + 3 * row] = (c - g) * s3 + (d - h) * c3;
-      }
-    }
-  }
-
-  void any_factor(Lines<T> from, Lines<T> to, int64_t factor, int64_t left, int64_t stride) const {
-    const int64_t n = transform.n, row = stride * side;
-    for (int64_t p = 0; p < left; ++p)
-      for (int64_t j = 0; j < factor; ++j) {
-        T* __restrict out_re = to.re + (factor * p + j) * row, * __restrict out_im = to.im + (factor * p + j) * row;
-        std::fill(out_re, out_re + row, T(0));
-        std::fill(out_im, out_im + row, T(0));
-        for (int64_t i = 0; i < factor; ++i) {
-          const int64_t angle = (i * j % factor * (n / factor) + p * j * stride) % n;
-          const T c = cosines[angle], s = sines[angle];
-          const T* __restrict re = from.re + (p + left * i) * row, * __restrict im = from.im + (p + left * i) * row;
-          for (int64_t q = 0; q < row; ++q) {
-            out_re[q] += re[q] * c - im[q] * s;
-            out_im[q] += re[q] * s + im[q] * c;
-          }
-        }
-      }
+  // visit(place, k, l) for all k < elements of the lines first + l, in blocks that stay in the first-level cache in
+  // both orders. An element is `numbers` long.
+  template <class Visit>
+  __attribute__((always_inline)) void each_element(const Operand& operand, int64_t numbers, int64_t first,
+                                                   int64_t count, int64_t elements, const Visit& visit) const {
+    std::array<int64_t, 2 * side> begins;
+    for (int64_t l = 0; l < count; ++l) begins[l] = place(operand, first + l) * numbers;
+    const int64_t step = operand.strides[static_cast<size_t>(transform.axis)] * numbers;
+    for (int64_t block = 0; block < elements; block += side)
+      for (int64_t l = 0; l < count; ++l)
+        for (int64_t k = block; k < std::min(block + side, elements); ++k) visit(begins[l] + k * step, k, l);
   }
 };
 
@@ -204,6 +183,7 @@ class Fourier : public Kernel {
       if (i != axis) call->lines *= call->x.sizes[i];
     call->given = std::min(call->x.sizes[axis], transform.to_real ? n / 2 + 1 : n);
     call->wanted = call->y.sizes[axis];
+    if (call->lines > side && (transform.to_real || !is_complex(call->x.dtype))) call->lines_a_tile = 2 * side;
     call->factors = factors_of(n);
     for (int64_t k = 0; k < n; ++k) {
       const double angle = transform.turn * 2 * std::numbers::pi * static_cast<double>(k) / static_cast<double>(n);

@@ -221,6 +221,19 @@ struct WindowsTile {
   float* y;
 };
 
+// Lines of n complex numbers that are transformed side by side, as each step works on neighbours.
+constexpr int64_t fourier_lines = widest_vector;
+template <class T>
+struct FourierLines {
+  int64_t n;
+  const int64_t* factors;  // of n, in Stockham's order: each step writes as the next one reads
+  int64_t factor_count;
+  T turn;                    // 1 or -1
+  const T *cosines, *sines;  // of turn * 2 pi k / n, for k < n
+  // Element k of line l is at [k * fourier_lines + l], its imaginary part n * fourier_lines behind; `to` is as large.
+  T *from, *to;
+};
+
 struct Lanes {
   const char* name;
   int64_t width;  // of a vector, in floats
@@ -267,6 +280,9 @@ struct Lanes {
   // y[j] = sum over i < rows of x[i * x_row + j], for j < n.
   void (*add_rows)(const float* x, int64_t x_row, int64_t rows, int64_t n, float* y);
   void (*largest_of_windows)(const WindowsTile& tile);
+  // Give where the transforms lie: in `from` or `to`.
+  float* (*transform_lines)(const FourierLines<float>& lines);
+  double* (*transform_double_lines)(const FourierLines<double>& lines);
 };
 
 // Whether panel() does such a step.
