@@ -147,7 +147,7 @@ class OnednnPooling : public Kernel {
     if (!pooling.global || !is_dense_in_order(x.sizes, x.strides, order)) order = channels_last_order(rank);
     const memory::desc x_wanted = describe_dense(x.sizes, order), y_wanted = describe_dense(sizes, order);
     const bool x_fits = is_dense_in_order(x.sizes, x.strides, order), y_fits = is_dense_in_order(sizes, strides, order);
-    if (pooling.global && x_fits && y_fits && order == channels_last_order(rank)) return means_of_images(x.sizes);
+    if (pooling.global && x_fits && y_fits) return means_of_images(x.sizes, order != channels_last_order(rank));
     auto call = std::make_unique<OnednnCall>();
     const Place from = call->operand(site, pooling.x, x_fits ? x_wanted : describe(x.sizes, x.strides), x_wanted, {});
     const Place result{Place::Kind::buffer, site.operands.size()}, computed = y_fits ? result : call->reserve(y_wanted);

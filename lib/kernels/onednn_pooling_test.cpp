@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <numeric>
 
 #include "kernels/list.h"
 #include "kernels/testing.h"
@@ -83,6 +84,29 @@ TEST_CASE("pooling equals plain loops") {
       }
       // Sums of at most 49 whole numbers are exact; the division rounds once.
       CHECK(testing::difference(result, expected) <= 1e-6);
+    }
+}
+
+// Variances are of what is left of numbers behind their mean.
+TEST_CASE("means of large images are right to the last digits") {
+  for (const std::vector<int>& order : {std::vector<int>{0, 1, 2, 3}, {0, 2, 3, 1}})
+    for (const int64_t height : {31, 301}) {
+      CAPTURE(order[1]);
+      CAPTURE(height);
+      Call call;
+      Tensor x = testing::whole_numbers({2, 20, height, height}, 1);
+      for (int64_t i = 0; i < x.numel(); ++i) x.mutable_as<float>()[i] += 1000.3f;
+      ir::Value* px = call.input(testing::laid_out(x, order));
+      call.body.set_outputs({call.apply("aten::mean.dim", {px, list({-1, -2})}, {2, 20})});
+      Tensor result = Tensor::zeros(ScalarType::f32, {2, 20}), expected = Tensor::zeros(ScalarType::f32, {2, 20});
+      REQUIRE(call.run(onednn_pooling(), result) == "");
+      const int64_t pixels = height * height;
+      for (int64_t plane = 0; plane < 40; ++plane) {
+        const float* numbers = x.as<float>() + plane * pixels;
+        const double sum = std::accumulate(numbers, numbers + pixels, 0.0);
+        expected.mutable_as<float>()[plane] = static_cast<float>(sum / static_cast<double>(pixels));
+      }
+      CHECK(testing::difference(result, expected) <= 6e-4);
     }
 }
 

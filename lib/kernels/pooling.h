@@ -22,8 +22,8 @@ std::unique_ptr<PreparedCall> prepare_pooling_in_rows(const Pooling& pooling, co
 std::unique_ptr<PreparedCall> largest_of_windows(const Pooling& pooling, const std::vector<int64_t>& x,
                                                  const std::vector<int64_t>& y);
 
-// The mean of each image, dense channels last; means are dense, too.
-std::unique_ptr<PreparedCall> means_of_images(const std::vector<int64_t>& x);
+// The mean of each channel of each image, dense in rows or channels last; means are dense, too.
+std::unique_ptr<PreparedCall> means_of_images(const std::vector<int64_t>& x, bool in_rows);
 
 // How many of a window's elements lie in the image, and the first of them.
 struct Inside {

@@ -1,5 +1,5 @@
 // Pooling of images that lie channels last: the largest of windows, of which PyTorch's is NaN where a window has one
-// and oneDNN's is not, and means of whole images.
+// and oneDNN's is not.
 //
 // What of a window lies in the image is counted once for each line and each column of outputs.
 #include <algorithm>
@@ -13,10 +13,7 @@ namespace atenon::kernels {
 
 namespace {
 
-constexpr int64_t tile_terms = 32 * 1024;      // of windows
-constexpr int64_t part_floats = 8 * 1024;      // of an image's part, at least
-constexpr int64_t most_parts = 8;              // of an image: their sums are added up by one thread
-constexpr int64_t enough_images = most_parts;  // for all threads, without parts
+constexpr int64_t tile_terms = 32 * 1024;  // of windows
 
 class LargestCall : public TiledCall {
  public:
@@ -42,46 +39,7 @@ class LargestCall : public TiledCall {
   }
 };
 
-// An image is cut into parts of lines, as the call that wrote it most likely was.
-class MeansCall : public PreparedCall {
- public:
-  int64_t images = 0, lines = 0, line_pixels = 0, channels = 0, parts = 1;
-
-  size_t scratch_bytes() const override {
-    return parts == 1 ? 0 : static_cast<size_t>(images * parts * channels) * sizeof(float);
-  }
-
-  Result<void> run(std::span<void* const> buffers, void* scratch) override {
-    const auto* x = static_cast<const float*>(buffers[0]);
-    auto *y = static_cast<float*>(buffers[1]), *sums = parts == 1 ? y : static_cast<float*>(scratch);
-    parallel_for(images * parts, [&](int64_t i) {
-      const int64_t part = i % parts, first = lines * part / parts, end = lines * (part + 1) / parts;
-      lanes().add_rows(x + (i / parts * lines + first) * line_pixels * channels, channels, (end - first) * line_pixels,
-                       channels, sums + i * channels);
-    });
-    const auto pixels = static_cast<float>(lines * line_pixels);
-    for (int64_t image = 0; image < images; ++image, y += channels, sums += parts * channels) {
-      if (parts > 1) lanes().add_rows(sums, channels, parts, channels, y);
-      for (int64_t j = 0; j < channels; ++j) y[j] /= pixels;
-    }
-    return {};
-  }
-};
-
 }  // namespace
-
-std::unique_ptr<PreparedCall> means_of_images(const std::vector<int64_t>& x) {
-  auto call = std::make_unique<MeansCall>();
-  const std::vector<int64_t> sizes = spread(x, 1, 3);
-  call->images = sizes[0], call->channels = sizes[1];
-  call->lines = sizes[2] * sizes[3], call->line_pixels = sizes[4];
-  const int64_t floats = call->channels * call->lines * call->line_pixels;
-  if (call->images < enough_images)
-    call->parts = std::clamp<int64_t>(floats / part_floats, 1, std::clamp<int64_t>(call->lines, 1, most_parts));
-  call->bytes = 4.0 * static_cast<double>(floats + call->images * call->channels);
-  call->detail = lanes().name;
-  return call;
-}
 
 std::unique_ptr<PreparedCall> largest_of_windows(const Pooling& pooling, const std::vector<int64_t>& x,
                                                  const std::vector<int64_t>& y) {

@@ -43,20 +43,25 @@ inline void store_block(const V* values, float* y, int last) {
     values[vectors - 1].store_first(y + (vectors - 1) * V::width, last);
 }
 
-// The `count` rows of a window from `from` on, `step` floats apart, become one.
+// `count` rows from `row` on, `step` floats apart, become one, of which the last vector has `last` floats.
+template <bool is_max, int vectors>
+__attribute__((always_inline)) inline void pool_block(const float* row, int64_t step, int64_t count, int last, V* all) {
+#pragma GCC unroll 4
+  for (int v = 0; v < vectors; ++v) all[v] = unpooled<is_max>();
+  for (int64_t i = 0; i < count; ++i, row += step) {
+#pragma GCC unroll 4
+    for (int v = 0; v + 1 < vectors; ++v) all[v] = pooled<is_max>(V::load(row + v * V::width), all[v]);
+    V& end = all[vectors - 1];
+    end = pooled<is_max>(load_some(row + (vectors - 1) * V::width, last), end);
+  }
+}
+
+// The rows of a window become one.
 template <bool is_max>
 void pool_rows(const float* from, int64_t step, int64_t count, int64_t width, float* y) {
   in_blocks(width, [&]<int vectors>(int64_t at, int last) __attribute__((always_inline)) {
     V all[vectors];
-#pragma GCC unroll 4
-    for (V& sum : all) sum = unpooled<is_max>();
-    const float* row = from + at;
-    for (int64_t i = 0; i < count; ++i, row += step) {
-#pragma GCC unroll 4
-      for (int v = 0; v + 1 < vectors; ++v) all[v] = pooled<is_max>(V::load(row + v * V::width), all[v]);
-      V& end = all[vectors - 1];
-      end = pooled<is_max>(load_some(row + (vectors - 1) * V::width, last), end);
-    }
+    pool_block<is_max, vectors>(from + at, step, count, last, all);
     store_block<vectors>(all, y + at, last);
   });
 }
@@ -118,8 +123,27 @@ void pool(const PoolTile& tile) {
     pool_planes<true>(tile);
 }
 
+// Sums of thousands, one added to the last, would lose the last digits: halves are added up first, down to so many
+// rows.
+constexpr int64_t rows_a_sum = 32;
+
+template <int vectors>
+void add_block(const float* row, int64_t step, int64_t count, int last, V* all) {
+  if (count <= rows_a_sum) return pool_block<false, vectors>(row, step, count, last, all);
+  V rest[vectors];
+  const int64_t half = count / 2;
+  add_block<vectors>(row, step, half, last, all);
+  add_block<vectors>(row + half * step, step, count - half, last, rest);
+#pragma GCC unroll 4
+  for (int v = 0; v < vectors; ++v) all[v] = all[v] + rest[v];
+}
+
 void add_rows(const float* x, int64_t x_row, int64_t rows, int64_t n, float* y) {
-  pool_rows<false>(x, x_row, rows, n, y);
+  in_blocks(n, [&]<int vectors>(int64_t at, int last) __attribute__((always_inline)) {
+    V all[vectors];
+    add_block<vectors>(x + at, x_row, rows, last, all);
+    store_block<vectors>(all, y + at, last);
+  });
 }
 
 // Zero times every number is added up in `sums`, which one that is not finite makes NaN: that is half of what `larger`
