@@ -351,8 +351,10 @@ std::optional<std::vector<TensorState>> states_of_results(Session& session, PyOb
     if (!views_first_argument(call, sizes, strides, value->meta().sizes)) {
       const std::string name = base_name(call.op->target());
       if (first->state->is_traced() && strides && (is_reshape(name) || name == "aten::contiguous"))
-        for (const SymBool& way : ways_to_reshape(sizes, *strides, value->meta().sizes))
-          for (Base* base : {first->state->base.get(), state.base.get()}) base->views_if.push_back(way);
+        for (const SymBool& way : ways_to_reshape(sizes, *strides, value->meta().sizes)) {
+          first->state->base->shared_if.push_back({way, state.base});
+          state.base->shared_if.push_back({way, first->state->base});
+        }
       continue;
     }
     if (base_name(node.target()) == "aten::as_strided" && !may_stride(session, *first, call, strides.has_value()))
@@ -428,6 +430,7 @@ ir::Value* Session::read(TensorObject& tensor) {
   TensorState& state = *tensor.state;
   if (!state.is_traced()) return here(lift(state.real)->value);
   if (is_stale(*state.base)) return raise(311, "a tensor of another capture is used in this one", "return it instead");
+  if (!settle(*state.base)) return nullptr;
   if (state.seen == state.base->version) return here(state.value);
   // Something that shares this memory was written since: the view is made again from what the memory holds now.
   ir::Value* value = here(state.base->value);
@@ -465,6 +468,43 @@ bool require_castable(ScalarType result, ScalarType target) {
   return false;
 }
 
+// Relies on it that no update has reached the memory by way of other sizes than it was captured for.
+bool Session::settle(Base& base) {
+  for (const auto& [way, update] : base.stale_if) {
+    const ir::CallStack stack = program.provenance.at(update);
+    const CallStacks::Pretence at_the_update(*call_stacks, stack);
+    if (require(shape::negate(way), "a reshape of other strides is a copy, which this update does not reach")) continue;
+    if (PyErr_Occurred()) return false;
+    raise(error(Status::unsupported, 312,
+                "an update in place of a tensor whose reshape is a view only for some sizes, as in the example")
+              .note("the update is at " + stack.place())
+              .note("fix: clone() it before the update, or take an example of another size"));
+    return false;
+  }
+  base.stale_if.clear();
+  return true;
+}
+
+// What shares the updated memory for some sizes is stale for these; nobody needs to care unless it is read again.
+// Inputs and state are, by the caller.
+bool Session::spread_update(Base& updated) {
+  const ir::ProvenanceId here = call_stacks->current(program.provenance);
+  std::vector<Base*> open{&updated};
+  std::set<Base*> reached{&updated};
+  while (!open.empty()) {
+    Base& base = *open.back();
+    open.pop_back();
+    for (const auto& [way, other] : base.shared_if) {
+      const std::shared_ptr<Base> stale = other.lock();
+      if (!stale || stale.get() == &updated) continue;
+      stale->stale_if.push_back({way, here});
+      if (stale->input && !settle(*stale)) return false;
+      if (reached.insert(stale.get()).second) open.push_back(stale.get());
+    }
+  }
+  return true;
+}
+
 bool Session::write(TensorObject& tensor, ir::Value* value) {
   TensorState& state = *tensor.state;
   const ir::TensorMeta before = meta(tensor);
@@ -499,13 +539,7 @@ bool Session::write(TensorObject& tensor, ir::Value* value) {
           "clone() it inside, and return the new value");
     return false;
   }
-  for (const SymBool& way : base->views_if) {
-    if (require(shape::negate(way), "a reshape of other strides is a copy, which this update does not reach")) continue;
-    if (!PyErr_Occurred())
-      raise(312, "an update in place of a tensor whose reshape is a view only for some sizes, as in the example",
-            "clone() it before the update, or take an example of another size");
-    return false;
-  }
+  if (!settle(*base) || !spread_update(*base)) return false;
   std::vector<ir::Value*> viewed{base->value};  // what each step views
   for (size_t i = 0; i + 1 < state.chain.size(); ++i) {
     viewed.push_back(repeat(*this, state.chain[i], viewed.back()));

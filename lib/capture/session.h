@@ -50,9 +50,18 @@ struct Base {
   uint64_t version = 0;        // counts updates
   uint64_t recording = 0;      // the capture that it belongs to
   ir::Value* input = nullptr;  // the graph input that it was at first, if it was one
-  // What was copied to or from another Base because of its strides is a view in PyTorch where one of these holds.
-  // Whoever updates either of the two relies on none.
-  std::vector<SymBool> views_if;
+  // What was copied to or from another Base because of its strides is a view in PyTorch where `way` holds.
+  struct Sharing {
+    SymBool way;
+    std::weak_ptr<Base> other;
+  };
+  std::vector<Sharing> shared_if;
+  // An update of such a one has reached this memory where `way` holds.
+  struct Staleness {
+    SymBool way;
+    ir::ProvenanceId update = 0;
+  };
+  std::vector<Staleness> stale_if;
   bool is_written() const { return version > 0; }
 };
 
@@ -272,6 +281,8 @@ class Session : public Recording {
   std::shared_ptr<Base> lift(const Tensor& tensor);
   // Not what PyTorch forbids, nor what the model does not own: false with an exception. `base` is the tensor's memory.
   bool may_update(const TensorObject& tensor, const Base& base);
+  bool spread_update(Base& updated);
+  bool settle(Base& base);
   ir::TensorMeta meta(const TensorObject& tensor);
 
   // draft.cpp. In a draft takes what was just raised as a finding, and is true; false leaves the exception.

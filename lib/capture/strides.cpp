@@ -163,35 +163,38 @@ std::optional<std::vector<SymInt>> strides_of_reshape(const std::vector<SymInt>&
 
 // Between two axes that no one stride walks there is an edge, and the elements behind it must be whole new axes. One
 // edge that is none of the new ones is enough for a copy; under the same sizes, one stride that is not the row-major
-// one.
+// one. That with the fewest exceptions is taken.
 std::vector<SymBool> ways_to_reshape(const std::vector<SymInt>& given_sizes, const std::vector<SymInt>& given_strides,
                                      const std::vector<SymInt>& reshaped) {
-  std::vector<SymBool> ways;
   std::vector<SymInt> sizes, strides, new_edges{1};
   for (size_t axis = 0; axis < given_sizes.size(); ++axis) {  // an axis of size 1 may have any stride
     if (given_sizes[axis] == SymInt(1)) continue;
-    if (!given_sizes[axis].is_constant()) ways.push_back(shape::equal(given_sizes[axis], 1));
     sizes.push_back(given_sizes[axis]);
     strides.push_back(given_strides[axis]);
   }
   for (size_t next = reshaped.size(); next-- > 1;) new_edges.push_back(new_edges.back() * reshaped[next]);
+  std::optional<std::vector<SymBool>> ways;
   SymInt behind = 1;
-  for (size_t axis = sizes.size(); axis-- > 0;) {
+  for (size_t axis = sizes.size(); axis-- > 0; behind = behind * sizes[axis]) {
     std::vector<SymBool> edge;
+    const auto add = [&](const SymBool& way) {
+      if (way.constant() != false && std::find(edge.begin(), edge.end(), way) == edge.end()) edge.push_back(way);
+    };
+    add(shape::equal(sizes[axis], 1));
     if (given_sizes == reshaped) {
-      edge.push_back(shape::equal(strides[axis], behind));
+      add(shape::equal(strides[axis], behind));
     } else if (axis + 1 < sizes.size()) {
-      edge.push_back(shape::equal(strides[axis], sizes[axis + 1] * strides[axis + 1]));
-      for (const SymInt& other : new_edges) edge.push_back(shape::equal(other, behind));
+      add(shape::equal(sizes[axis + 1], 1));
+      add(shape::equal(strides[axis], sizes[axis + 1] * strides[axis + 1]));
+      for (const SymInt& other : new_edges) add(shape::equal(other, behind));
+    } else {
+      continue;
     }
-    behind = behind * sizes[axis];
     const auto holds = [](const SymBool& way) { return way.constant() == true; };
-    if (edge.empty() || std::any_of(edge.begin(), edge.end(), holds)) continue;
-    for (const SymBool& way : edge)
-      if (std::find(ways.begin(), ways.end(), way) == ways.end()) ways.push_back(way);
-    break;
+    if (std::any_of(edge.begin(), edge.end(), holds)) continue;
+    if (!ways || edge.size() < ways->size()) ways = edge;
   }
-  return ways;
+  return ways.value_or(std::vector<SymBool>());
 }
 
 namespace {
