@@ -25,6 +25,7 @@ class Composer : private Expressions {
       : Expressions(facts, loops), meaning_of_(meaning_of), layout_of_(layout_of) {}
 
   Result<void> run(const ir::Graph& body);
+  bool moves_pairs(const Value* value) const;
   Result<void> run_scatter(const ir::Graph& body, const Meaning& meaning);
   Accesses record(const Meaning& meaning);
   std::optional<Access> read_through(const std::vector<const Meaning*>& views);
@@ -489,6 +490,28 @@ std::optional<std::vector<SymInt>> Composer::index_in_domain(const ir::TensorMet
   return index;
 }
 
+// Whether the parts of the complex numbers are found where they are read, whichever they are.
+bool Composer::moves_pairs(const Value* value) const {
+  if (!is_complex(value->meta().dtype)) return false;
+  if (!value->producer) return true;
+  const Meaning* meaning = meaning_of_(*value->producer);
+  if (!meaning || meaning->scatter || meaning->results.empty()) return false;
+  const opset::LoopNest& nest = meaning->results[value->index];
+  const int part = nest.variables.back();
+  const std::function<bool(ScalarId)> moves = [&](ScalarId id) {
+    const Scalar& scalar = meaning->scalars[id];
+    if (scalar.op == ScalarOp::reduce || (scalar.op == ScalarOp::index && scalar.variable == part)) return false;
+    std::vector<ScalarId> operands = scalar.operands;
+    if (scalar.op == ScalarOp::read && is_complex(meaning->tensors[scalar.tensor]->meta().dtype)) {
+      if (meaning->scalars[operands.back()].op != ScalarOp::index) return false;
+      if (!moves_pairs(meaning->tensors[scalar.tensor])) return false;
+      operands.pop_back();
+    }
+    return std::all_of(operands.begin(), operands.end(), moves);
+  };
+  return moves(nest.value);
+}
+
 Result<void> Composer::run(const ir::Graph& body) {
   if (body.outputs().empty()) return refuse("it has no results");
   for (const auto& input : body.inputs()) {
@@ -520,6 +543,13 @@ Result<void> Composer::run(const ir::Graph& body) {
     domain.push_back(loops_.loops.back().variable());
   }
 
+  // What only moves complex numbers moves one part after the other.
+  std::optional<SymInt> moved_part;
+  if (std::all_of(results.begin(), results.end(), [&](const Value* result) { return moves_pairs(result); })) {
+    loops_.domain.push_back(add_loop(2));
+    moved_part = loops_.loops.back().variable();
+  }
+
   for (const Value* result : results) {
     const ir::TensorMeta& meta = result->meta();
     const std::optional<std::vector<SymInt>> index = index_in_domain(meta, widest->meta(), domain);
@@ -527,11 +557,11 @@ Result<void> Composer::run(const ir::Graph& body) {
     const RealForm form = real_form(meta, layout_of_(*result));
     const int buffer = static_cast<int>(loops_.buffers.size());
     loops_.buffers.push_back(form.dtype);
-    // A complex result is two stores, of its real and of its imaginary part.
+    // Another complex result is two stores, of its real and of its imaginary part.
     const bool is_pair = form.sizes.size() > meta.sizes.size();
-    for (int64_t part = 0; part < (is_pair ? 2 : 1); ++part) {
+    for (int64_t part = 0; part < (is_pair && !moved_part ? 2 : 1); ++part) {
       std::vector<SymInt> place = *index;
-      if (is_pair) place.emplace_back(part);
+      if (is_pair) place.push_back(moved_part.value_or(part));
       const SymInt address = address_of(form.layout, place);
       const ExprId value = element(result, place);
       if (!failure_.empty()) return refuse(failure_);

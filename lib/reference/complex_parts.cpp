@@ -349,10 +349,30 @@ class Splitter {
 
   // --- Results
 
-  // The part that variable `at` stands for.
-  ScalarId part_at(int variable, const Parts& value) {
+  // The part that the variable stands for.
+  ScalarId part_at(int variable, ScalarId value) {
     const ScalarId index = add({.op = ScalarOp::index, .dtype = ScalarType::i64, .variable = variable});
-    return choose(make_truth(ScalarOp::eq, {index, integer(0)}), value.real, value.imaginary);
+    if (const ScalarId moved = moved_part(value, index); moved != no_scalar) return moved;
+    return choose(make_truth(ScalarOp::eq, {index, integer(0)}), parts(value).real, parts(value).imaginary);
+  }
+
+  // The part at `index` of what is only read, chosen or zero: as it is there, whichever it is. no_scalar of others.
+  ScalarId moved_part(ScalarId id, ScalarId index) {
+    const Scalar& scalar = from_.scalars[static_cast<size_t>(id)];
+    const auto operand = [&](size_t i) { return moved_part(scalar.operands[i], index); };
+    if (scalar.op == ScalarOp::read && is_complex(scalar.dtype)) {
+      Scalar read = to_.scalars[static_cast<size_t>(parts(id).real)];
+      read.operands.back() = index;
+      return add(std::move(read));
+    }
+    if (scalar.op == ScalarOp::select) {
+      const ScalarId a = operand(1), b = a == no_scalar ? no_scalar : operand(2);
+      return b == no_scalar ? no_scalar : choose(parts(scalar.operands[0]).real, a, b);
+    }
+    if (scalar.op != ScalarOp::cast) return no_scalar;
+    const Scalar& number = from_.scalars[static_cast<size_t>(scalar.operands[0])];
+    const bool is_zero = number.op == ScalarOp::constant && number.number == 0 && number.integer == 0;
+    return is_zero && !is_complex(number.dtype) ? parts(id).imaginary : no_scalar;
   }
 
   LoopNest split(const LoopNest& from) {
@@ -364,7 +384,7 @@ class Splitter {
     to.type.strides.reset();
     if (from.value == no_scalar) return to;
     to.variables.push_back(to_.variable_count++);
-    to.value = part_at(to.variables.back(), parts(from.value));
+    to.value = part_at(to.variables.back(), from.value);
     return to;
   }
 
@@ -383,7 +403,7 @@ class Splitter {
       to.variables.push_back(variable);
       to.extents.push_back(integer(2));
       to.at.push_back(add({.op = ScalarOp::index, .dtype = ScalarType::i64, .variable = variable}));
-      to.value = part_at(variable, parts(from.value));
+      to.value = part_at(variable, from.value);
     }
     to_.scatter = std::move(to);
   }
