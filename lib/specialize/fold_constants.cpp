@@ -85,7 +85,8 @@ std::vector<Candidate> find_candidates(const Scope& scope, reference::Environmen
       bytes < bytes_of(*operand) ? large = std::max(large, bytes) : small += bytes;
       largest = std::max(largest, bytes_of(*operand));
     }
-    for (const auto& result : node.results()) output_bytes += bytes_of(*result);
+    for (const auto& result : node.results())
+      if (result->returned > 0 || !result->users.empty()) output_bytes += bytes_of(*result);
     const bool is_reduced = output_bytes <= largest / 8 && output_bytes <= reduced_bytes;
     const bool is_small = is_reduced || output_bytes <= small_bytes || output_bytes <= 2 * (small + large);
     if (!is_small && output_bytes > left) continue;
