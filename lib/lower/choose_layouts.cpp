@@ -48,6 +48,7 @@ class LayoutChoice {
   bool is_overlapping(const Layout& layout, const std::vector<SymInt>& sizes) const;
   bool lies_joined(const Layout& layout, const std::vector<SymInt>& sizes, bool in_rows) const;
   bool is_readable(const Group& group, size_t operand) const;
+  bool is_worth_turning(const Group& group, const Value& operand) const;
   void give_to_kernel(Group& group) const;
   Result<Value*> copy_before(Group& group, Value* value);
 
@@ -398,6 +399,30 @@ bool LayoutChoice::is_readable(const Group& group, size_t operand) const {
   return is_dense || value.meta().numel() == SymInt(1);
 }
 
+// Whether loops make so much of an operand (windows of an image) that it pays to copy it into rows first: along the
+// innermost axis of what they write, they would read it far apart.
+bool LayoutChoice::is_worth_turning(const Group& group, const Value& operand) const {
+  const std::vector<SymInt>& sizes = operand.meta().sizes;
+  const int now = innermost(order_of(lowering_.layout(operand), sizes), sizes), in_rows = innermost({}, sizes);
+  if (now == in_rows || group.results.size() != 1 || order_as(group, *group.results[0], operand) ||
+      !wished_by_reader(*group.results[0]).empty())
+    return false;
+  return std::ranges::any_of(group.nodes, [&](const ir::Node* node) {
+    const auto accesses = lowering_.accesses.find(node);
+    const ir::TensorMeta& made = node->result()->meta();
+    if (accesses == lowering_.accesses.end() ||
+        lowering_.typical(operand.meta().numel()) * far_smaller > lowering_.typical(made.numel()))
+      return false;
+    const std::string along = "$" + std::to_string(innermost({}, made.sizes));
+    return std::ranges::any_of(accesses->second.reads, [&](const Access& access) {
+      const auto moves = [&](int axis) {
+        return !access.index[axis].is_constant() && access.index[axis].symbols().contains(along);
+      };
+      return access.tensor == &operand && moves(in_rows) && !moves(now);
+    });
+  });
+}
+
 // Loops over a single node are left to a kernel that wishes the order in which the operand happens to lie: the mean of
 // an image that lies channels last.
 void LayoutChoice::give_to_kernel(Group& group) const {
@@ -450,10 +475,11 @@ Result<void> LayoutChoice::run() {
       }
     }
     if (group->role == Role::loops) give_to_kernel(*group);
-    if (group->role == Role::kernel) {
+    if (group->role == Role::kernel || group->role == Role::loops) {
       const std::vector<Value*> operands = group->operands;
       for (size_t i = 0; i < operands.size(); ++i) {
-        if (!operands[i]->is_tensor() || is_readable(*group, i)) continue;
+        if (!operands[i]->is_tensor()) continue;
+        if (group->role == Role::kernel ? is_readable(*group, i) : !is_worth_turning(*group, *operands[i])) continue;
         if (Result<Value*> copy = copy_before(*group, operands[i]); !copy) return copy.error();
       }
     }
