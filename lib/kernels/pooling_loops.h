@@ -45,15 +45,18 @@ inline void store_block(const V* values, float* y, int last) {
 
 // `count` rows from `row` on, `step` floats apart, become one, of which the last vector has `last` floats.
 template <bool is_max, int vectors>
-__attribute__((always_inline)) inline void pool_block(const float* row, int64_t step, int64_t count, int last, V* all) {
+__attribute__((always_inline)) inline void pool_block(const float* row, int64_t step, int64_t count, int last, V* y) {
+  V all[vectors];  // in registers: y may lie anywhere
 #pragma GCC unroll 4
-  for (int v = 0; v < vectors; ++v) all[v] = unpooled<is_max>();
+  for (V& sum : all) sum = unpooled<is_max>();
   for (int64_t i = 0; i < count; ++i, row += step) {
 #pragma GCC unroll 4
     for (int v = 0; v + 1 < vectors; ++v) all[v] = pooled<is_max>(V::load(row + v * V::width), all[v]);
     V& end = all[vectors - 1];
     end = pooled<is_max>(load_some(row + (vectors - 1) * V::width, last), end);
   }
+#pragma GCC unroll 4
+  for (int v = 0; v < vectors; ++v) y[v] = all[v];
 }
 
 // The rows of a window become one.
@@ -125,7 +128,7 @@ void pool(const PoolTile& tile) {
 
 // Sums of thousands, one added to the last, would lose the last digits: halves are added up first, down to so many
 // rows.
-constexpr int64_t rows_a_sum = 32;
+constexpr int64_t rows_a_sum = 64;
 
 template <int vectors>
 void add_block(const float* row, int64_t step, int64_t count, int last, V* all) {
