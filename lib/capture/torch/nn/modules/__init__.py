@@ -2,6 +2,7 @@
 from torch.nn.modules.module import Module
 from torch.nn.modules.linear import *
 from torch.nn.modules.activation import *
+from torch.nn.modules.adaptive import *
 from torch.nn.modules.batchnorm import *
 from torch.nn.modules.channelshuffle import *
 from torch.nn.modules.container import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
