@@ -351,10 +351,8 @@ std::optional<std::vector<TensorState>> states_of_results(Session& session, PyOb
     if (!views_first_argument(call, sizes, strides, value->meta().sizes)) {
       const std::string name = base_name(call.op->target());
       if (first->state->is_traced() && strides && (is_reshape(name) || name == "aten::contiguous"))
-        for (const SymBool& way : ways_to_reshape(sizes, *strides, value->meta().sizes)) {
-          first->state->base->shared_if.push_back({way, state.base});
-          state.base->shared_if.push_back({way, first->state->base});
-        }
+        for (const SymBool& way : ways_to_reshape(sizes, *strides, value->meta().sizes))
+          session.sharings.push_back({way, first->state->base, state.base});
       continue;
     }
     if (base_name(node.target()) == "aten::as_strided" && !may_stride(session, *first, call, strides.has_value()))
@@ -492,14 +490,15 @@ bool Session::spread_update(Base& updated) {
   std::vector<Base*> open{&updated};
   std::set<Base*> reached{&updated};
   while (!open.empty()) {
-    Base& base = *open.back();
+    const Base* base = open.back();
     open.pop_back();
-    for (const auto& [way, other] : base.shared_if) {
-      const std::shared_ptr<Base> stale = other.lock();
-      if (!stale || stale.get() == &updated) continue;
-      stale->stale_if.push_back({way, here});
-      if (stale->input && !settle(*stale)) return false;
-      if (reached.insert(stale.get()).second) open.push_back(stale.get());
+    for (const auto& [way, from, to] : sharings) {
+      if (from.get() != base && to.get() != base) continue;
+      Base& other = from.get() == base ? *to : *from;
+      if (&other == &updated) continue;
+      other.stale_if.push_back({way, here});
+      if (other.input && !settle(other)) return false;
+      if (reached.insert(&other).second) open.push_back(&other);
     }
   }
   return true;

@@ -50,19 +50,19 @@ struct Base {
   uint64_t version = 0;        // counts updates
   uint64_t recording = 0;      // the capture that it belongs to
   ir::Value* input = nullptr;  // the graph input that it was at first, if it was one
-  // What was copied to or from another Base because of its strides is a view in PyTorch where `way` holds.
-  struct Sharing {
-    SymBool way;
-    std::weak_ptr<Base> other;
-  };
-  std::vector<Sharing> shared_if;
-  // An update of such a one has reached this memory where `way` holds.
+  // An update of a memory that may be this one (Session::sharings) has reached it where `way` holds.
   struct Staleness {
     SymBool way;
     ir::ProvenanceId update = 0;
   };
   std::vector<Staleness> stale_if;
   bool is_written() const { return version > 0; }
+};
+
+// What was copied from one memory to the other because of its strides, and is a view in PyTorch where `way` holds.
+struct Sharing {
+  SymBool way;
+  std::shared_ptr<Base> from, to;
 };
 
 // One elementary view: how it is made from what it views, and so how a new content of it is written back.
@@ -182,9 +182,10 @@ struct Recording {
   std::vector<StateEntry> state;
   std::vector<Lifted> lifted;
   std::unordered_map<const Storage*, std::vector<size_t>> lifted_by_storage;  // looked up only
-  int constants = 0;                                                          // numbers the constants without a name
-  reference::Environment constants_known;                                     // what constant_value has evaluated
-  std::vector<std::pair<std::shared_ptr<Base>, SourceSpan>> buffers_read;     // by constant_value: they must not change
+  std::vector<Sharing> sharings;
+  int constants = 0;                                                       // numbers the constants without a name
+  reference::Environment constants_known;                                  // what constant_value has evaluated
+  std::vector<std::pair<std::shared_ptr<Base>, SourceSpan>> buffers_read;  // by constant_value: they must not change
   std::vector<std::pair<std::shared_ptr<Base>, ir::InputSpec>> user_inputs;
   int unbacked = 0;
   // Symbols of Dim.AUTO and Dim.DYNAMIC: those that others give are replaced, and those that are one number, if they

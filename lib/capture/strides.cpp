@@ -163,7 +163,7 @@ std::optional<std::vector<SymInt>> strides_of_reshape(const std::vector<SymInt>&
 
 // Between two axes that no one stride walks there is an edge, and the elements behind it must be whole new axes. One
 // edge that is none of the new ones is enough for a copy; under the same sizes, one stride that is not the row-major
-// one. That with the fewest exceptions is taken.
+// one. That with the fewest exceptions is taken; where there is none, nothing shows that it is a copy.
 std::vector<SymBool> ways_to_reshape(const std::vector<SymInt>& given_sizes, const std::vector<SymInt>& given_strides,
                                      const std::vector<SymInt>& reshaped) {
   std::vector<SymInt> sizes, strides, new_edges{1};
@@ -194,7 +194,7 @@ std::vector<SymBool> ways_to_reshape(const std::vector<SymInt>& given_sizes, con
     if (std::any_of(edge.begin(), edge.end(), holds)) continue;
     if (!ways || edge.size() < ways->size()) ways = edge;
   }
-  return ways.value_or(std::vector<SymBool>());
+  return ways.value_or(std::vector<SymBool>{true});
 }
 
 namespace {

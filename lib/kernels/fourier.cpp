@@ -1,9 +1,9 @@
 // Discrete Fourier transforms along an axis of any length: atenon::dft and atenon::real_dft.
 //
-// Some lines are transformed side by side, so that every step works on neighbours, and of real numbers two by two, as
-// the parts of complex ones. A length is taken apart into factors (Stockham's form: each step writes in the order that
-// the next one reads, nothing is permuted at the end); a large prime costs its square. Source of the formulas: Van
-// Loan, "Computational Frameworks for the Fast Fourier Transform", 1.7, 2 and 4.3.
+// Some lines are transformed side by side, so that every step works on neighbours, and of an even
+// count of real numbers neighbours are the parts of complex ones. A length is taken apart into factors (Stockham's
+// form: each step writes in the order that the next one reads, nothing is permuted at the end); a large prime costs its
+// square. Source of the formulas: Van Loan, "Computational Frameworks for the Fast Fourier Transform", 1.7, 2 and 4.3.
 #include <algorithm>
 #include <array>
 #include <cassert>
@@ -64,65 +64,58 @@ class FourierCall : public TiledCall {
   Transform transform;
   Operand x, y;
   int64_t lines = 1, given = 0, wanted = 0;  // elements of a line that are read and written
-  int64_t lines_a_tile = side;               // `side`, or twice as many where two real lines are one
-  std::vector<int64_t> factors;
-  std::vector<T> cosines, sines;  // of turn * 2 pi k / n
+  // What is transformed: n numbers, or where either side is real and n is even, n / 2 pairs of neighbours.
+  int64_t length = 0;
+  std::vector<int64_t> factors;                 // of it
+  std::vector<T> cosines, sines;                // of turn * 2 pi k / length
+  std::vector<T> turned_cosines, turned_sines;  // of turn * 2 pi k / n, where there are pairs
 
-  int64_t tiles() const override { return divide_up(lines, lines_a_tile); }
-  size_t worker_bytes() const override { return in_lines(static_cast<size_t>(4 * transform.n * side) * sizeof(T)); }
+  int64_t tiles() const override { return divide_up(lines, side); }
+  size_t worker_bytes() const override { return in_lines(static_cast<size_t>(4 * parts()) * sizeof(T)); }
 
   void run_tile(std::span<void* const> buffers, int64_t tile, void* memory) const override {
-    const int64_t n = transform.n, first = tile * lines_a_tile, count = std::min(lines_a_tile, lines - first);
-    T *from = static_cast<T*>(memory), *to = from + 2 * n * side;
+    const int64_t n = transform.n, first = tile * side, count = std::min(side, lines - first), im = parts();
+    T *from = static_cast<T*>(memory), *to = from + 2 * im;
     std::fill(from, to, T(0));
+    // Where number k of a real line lies: neighbours are the parts of one number.
+    const auto real_place = [&](int64_t k, int64_t l) {
+      return has_pairs() ? k % 2 * im + k / 2 * side + l : k * side + l;
+    };
     const bool is_spectrum = is_complex(x.dtype);
     each_element(x, is_spectrum ? 2 : 1, first, count, given, [&](int64_t at, int64_t k, int64_t l) {
       const T* numbers = static_cast<const T*>(buffers[0]) + at;
-      if (transform.to_real)
-        read_half(numbers[0], k == 0 || 2 * k == n ? T(0) : numbers[1], from, k, l);
-      else if (is_spectrum)
-        from[k * side + l] = numbers[0], from[(n + k) * side + l] = numbers[1];
-      else
-        from[(l / side * n + k) * side + l % side] = numbers[0];
+      if (!is_spectrum) {
+        from[real_place(k, l)] = numbers[0];
+        return;
+      }
+      // Of real numbers these two frequencies are real, too.
+      const bool is_real = transform.to_real && (k == 0 || 2 * k == n);
+      from[k * side + l] = numbers[0], from[im + k * side + l] = is_real ? T(0) : numbers[1];
+      // The other frequencies of real numbers are the conjugates of these.
+      if (transform.to_real && !has_pairs() && k > 0)
+        from[(n - k) * side + l] = numbers[0], from[im + (n - k) * side + l] = -numbers[1];
     });
-    const T* done = transform_lines({n, factors.data(), static_cast<int64_t>(factors.size()), T(transform.turn),
-                                     cosines.data(), sines.data(), from, to});
+    const T* done = transform_lines({length, factors.data(), static_cast<int64_t>(factors.size()), T(transform.turn),
+                                     cosines.data(), sines.data(), im, from, to, pairs(), turned_cosines.data(),
+                                     turned_sines.data()});
     const T scale = static_cast<T>(transform.scale);
-    const bool is_apart = lines_a_tile > side && !transform.to_real;
     each_element(y, transform.to_real ? 1 : 2, first, count, wanted, [&](int64_t at, int64_t k, int64_t l) {
       T* numbers = static_cast<T*>(buffers[1]) + at;
       if (transform.to_real) {
-        numbers[0] = done[(l / side * n + k) * side + l % side] * scale;
+        numbers[0] = done[real_place(k, l)] * scale;
         return;
       }
-      const int64_t i = k * side + l % side, im = n * side;
-      if (!is_apart) {
-        numbers[0] = done[i] * scale, numbers[1] = done[im + i] * scale;
-        return;
-      }
-      // Z = A + iB: A_k = (Z_k + conj Z_-k) / 2, B_k = (Z_k - conj Z_-k) / 2i.
-      const int64_t j = (k == 0 ? 0 : n - k) * side + l % side;
-      const T half = scale / 2;
-      if (l < side)
-        numbers[0] = (done[i] + done[j]) * half, numbers[1] = (done[im + i] - done[im + j]) * half;
-      else
-        numbers[0] = (done[im + i] + done[im + j]) * half, numbers[1] = (done[j] - done[i]) * half;
+      const bool is_conjugate = has_pairs() && k > length;
+      const int64_t i = (is_conjugate ? n - k : k) * side + l;
+      numbers[0] = done[i] * scale, numbers[1] = done[im + i] * (is_conjugate ? -scale : scale);
     });
   }
 
  private:
-  // Frequency k of a real line, whose other half is the conjugate of this one: Z_k = A_k + i B_k.
-  void read_half(T re, T im, T* z, int64_t k, int64_t l) const {
-    const int64_t n = transform.n, parts = n * side, i = k * side + l % side;
-    const int64_t j = (k == 0 ? 0 : n - k) * side + l % side;
-    if (l < side) {
-      z[i] += re, z[parts + i] += im;
-      if (i != j) z[j] += re, z[parts + j] -= im;
-    } else {
-      z[i] -= im, z[parts + i] += re;
-      if (i != j) z[j] += im, z[parts + j] += re;
-    }
-  }
+  using Pairs = typename FourierLines<T>::Pairs;
+  bool has_pairs() const { return length < transform.n; }
+  Pairs pairs() const { return !has_pairs() ? Pairs::none : transform.to_real ? Pairs::made : Pairs::given; }
+  int64_t parts() const { return (length + (has_pairs() ? 1 : 0)) * side; }
 
   // Where a line begins.
   int64_t place(const Operand& operand, int64_t line) const {
@@ -140,7 +133,7 @@ class FourierCall : public TiledCall {
   template <class Visit>
   __attribute__((always_inline)) void each_element(const Operand& operand, int64_t numbers, int64_t first,
                                                    int64_t count, int64_t elements, const Visit& visit) const {
-    std::array<int64_t, 2 * side> begins;
+    std::array<int64_t, side> begins;
     for (int64_t l = 0; l < count; ++l) begins[l] = place(operand, first + l) * numbers;
     const int64_t step = operand.strides[static_cast<size_t>(transform.axis)] * numbers;
     for (int64_t block = 0; block < elements; block += side)
@@ -148,6 +141,16 @@ class FourierCall : public TiledCall {
         for (int64_t k = block; k < std::min(block + side, elements); ++k) visit(begins[l] + k * step, k, l);
   }
 };
+
+// Cosines and sines of turn * 2 pi k / n for k < n.
+template <class T>
+void fill_circle(double turn, int64_t n, std::vector<T>& cosines, std::vector<T>& sines) {
+  for (int64_t k = 0; k < n; ++k) {
+    const double angle = turn * 2 * std::numbers::pi * static_cast<double>(k) / static_cast<double>(n);
+    cosines.push_back(static_cast<T>(std::cos(angle)));
+    sines.push_back(static_cast<T>(std::sin(angle)));
+  }
+}
 
 class Fourier : public Kernel {
  public:
@@ -183,13 +186,11 @@ class Fourier : public Kernel {
       if (i != axis) call->lines *= call->x.sizes[i];
     call->given = std::min(call->x.sizes[axis], transform.to_real ? n / 2 + 1 : n);
     call->wanted = call->y.sizes[axis];
-    if (call->lines > side && (transform.to_real || !is_complex(call->x.dtype))) call->lines_a_tile = 2 * side;
-    call->factors = factors_of(n);
-    for (int64_t k = 0; k < n; ++k) {
-      const double angle = transform.turn * 2 * std::numbers::pi * static_cast<double>(k) / static_cast<double>(n);
-      call->cosines.push_back(static_cast<T>(std::cos(angle)));
-      call->sines.push_back(static_cast<T>(std::sin(angle)));
-    }
+    const bool is_real = transform.to_real || !is_complex(call->x.dtype);
+    call->length = is_real && n % 2 == 0 ? n / 2 : n;
+    call->factors = factors_of(call->length);
+    fill_circle(transform.turn, call->length, call->cosines, call->sines);
+    if (call->length < n) fill_circle(transform.turn, n, call->turned_cosines, call->turned_sines);
     const auto elements = static_cast<double>(call->lines * n);
     call->flops = 5 * elements * std::log2(std::max<double>(2, static_cast<double>(n)));
     call->bytes = elements * 4 * sizeof(T);

@@ -28,6 +28,7 @@ struct Complex {
   // Times e^i of an angle, and times i.
   Complex turned(T cosine, T sine) const { return {re * cosine - im * sine, re * sine + im * cosine}; }
   Complex times_i() const { return {-im, re}; }
+  Complex conjugate() const { return {re, -im}; }
 };
 
 // One step: of `factor` elements each, `left` of them follow, `stride` are done side by side. `known` is the factor, or
@@ -42,8 +43,8 @@ struct FourierStep {
   using Number = Complex<T>;
   int64_t count() const { return known > 0 ? known : factor; }
   int64_t row() const { return stride * fourier_lines; }
-  int64_t parts() const { return lines.n * fourier_lines; }
-  int64_t angle(int64_t i, int64_t j) const { return i * j % count() * (lines.n / count()); }
+  int64_t parts() const { return lines.parts; }
+  int64_t angle(int64_t i, int64_t j) const { return i * j % count() * (lines.length / count()); }
 
   void run() const {
     for (int64_t p = 0; p < left; ++p)
@@ -104,10 +105,44 @@ struct FourierStep {
   }
 };
 
+// Of pairs Z the frequencies X up to m = length: with w = e^(turn * i pi / m), X_k = E_k + w^k O_k for
+// E_k = (Z_k + conj Z_m-k) / 2 and O_k = (Z_k - conj Z_m-k) / 2i.
+template <class T>
+void frequencies_of_pairs(const FourierLines<T>& lines, const T* z, T* x) {
+  const int64_t m = lines.length;
+  for (int64_t k = 0; k <= m; ++k)
+    for (int64_t q = 0; q < fourier_lines; q += Complex<T>::width) {
+      const auto a = Complex<T>::load(z + k % m * fourier_lines + q, lines.parts);
+      const auto b = Complex<T>::load(z + (m - k) % m * fourier_lines + q, lines.parts).conjugate();
+      const T cosine = k < m ? lines.turned_cosines[k] : T(-1), sine = k < m ? lines.turned_sines[k] : T(0);
+      const Complex<T> odd = (b - a).times_i();
+      (((a + b) + odd.turned(cosine, sine)) * T(0.5)).store(x + k * fourier_lines + q, lines.parts);
+    }
+}
+
+// And back, but for a factor of n: Z_k = X_k + conj X_m-k + i w^k (X_k - conj X_m-k).
+template <class T>
+void pairs_of_frequencies(const FourierLines<T>& lines, const T* x, T* z) {
+  const int64_t m = lines.length;
+  for (int64_t k = 0; k < m; ++k)
+    for (int64_t q = 0; q < fourier_lines; q += Complex<T>::width) {
+      const auto a = Complex<T>::load(x + k * fourier_lines + q, lines.parts);
+      const auto b = Complex<T>::load(x + (m - k) * fourier_lines + q, lines.parts).conjugate();
+      const Complex<T> odd = (a - b).turned(lines.turned_cosines[k], lines.turned_sines[k]).times_i();
+      ((a + b) + odd).store(z + k * fourier_lines + q, lines.parts);
+    }
+}
+
 template <class T>
 T* transform_lines(const FourierLines<T>& lines) {
   T *from = lines.from, *to = lines.to;
-  int64_t left = lines.n, stride = 1;
+  const auto swap = [&] {
+    T* const done = from;
+    from = to, to = done;
+  };
+  using Pairs = typename FourierLines<T>::Pairs;
+  if (lines.pairs == Pairs::made) pairs_of_frequencies(lines, from, to), swap();
+  int64_t left = lines.length, stride = 1;
   for (int64_t i = 0; i < lines.factor_count; ++i) {
     const int64_t factor = lines.factors[i];
     left /= factor;
@@ -128,13 +163,19 @@ T* transform_lines(const FourierLines<T>& lines) {
       case 7:
         step.template operator()<7>();
         break;
+      case 11:
+        step.template operator()<11>();
+        break;
+      case 13:
+        step.template operator()<13>();
+        break;
       default:
         step.template operator()<0>();
     }
     stride *= factor;
-    T* const done = from;
-    from = to, to = done;
+    swap();
   }
+  if (lines.pairs == Pairs::given) frequencies_of_pairs(lines, from, to), swap();
   return from;
 }
 

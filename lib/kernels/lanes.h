@@ -221,17 +221,22 @@ struct WindowsTile {
   float* y;
 };
 
-// Lines of n complex numbers that are transformed side by side, as each step works on neighbours.
+// Lines of `length` complex numbers that are transformed side by side, as each step works on neighbours.
 constexpr int64_t fourier_lines = widest_vector;
 template <class T>
 struct FourierLines {
-  int64_t n;
-  const int64_t* factors;  // of n, in Stockham's order: each step writes as the next one reads
+  int64_t length;
+  const int64_t* factors;  // of it, in Stockham's order: each step writes as the next one reads
   int64_t factor_count;
   T turn;                    // 1 or -1
-  const T *cosines, *sines;  // of turn * 2 pi k / n, for k < n
-  // Element k of line l is at [k * fourier_lines + l], its imaginary part n * fourier_lines behind; `to` is as large.
+  const T *cosines, *sines;  // of turn * 2 pi k / length, for k < length
+  // Element k of line l is at [k * fourier_lines + l], its imaginary part `parts` behind; `to` is as large.
+  int64_t parts;
   T *from, *to;
+  // Of n = 2 * length real numbers, neighbours are the parts of one complex one. The frequencies up to n / 2 are made
+  // of what is transformed, or it of them, by cosines and sines of turn * 2 pi k / n.
+  enum class Pairs { none, given, made } pairs;
+  const T *turned_cosines, *turned_sines;
 };
 
 struct Lanes {

@@ -2,6 +2,7 @@
 // determinants, solutions, norms) is written in opsets/aten/linalg.ops.
 #include <Eigen/Dense>
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -35,23 +36,45 @@ class Stack {
   int64_t rows_ = 1, columns_ = 0, count_ = 1;
 };
 
-// Writes the numbers behind those of the matrices, or vectors, before it.
-template <class Numbers>
-void put(Tensor& tensor, int64_t number, const Numbers& numbers) {
-  const Matrix all = numbers;
-  const int64_t size = all.size();
-  for (int64_t i = 0; i < size; ++i) {
-    if (tensor.dtype == ScalarType::f32)
-      tensor.mutable_as<float>()[number * size + i] = static_cast<float>(all.data()[i]);
-    else
-      tensor.set(number * size + i, all.data()[i]);
-  }
-}
+// A result, into which matrices, or vectors, are put by number, by any thread.
+class Output {
+ public:
+  Output(const ExternCall& call, size_t i) : tensor_(call.result(i)), data_(tensor_.mutable_data()) {}
+  Datum tensor() const { return tensor_; }
 
-void put(Tensor& tensor, int64_t number, const std::vector<int64_t>& values) {
-  const auto size = static_cast<int64_t>(values.size());
-  for (int64_t i = 0; i < size; ++i) tensor.set_int(number * size + i, values[static_cast<size_t>(i)]);
-}
+  void put(int64_t number, const Matrix& matrix) {
+    const int64_t first = number * matrix.size();
+    for (int64_t i = 0; i < matrix.size(); ++i) write(first + i, matrix.data()[i]);
+  }
+  void put(int64_t number, const std::vector<int64_t>& values) {
+    const int64_t first = number * static_cast<int64_t>(values.size());
+    for (size_t i = 0; i < values.size(); ++i) write(first + static_cast<int64_t>(i), values[i]);
+  }
+
+ private:
+  template <class Number>
+  void write(int64_t at, Number value) {
+    switch (tensor_.dtype) {
+      case ScalarType::f32:
+        static_cast<float*>(data_)[at] = static_cast<float>(value);
+        break;
+      case ScalarType::f64:
+        static_cast<double*>(data_)[at] = static_cast<double>(value);
+        break;
+      case ScalarType::i32:
+        static_cast<int32_t*>(data_)[at] = static_cast<int32_t>(value);
+        break;
+      case ScalarType::i64:
+        static_cast<int64_t*>(data_)[at] = static_cast<int64_t>(value);
+        break;
+      default:
+        assert(false);
+    }
+  }
+
+  Tensor tensor_;
+  void* data_;
+};
 
 // Taylor's series of a matrix that is halved until its rows sum to at most a half, squared as often.
 Matrix exponential_of(Matrix a) {
@@ -75,6 +98,14 @@ struct SingularValues {
   Vector values;
 };
 
+// Whether the columns are, by what they make of one vector.
+bool are_orthonormal(const Matrix& columns) {
+  constexpr double tolerance = 1e-9;
+  Vector x(columns.cols());
+  for (int64_t i = 0; i < x.size(); ++i) x[i] = std::sin(static_cast<double>(i + 1));
+  return (columns.transpose() * (columns * x) - x).norm() <= tolerance * x.norm();
+}
+
 SingularValues singular_values_of(const Matrix& a, bool full) {
   const int64_t m = a.rows(), n = a.cols(), k = std::min(m, n);
   if (k == 0 || !a.allFinite()) {
@@ -84,9 +115,14 @@ SingularValues singular_values_of(const Matrix& a, bool full) {
     if (k == 0) none.u.setIdentity(), none.v.setIdentity();
     return none;
   }
-  const Eigen::BDCSVD<Matrix> svd(
-      a, full ? Eigen::ComputeFullU | Eigen::ComputeFullV : Eigen::ComputeThinU | Eigen::ComputeThinV);
-  return {svd.matrixU(), svd.matrixV(), svd.singularValues()};
+  const auto factored = [&]<class Factors>() {
+    const Factors svd(a, full ? Eigen::ComputeFullU | Eigen::ComputeFullV : Eigen::ComputeThinU | Eigen::ComputeThinV);
+    return SingularValues{svd.matrixU(), svd.matrixV(), svd.singularValues()};
+  };
+  // Divide and conquer gives wrong vectors for some matrices of lower rank; rotations take longer, and do not.
+  const SingularValues fast = factored.operator()<Eigen::BDCSVD<Matrix>>();
+  if (are_orthonormal(fast.u) && are_orthonormal(fast.v)) return fast;
+  return factored.operator()<Eigen::JacobiSVD<Matrix>>();
 }
 
 }  // namespace
@@ -94,7 +130,7 @@ SingularValues singular_values_of(const Matrix& a, bool full) {
 // (A): the lower factor, and for each matrix 0 or the order of the first minor that is not positive.
 Results cholesky(const ExternCall& call) {
   const Stack stack(call.tensor(0));
-  Tensor lower = call.result(0), info = call.result(1);
+  Output lower(call, 0), info(call, 1);
   parallel_for(stack.count(), [&](int64_t b) {
     Matrix l = stack.get(b);
     int64_t failed = 0;
@@ -106,17 +142,17 @@ Results cholesky(const ExternCall& call) {
       }
       l.row(i).tail(l.cols() - i - 1).setZero();
     }
-    put(lower, b, l);
-    info.set_int(b, failed);
+    lower.put(b, l);
+    info.put(b, std::vector<int64_t>{failed});
   });
-  return std::vector<Datum>{lower, info};
+  return std::vector<Datum>{lower.tensor(), info.tensor()};
 }
 
 // (A, pivot): L below the diagonal of one matrix and U above; with which row each was swapped, from 1 on; info as
 // above.
 Results lu(const ExternCall& call) {
   const Stack stack(call.tensor(0));
-  Tensor factors = call.result(0), pivots = call.result(1), info = call.result(2);
+  Output factors(call, 0), pivots(call, 1), info(call, 2);
   const bool has_pivots = call.truth(1);
   parallel_for(stack.count(), [&](int64_t b) {
     Matrix a = stack.get(b);
@@ -136,19 +172,20 @@ Results lu(const ExternCall& call) {
       a.col(k).tail(below) /= a(k, k);
       a.bottomRightCorner(below, right).noalias() -= a.col(k).tail(below) * a.row(k).tail(right);
     }
-    put(factors, b, a);
-    put(pivots, b, swaps);
-    info.set_int(b, failed);
+    factors.put(b, a);
+    pivots.put(b, swaps);
+    info.put(b, std::vector<int64_t>{failed});
   });
-  return std::vector<Datum>{factors, pivots, info};
+  return std::vector<Datum>{factors.tensor(), pivots.tensor(), info.tensor()};
 }
 
 // (pivots): where each row of the swapped matrix came from.
 Results lu_order(const ExternCall& call) {
   const Tensor pivots = call.tensor(0).contiguous();
-  Tensor result = call.result(0);
-  const int64_t k = pivots.sizes.back(), n = result.sizes.back();
-  const int64_t count = n == 0 ? 0 : result.numel() / n;
+  const Tensor sized = call.result(0);
+  const int64_t k = pivots.sizes.back(), n = sized.sizes.back();
+  const int64_t count = n == 0 ? 0 : sized.numel() / n;
+  Output result(call, 0);
   for (int64_t b = 0; b < count; ++b) {
     std::vector<int64_t> order(static_cast<size_t>(n));
     std::iota(order.begin(), order.end(), 0);
@@ -158,16 +195,16 @@ Results lu_order(const ExternCall& call) {
         return error(Status::violated, 611, "pivot " + std::to_string(with + 1) + " names no row");
       std::swap(order[static_cast<size_t>(i)], order[static_cast<size_t>(with)]);
     }
-    put(result, b, order);
+    result.put(b, order);
   }
-  return std::vector<Datum>{result};
+  return std::vector<Datum>{result.tensor()};
 }
 
 // (A, B, upper, unitriangular): X with AX = B.
 Results solve_triangular(const ExternCall& call) {
   const Stack left(call.tensor(0)), right(call.tensor(1));
   const bool upper = call.truth(2), unit = call.truth(3);
-  Tensor result = call.result(0);
+  Output result(call, 0);
   parallel_for(left.count(), [&](int64_t b) {
     const Matrix a = left.get(b);
     Matrix x = right.get(b);
@@ -179,15 +216,15 @@ Results solve_triangular(const ExternCall& call) {
       a.triangularView<Eigen::UnitLower>().solveInPlace(x);
     else
       a.triangularView<Eigen::Lower>().solveInPlace(x);
-    put(result, b, x);
+    result.put(b, x);
   });
-  return std::vector<Datum>{result};
+  return std::vector<Datum>{result.tensor()};
 }
 
 // (A, complete): Q and R.
 Results qr(const ExternCall& call) {
   const Stack stack(call.tensor(0));
-  Tensor left = call.result(0), right = call.result(1);
+  Output left(call, 0), right(call, 1);
   const bool complete = call.truth(1);
   parallel_for(stack.count(), [&](int64_t b) {
     const Matrix a = stack.get(b);
@@ -195,49 +232,49 @@ Results qr(const ExternCall& call) {
     const Eigen::HouseholderQR<Matrix> factors(a);
     Matrix q = Matrix::Identity(a.rows(), k);
     q.applyOnTheLeft(factors.householderQ());
-    put(left, b, q);
-    put(right, b, Matrix(factors.matrixQR().triangularView<Eigen::Upper>()).topRows(k));
+    left.put(b, q);
+    right.put(b, Matrix(factors.matrixQR().triangularView<Eigen::Upper>()).topRows(k));
   });
-  return std::vector<Datum>{left, right};
+  return std::vector<Datum>{left.tensor(), right.tensor()};
 }
 
 Results matrix_exp(const ExternCall& call) {
   const Stack stack(call.tensor(0));
-  Tensor result = call.result(0);
-  parallel_for(stack.count(), [&](int64_t b) { put(result, b, exponential_of(stack.get(b))); });
-  return std::vector<Datum>{result};
+  Output result(call, 0);
+  parallel_for(stack.count(), [&](int64_t b) { result.put(b, exponential_of(stack.get(b))); });
+  return std::vector<Datum>{result.tensor()};
 }
 
 // LAPACK's form: R above, and below it the reflectors I - tau v v' (v has 1 on the diagonal), with their tau.
 Results geqrf(const ExternCall& call) {
   const Stack stack(call.tensor(0));
-  Tensor factors = call.result(0), scales = call.result(1);
+  Output factors(call, 0), scales(call, 1);
   parallel_for(stack.count(), [&](int64_t b) {
     const Eigen::HouseholderQR<Matrix> found(stack.get(b));
-    put(factors, b, found.matrixQR());
-    put(scales, b, found.hCoeffs());
+    factors.put(b, found.matrixQR());
+    scales.put(b, found.hCoeffs());
   });
-  return std::vector<Datum>{factors, scales};
+  return std::vector<Datum>{factors.tensor(), scales.tensor()};
 }
 
 // (A, tau): the first columns of the product of reflectors, as many as there are in A.
 Results householder_product(const ExternCall& call) {
   const Stack stack(call.tensor(0)), scales(call.tensor(1), 1);
-  Tensor result = call.result(0);
+  Output result(call, 0);
   parallel_for(stack.count(), [&](int64_t b) {
     const Matrix a = stack.get(b);
     const Vector tau = scales.get(b).row(0);
     Matrix q = Matrix::Identity(a.rows(), a.cols());
     q.applyOnTheLeft(Eigen::householderSequence(a.leftCols(tau.size()), tau));
-    put(result, b, q);
+    result.put(b, q);
   });
-  return std::vector<Datum>{result};
+  return std::vector<Datum>{result.tensor()};
 }
 
 // (A, lower): eigenvalues, ascending, and eigenvectors, in columns, by one triangle.
 Results eigh(const ExternCall& call) {
   const Stack stack(call.tensor(0));
-  Tensor values = call.result(0), vectors = call.result(1);
+  Output values(call, 0), vectors(call, 1);
   const bool lower = call.truth(1);
   parallel_for(stack.count(), [&](int64_t b) {
     Matrix a = stack.get(b);
@@ -245,29 +282,29 @@ Results eigh(const ExternCall& call) {
     if (a.size() == 0) return;
     const Matrix seen = a.triangularView<Eigen::Lower>();
     if (!seen.allFinite()) {
-      put(values, b, Vector::Constant(a.rows(), std::numeric_limits<double>::quiet_NaN()));
-      put(vectors, b, Matrix::Constant(a.rows(), a.cols(), std::numeric_limits<double>::quiet_NaN()));
+      values.put(b, Vector::Constant(a.rows(), std::numeric_limits<double>::quiet_NaN()));
+      vectors.put(b, Matrix::Constant(a.rows(), a.cols(), std::numeric_limits<double>::quiet_NaN()));
       return;
     }
     const Eigen::SelfAdjointEigenSolver<Matrix> solver(seen);
-    put(values, b, solver.eigenvalues());
-    put(vectors, b, solver.eigenvectors());
+    values.put(b, solver.eigenvalues());
+    vectors.put(b, solver.eigenvectors());
   });
-  return std::vector<Datum>{values, vectors};
+  return std::vector<Datum>{values.tensor(), vectors.tensor()};
 }
 
 // (A, full): U, S, descending, and V transposed.
 Results svd(const ExternCall& call) {
   const Stack stack(call.tensor(0));
-  Tensor u = call.result(0), s = call.result(1), v = call.result(2);
+  Output u(call, 0), s(call, 1), v(call, 2);
   const bool full = call.truth(1);
   parallel_for(stack.count(), [&](int64_t b) {
     const SingularValues found = singular_values_of(stack.get(b), full);
-    put(u, b, found.u);
-    put(s, b, found.values);
-    put(v, b, found.v.transpose());
+    u.put(b, found.u);
+    s.put(b, found.values);
+    v.put(b, found.v.transpose());
   });
-  return std::vector<Datum>{u, s, v};
+  return std::vector<Datum>{u.tensor(), s.tensor(), v.tensor()};
 }
 
 }  // namespace atenon::reference
