@@ -69,7 +69,7 @@ bool Planner::fits(const SymInt& bytes, const SymInt& slot) {
     if (wanted && there && *wanted > *there) return false;
   }
   const auto [known, is_new] = fits_.try_emplace({bytes.to_string(), slot.to_string()});
-  if (is_new) known->second = lowering_.facts.decide(shape::less_equal(bytes, slot)) == shape::Truth::proven;
+  if (is_new) known->second = lowering_.facts.proves(shape::less_equal(bytes, slot));
   return known->second;
 }
 

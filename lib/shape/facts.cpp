@@ -286,7 +286,7 @@ std::optional<int64_t> Facts::value_of(const SymInt& x) const {
   return only;
 }
 
-Truth Facts::decide(const SymBool& question) const {
+Truth Facts::decide(const SymBool& question, bool refutes) const {
   if (const std::optional<bool> value = question.constant()) return from_bool(*value);
   for (const SymBool& truth : assumptions_) {
     if (truth == question) return Truth::proven;
@@ -303,7 +303,7 @@ Truth Facts::decide(const SymBool& question) const {
     const Truth deciding = from_bool(node.kind == Kind::any);
     Truth out = opposite(deciding);
     for (const SymBool& operand : node.operands) {
-      const Truth truth = decide(operand);
+      const Truth truth = decide(operand, refutes);
       if (truth == deciding) return deciding;
       if (truth == Truth::open) out = Truth::open;
     }
@@ -312,18 +312,18 @@ Truth Facts::decide(const SymBool& question) const {
   const SymInt simple = simplify(node.difference);
   const SymInt by_multiples = multiples_.empty() ? simple : simplify(substitute(simple, multiples_));
   if (!(by_multiples == simple)) {
-    const Truth truth = decide(node.kind, by_multiples);
+    const Truth truth = decide(node.kind, by_multiples, refutes);
     if (truth != Truth::open) return truth;
   }
-  return decide(node.kind, simple);
+  return decide(node.kind, simple, refutes);
 }
 
-Truth Facts::decide(Kind kind, const SymInt& difference) const {
+Truth Facts::decide(Kind kind, const SymInt& difference, bool refutes) const {
   if (kind == Kind::ne) return opposite(decide_zero(difference));
-  return kind == Kind::eq ? decide_zero(difference) : decide_nonpositive(difference);
+  return kind == Kind::eq ? decide_zero(difference) : decide_nonpositive(difference, refutes);
 }
 
-Truth Facts::decide_nonpositive(const SymInt& given) const {
+Truth Facts::decide_nonpositive(const SymInt& given, bool refutes) const {
   const SymBool question = less_equal(given, 0);
   if (const std::optional<bool> value = question.constant()) return from_bool(*value);
   SymInt x = question.node()->difference;
@@ -333,12 +333,12 @@ Truth Facts::decide_nonpositive(const SymInt& given) const {
     const std::optional<SymInt> rest = exact_quotient(x, shared);
     // x is shared * rest: its sign is that of rest, or 0.
     if (least >= 0 && rest) {
-      const Truth truth = decide_nonpositive(*rest);
+      const Truth truth = decide_nonpositive(*rest, refutes);
       if (truth == Truth::proven || least >= 1) return truth;
     }
   }
   if (Proof(*this).upper(x, 0) <= 0) return Truth::proven;
-  return Proof(*this).lower(x, 1) >= 1 ? Truth::refuted : Truth::open;
+  return refutes && Proof(*this).lower(x, 1) >= 1 ? Truth::refuted : Truth::open;
 }
 
 Truth Facts::decide_zero(const SymInt& given) const {

@@ -39,7 +39,9 @@ class Facts {
   // Adds a truth; a conjunction is taken apart. Returns false if it contradicts what is known already.
   bool assume(const SymBool& truth);
 
-  Truth decide(const SymBool& question) const;
+  Truth decide(const SymBool& question) const { return decide(question, true); }
+  // Whether it is proven, which takes half as long as to tell the other two apart, too.
+  bool proves(const SymBool& question) const { return decide(question, false) == Truth::proven; }
   Range bounds(const SymInt& x) const;
   // Rewrites by the assumed equalities and the ranges: min and max that are decided, `(4*s)//4`, symbols pinned to a
   // value.
@@ -58,7 +60,8 @@ class Facts {
     int64_t remainder;
   };
   Truth decide_zero(const SymInt& x) const;
-  Truth decide_nonpositive(const SymInt& x) const;
+  Truth decide(const SymBool& question, bool refutes) const;  // else what could be refuted is open
+  Truth decide_nonpositive(const SymInt& x, bool refutes = true) const;
   void learn(const BoolNode& comparison);
   void learn_zero(const SymInt& x);
   void learn_nonpositive(const SymInt& x);
@@ -66,7 +69,7 @@ class Facts {
   void tighten(const std::string& symbol, Range range);
   void pin(const std::string& symbol, const SymInt& value);
   void learn_multiple(const Residue& residue);
-  Truth decide(SymBool::Kind kind, const SymInt& difference) const;
+  Truth decide(SymBool::Kind kind, const SymInt& difference, bool refutes) const;
 
   std::map<std::string, Range> ranges_;
   std::vector<SymBool> assumptions_;

@@ -130,14 +130,19 @@ Interval Proof::interval(const Term& term) {
 }
 
 Interval Proof::interval(const Atom& atom) {
+  if (atom.kind == AtomKind::symbol) {
+    const auto found = facts_.known_ranges_.find(atom.spelling);
+    if (found == facts_.known_ranges_.end()) return {0, infinite};
+    const Range& range = found->second;
+    return {range.lower == Range::lowest ? -infinite : range.lower,
+            range.upper == Range::highest ? infinite : range.upper};
+  }
+  if (const auto known = intervals_.find(atom.spelling); known != intervals_.end()) return known->second;
+  return intervals_[atom.spelling] = interval_of_operation(atom);
+}
+
+Interval Proof::interval_of_operation(const Atom& atom) {
   switch (atom.kind) {
-    case AtomKind::symbol: {
-      const auto found = facts_.known_ranges_.find(atom.spelling);
-      if (found == facts_.known_ranges_.end()) return {0, infinite};
-      const Range& range = found->second;
-      return {range.lower == Range::lowest ? -infinite : range.lower,
-              range.upper == Range::highest ? infinite : range.upper};
-    }
     case AtomKind::floor_div:
       return divide(interval(atom.operands[0]), interval(atom.operands[1]));
     case AtomKind::mod:
@@ -159,6 +164,7 @@ Interval Proof::interval(const Atom& atom) {
       const auto [lower, upper] = interval(atom.floats[0]);
       return {to_bound(std::floor(lower)), to_bound(std::ceil(upper))};
     }
+    case AtomKind::symbol:
     case AtomKind::overflow:
       break;
   }

@@ -1,6 +1,9 @@
 // The search behind Facts::decide: upper and lower bounds of expressions. Private to lib/shape.
 #pragma once
 
+#include <string>
+#include <unordered_map>
+
 #include "shape/facts.h"
 
 namespace atenon::shape {
@@ -43,6 +46,7 @@ class Proof {
   Bound upper_by_cases(const SymInt& x, Bound enough, int depth);
   std::vector<SymInt> hints_for(const SymInt& x);
   Interval interval(const Atom& atom);
+  Interval interval_of_operation(const Atom& atom);
   Interval interval(const Term& term);
   Interval shifted_interval(const SymInt& x, bool from_above);
   std::pair<double, double> interval(const SymFloat& x);
@@ -52,6 +56,7 @@ class Proof {
   std::optional<int64_t> only_quotient(const SymInt& a, const SymInt& b);
 
   const Facts& facts_;
+  std::unordered_map<std::string, Interval> intervals_;  // of operations, by spelling: the search meets each many times
   std::vector<SymInt> cases_;  // nonpositive in the case that is being looked at
   int budget_ = 100;
   int simplify_depth_ = 0;
