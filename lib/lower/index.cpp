@@ -85,7 +85,7 @@ const SymInt* IndexSpace::extent(const std::string& name) const {
 
 bool IndexSpace::proves(const shape::SymBool& truth) const {
   if (truth.constant()) return *truth.constant();
-  return facts_.decide(truth) == shape::Truth::proven;
+  return facts_.proves(truth);
 }
 
 // A term is a constant times sizes times loop variables: it is extreme where each of its variables is. Several terms

@@ -211,7 +211,7 @@ Interval Proof::shifted_interval(const SymInt& x, bool from_above) {
   size_t products = 0;
   for (const Term& term : terms_of(x)) products += size_t{1} << std::min<size_t>(term.factors.size(), 10);
   if (products > most_products) return {};
-  SymInt shifted = 0;
+  std::vector<SymInt> values;
   std::map<std::string, Bound> widths;
   for (const Term& term : terms_of(x)) {
     SymInt value = term.coefficient;
@@ -224,8 +224,13 @@ Interval Proof::shifted_interval(const SymInt& x, bool from_above) {
       widths[factor.atom->spelling] = is_infinite(of.upper) ? infinite : of.upper - of.lower;
       for (int i = 0; i < factor.power; ++i) value = value * base;
     }
-    shifted = shifted + value;
+    values.push_back(value);
   }
+  // By halves: each sum copies its terms.
+  for (; values.size() > 1; values.resize((values.size() + 1) / 2))
+    for (size_t i = 0, apart = (values.size() + 1) / 2; i + apart < values.size(); ++i)
+      values[i] = values[i] + values[i + apart];
+  const SymInt shifted = values.empty() ? SymInt(0) : values[0];
   if (is_overflow(shifted)) return {};
   Interval sum = {0, 0};
   for (const Term& term : terms_of(shifted)) {
