@@ -57,7 +57,7 @@ class Proof {
 
   const Facts& facts_;
   std::unordered_map<std::string, Interval> intervals_;  // of operations, by spelling: the search meets each many times
-  std::vector<SymInt> cases_;  // nonpositive in the case that is being looked at
+  std::vector<SymInt> cases_;                            // nonpositive in the case that is being looked at
   int budget_ = 100;
   int simplify_depth_ = 0;
 };
