@@ -94,14 +94,14 @@ TEST_CASE("means of large images are right to the last digits") {
       CAPTURE(order[1]);
       CAPTURE(height);
       Call call;
-      Tensor x = testing::whole_numbers({2, 20, height, height}, 1);
+      Tensor x = testing::whole_numbers({2, 3, height, height}, 1);
       for (int64_t i = 0; i < x.numel(); ++i) x.mutable_as<float>()[i] += 1000.3f;
       ir::Value* px = call.input(testing::laid_out(x, order));
-      call.body.set_outputs({call.apply("aten::mean.dim", {px, list({-1, -2})}, {2, 20})});
-      Tensor result = Tensor::zeros(ScalarType::f32, {2, 20}), expected = Tensor::zeros(ScalarType::f32, {2, 20});
+      call.body.set_outputs({call.apply("aten::mean.dim", {px, list({-1, -2})}, {2, 3})});
+      Tensor result = Tensor::zeros(ScalarType::f32, {2, 3}), expected = Tensor::zeros(ScalarType::f32, {2, 3});
       REQUIRE(call.run(onednn_pooling(), result) == "");
       const int64_t pixels = height * height;
-      for (int64_t plane = 0; plane < 40; ++plane) {
+      for (int64_t plane = 0; plane < 6; ++plane) {
         const float* numbers = x.as<float>() + plane * pixels;
         const double sum = std::accumulate(numbers, numbers + pixels, 0.0);
         expected.mutable_as<float>()[plane] = static_cast<float>(sum / static_cast<double>(pixels));
