@@ -105,31 +105,19 @@ struct FourierStep {
   }
 };
 
-// Of pairs Z the frequencies X up to m = length: with w = e^(turn * i pi / m), X_k = E_k + w^k O_k for
-// E_k = (Z_k + conj Z_m-k) / 2 and O_k = (Z_k - conj Z_m-k) / 2i.
+// Of pairs Z the frequencies X up to m = length, or Z of X but for a factor of n: with w = e^(turn * i pi / m),
+// X_k = ((Z_k + conj Z_m-k) - i w^k (Z_k - conj Z_m-k)) / 2, and Z_k = (X_k + conj X_m-k) + i w^k (X_k - conj X_m-k).
 template <class T>
-void frequencies_of_pairs(const FourierLines<T>& lines, const T* z, T* x) {
-  const int64_t m = lines.length;
+void mix_pairs(const FourierLines<T>& lines, const T* from, T* to) {
+  const bool are_given = lines.pairs == FourierLines<T>::Pairs::given;
+  const int64_t m = lines.length, period = are_given ? m : m + 1;
   for (int64_t k = 0; k <= m; ++k)
     for (int64_t q = 0; q < fourier_lines; q += Complex<T>::width) {
-      const auto a = Complex<T>::load(z + k % m * fourier_lines + q, lines.parts);
-      const auto b = Complex<T>::load(z + (m - k) % m * fourier_lines + q, lines.parts).conjugate();
+      const auto a = Complex<T>::load(from + k % period * fourier_lines + q, lines.parts);
+      const auto b = Complex<T>::load(from + (m - k) % period * fourier_lines + q, lines.parts).conjugate();
       const T cosine = k < m ? lines.turned_cosines[k] : T(-1), sine = k < m ? lines.turned_sines[k] : T(0);
-      const Complex<T> odd = (b - a).times_i();
-      (((a + b) + odd.turned(cosine, sine)) * T(0.5)).store(x + k * fourier_lines + q, lines.parts);
-    }
-}
-
-// And back, but for a factor of n: Z_k = X_k + conj X_m-k + i w^k (X_k - conj X_m-k).
-template <class T>
-void pairs_of_frequencies(const FourierLines<T>& lines, const T* x, T* z) {
-  const int64_t m = lines.length;
-  for (int64_t k = 0; k < m; ++k)
-    for (int64_t q = 0; q < fourier_lines; q += Complex<T>::width) {
-      const auto a = Complex<T>::load(x + k * fourier_lines + q, lines.parts);
-      const auto b = Complex<T>::load(x + (m - k) * fourier_lines + q, lines.parts).conjugate();
-      const Complex<T> odd = (a - b).turned(lines.turned_cosines[k], lines.turned_sines[k]).times_i();
-      ((a + b) + odd).store(z + k * fourier_lines + q, lines.parts);
+      const Complex<T> sum = a + b, odd = (a - b).times_i().turned(cosine, sine);
+      (are_given ? (sum - odd) * T(0.5) : sum + odd).store(to + k * fourier_lines + q, lines.parts);
     }
 }
 
@@ -141,7 +129,7 @@ T* transform_lines(const FourierLines<T>& lines) {
     from = to, to = done;
   };
   using Pairs = typename FourierLines<T>::Pairs;
-  if (lines.pairs == Pairs::made) pairs_of_frequencies(lines, from, to), swap();
+  if (lines.pairs == Pairs::made) mix_pairs(lines, from, to), swap();
   int64_t left = lines.length, stride = 1;
   for (int64_t i = 0; i < lines.factor_count; ++i) {
     const int64_t factor = lines.factors[i];
@@ -175,7 +163,7 @@ T* transform_lines(const FourierLines<T>& lines) {
     stride *= factor;
     swap();
   }
-  if (lines.pairs == Pairs::given) frequencies_of_pairs(lines, from, to), swap();
+  if (lines.pairs == Pairs::given) mix_pairs(lines, from, to), swap();
   return from;
 }
 

@@ -40,18 +40,18 @@ class Stack {
 class Output {
  public:
   Output(const ExternCall& call, size_t i) : tensor_(call.result(i)), data_(tensor_.mutable_data()) {}
-  Datum tensor() const { return tensor_; }
+  const Tensor& tensor() const { return tensor_; }
 
-  void put(int64_t number, const Matrix& matrix) {
-    const int64_t first = number * matrix.size();
-    for (int64_t i = 0; i < matrix.size(); ++i) write(first + i, matrix.data()[i]);
-  }
+  void put(int64_t number, const Matrix& matrix) { put(number, matrix.data(), matrix.size()); }
   void put(int64_t number, const std::vector<int64_t>& values) {
-    const int64_t first = number * static_cast<int64_t>(values.size());
-    for (size_t i = 0; i < values.size(); ++i) write(first + static_cast<int64_t>(i), values[i]);
+    put(number, values.data(), static_cast<int64_t>(values.size()));
   }
 
  private:
+  template <class Number>
+  void put(int64_t number, const Number* values, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) write(number * count + i, values[i]);
+  }
   template <class Number>
   void write(int64_t at, Number value) {
     switch (tensor_.dtype) {
@@ -182,10 +182,9 @@ Results lu(const ExternCall& call) {
 // (pivots): where each row of the swapped matrix came from.
 Results lu_order(const ExternCall& call) {
   const Tensor pivots = call.tensor(0).contiguous();
-  const Tensor sized = call.result(0);
-  const int64_t k = pivots.sizes.back(), n = sized.sizes.back();
-  const int64_t count = n == 0 ? 0 : sized.numel() / n;
   Output result(call, 0);
+  const int64_t k = pivots.sizes.back(), n = result.tensor().sizes.back();
+  const int64_t count = n == 0 ? 0 : result.tensor().numel() / n;
   for (int64_t b = 0; b < count; ++b) {
     std::vector<int64_t> order(static_cast<size_t>(n));
     std::iota(order.begin(), order.end(), 0);
