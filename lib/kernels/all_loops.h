@@ -8,6 +8,7 @@
 #include "kernels/depthwise_loops.h"
 #include "kernels/fourier_loops.h"
 #include "kernels/groups_loops.h"
+#include "kernels/line_filter_loops.h"
 #include "kernels/panel_loops.h"
 #include "kernels/pooling_loops.h"
 #include "kernels/winograd_loops.h"
@@ -27,6 +28,7 @@ constexpr Lanes lanes_of(const char* name) {
           make_panel,
           turn,
           add_lines,
+          filter_lines,
           depthwise,
           set_apart,
           taps,

@@ -71,6 +71,10 @@ ir::BlockedLayout channel_layout(const std::vector<int64_t>& sizes);
 std::optional<ir::BlockedLayout> overlapping_layout(const CallSite& site, size_t operand);
 std::unique_ptr<PreparedCall> prepare_overlapping(const CallSite& site);
 
+// The call of kernel `line_filters`, of any number of channels; null where its filter is packed, or its result does not
+// lie in rows.
+std::unique_ptr<PreparedCall> prepare_line_filters(const CallSite& site);
+
 // How far apart the operand of each step of the epilogue lies along each axis of the result; 0 where it has one element
 // for all of them.
 std::vector<std::vector<int64_t>> operand_strides(const std::vector<PostOp>& epilogue, const CallSite& site);

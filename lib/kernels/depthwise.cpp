@@ -201,6 +201,8 @@ Order order_of(const Convolution& convolution, const CallSite& site) {
   return x.strides[1] == 1 || one_channel ? Order::channels_last : Order::other;
 }
 
+bool lies_in_rows(const Operand& image) { return image.strides == contiguous_strides(image.sizes); }
+
 class Depthwise : public ConvolutionKernel {
  public:
   const char* name() const override { return "depthwise"; }
@@ -225,8 +227,9 @@ class Depthwise : public ConvolutionKernel {
     const std::vector<ir::SymInt>& filter = body.inputs()[convolution.weight]->meta().sizes;
     if (filter.size() != 4 || filter[0] != ir::SymInt(convolution.groups)) return "";
     const int64_t width = *filter[3].constant(), rows = *filter[2].constant();
-    const bool is_fast =
-        (width == 3 && rows <= 3) || in_runs(width, convolution.stride.back(), convolution.dilation.back());
+    const auto is_dilated = [](int64_t step) { return step > 1; };  // for which oneDNN takes ten times as long
+    const bool is_fast = (width == 3 && rows <= 3) || std::ranges::any_of(convolution.dilation, is_dilated) ||
+                         in_runs(width, convolution.stride.back(), convolution.dilation.back());
     if (!is_fast) return "oneDNN is as fast for images and this window";
     return convolution.groups < 16 ? "so few channels leave vectors half empty" : "";
   }
@@ -235,7 +238,8 @@ class Depthwise : public ConvolutionKernel {
     Convolution convolution;
     if (!read_convolution(*site.body, site.symbols, convolution).empty()) return std::nullopt;
     if (static_cast<int>(operand) != convolution.weight) return std::nullopt;
-    if (order_of(convolution, site) == Order::other) return onednn_convolution().weight_layout(site, operand);
+    if (order_of(convolution, site) == Order::other)
+      return lies_in_rows(site.results[0]) ? std::nullopt : onednn_convolution().weight_layout(site, operand);
     return channel_layout(site.operands[operand].sizes);
   }
 
@@ -245,8 +249,10 @@ class Depthwise : public ConvolutionKernel {
     const Convolution& convolution = call->convolution;
     const Operand& weight = site.operands[static_cast<size_t>(convolution.weight)];
     const Order order = order_of(convolution, site);
-    if (order == Order::other || !is_packed(weight, channel_layout(weight.sizes)))
+    if (order == Order::other || !is_packed(weight, channel_layout(weight.sizes))) {
+      if (std::unique_ptr<PreparedCall> in_rows = prepare_line_filters(site)) return in_rows;
       return onednn_convolution().prepare(site);
+    }
     call->is_copied = order == Order::copied;
     call->is_apart = call->is_better_apart();
     call->filters = weight.sizes[0] / convolution.groups;

@@ -31,10 +31,31 @@ std::string objection(const Kernel& kernel, const ir::Graph& body) {
 
 std::span<const Kernel* const> all() {
   static const Kernel* const kernels[] = {
-      &strips(),         &winograd(),      &few_channels(),    &few_outputs(), &depthwise(), &groups(),
-      &disjoint(),       &transposed(),    &overlapping(),     &few_rows(),    &panels(),    &onednn_convolution(),
-      &small_matrices(), &onednn_matmul(), &chosen_matrices(), &attention(),   &lstm(),      &recurrent(),
-      &onednn_pooling(), &bilinear(),      &sorting(),         &fourier(),     &generated(), &reference_kernel(),
+      &strips(),
+      &winograd(),
+      &few_channels(),
+      &few_outputs(),
+      &line_filters(),
+      &depthwise(),
+      &groups(),
+      &disjoint(),
+      &transposed(),
+      &overlapping(),
+      &few_rows(),
+      &panels(),
+      &onednn_convolution(),
+      &small_matrices(),
+      &onednn_matmul(),
+      &chosen_matrices(),
+      &attention(),
+      &lstm(),
+      &recurrent(),
+      &onednn_pooling(),
+      &bilinear(),
+      &sorting(),
+      &fourier(),
+      &generated(),
+      &reference_kernel(),
   };
   return kernels;
 }

@@ -142,6 +142,23 @@ constexpr bool in_runs(int64_t taps, int64_t stride, int64_t dilation) {
   return (taps == 5 || taps == 7) && stride == 1 && dilation == 1;
 }
 
+constexpr int64_t most_line_results = 4;
+
+// Up to panel_columns columns of some results of a convolution whose image lies in lines. A result is the sum over
+// planes (channels and depths), rows of the window and taps of such a row.
+struct LineFilterTile {
+  const float* x;              // where the first result's window begins; whole vectors are read
+  int64_t x_plane, x_row;      // between planes, and between rows of the window
+  const int64_t* columns;      // where the taps of a row lie
+  int64_t planes, rows, taps;  // rows: at least as many as results, where these are lines
+  const float* w;              // plane by plane, row by row, tap by tap
+  int64_t w_result;            // between filters of results; 0: result i is the same filter's, i lines below
+  int64_t results;             // at most most_line_results
+  const float* start;          // what is added to each of them
+  int64_t count;               // columns
+  float* y;                    // results are panel_columns apart; whole vectors are written
+};
+
 // Some outputs, side by side, of a convolution whose sums have few terms: term i of an output is x[taps[i]] times row i
 // of the weights, of which whole vectors are read.
 struct TapsTile {
@@ -265,6 +282,7 @@ struct Lanes {
   void (*turn)(const float* from, int64_t from_row, int64_t rows, int64_t columns, float* to, int64_t to_row);
   // y[i] = start + sum over lines of lines[k][i], for i < n.
   void (*add_lines)(const float* const* lines, int64_t count, float start, int64_t n, float* y);
+  void (*filter_lines)(const LineFilterTile& tile);
   void (*depthwise)(const DepthwiseTile& tile);
   // Pixels as depthwise runs read them: to[v * to_vector + p * width + i] = x[p * x_step + v * width + i] for the
   // vectors that hold `channels` channels; those that are not there are 0.

@@ -8,6 +8,7 @@ namespace atenon::kernels {
 const Kernel& strips();
 const Kernel& few_channels();
 const Kernel& few_outputs();
+const Kernel& line_filters();
 const Kernel& depthwise();
 const Kernel& groups();
 const Kernel& disjoint();
