@@ -193,6 +193,16 @@ std::string Composer::bind_loops(Instance& instance, const opset::Reduction& red
     bound.loops.push_back(loop);
     instance.variables[reduction.variables[i]] = loops_.loops[loop].variable();
   }
+  // Of axes of one size the first has the outermost loop, so that a reduction within another over the same axes runs
+  // along with it.
+  const auto extent_of = [&](size_t i) { return loops_.loops[bound.loops[i]].extent; };
+  for (size_t i = 0; i < bound.loops.size(); ++i)
+    if (!extent_of(i).is_constant()) return "";
+  for (size_t i = 0; i < bound.loops.size(); ++i)
+    for (size_t j = i + 1; j < bound.loops.size(); ++j)
+      if (bound.loops[i] > bound.loops[j] && extent_of(i) == extent_of(j)) std::swap(bound.loops[i], bound.loops[j]);
+  for (size_t i = 0; i < bound.loops.size(); ++i)
+    instance.variables[reduction.variables[i]] = loops_.loops[bound.loops[i]].variable();
   return "";
 }
 

@@ -129,6 +129,7 @@ void Generator::accumulate(int number, std::span<Value* const> accumulators) {
   std::vector<Value*> element, before;
   for (ExprId part : reduction.element) element.push_back(value(part));
   const size_t scope = scopes_.size() - 1;
+  scopes_[scope].accumulates = !reduction.is_prefix;
   enter(scope);
   for (size_t c = 0; c < element.size(); ++c)
     before.push_back(b_.CreateLoad(register_type(accumulator_type(number, c)), accumulators[c]));

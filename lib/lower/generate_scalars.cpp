@@ -161,6 +161,16 @@ void Generator::open_loop(int loop, int64_t first, const SymInt& last) {
   scopes_.push_back(std::move(scope));
 }
 
+// In how many vectors a reduction of so many terms is computed, so that one does not wait for the other. Terms that
+// fill none of them wait for each other, one by one: there must be few, and no more than one vector would leave over.
+static uint32_t partial_sums(int64_t terms) {
+  constexpr int64_t width = kernels::widest_vector, many = 512, very_many = 8192;
+  const auto fits = [&](int64_t vectors) {
+    return terms >= very_many || ((terms % width == 0 || terms >= many) && terms % (vectors * width) == terms % width);
+  };
+  return fits(4) ? 4 : fits(2) ? 2 : 1;
+}
+
 void Generator::close_loop() {
   Scope scope = std::move(scopes_.back());
   scopes_.pop_back();
@@ -174,6 +184,10 @@ void Generator::close_loop() {
     using llvm::MDNode;
     const auto note = [&](const char* name) { return llvm::MDString::get(context_, name); };
     llvm::SmallVector<llvm::Metadata*> notes = {nullptr, MDNode::get(context_, note("llvm.loop.unroll.disable"))};
+    if (scope.accumulates && scope.loops != lane_loop()) {
+      llvm::Metadata* count = llvm::ConstantAsMetadata::get(b_.getInt32(partial_sums(turns->getSExtValue())));
+      notes.push_back(MDNode::get(context_, {note("llvm.loop.interleave.count"), count}));
+    }
     if (scope.loops == lane_loop()) {
       const int64_t whole = turns->getSExtValue() & -turns->getSExtValue();
       if (whole > 1 && whole < kernels::widest_vector) {

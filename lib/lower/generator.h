@@ -48,6 +48,7 @@ class Generator {
     BasicBlock* exit = nullptr;
     llvm::PHINode* counter = nullptr;
     Value* end = nullptr;
+    bool accumulates = false;  // the terms of a reduction
   };
   // A value that an earlier loop of a level has put into scratch.
   struct Kept {

@@ -70,6 +70,7 @@ class Functions {
 
   // exp(x + rest) * 2^power, where rest is below half a unit of x's last place; null is 0.
   Value* exp(Value* x, Value* rest = nullptr, int power = 0);
+  Value* expm1_of_rest(Value* x, Value* n);
   Value* exp_series(Value* x);
   Value* exp2(Value* x);
   Value* expm1(Value* x);
@@ -149,21 +150,25 @@ Value* Functions::exp(Value* x, Value* rest, int power) {
   x = choose(greater(x, high), high, x);
   auto [n, exponent] = nearest(mul(x, std::numbers::log2e));
   if (power != 0) exponent = b_.CreateAdd(exponent, integer(x, power));
-  Value* r;
   Value* e;
   if (is_double(x)) {
-    r = fma(n, number(x, -6.93145751953125e-1), x);
+    Value* r = fma(n, number(x, -6.93145751953125e-1), x);
     r = fma(n, number(x, -1.42860682030941723212e-6), r);
     if (rest) r = b_.CreateFAdd(r, rest);
     e = exp_series(r);
   } else {
-    r = fma(n, number(x, -0.693359375), x);
-    r = fma(n, number(x, 2.12194440e-4), r);
-    e = polynomial(
-        r, {1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1});
-    e = b_.CreateFAdd(fma(e, b_.CreateFMul(r, r), r), number(x, 1));
+    e = add(expm1_of_rest(x, n), 1);
   }
   return choose(is_zero, 0.0, scale(e, exponent));
+}
+
+// In f32: exp(x - n ln 2) - 1, where n is the nearest to x / ln 2.
+Value* Functions::expm1_of_rest(Value* x, Value* n) {
+  Value* r = fma(n, number(x, -0.693359375), x);
+  r = fma(n, number(x, 2.12194440e-4), r);
+  Value* e = polynomial(
+      r, {1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1});
+  return fma(e, b_.CreateFMul(r, r), r);
 }
 
 // In f64, for |x| up to ln 2 / 2.
@@ -180,8 +185,17 @@ Value* Functions::exp2(Value* x) {
   return scale(exp_series(mul(b_.CreateFSub(x, n), std::numbers::ln2)), exponent);
 }
 
-// In f64. Where exp(x) is near 1 its last bits would be lost to the subtraction.
+// Where exp(x) is near 1 its last bits would be lost to the subtraction.
 Value* Functions::expm1(Value* x) {
+  if (!is_double(x)) {
+    constexpr double low = -30, high = 89;  // beyond these it is -1 or infinity
+    x = choose(less(x, low), low, x);
+    x = choose(greater(x, high), high, x);
+    auto [n, exponent] = nearest(mul(x, std::numbers::log2e));
+    // 2^exponent (e - 1) + 2^exponent - 1 by halves, as 2^128 is none.
+    Value* power = from_bits(b_.CreateShl(b_.CreateAdd(exponent, integer(x, 126)), integer(x, 23)), x);
+    return copy_sign(mul(fma(expm1_of_rest(x, n), power, add(power, -0.5)), 2), x);  // -0 is its own
+  }
   Value* exact = add(exp(x), -1);
   Value* series = b_.CreateFMul(
       x, polynomial(x, {1.0 / 355687428096000, 1.0 / 20922789888000, 1.0 / 1307674368000, 1.0 / 87178291200,
@@ -672,7 +686,7 @@ Value* Functions::evaluate(ScalarOp op, std::span<Value* const> operands) {
     case ScalarOp::exp2:
       return wide(x, [&](Value* v) { return exp2(v); });
     case ScalarOp::expm1:
-      return wide(x, [&](Value* v) { return expm1(v); });
+      return expm1(x);
     case ScalarOp::log2:
       return wide(x, [&](Value* v) { return mul(log(v), std::numbers::log2e); });
     case ScalarOp::log10:
