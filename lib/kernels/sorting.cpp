@@ -1,4 +1,4 @@
-// Sorting along an axis, and the k largest or smallest elements of it.
+// Sorting along an axis, and the k largest or smallest elements of it, or the first k of them sorted.
 //
 // A line becomes whole numbers that sort as its elements do, NaN last, each with its position: an element of 32 bits
 // and its position are one word. Words are sorted by radix, a byte at a time, and equal elements keep their order;
@@ -21,6 +21,7 @@ namespace {
 struct Sorting {
   int64_t axis = 0;
   bool descending = false;
+  bool is_first = false;                // k elements as sorting has them
   bool is_topk = false, sorted = true;  // sorted: of topk
   int values = -1, indices = -1;        // results of the body; -1: nobody reads them
 };
@@ -29,20 +30,22 @@ std::string read_sorting(const ir::Graph& body, const shape::Bindings& symbols, 
   if (body.size() != 1) return "needs a body of one node";
   const ir::Node& node = *body.forward().begin();
   const std::string name = name_without_overload(node.target());
-  const bool is_topk = name == "aten::topk", is_stable = node.target() == "aten::sort.stable";
-  if (name != "aten::sort" && !is_topk) return node.target() + " sorts nothing";
+  const bool is_topk = name == "aten::topk", is_stable = node.target() == "aten::sort.stable",
+             is_first = name == "atenon::sort_first";
+  if (name != "aten::sort" && !is_topk && !is_first) return node.target() + " sorts nothing";
   Arguments arguments(node, symbols);
   const ir::Value* x = arguments.tensor(0, "self");
   if (!x || x->producer) return "needs a tensor";
   const ScalarType dtype = x->meta().dtype;
   if (dtype != ScalarType::f32 && dtype != ScalarType::f64 && dtype != ScalarType::i32 && dtype != ScalarType::i64)
     return "has no code for " + std::string(name_of(dtype));
-  const size_t first = is_topk || is_stable ? 2 : 1;
+  const size_t first = is_topk || is_stable || is_first ? 2 : 1;
   const auto axis = arguments.integer(first, "dim", -1);
   const auto largest =
       is_topk ? arguments.boolean(3, "largest", true) : arguments.boolean(first + 1, "descending", false);
   const auto sorted = is_topk ? arguments.boolean(4, "sorted", true) : true;
   if (!axis || !largest || !sorted) return "its axis or its order is symbolic";
+  found.is_first = is_first;
   found.is_topk = is_topk;
   found.sorted = *sorted;
   found.axis = *axis < 0 ? *axis + x->meta().rank() : *axis;
@@ -144,7 +147,8 @@ class SortingCall : public TiledCall {
   }
 
   // The first k words of a line, sorted, if none of the first k + 1 are equal, so that it does not matter how they are
-  // found: among the elements before the last of those so far, which most are not. A NaN may be before it.
+  // found, or of equal ones the first is wanted: among the elements before the last of those so far, which most are
+  // not. A NaN may be before it.
   template <bool descending, class T, class W>
   bool find_few(const T* source, int64_t step, W* words) const {
     T last{};
@@ -169,8 +173,9 @@ class SortingCall : public TiledCall {
       knows_last = true;
     }
     std::sort(words, words + few);
-    return std::adjacent_find(words, words + few, [](const W& a, const W& b) { return !is_before(a, b); }) ==
-           words + few;
+    return sorting.is_first || std::adjacent_find(words, words + few, [](const W& a, const W& b) {
+                                 return !is_before(a, b);
+                               }) == words + few;
   }
 
   // Where the line begins in an operand, and the distance of its elements.
@@ -190,7 +195,7 @@ class SortingCall : public TiledCall {
     const T* source = static_cast<const T*>(buffers[0]) + from;
     W* words = static_cast<W*>(scratch);
     const bool is_done =
-        sorting.is_topk && keeps_few() &&
+        (sorting.is_topk || sorting.is_first) && keeps_few() &&
         (sorting.descending ? find_few<true>(source, step, words) : find_few<false>(source, step, words));
     if (!is_done) {
       for (int64_t i = 0; i < n; ++i) words[i] = word_at<W>(source, step, i);

@@ -1,5 +1,5 @@
-// Sorting against std::stable_sort, topk against move_first: equal elements, NaN, both orders, lines side by side and
-// apart.
+// Sorting, and the first of what it gives, against std::stable_sort, topk against move_first: equal elements, NaN, both
+// orders, lines side by side and apart.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -17,14 +17,18 @@ TEST_CASE("sorting keeps the order of equal elements, topk that of move_first, a
   struct Case {
     int64_t n, k;  // k 0: all, sorted
     ScalarType dtype;
-    bool descending;
+    bool descending, is_sorting = false;  // the first k of it
   };
-  const Case cases[] = {
-      {1, 0, ScalarType::f32, false},    {7, 0, ScalarType::f32, true},      {300, 0, ScalarType::f32, false},
-      {300, 0, ScalarType::f32, true},   {300, 5, ScalarType::f32, true},    {300, 200, ScalarType::f32, false},
-      {300, 0, ScalarType::i32, true},   {50, 0, ScalarType::i64, false},    {300, 0, ScalarType::f64, true},
-      {300, 9, ScalarType::f64, false},  {300, 300, ScalarType::f32, true},  {3000, 100, ScalarType::f32, true},
-      {3000, 4, ScalarType::f32, false}, {2000, 30, ScalarType::i32, false}, {64, 8, ScalarType::i64, true}};
+  const Case cases[] = {{1, 0, ScalarType::f32, false},          {7, 0, ScalarType::f32, true},
+                        {300, 0, ScalarType::f32, false},        {300, 0, ScalarType::f32, true},
+                        {300, 5, ScalarType::f32, true},         {300, 200, ScalarType::f32, false},
+                        {300, 0, ScalarType::i32, true},         {50, 0, ScalarType::i64, false},
+                        {300, 0, ScalarType::f64, true},         {300, 9, ScalarType::f64, false},
+                        {300, 300, ScalarType::f32, true},       {3000, 100, ScalarType::f32, true},
+                        {3000, 4, ScalarType::f32, false},       {2000, 30, ScalarType::i32, false},
+                        {64, 8, ScalarType::i64, true},          {3000, 9, ScalarType::f32, false, true},
+                        {3000, 20, ScalarType::i64, true, true}, {40, 30, ScalarType::f32, true, true},
+                        {300, 9, ScalarType::i32, false, true}};
   for (const Case& c : cases)
     for (int64_t axis : {0, 1}) {
       CAPTURE(c.n);
@@ -45,10 +49,14 @@ TEST_CASE("sorting keeps the order of equal elements, topk that of move_first, a
         out[static_cast<size_t>(axis)] = k;
         const std::vector<ir::SymInt> sym(out.begin(), out.end());
         ir::Node* node =
-            c.k > 0 ? call.body.add("aten::topk", {px, k, axis, ir::Argument(ir::SymBool(c.descending))}, {},
-                                    {{"v", ir::TensorMeta{c.dtype, sym}}, {"i", ir::TensorMeta{ScalarType::i64, sym}}})
-                    : call.body.add("aten::sort", {px, axis, ir::Argument(ir::SymBool(c.descending))}, {},
-                                    {{"v", ir::TensorMeta{c.dtype, sym}}, {"i", ir::TensorMeta{ScalarType::i64, sym}}});
+            c.is_sorting
+                ? call.body.add("atenon::sort_first", {px, k, axis, ir::Argument(ir::SymBool(c.descending))}, {},
+                                {{"v", ir::TensorMeta{c.dtype, sym}}, {"i", ir::TensorMeta{ScalarType::i64, sym}}})
+            : c.k > 0
+                ? call.body.add("aten::topk", {px, k, axis, ir::Argument(ir::SymBool(c.descending))}, {},
+                                {{"v", ir::TensorMeta{c.dtype, sym}}, {"i", ir::TensorMeta{ScalarType::i64, sym}}})
+                : call.body.add("aten::sort", {px, axis, ir::Argument(ir::SymBool(c.descending))}, {},
+                                {{"v", ir::TensorMeta{c.dtype, sym}}, {"i", ir::TensorMeta{ScalarType::i64, sym}}});
         call.body.set_outputs({node->result(static_cast<size_t>(which))});
         Tensor result = Tensor::zeros(which == 0 ? c.dtype : ScalarType::i64, out);
         REQUIRE(call.run(sorting(), result) == "");
@@ -62,7 +70,7 @@ TEST_CASE("sorting keeps the order of equal elements, topk that of move_first, a
             if (c.descending) return std::isnan(at(a)) ? !std::isnan(at(b)) : at(a) > at(b);
             return std::isnan(at(b)) ? !std::isnan(at(a)) : at(a) < at(b);
           };
-          if (c.k > 0)
+          if (c.k > 0 && !c.is_sorting)
             move_first(order.data(), k, c.n, true, before);
           else
             std::stable_sort(order.begin(), order.end(), before);

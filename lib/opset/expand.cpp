@@ -6,10 +6,12 @@
 namespace atenon::opset {
 namespace {
 
-// Names of fresh sizes from this one on are no symbol's of the graph.
-int first_unbacked(const ir::Graph& graph) {
+// Names of fresh sizes from this one on are no symbol's of the graph, nor of one that is declared and not used any
+// more.
+int first_unbacked(const ir::Graph& graph, const shape::Facts& facts) {
   int next = 0;
   for (const std::string& name : graph.symbols()) next = std::max(next, ir::unbacked_after(name));
+  for (const auto& [name, range] : facts.ranges()) next = std::max(next, ir::unbacked_after(name));
   return next;
 }
 
@@ -74,7 +76,7 @@ Result<Expansion> expand(const Opset& opset, const Call& call, const shape::Fact
                          ir::Node* before, ir::ProvenanceId provenance) {
   const Call written = origin_call(call);
   Evaluator evaluator(opset, written, facts);
-  evaluator.first_free_unbacked = [&graph] { return first_unbacked(graph); };
+  evaluator.first_free_unbacked = [&] { return first_unbacked(graph, facts); };
   std::vector<ir::Node*> made;
   evaluator.apply = [&](const Call& inner, Inference inference) {
     made.push_back(add_node(graph, inner, std::move(inference), before, provenance));
@@ -136,7 +138,8 @@ Result<ir::Node*> append(const Opset& opset, ir::Graph& graph, const std::string
   Result<Call> call = resolve(opset, target, arguments, keywords);
   if (!call) return call.error();
   Result<Inference> inference = infer(opset, *call, facts, 0, hints);
-  if (inference && !inference->unbacked.empty()) inference = infer(opset, *call, facts, first_unbacked(graph), hints);
+  if (inference && !inference->unbacked.empty())
+    inference = infer(opset, *call, facts, first_unbacked(graph, facts), hints);
   if (!inference) return inference.error();
   if (assumptions)
     for (ir::Constraint& assumption : inference->assumptions) {

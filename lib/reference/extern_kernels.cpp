@@ -138,11 +138,13 @@ Results sort(const ExternCall& call) {
   });
 }
 
-// (self, k, axis, largest, sorted)
-Results topk(const ExternCall& call) {
+// (self, k, axis, descending, ...): the first k elements of each line in the order in which
+// `put_in_order(positions, k, before)` leaves these.
+template <class Order>
+Results first_of_lines(const ExternCall& call, Order put_in_order) {
   const Tensor self = call.tensor(0).contiguous();
   const int64_t k = self.sizes.empty() ? 1 : call.integer(1);
-  const bool largest = call.truth(3), sorted = call.truth(4);
+  const bool descending = call.truth(3);
   return visit_real(self, [&]<class T>(T) -> Results {
     Tensor values = call.result(0), indices = call.result(1);
     const T* from = self.as<T>();
@@ -155,10 +157,24 @@ Results topk(const ExternCall& call) {
       const int64_t place = line / lines.inner * k * lines.inner + line % lines.inner;
       ++line;
       std::iota(order.begin(), order.end(), 0);
-      move_first(order.data(), k, lines.size, sorted, before(from + first, lines.inner, largest));
+      put_in_order(order, k, before(from + first, lines.inner, descending));
       take(from + first, order, k, lines.inner, to + place, index + place);
     });
     return std::vector<Datum>{values, indices};
+  });
+}
+
+// (self, k, axis, largest, sorted)
+Results topk(const ExternCall& call) {
+  return first_of_lines(call, [sorted = call.truth(4)](std::vector<int64_t>& order, int64_t k, auto is_before) {
+    move_first(order.data(), k, static_cast<int64_t>(order.size()), sorted, is_before);
+  });
+}
+
+// (self, k, axis, descending): stable.
+Results sort_first(const ExternCall& call) {
+  return first_of_lines(call, [](std::vector<int64_t>& order, int64_t, auto is_before) {
+    std::stable_sort(order.begin(), order.end(), is_before);
   });
 }
 
@@ -394,6 +410,7 @@ ExternKernel find_extern_kernel(const std::string& name) {
                                                                      {"rnn_relu", rnn_relu},
                                                                      {"rnn_tanh", rnn_tanh},
                                                                      {"sort", sort},
+                                                                     {"sort_first", sort_first},
                                                                      {"topk", topk},
                                                                      {"cholesky", cholesky},
                                                                      {"lu", lu},
@@ -404,6 +421,7 @@ ExternKernel find_extern_kernel(const std::string& name) {
                                                                      {"geqrf", geqrf},
                                                                      {"householder_product", householder_product},
                                                                      {"eigh", eigh},
+                                                                     {"eig", eig},
                                                                      {"svd", svd},
                                                                      {"uniform", uniform},
                                                                      {"unique", unique},

@@ -50,6 +50,7 @@ Result<std::vector<Datum>> matrix_exp(const ExternCall& call);
 Result<std::vector<Datum>> geqrf(const ExternCall& call);
 Result<std::vector<Datum>> householder_product(const ExternCall& call);
 Result<std::vector<Datum>> eigh(const ExternCall& call);
+Result<std::vector<Datum>> eig(const ExternCall& call);
 Result<std::vector<Datum>> svd(const ExternCall& call);
 Result<std::vector<Datum>> uniform(const ExternCall& call);
 Result<std::vector<Datum>> normal(const ExternCall& call);

@@ -10,35 +10,12 @@
 namespace atenon::specialize {
 namespace {
 
-using opset::Scalar;
-using opset::ScalarOp;
-
 // Whether a node shows all elements of its only operand, in some order.
 bool shows_all(const Scope& scope, const ir::Node& node) {
   const std::vector<ir::Value*> operands = node.operands();
   if (operands.size() != 1 || !operands[0]->is_tensor() || !has_one_result(node)) return false;
   const std::optional<opset::Meaning> meaning = loops(scope, node);
   return meaning && meaning->is_view && node.result()->meta().numel() == operands[0]->meta().numel();
-}
-
-// Whether each element of the result is computed from the operand's at the same index, of any shape.
-bool is_pointwise(const Scope& scope, const ir::Node& node) {
-  const std::optional<opset::Meaning> meaning = loops(scope, node);
-  if (!meaning || meaning->is_view || meaning->scatter || !meaning->reductions.empty()) return false;
-  const opset::LoopNest& nest = meaning->results[0];
-  const auto is_index = [&](opset::ScalarId id) { return at(*meaning, id).op == ScalarOp::index; };
-  const auto is_own_place = [&](const Scalar& read) {
-    for (size_t axis = 0; axis < read.operands.size(); ++axis) {
-      const Scalar& index = at(*meaning, read.operands[axis]);
-      const bool is_own = index.op == ScalarOp::index && index.variable == nest.variables[axis];
-      if (!is_own && nest.type.sizes[axis] != ir::SymInt(1)) return false;
-    }
-    return true;
-  };
-  return std::all_of(meaning->scalars.begin(), meaning->scalars.end(), [&](const Scalar& scalar) {
-    if (scalar.op != ScalarOp::read) return std::none_of(scalar.operands.begin(), scalar.operands.end(), is_index);
-    return tensor_of(*meaning, scalar)->meta().sizes == nest.type.sizes && is_own_place(scalar);
-  });
 }
 
 // Whether a product with a weight gives the value, or activations of one do; loops would gain nothing.

@@ -227,6 +227,25 @@ std::optional<Alone> alone(const Scope& scope, const ir::Node& node) {
   return made;
 }
 
+bool is_pointwise(const Scope& scope, const ir::Node& node) {
+  const std::optional<opset::Meaning> meaning = loops(scope, node);
+  if (!meaning || meaning->is_view || meaning->scatter || !meaning->reductions.empty()) return false;
+  const opset::LoopNest& nest = meaning->results[0];
+  const auto is_index = [&](opset::ScalarId id) { return at(*meaning, id).op == ScalarOp::index; };
+  const auto is_own_place = [&](const Scalar& read) {
+    for (size_t axis = 0; axis < read.operands.size(); ++axis) {
+      const Scalar& index = at(*meaning, read.operands[axis]);
+      const bool is_own = index.op == ScalarOp::index && index.variable == nest.variables[axis];
+      if (!is_own && nest.type.sizes[axis] != ir::SymInt(1)) return false;
+    }
+    return true;
+  };
+  return std::all_of(meaning->scalars.begin(), meaning->scalars.end(), [&](const Scalar& scalar) {
+    if (scalar.op != ScalarOp::read) return std::none_of(scalar.operands.begin(), scalar.operands.end(), is_index);
+    return tensor_of(*meaning, scalar)->meta().sizes == nest.type.sizes && is_own_place(scalar);
+  });
+}
+
 NodeArguments with_replaced(const opset::Call& call, const Replace& replace) {
   NodeArguments made;
   for (size_t i = 0; i < call.arguments.size(); ++i) {

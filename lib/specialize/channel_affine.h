@@ -39,6 +39,9 @@ std::optional<Alone> alone(const Scope& scope, const ir::Node& node);
 // Whether the first result is a tensor and nobody reads the others.
 bool has_one_result(const ir::Node& node);
 
+// Whether each element of the result is computed from the operands' at the same index, of any shape.
+bool is_pointwise(const Scope& scope, const ir::Node& node);
+
 // What a node takes: a call's arguments after `replace(position in the schema, argument)`.
 struct NodeArguments {
   std::vector<ir::Argument> positional;

@@ -35,6 +35,8 @@ Result<void> bind(ir::ExportedProgram& program, const Options& options);
 Changed inline_conditions(Scope& scope);
 // Removes nodes that give back an operand unchanged: clone, a dropout that does nothing, a view to the same shape.
 Result<Changed> remove_identities(Scope& scope);
+// Lets what is read and written at the elements that a mask names be chosen by the mask.
+Result<Changed> select_by_masks(Scope& scope);
 // Computes nodes whose operands are all constants, with the reference kernels. Results become constant tensors.
 Result<Changed> fold_constants(Scope& scope);
 // Folds what scales and shifts channels (batch norms in inference) into the weights and bias of the product before it.
@@ -55,6 +57,8 @@ Result<Changed> flatten_convolutions_of_one_pixel(Scope& scope);
 Result<Changed> activate_before_views(Scope& scope);
 // Computes only the columns of a product that a gather can name.
 Result<Changed> narrow_gathered_products(Scope& scope);
+// Sorts only as much as slices keep.
+Result<Changed> narrow_sorts(Scope& scope);
 // Lets products read what is repeated for each matrix of a batch, not copies of it.
 Result<Changed> multiply_before_repeating(Scope& scope);
 // Lets products with matrices that are gathered from a constant stack read them there.

@@ -167,7 +167,7 @@ for _name in ("constant_pad_nd", "triu", "tril", "pixel_shuffle", "pixel_unshuff
     _along(_name)
 for _name in ("lower_cholesky", "qr_factors", "triangular_solution_of_stacks"):
     rules[f"atenon::{_name}"] = lambda call, *args, **kwargs: call(*map_(call.whole, args), **kwargs)
-for _name in ("_linalg_eigh", "_linalg_svd", "linalg_lu_factor_ex"):
+for _name in ("_linalg_eigh", "linalg_eig", "_linalg_svd", "linalg_lu_factor_ex"):
     _along(_name)
 
 
