@@ -3,7 +3,8 @@
 //     x[mask] = f(y[mask], z[mask])        x = where(mask, f(y, z), x)
 //
 // How many there are only data say; what is as large has to be prepared anew in each run, and its loops know no sizes.
-#include "ir/readers.h"
+#include <algorithm>
+
 #include "specialize/channel_affine.h"
 
 namespace atenon::specialize {
