@@ -11,9 +11,13 @@ Changed eliminate_dead_nodes(const Variant& variant, Graph& graph, const std::fu
   for (const auto& [name, other] : variant.subgraphs)
     if (&other != &graph) mentioned.merge(other.symbols());
   for (const Argument& output : graph.outputs()) mentioned.merge(symbols_of(output));
+  // Of nodes that define one symbol, as gathers by one mask do, the first is enough.
+  std::map<std::string, const Node*> defines;
+  for (const Node& node : graph.forward())
+    for (const std::string& symbol : symbols_defined(node)) defines.try_emplace(symbol, &node);
   const auto is_mentioned = [&](const Node& node) {
     for (const std::string& symbol : symbols_defined(node))
-      if (mentioned.contains(symbol)) return true;
+      if (mentioned.contains(symbol) && defines.at(symbol) == &node) return true;
     return false;
   };
   // One backward walk is enough: readers come after producers, so by the time we see a producer every dead reader is

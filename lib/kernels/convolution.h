@@ -71,8 +71,10 @@ ir::BlockedLayout channel_layout(const std::vector<int64_t>& sizes);
 std::optional<ir::BlockedLayout> overlapping_layout(const CallSite& site, size_t operand);
 std::unique_ptr<PreparedCall> prepare_overlapping(const CallSite& site);
 
-// The call of kernel `line_filters`, of any number of channels; null where its filter is packed, or its result does not
-// lie in rows.
+// Whether kernel `line_filters` can run a call, of any number of channels: the filter lies as it was given, neighbours
+// on the last axis of the result lie side by side, and those of what the epilogue reads do or are one.
+bool line_filters_fit(const Convolution& convolution, const CallSite& site);
+// Its call, or null where it cannot.
 std::unique_ptr<PreparedCall> prepare_line_filters(const CallSite& site);
 
 // How far apart the operand of each step of the epilogue lies along each axis of the result; 0 where it has one element

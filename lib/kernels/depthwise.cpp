@@ -1,5 +1,6 @@
 // Depthwise convolutions, where each channel has a filter of its own: of sequences and volumes with any window, and of
-// images with windows of three columns and up to three rows, for which oneDNN takes up to one and a half times as long.
+// images with windows of three columns and up to three rows, for which oneDNN takes up to one and a half times as long,
+// or with dilated ones, for which it takes ten times as long.
 //
 // Channels lie side by side, and 64 of them are computed at once for some outputs along the last axis; the epilogue is
 // applied while these lie in the nearest cache. A sequence or volume in rows is turned block by block of channels on
@@ -186,7 +187,7 @@ class DepthwiseCall : public ConvolutionCall {
   }
 };
 
-// How a call reads its image; `other` is left to oneDNN.
+// How a call reads its image; `other` is left to line_filters, or else to oneDNN.
 enum class Order { channels_last, copied, other };
 
 Order order_of(const Convolution& convolution, const CallSite& site) {
@@ -200,8 +201,6 @@ Order order_of(const Convolution& convolution, const CallSite& site) {
     return image * panel_columns <= most_copied ? Order::copied : Order::other;
   return x.strides[1] == 1 || one_channel ? Order::channels_last : Order::other;
 }
-
-bool lies_in_rows(const Operand& image) { return image.strides == contiguous_strides(image.sizes); }
 
 class Depthwise : public ConvolutionKernel {
  public:
@@ -227,8 +226,8 @@ class Depthwise : public ConvolutionKernel {
     const std::vector<ir::SymInt>& filter = body.inputs()[convolution.weight]->meta().sizes;
     if (filter.size() != 4 || filter[0] != ir::SymInt(convolution.groups)) return "";
     const int64_t width = *filter[3].constant(), rows = *filter[2].constant();
-    const auto is_dilated = [](int64_t step) { return step > 1; };  // for which oneDNN takes ten times as long
-    const bool is_fast = (width == 3 && rows <= 3) || std::ranges::any_of(convolution.dilation, is_dilated) ||
+    const bool is_dilated = (convolution.dilation[0] > 1 && rows > 1) || (convolution.dilation[1] > 1 && width > 1);
+    const bool is_fast = (width == 3 && rows <= 3) || is_dilated ||
                          in_runs(width, convolution.stride.back(), convolution.dilation.back());
     if (!is_fast) return "oneDNN is as fast for images and this window";
     return convolution.groups < 16 ? "so few channels leave vectors half empty" : "";
@@ -239,7 +238,7 @@ class Depthwise : public ConvolutionKernel {
     if (!read_convolution(*site.body, site.symbols, convolution).empty()) return std::nullopt;
     if (static_cast<int>(operand) != convolution.weight) return std::nullopt;
     if (order_of(convolution, site) == Order::other)
-      return lies_in_rows(site.results[0]) ? std::nullopt : onednn_convolution().weight_layout(site, operand);
+      return line_filters_fit(convolution, site) ? std::nullopt : onednn_convolution().weight_layout(site, operand);
     return channel_layout(site.operands[operand].sizes);
   }
 

@@ -181,14 +181,17 @@ class LineFiltersCall : public ConvolutionCall {
   }
 };
 
-// Whether a call's operands lie as these loops read and write them.
-bool fits(const Convolution& convolution, const CallSite& site) {
+}  // namespace
+
+bool line_filters_fit(const Convolution& convolution, const CallSite& site) {
   const Operand& weight = site.operands[static_cast<size_t>(convolution.weight)];
   if (weight.strides != contiguous_strides(weight.sizes) || (weight.weight && weight.weight->layout)) return false;
   if (site.results[0].strides.back() != 1) return false;
   const auto strides = operand_strides(convolution, site);
   return std::ranges::all_of(strides, [](const auto& of_step) { return of_step.back() == 0 || of_step.back() == 1; });
 }
+
+namespace {
 
 class LineFilters : public ConvolutionKernel {
  public:
@@ -231,7 +234,7 @@ std::unique_ptr<PreparedCall> prepare_line_filters(const CallSite& site) {
   auto call = std::make_unique<LineFiltersCall>();
   call->read(site, 3);
   const Convolution& convolution = call->convolution;
-  if (!fits(convolution, site)) return nullptr;
+  if (!line_filters_fit(convolution, site)) return nullptr;
   const std::vector<int64_t>& filter = site.operands[static_cast<size_t>(convolution.weight)].sizes;
   call->channels = filter[1];
   call->outputs = filter[0] / convolution.groups;

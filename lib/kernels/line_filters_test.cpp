@@ -42,8 +42,8 @@ TEST_CASE("filters of lines equal oneDNN's convolutions") {
       {{1, 1, 1, 1100}, {1, 1, 2, 2}, 1, 1, 1},
   };
   for (const Case& c : cases) {
-    CAPTURE(c.x);
-    CAPTURE(c.weight);
+    CAPTURE(c.x[1]);
+    CAPTURE(c.weight.back());
     const size_t rank = c.x.size();
     std::vector<int64_t> sizes = c.x;
     sizes[1] = c.weight[0];
@@ -53,26 +53,32 @@ TEST_CASE("filters of lines equal oneDNN's convolutions") {
                  bias = testing::whole_numbers({c.weight[0]}, 3), residual = testing::whole_numbers(sizes, 4);
     std::vector<int> rows(rank);
     std::iota(rows.begin(), rows.end(), 0);
+    std::vector<int64_t> of_channels(rank, 1);
+    of_channels[1] = sizes[1];
+    const Tensor channel_factors = testing::whole_numbers(of_channels, 5);
     for (const auto& order : {rows, channels_last_order(rank)})
-      for (const bool has_residual : {false, true}) {
+      // Its result takes over the residual's memory where it is one; or a factor for each channel.
+      for (const int operand : {0, 1, 2}) {
+        const bool has_residual = operand == 1;
         CAPTURE(order[1]);
-        CAPTURE(has_residual);
+        CAPTURE(operand);
         Tensor results[2];
         for (const Kernel* kernel : {&onednn_convolution(), &line_filters()}) {
           Call call;
           ir::Value* px = call.input(testing::laid_out(x, order));
-          const ir::Argument pb = has_residual ? ir::Argument(call.input(bias)) : ir::Argument(ir::None());
-          ir::Value *pr = has_residual ? call.input(residual) : nullptr, *pw = call.weight(weight);
+          const ir::Argument pb = operand > 0 ? ir::Argument(call.input(bias)) : ir::Argument(ir::None());
+          ir::Value* pr = operand > 0 ? call.input(has_residual ? residual : channel_factors) : nullptr;
+          ir::Value* pw = call.weight(weight);
           ir::Value* y = call.apply("aten::conv" + std::to_string(rank - 2) + "d",
                                     {px, pw, pb, c.stride, c.padding, c.dilation, c.x[1] / c.weight[1]}, sizes);
-          if (pr) y = call.apply("aten::add.Tensor", {y, pr}, sizes);
+          if (pr) y = call.apply(has_residual ? "aten::add.Tensor" : "aten::mul.Tensor", {y, pr}, sizes);
           call.body.set_outputs({call.apply("aten::relu", {y}, sizes)});
           const bool is_ours = kernel == &line_filters();
           Tensor& result = results[is_ours ? 1 : 0];
           result = Tensor::zeros(ScalarType::f32, sizes);
           CHECK(line_filters().refusal(call.body) == "");
           if (!is_ours) call.pack_weight(*kernel, call.operands.size() - 1, result);
-          REQUIRE(call.run(*kernel, result) == "");
+          REQUIRE(call.run(*kernel, result, has_residual ? pr->index : -1) == "");
           if (is_ours) CHECK(call.detail == lanes().name);
         }
         CHECK(testing::difference(results[0], results[1]) == 0);

@@ -146,9 +146,9 @@ class SortingCall : public TiledCall {
     return word(sorting.descending ? ~key : key, i);
   }
 
-  // The first k words of a line, sorted, if none of the first k + 1 are equal, so that it does not matter how they are
-  // found, or of equal ones the first is wanted: among the elements before the last of those so far, which most are
-  // not. A NaN may be before it.
+  // The first k words of a line, sorted, found among the elements before the last of those so far, which most are not;
+  // a NaN may be before it. Words are all different, so of equal elements the first are found; topk refuses them
+  // (false), as its order of them is move_first's.
   template <bool descending, class T, class W>
   bool find_few(const T* source, int64_t step, W* words) const {
     T last{};

@@ -168,6 +168,7 @@ ExprId Composer::scalar(Instance& instance, ScalarId id) {
 // Gives a reduction its loops, and its variables theirs. A loop that is free where we stand and has the right extent is
 // shared, the innermost first. "" or why it cannot be.
 std::string Composer::bind_loops(Instance& instance, const opset::Reduction& reduction, BoundReduction& bound) {
+  const std::map<ScalarId, ExprId> done = instance.done;
   LoopSet taken = 0;
   for (const auto& [variable, value] : instance.variables) taken |= loops_.loops_of(value);
   for (size_t i = 0; i < reduction.variables.size(); ++i) {
@@ -193,16 +194,20 @@ std::string Composer::bind_loops(Instance& instance, const opset::Reduction& red
     bound.loops.push_back(loop);
     instance.variables[reduction.variables[i]] = loops_.loops[loop].variable();
   }
-  // Of axes of one size the first has the outermost loop, so that a reduction within another over the same axes runs
-  // along with it.
+  // Of axes of one known size the first has the outermost loop, so that a reduction within another over the same axes
+  // runs along with it.
   const auto extent_of = [&](size_t i) { return loops_.loops[bound.loops[i]].extent; };
   for (size_t i = 0; i < bound.loops.size(); ++i)
     if (!extent_of(i).is_constant()) return "";
   for (size_t i = 0; i < bound.loops.size(); ++i)
     for (size_t j = i + 1; j < bound.loops.size(); ++j)
       if (bound.loops[i] > bound.loops[j] && extent_of(i) == extent_of(j)) std::swap(bound.loops[i], bound.loops[j]);
-  for (size_t i = 0; i < bound.loops.size(); ++i)
-    instance.variables[reduction.variables[i]] = loops_.loops[bound.loops[i]].variable();
+  for (size_t i = 0; i < bound.loops.size(); ++i) {
+    SymInt& variable = instance.variables[reduction.variables[i]];
+    if (variable == loops_.loops[bound.loops[i]].variable()) continue;
+    variable = loops_.loops[bound.loops[i]].variable();
+    instance.done = done;  // without what the extents read of it
+  }
   return "";
 }
 

@@ -129,7 +129,11 @@ void Generator::accumulate(int number, std::span<Value* const> accumulators) {
   std::vector<Value*> element, before;
   for (ExprId part : reduction.element) element.push_back(value(part));
   const size_t scope = scopes_.size() - 1;
-  scopes_[scope].accumulates = !reduction.is_prefix;
+  for (size_t s = scope; s > 0 && !reduction.is_prefix; --s) {  // of its innermost loop, perhaps around a condition
+    if (!scopes_[s].counter) continue;
+    for (int loop : reduction.loops) scopes_[s].accumulates |= (scopes_[s].loops & bit(loop)) != 0;
+    break;
+  }
   enter(scope);
   for (size_t c = 0; c < element.size(); ++c)
     before.push_back(b_.CreateLoad(register_type(accumulator_type(number, c)), accumulators[c]));

@@ -194,7 +194,8 @@ Value* Functions::expm1(Value* x) {
     auto [n, exponent] = nearest(mul(x, std::numbers::log2e));
     // 2^exponent (e - 1) + 2^exponent - 1 by halves, as 2^128 is none.
     Value* power = from_bits(b_.CreateShl(b_.CreateAdd(exponent, integer(x, 126)), integer(x, 23)), x);
-    return copy_sign(mul(fma(expm1_of_rest(x, n), power, add(power, -0.5)), 2), x);  // -0 is its own
+    Value* y = mul(fma(expm1_of_rest(x, n), power, add(power, -0.5)), 2);
+    return choose(less(absolute(x), 0x1p-24), x, y);  // denormal numbers have no halves, and -0 is its own
   }
   Value* exact = add(exp(x), -1);
   Value* series = b_.CreateFMul(

@@ -338,22 +338,22 @@ Results eig(const ExternCall& call) {
         std::conditional_t<is_complex_type<T>, Eigen::ComplexEigenSolver<Matrix<T>>, Eigen::EigenSolver<Matrix<T>>>;
     const Stack<T> stack(call.tensor(0));
     Output values(call, 0), vectors(call, 1);
-    std::atomic<bool> is_finite = true;
+    std::atomic<bool> has_all = true;
     parallel_for(stack.count(), [&](int64_t b) {
       const Matrix<T> a = stack.get(b);
       if (a.size() == 0) return;
-      if (!a.allFinite()) {
-        is_finite = false;
+      const Solver solver = a.allFinite() ? Solver(a) : Solver();
+      if (!a.allFinite() || solver.info() != Eigen::Success) {
+        has_all = false;
         return;
       }
-      const Solver solver(a);
       Matrix<Complex> columns = solver.eigenvectors();
       columns.colwise().normalize();
       turn_to_real(columns);
       values.put(b, solver.eigenvalues().template cast<Complex>());
       vectors.put(b, columns);
     });
-    if (!is_finite) return error(Status::violated, 611, "a matrix with infinities or NaN has no eigenvalues");
+    if (!has_all) return error(Status::violated, 639, "no eigenvalues are found of a matrix");
     return std::vector<Datum>{values.tensor(), vectors.tensor()};
   });
 }

@@ -73,6 +73,12 @@ Result<ir::Value*> append_before(Scope& scope, ir::Node& node, const std::string
   return (*made)->result();
 }
 
+bool depends_on_data(const Scope& scope, const std::set<std::string>& symbols) {
+  return std::ranges::any_of(scope.entry.symbols, [&](const ir::Symbol& symbol) {
+    return symbol.source.empty() && symbols.contains(symbol.name);
+  });
+}
+
 Changed remove_unused(Scope& scope) {
   auto matters = [&](const ir::Node& node) {
     const opset::Operator* op = scope.opset.find(node.target());

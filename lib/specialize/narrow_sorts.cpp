@@ -19,7 +19,7 @@ std::optional<ir::SymInt> shown_along(const Scope& scope, const ir::Node& node, 
   if (read.op != opset::ScalarOp::read || from.size() != to.size()) return std::nullopt;
   for (size_t i = 0; i < from.size(); ++i) {
     const bool is_shown = static_cast<int>(i) == axis;
-    if (from[i] == ir::SymInt(1) && !is_shown) continue;  // read at zero
+    if (from[i] == ir::SymInt(1) && to[i] == from[i]) continue;  // read at zero
     if (result_axis(*meaning, read.operands[i]) != static_cast<int>(i) || (from[i] != to[i]) != is_shown)
       return std::nullopt;
   }
@@ -56,7 +56,7 @@ Result<Changed> narrow_sorts(Scope& scope) {
     if (!given || rank == 0) continue;
     const int axis = static_cast<int>(*given < 0 ? *given + rank : *given);
     const std::optional<ir::SymInt> count = kept(scope, node, axis);
-    if (!count) continue;
+    if (!count || depends_on_data(scope, count->symbols())) continue;  // which may be known behind the sort alone
     Result<ir::Value*> made = append_before(scope, node, first, {self, *count, int64_t{axis}, descending});
     if (!made) return made.error();
     for (size_t i = 0; i < node.results().size(); ++i) {

@@ -67,7 +67,7 @@ Result<Changed> multiply_chosen_matrices(Scope& scope);
 void write_numbers(Scope& scope);
 // Lets nodes with the same operator and arguments be one.
 Changed merge_duplicates(Scope& scope);
-// Drops nodes, state inputs and weights that nobody reads.
+// Drops nodes, state inputs and weights that nobody reads; passes that look for sole readers run after it.
 Changed remove_unused(Scope& scope);
 // Drops assumptions that follow from the ranges and the other assumptions.
 void discharge_assumptions(Scope& scope);
@@ -87,6 +87,11 @@ Tensor as_tensor(const std::vector<double>& values, ScalarType dtype, const std:
 Tensor part_of(Tensor tensor, size_t axis, int64_t start, int64_t size);
 // Sizes, strides or paddings as an argument.
 ir::ArgumentList list_of(const std::vector<ir::SymInt>& values);
+
+// --- Sizes that only data decide
+
+// Whether one of these symbols is defined by a node, not by the size of an input.
+bool depends_on_data(const Scope& scope, const std::set<std::string>& symbols);
 
 // --- New nodes
 

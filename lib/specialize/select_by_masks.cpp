@@ -4,6 +4,8 @@
 //
 // How many there are only data say; what is as large has to be prepared anew in each run, and its loops know no sizes.
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "specialize/channel_affine.h"
 
@@ -23,53 +25,92 @@ ir::Value* mask_of(const ir::Node& node, const char* target) {
   return mask && mask->is_tensor() && mask->meta().dtype == ScalarType::boolean ? mask : nullptr;
 }
 
-// A mask names as many elements of one tensor as of another.
-void share_counts(Scope& scope) {
+// A mask names as many elements of one tensor as of another, and the same of one tensor.
+Changed share_counts(Scope& scope) {
+  Changed changed = Changed::no;
   std::map<const ir::Value*, std::string> counts;
-  for (const ir::Node& node : scope.variant.graph.forward()) {
+  std::map<std::pair<const ir::Value*, const ir::Value*>, ir::Value*> gathered;
+  for (ir::Node& node : scope.variant.graph.forward()) {
     const ir::Value* mask = mask_of(node, gather);
-    if (!mask) continue;
-    const auto defined = ir::symbols_defined(node);
+    const std::set<std::string> defined = mask ? ir::symbols_defined(node) : std::set<std::string>();
     if (defined.size() != 1) continue;
-    const auto [first, is_new] = counts.try_emplace(mask, *defined.begin());
-    if (!is_new) scope.variant.substitute({{*defined.begin(), SymInt::symbol(first->second)}});
+    const auto [count, is_new_mask] = counts.try_emplace(mask, *defined.begin());
+    if (!is_new_mask && count->second != *defined.begin()) {
+      scope.variant.substitute({{*defined.begin(), SymInt::symbol(count->second)}});
+      changed = Changed::yes;
+    }
+    const auto [first, is_new] = gathered.try_emplace({node.operands()[0], mask}, node.result());
+    if (is_new || first->second->type != node.result()->type) continue;
+    scope.variant.graph.replace_uses(node.result(), first->second);
+    changed = Changed::yes;
   }
+  if (changed == Changed::yes) scope.facts = scope.entry.facts(scope.variant);
+  return changed;
 }
 
-bool has_symbols(const std::vector<ir::Argument>& arguments) {
-  return std::ranges::any_of(arguments, [](const ir::Argument& argument) {
-    if (argument.is<ir::ArgumentList>()) return has_symbols(argument.get<ir::ArgumentList>());
-    return argument.is<SymInt>() && !argument.get<SymInt>().constant();
-  });
-}
+// Values that are computed element by element of what one mask names.
+class MaskedValues {
+ public:
+  explicit MaskedValues(Scope& scope) : scope_(scope) {}
 
-// What `value`, computed of elements that `mask` names, is if it is computed of all elements, of as many as `place`
-// gives; null where it depends on others' or on how many the mask names. It is put before `place`.
-Result<ir::Value*> computed_of_all(Scope& scope, ir::Node& place, const ir::Value* mask, const ir::Value& value) {
-  const ir::Node* node = value.producer;
-  const std::vector<SymInt>& sizes = place.result()->meta().sizes;
-  if (!node || !has_one_result(*node)) return nullptr;
-  if (mask_of(*node, gather) == mask) {
-    ir::Value* all = node->operands()[0];
-    return all->meta().sizes == sizes ? all : nullptr;
+  // Nodes come in the graph's order.
+  void add(ir::Node& node) {
+    if (!has_one_result(node)) return;
+    if (const ir::Value* mask = mask_of(node, gather)) {
+      masks_[node.result()] = mask;
+      return;
+    }
+    const std::vector<ir::Value*> operands = node.operands();
+    if (operands.empty() || !masks_.contains(operands[0])) return;
+    const ir::Value* mask = masks_.at(operands[0]);
+    // Whole numbers are not divided where nobody chose the result.
+    const auto is_named = [&](const ir::Value* operand) {
+      const auto found = masks_.find(operand);
+      return found != masks_.end() && found->second == mask && is_floating(operand->meta().dtype);
+    };
+    if (is_floating(node.result()->meta().dtype) && std::ranges::all_of(operands, is_named) &&
+        !depends_on_data(scope_, ir::symbols_read(node)) && is_pointwise(scope_, node))
+      masks_[node.result()] = mask;
   }
-  // Whole numbers are not divided where nobody chose the result.
-  if (!is_floating(value.meta().dtype) || has_symbols(node->arguments())) return nullptr;
-  std::map<const ir::Value*, ir::Value*> made;
-  for (const ir::Value* operand : node->operands()) {
-    if (!operand->is_tensor() || !is_floating(operand->meta().dtype)) return nullptr;
-    Result<ir::Value*> of_all = computed_of_all(scope, place, mask, *operand);
-    if (!of_all || !*of_all) return of_all;
-    made[operand] = *of_all;
+
+  // What `value` is if it is computed of all elements, of as many as `place` gives; null where it is not of those that
+  // `mask` names, or would be something else. It is put before `place`.
+  ir::Value* of_all(ir::Node& place, const ir::Value* mask, ir::Value* value) {
+    const auto found = masks_.find(value);
+    if (found == masks_.end() || found->second != mask) return nullptr;
+    const std::vector<SymInt>& sizes = place.result()->meta().sizes;
+    std::vector<ir::Value*> needed = {value};  // readers before what they read
+    std::set<const ir::Value*> known = {value};
+    for (size_t i = 0; i < needed.size(); ++i) {
+      if (mask_of(*needed[i]->producer, gather)) continue;
+      for (ir::Value* operand : needed[i]->producer->operands())
+        if (known.insert(operand).second) needed.push_back(operand);
+    }
+    std::map<const ir::Value*, ir::Value*> made;
+    for (ir::Node& node : scope_.variant.graph.forward()) {
+      if (&node == &place) break;
+      if (node.results().empty() || !known.contains(node.result())) continue;
+      ir::Value*& whole = made[node.result()];
+      whole = mask_of(node, gather) ? node.operands()[0] : copy_of(place, node, made);
+      if (!whole || whole->meta().sizes != sizes) return nullptr;
+    }
+    return made.at(value);
   }
-  if (made.empty()) return nullptr;
-  Result<ir::Value*> copy = append_copy(scope, place, *node, [&](size_t, const ir::Argument& argument) -> ir::Argument {
-    const auto found = made.find(argument.value());
-    return found == made.end() ? argument : ir::Argument(found->second);
-  });
-  if (!copy) return copy;
-  return is_pointwise(scope, *(*copy)->producer) && (*copy)->meta().sizes == sizes ? *copy : nullptr;
-}
+
+ private:
+  // The node of other operands; null where these are none that it takes, or their elements are not each by itself.
+  ir::Value* copy_of(ir::Node& place, const ir::Node& node, const std::map<const ir::Value*, ir::Value*>& made) {
+    Result<ir::Value*> copy =
+        append_copy(scope_, place, node, [&](size_t, const ir::Argument& argument) -> ir::Argument {
+          const auto found = made.find(argument.value());
+          return found == made.end() ? argument : ir::Argument(found->second);
+        });
+    return copy && is_pointwise(scope_, *(*copy)->producer) ? *copy : nullptr;
+  }
+
+  Scope& scope_;
+  std::map<const ir::Value*, const ir::Value*> masks_;
+};
 
 Result<ir::Value*> chosen(Scope& scope, ir::Node& node, ir::Value* mask, ir::Value* yes, ir::Value* no) {
   while (mask->meta().rank() < no->meta().rank()) {
@@ -83,16 +124,16 @@ Result<ir::Value*> chosen(Scope& scope, ir::Node& node, ir::Value* mask, ir::Val
 }  // namespace
 
 Result<Changed> select_by_masks(Scope& scope) {
-  share_counts(scope);
-  Changed changed = Changed::no;
+  Changed changed = share_counts(scope);
+  MaskedValues masked(scope);
   for (ir::Node& node : scope.variant.graph.forward()) {
+    masked.add(node);
     ir::Value* const mask = mask_of(node, put);
     if (!mask || node.arguments().size() != 3) continue;  // a fourth one may say that elements are added
     ir::Value *const x = node.arguments()[0].value(), *const values = node.arguments()[2].value();
-    Result<ir::Value*> of_all = computed_of_all(scope, node, mask, *values);
-    if (!of_all) return of_all.error();
-    if (!*of_all) continue;  // dead nodes, which are removed at the end
-    Result<ir::Value*> made = chosen(scope, node, mask, *of_all, x);
+    ir::Value* const whole = masked.of_all(node, mask, values);
+    if (!whole) continue;
+    Result<ir::Value*> made = chosen(scope, node, mask, whole, x);
     if (!made) return made.error();
     if ((*made)->type != node.result()->type) continue;
     scope.report("chose elements of %" + node.result()->name + " where they are");

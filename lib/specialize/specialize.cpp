@@ -15,8 +15,11 @@ Result<ir::ExportedProgram> run(ir::ExportedProgram program, const opset::Opset&
       if (inline_conditions(scope) == Changed::yes) scope.facts = entry.facts(variant);
       if (Result<Changed> done = remove_identities(scope); !done) return done.error();
       merge_duplicates(scope);
-      if (Result<Changed> done = select_by_masks(scope); !done) return done.error();
-      if (Result<Changed> done = narrow_sorts(scope); !done) return done.error();
+      for (const auto pass : {select_by_masks, narrow_sorts}) {
+        Result<Changed> done = pass(scope);
+        if (!done) return done.error();
+        if (*done == Changed::yes) remove_unused(scope);
+      }
       if (!options.keep_weights) {
         if (Result<Changed> done = fold_constants(scope); !done) return done.error();
         // Operands of products and of what follows them are constants where they can be.
