@@ -342,8 +342,9 @@ Results eig(const ExternCall& call) {
     parallel_for(stack.count(), [&](int64_t b) {
       const Matrix<T> a = stack.get(b);
       if (a.size() == 0) return;
-      const Solver solver = a.allFinite() ? Solver(a) : Solver();
-      if (!a.allFinite() || solver.info() != Eigen::Success) {
+      const bool is_finite = a.allFinite();
+      const Solver solver = is_finite ? Solver(a) : Solver();
+      if (!is_finite || solver.info() != Eigen::Success) {
         has_all = false;
         return;
       }

@@ -67,7 +67,7 @@ Result<Changed> multiply_chosen_matrices(Scope& scope);
 void write_numbers(Scope& scope);
 // Lets nodes with the same operator and arguments be one.
 Changed merge_duplicates(Scope& scope);
-// Drops nodes, state inputs and weights that nobody reads; passes that look for sole readers run after it.
+// Drops nodes, state inputs and weights that nobody reads.
 Changed remove_unused(Scope& scope);
 // Drops assumptions that follow from the ranges and the other assumptions.
 void discharge_assumptions(Scope& scope);

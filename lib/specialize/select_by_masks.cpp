@@ -25,26 +25,41 @@ ir::Value* mask_of(const ir::Node& node, const char* target) {
   return mask && mask->is_tensor() && mask->meta().dtype == ScalarType::boolean ? mask : nullptr;
 }
 
+// The size that a node finds out, if it is one that only data decide.
+const ir::Symbol* count_of(const Scope& scope, const ir::Node& node) {
+  const std::set<std::string> defined = ir::symbols_defined(node);
+  if (defined.size() != 1) return nullptr;
+  const auto found = std::ranges::find(scope.entry.symbols, *defined.begin(), &ir::Symbol::name);
+  return found == scope.entry.symbols.end() || !found->source.empty() ? nullptr : &*found;
+}
+
 // A mask names as many elements of one tensor as of another, and the same of one tensor.
 Changed share_counts(Scope& scope) {
+  std::map<const ir::Value*, const ir::Symbol*> counts;
+  shape::Substitution shared;
+  for (const ir::Node& node : scope.variant.graph.forward()) {
+    const ir::Value* mask = mask_of(node, gather);
+    const ir::Symbol* count = mask ? count_of(scope, node) : nullptr;
+    if (!count) continue;
+    const ir::Symbol& first = *counts.try_emplace(mask, count).first->second;
+    // What follows from a narrower range stays.
+    if (first.name != count->name && first.range == count->range) shared[count->name] = SymInt::symbol(first.name);
+  }
   Changed changed = Changed::no;
-  std::map<const ir::Value*, std::string> counts;
+  if (!shared.empty()) {
+    scope.variant.substitute(shared);
+    scope.facts = scope.entry.facts(scope.variant);
+    changed = Changed::yes;
+  }
   std::map<std::pair<const ir::Value*, const ir::Value*>, ir::Value*> gathered;
   for (ir::Node& node : scope.variant.graph.forward()) {
     const ir::Value* mask = mask_of(node, gather);
-    const std::set<std::string> defined = mask ? ir::symbols_defined(node) : std::set<std::string>();
-    if (defined.size() != 1) continue;
-    const auto [count, is_new_mask] = counts.try_emplace(mask, *defined.begin());
-    if (!is_new_mask && count->second != *defined.begin()) {
-      scope.variant.substitute({{*defined.begin(), SymInt::symbol(count->second)}});
-      changed = Changed::yes;
-    }
+    if (!mask) continue;
     const auto [first, is_new] = gathered.try_emplace({node.operands()[0], mask}, node.result());
     if (is_new || first->second->type != node.result()->type) continue;
     scope.variant.graph.replace_uses(node.result(), first->second);
     changed = Changed::yes;
   }
-  if (changed == Changed::yes) scope.facts = scope.entry.facts(scope.variant);
   return changed;
 }
 
@@ -57,7 +72,7 @@ class MaskedValues {
   void add(ir::Node& node) {
     if (!has_one_result(node)) return;
     if (const ir::Value* mask = mask_of(node, gather)) {
-      masks_[node.result()] = mask;
+      remember(node, mask);
       return;
     }
     const std::vector<ir::Value*> operands = node.operands();
@@ -70,7 +85,7 @@ class MaskedValues {
     };
     if (is_floating(node.result()->meta().dtype) && std::ranges::all_of(operands, is_named) &&
         !depends_on_data(scope_, ir::symbols_read(node)) && is_pointwise(scope_, node))
-      masks_[node.result()] = mask;
+      remember(node, mask);
   }
 
   // What `value` is if it is computed of all elements, of as many as `place` gives; null where it is not of those that
@@ -79,37 +94,41 @@ class MaskedValues {
     const auto found = masks_.find(value);
     if (found == masks_.end() || found->second != mask) return nullptr;
     const std::vector<SymInt>& sizes = place.result()->meta().sizes;
-    std::vector<ir::Value*> needed = {value};  // readers before what they read
-    std::set<const ir::Value*> known = {value};
-    for (size_t i = 0; i < needed.size(); ++i) {
-      if (mask_of(*needed[i]->producer, gather)) continue;
-      for (ir::Value* operand : needed[i]->producer->operands())
-        if (known.insert(operand).second) needed.push_back(operand);
+    std::map<int, ir::Value*> needed = {{orders_.at(value), value}};  // in the graph's order
+    for (auto last = needed.rbegin(); last != needed.rend(); ++last) {
+      if (mask_of(*last->second->producer, gather) || made_.contains(last->second)) continue;
+      for (ir::Value* operand : last->second->producer->operands()) needed.emplace(orders_.at(operand), operand);
     }
-    std::map<const ir::Value*, ir::Value*> made;
-    for (ir::Node& node : scope_.variant.graph.forward()) {
-      if (&node == &place) break;
-      if (node.results().empty() || !known.contains(node.result())) continue;
-      ir::Value*& whole = made[node.result()];
-      whole = mask_of(node, gather) ? node.operands()[0] : copy_of(place, node, made);
+    for (const auto& [order, one] : needed) {
+      const auto [known, is_new] = made_.try_emplace(one);
+      ir::Value*& whole = known->second;
+      if (is_new)
+        whole = mask_of(*one->producer, gather) ? one->producer->operands()[0] : copy_of(place, *one->producer);
       if (!whole || whole->meta().sizes != sizes) return nullptr;
     }
-    return made.at(value);
+    return made_.at(value);
   }
 
  private:
+  void remember(const ir::Node& node, const ir::Value* mask) {
+    masks_[node.result()] = mask;
+    orders_[node.result()] = static_cast<int>(orders_.size());
+  }
+
   // The node of other operands; null where these are none that it takes, or their elements are not each by itself.
-  ir::Value* copy_of(ir::Node& place, const ir::Node& node, const std::map<const ir::Value*, ir::Value*>& made) {
+  ir::Value* copy_of(ir::Node& place, const ir::Node& node) {
     Result<ir::Value*> copy =
         append_copy(scope_, place, node, [&](size_t, const ir::Argument& argument) -> ir::Argument {
-          const auto found = made.find(argument.value());
-          return found == made.end() ? argument : ir::Argument(found->second);
+          const auto found = made_.find(argument.value());
+          return found == made_.end() ? argument : ir::Argument(found->second);
         });
     return copy && is_pointwise(scope_, *(*copy)->producer) ? *copy : nullptr;
   }
 
   Scope& scope_;
   std::map<const ir::Value*, const ir::Value*> masks_;
+  std::map<const ir::Value*, int> orders_;
+  std::map<const ir::Value*, ir::Value*> made_;  // null: it cannot be
 };
 
 Result<ir::Value*> chosen(Scope& scope, ir::Node& node, ir::Value* mask, ir::Value* yes, ir::Value* no) {

@@ -18,7 +18,7 @@ Result<ir::ExportedProgram> run(ir::ExportedProgram program, const opset::Opset&
       for (const auto pass : {select_by_masks, narrow_sorts}) {
         Result<Changed> done = pass(scope);
         if (!done) return done.error();
-        if (*done == Changed::yes) remove_unused(scope);
+        if (*done == Changed::yes) remove_unused(scope);  // others look for sole readers
       }
       if (!options.keep_weights) {
         if (Result<Changed> done = fold_constants(scope); !done) return done.error();
