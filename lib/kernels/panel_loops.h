@@ -34,7 +34,7 @@ struct Block {
   int64_t piece_count, depth, last_depth, pieces_of_sum;
   const float* b;
   int64_t b_piece;    // between pieces
-  const float* bias;  // that sums begin with; null: they are added to `sums`
+  const float* bias;  // that is added to the sums; null: they are added to `sums`
   float* sums;        // of the rows, panel_columns each
   bool is_complete;   // nothing more is added to the sums
   bool is_last;       // so that they go to `end`, else to `sums`
@@ -42,16 +42,16 @@ struct Block {
   int64_t columns;  // that are there
 };
 
-// The sums of a block go to `end`; where some are there already, in rows of panel_columns at `partial`, they join them.
-template <End::Kind kind, bool is_begun, int chains, int rows, int vectors>
-inline void end_block(const V (&sum)[chains][rows][vectors], const float* partial, const End& end) {
+// The sums of a block go to `end`, with what begins them, in rows `begun_row` apart: the bias or earlier sums. Sums
+// that began with a large bias would be rounded to its last place at each step.
+template <End::Kind kind, int chains, int rows, int vectors>
+inline void end_block(const V (&sum)[chains][rows][vectors], const float* begun, int64_t begun_row, const End& end) {
 #pragma GCC unroll 12
   for (int i = 0; i < rows; ++i)
 #pragma GCC unroll 8
     for (int j = 0; j < vectors; ++j) {
       V total = chains == 2 ? sum[0][i][j] + sum[chains - 1][i][j] : sum[0][i][j];
-      if (is_begun) total = V::load(partial + i * panel_columns + j * V::width) + total;
-      end.put<kind>(total, i, j * V::width, j + 1 == vectors);
+      end.put<kind>(V::load(begun + i * begun_row + j * V::width) + total, i, j * V::width, j + 1 == vectors);
     }
 }
 
@@ -80,19 +80,16 @@ void panel_rows(const Block& block, int64_t column, int64_t strips, const Fetch&
           for (int64_t j = 0; j < strip; j += line) __builtin_prefetch(result.added + i * result.added_row + j, 0, 3);
       }
     }
-    const float* bias = block.bias;
-    int64_t piece = 0;
+    const float* begun = block.bias ? block.bias + column : partial;
+    int64_t begun_row = block.bias ? 0 : panel_columns, piece = 0;
     do {
       V sum[chains][rows][vectors];
-#pragma GCC unroll 8
-      for (int j = 0; j < vectors; ++j) {
-        const V start = bias ? V::load(bias + column + j * V::width) : V::all(0);
+#pragma GCC unroll 2
+      for (int c = 0; c < chains; ++c)
 #pragma GCC unroll 12
-        for (int i = 0; i < rows; ++i) {
-          if (chains == 2) sum[chains - 1][i][j] = V::all(0);
-          sum[0][i][j] = start;
-        }
-      }
+        for (int i = 0; i < rows; ++i)
+#pragma GCC unroll 8
+          for (int j = 0; j < vectors; ++j) sum[c][i][j] = V::all(0);
       const int64_t behind =
           piece + block.pieces_of_sum < block.piece_count ? piece + block.pieces_of_sum : block.piece_count;
       for (; piece < behind; ++piece) {
@@ -128,15 +125,16 @@ void panel_rows(const Block& block, int64_t column, int64_t strips, const Fetch&
       using Kind = End::Kind;
       switch (end.kind()) {
         case Kind::plain:
-          bias ? end_block<Kind::plain, false>(sum, partial, end) : end_block<Kind::plain, true>(sum, partial, end);
+          end_block<Kind::plain>(sum, begun, begun_row, end);
           break;
         case Kind::bounded:
-          bias ? end_block<Kind::bounded, false>(sum, partial, end) : end_block<Kind::bounded, true>(sum, partial, end);
+          end_block<Kind::bounded>(sum, begun, begun_row, end);
           break;
         case Kind::any:
-          bias ? end_block<Kind::any, false>(sum, partial, end) : end_block<Kind::any, true>(sum, partial, end);
+          end_block<Kind::any>(sum, begun, begun_row, end);
       }
-      bias = nullptr;
+      begun = partial;
+      begun_row = panel_columns;
     } while (piece < block.piece_count);
   }
 }

@@ -64,7 +64,7 @@ std::string read_recurrent_network(const ir::Graph& body, const shape::Bindings&
   auto layers = arguments.integer(4, "num_layers", 1);
   auto dropout = arguments.number(5, "dropout", 0);
   if (!biases || !train || !bidirectional || !batch_first || !layers || !dropout) return "an argument is symbolic";
-  if (*train && *dropout != 0) return "dropout";
+  if (*train && *dropout != 0 && *layers > 1) return "dropout";
   found.has_biases = *biases;
   found.bidirectional = *bidirectional;
   found.batch_first = *batch_first;

@@ -5,6 +5,7 @@
 #include <cassert>
 
 #include "lower/generator.h"
+#include "lower/index.h"
 
 namespace atenon::lower {
 
@@ -13,8 +14,9 @@ using llvm::Value;
 
 namespace {
 
-constexpr int64_t least_stretch = 8;
-constexpr size_t most_stretches = 128;
+constexpr int64_t least_stretch = 8;  // turns; of shorter ones there are few, and what they compute is cheap
+constexpr int cheap = 16;
+constexpr size_t most_stretches = 128, most_with_bends = 8;
 
 }  // namespace
 
@@ -305,43 +307,53 @@ void Generator::level(size_t depth, const std::vector<ExprId>& roots, const std:
   for (ExprId id : keeps) kept_.erase(id);
 }
 
-// Runs a loop, where its index is compared with constants, as behind a concatenation, stretch by stretch: in each the
-// comparisons have one truth, so that it reads one operand and needs no masks.
-void Generator::in_stretches(int loop, const std::function<void()>& body) {
+// Runs a loop, where its index is compared with constants, as behind a concatenation, or read as by a roll, stretch by
+// stretch: in each the comparisons have one truth, so that it reads one operand and needs no masks, and reads lie a
+// stride apart.
+void Generator::in_stretches(int loop, const std::vector<Store>& stores, const std::function<void()>& body) {
   const auto constant_of = [&](ExprId id) -> std::optional<int64_t> {
     const Expr& expr = loops_.exprs[id];
     if (expr.op == ScalarOp::size) return expr.index.constant();
     return expr.op == ScalarOp::constant ? std::optional(expr.integer) : std::nullopt;
   };
   const std::optional<int64_t> extent = loops_.loops[loop].extent.constant();
+  const auto whole = [&] {
+    open_loop(loop);
+    body();
+    close_loop();
+  };
+  if (!extent) return whole();
   const SymInt variable = loops_.loops[loop].variable();
+  Stretches stretches(loops_.loops[loop].symbol, *extent);
   std::map<ExprId, int64_t> bounds;  // of comparisons: index < bound
-  std::set<int64_t> ends;
-  for (size_t id = 0; id < loops_.exprs.size() && extent; ++id) {
+  for (size_t id = 0; id < loops_.exprs.size(); ++id) {
     const Expr& expr = loops_.exprs[id];
     if (expr.op != ScalarOp::lt || expr.loops != bit(loop)) continue;
     const Expr& left = loops_.exprs[expr.operands[0]];
     const std::optional<int64_t> bound = constant_of(expr.operands[1]);
     if (left.op != ScalarOp::size || left.index != variable || !bound) continue;
     bounds[static_cast<ExprId>(id)] = *bound;
-    if (*bound > 0 && *bound < *extent) ends.insert(*bound);
+    if (*bound > 0 && *bound < *extent) stretches.cut(*bound);
   }
-  int64_t first = 0, shortest = extent.value_or(0);
-  if (extent) ends.insert(*extent);
-  for (int64_t end : ends) {
-    shortest = std::min(shortest, end - first);
+  const size_t most = std::min<size_t>(most_with_bends, 2 + *extent / 16);
+  for (const Expr& expr : loops_.exprs)
+    if (expr.loops & bit(loop)) stretches.cut_at_bends(expr.index, most);
+  int64_t first = 0, in_short = 0;
+  for (int64_t end : stretches.ends()) {
+    if (end - first < least_stretch) in_short += end - first;
     first = end;
   }
-  if (ends.size() < 2 || ends.size() > most_stretches || shortest < least_stretch) {
-    open_loop(loop);
-    body();
-    close_loop();
-    return;
-  }
+  std::set<ExprId> seen;
+  int cost = 0;
+  for (const Store& store : stores) cost += cost_of(loops_, store.value, bit(loop), seen);
+  const bool may_be_short = cost <= cheap && in_short * least_stretch <= *extent;
+  if (stretches.ends().size() < 2 || stretches.ends().size() > most_stretches || (in_short > 0 && !may_be_short))
+    return whole();
   first = 0;
-  for (int64_t end : ends) {
+  for (int64_t end : stretches.ends()) {
     open_loop(loop, first, end);
     for (const auto& [id, bound] : bounds) scopes_.back().values[id] = b_.getInt1(first < bound);
+    scopes_.back().lines = stretches.lines(first, end);
     body();
     close_loop();
     first = end;
@@ -384,7 +396,7 @@ void Generator::domain(size_t depth, const std::vector<Store>& stores) {
     for (int number : prefixes) accumulators.push_back(is_in_lanes ? start_lanes(number) : start_accumulating(number));
     const bool is_last = depth + 1 == loops_.domain.size();
     if (is_last && prefixes.empty() && loops_.reductions.empty()) {
-      in_stretches(loop, [&] { domain(depth + 1, deeper); });
+      in_stretches(loop, deeper, [&] { domain(depth + 1, deeper); });
     } else {
       open_loop(loop);
       if (is_in_lanes) open_loop(loops_.lane);

@@ -262,6 +262,8 @@ Value* Generator::factor(const shape::Atom& atom) {
     }
     return symbols_.at(atom.spelling);
   }
+  for (const Scope& scope : scopes_)
+    if (auto found = scope.lines.find(atom.spelling); found != scope.lines.end()) return index(found->second);
   if (!atom.floats.empty()) {
     const ScalarOp op = atom.kind == AtomKind::floor   ? ScalarOp::floor
                         : atom.kind == AtomKind::ceil  ? ScalarOp::ceil

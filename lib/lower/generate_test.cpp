@@ -298,7 +298,7 @@ TEST_CASE("a transposing copy and a padded read") {
 
 TEST_CASE("a concatenation, stretch by stretch, and with stretches too short for it") {
   for (const std::vector<int64_t>& widths :
-       {std::vector<int64_t>{16, 24, 9}, {32, 32}, {8, 3, 40}, {20}, std::vector<int64_t>(30, 9)}) {
+       {std::vector<int64_t>{16, 24, 9}, {32, 32}, {8, 3, 40}, {8, 3, 9}, {20}, std::vector<int64_t>(30, 9)}) {
     Program program;
     int64_t all = 0;
     for (int64_t width : widths) all += width;

@@ -41,6 +41,7 @@ class Generator {
     std::map<int, Value*> variables = {};
     std::map<ExprId, Value*> values = {};
     std::map<std::string, Value*> indices = {};
+    std::map<std::string, SymInt> lines = {};  // what parts of indices are in this stretch of a loop, by spelling
     std::map<int, std::vector<Value*>> reduced = {};
     std::map<int, std::vector<Value*>> in_lanes = {};  // reductions that have an array of results, one a lane
     // Of an open loop:
@@ -121,7 +122,7 @@ class Generator {
   void level(size_t depth, const std::vector<ExprId>& roots, const std::vector<int>& inner,
              const std::function<void()>& innermost);
   void domain(size_t depth, const std::vector<Store>& stores);
-  void in_stretches(int loop, const std::function<void()>& body);
+  void in_stretches(int loop, const std::vector<Store>& stores, const std::function<void()>& body);
   void scatter();
   std::vector<Phase> plan(const std::vector<ExprId>& roots, const std::vector<int>& inner);
   void find_reductions(ExprId id, std::set<ExprId>& seen, std::vector<int>& found);

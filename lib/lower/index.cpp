@@ -221,6 +221,76 @@ std::optional<SymInt> coefficient(const SymInt& x, const std::string& variable) 
   return sum;
 }
 
+int64_t Stretches::at(const SymInt& x, int64_t turn) const {
+  return *shape::evaluate(x, shape::Bindings{{variable_, turn}});
+}
+
+void Stretches::cut_at_bends(const SymInt& x, size_t most) {
+  for (const Term& term : terms_of(x)) {
+    for (const Factor& factor : term.factors) {
+      const Atom& atom = *factor.atom;
+      if (atom.operands.empty() || parts_.count(atom.spelling)) continue;
+      const SymInt value = value_of(atom);
+      if (value.symbols() != std::set<std::string>{variable_}) {
+        for (const SymInt& operand : atom.operands) cut_at_bends(operand, most);
+      } else if (const std::set<int64_t> before = ends_; cut_at_bends(atom, most)) {
+        parts_.emplace(atom.spelling, value);
+      } else {
+        ends_ = before;
+      }
+    }
+  }
+}
+
+bool Stretches::cut_at_bends(const Atom& atom, size_t most) {
+  for (const SymInt& operand : atom.operands)
+    for (const Term& term : terms_of(operand))
+      for (const Factor& factor : term.factors)
+        if (factor.power != 1 || term.factors.size() != 1 ||
+            (factor.atom->kind != AtomKind::symbol && !cut_at_bends(*factor.atom, most)))
+          return false;
+  const bool is_extreme = atom.kind == AtomKind::min || atom.kind == AtomKind::max;
+  if (!is_extreme && (atom.operands.size() != 2 || atom.operands[1].constant().value_or(0) <= 0)) return false;
+  std::set<int64_t> bends;
+  int64_t first = 0;
+  for (int64_t end : ends_) {
+    const auto slope = [&](const SymInt& x) { return end - first > 1 ? at(x, first + 1) - at(x, first) : 0; };
+    if (is_extreme) {
+      for (size_t i = 0; i < atom.operands.size(); ++i) {
+        for (size_t j = 0; j < i; ++j) {
+          const SymInt difference = atom.operands[i] - atom.operands[j];
+          const int64_t start = at(difference, first), step = slope(difference);
+          const bool is_closing = (start < 0 && step > 0) || (start > 0 && step < 0);
+          if (is_closing && first + start / -step + 1 < end) bends.insert(first + start / -step + 1);
+        }
+      }
+    } else {
+      const int64_t n = *atom.operands[1].constant();
+      int64_t step = slope(atom.operands[0]);
+      if (atom.kind == AtomKind::mod) step = (step % n + n + n / 2) % n - n / 2;  // of what leaves the same rest
+      for (int64_t turn = first; step != 0 && bends.size() <= most;) {
+        const int64_t rest = at(shape::mod(atom.operands[0], n), turn);
+        turn += step > 0 ? (n - rest + step - 1) / step : rest / -step + 1;
+        if (turn >= end) break;
+        bends.insert(turn);
+      }
+    }
+    first = end;
+  }
+  if (bends.size() + ends_.size() > most) return false;
+  ends_.merge(bends);
+  return true;
+}
+
+std::map<std::string, SymInt> Stretches::lines(int64_t first, int64_t end) const {
+  std::map<std::string, SymInt> lines;
+  for (const auto& [spelling, part] : parts_) {
+    const int64_t start = at(part, first), slope = end - first > 1 ? at(part, first + 1) - start : 0;
+    lines.emplace(spelling, (SymInt::symbol(variable_) - first) * slope + start);
+  }
+  return lines;
+}
+
 std::optional<int64_t> greatest_divisor(const SymInt& x, const std::string& variable) {
   std::optional<int64_t> greatest;
   for (const Term& term : terms_of(x))

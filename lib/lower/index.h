@@ -5,8 +5,10 @@
 // < n. What remains is usually linear in every loop variable, so the strides of a read are its coefficients.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "shape/facts.h"
@@ -48,6 +50,29 @@ class IndexSpace {
 
 // The factor of `variable` in x, where x is linear in it; nullopt where it is not (inside an atom, or squared).
 std::optional<SymInt> coefficient(const SymInt& x, const std::string& variable);
+
+// Stretches of 0 <= variable < extent in which quotients, rests, least and greatest of it alone are linear, as what is
+// read of an image that is rolled, repeated or reflected.
+class Stretches {
+ public:
+  Stretches(std::string variable, int64_t extent) : variable_(std::move(variable)), ends_{extent} {}
+
+  void cut(int64_t at) { ends_.insert(at); }  // 0 < at < extent
+  // Cuts where such parts of x bend; those that would take more than `most` stretches stay as they are.
+  void cut_at_bends(const SymInt& x, size_t most);
+
+  const std::set<int64_t>& ends() const { return ends_; }
+  // What these parts are in a stretch of ends(), by spelling.
+  std::map<std::string, SymInt> lines(int64_t first, int64_t end) const;
+
+ private:
+  bool cut_at_bends(const shape::Atom& atom, size_t most);
+  int64_t at(const SymInt& x, int64_t turn) const;
+
+  std::string variable_;
+  std::set<int64_t> ends_;
+  std::map<std::string, SymInt> parts_;
+};
 
 // The greatest n for which x has variable // n as a part; nullopt where there is none.
 std::optional<int64_t> greatest_divisor(const SymInt& x, const std::string& variable);

@@ -2,11 +2,12 @@
 //
 // exp: Cody and Waite's reduction by ln 2, then a polynomial, scaled in two steps so that denormal results are right.
 // log: mantissa in [sqrt(1/2), sqrt(2)), Cephes' polynomial (f32) or the series of atanh (f64).
-// pow in f64: the logarithm as two doubles. erf: Norbert Juffa's two polynomials (f32), fdlibm's rational ones (f64).
+// pow in f64: the logarithm as two doubles. erf: a power of 2 (f32), fdlibm's rational functions (f64).
 // tanh: Cephes near 0, exp elsewhere. sin, cos: the argument times the bits of 2/pi that matter, as integers. atan:
 // around one of fdlibm's five points. lgamma: Lanczos. digamma: the asymptotic series beyond 10.
 #include "lower/inline_functions.h"
 
+#include <cmath>
 #include <initializer_list>
 #include <limits>
 #include <numbers>
@@ -73,15 +74,18 @@ class Functions {
   Value* expm1_of_rest(Value* x, Value* n);
   Value* exp_series(Value* x);
   Value* exp2(Value* x);
+  Value* exp2m1_of_rest(Value* r);
   Value* expm1(Value* x);
   // A positive normal number is m * 2^exponent, m in [sqrt(1/2), sqrt(2)).
   struct Logarithm {
     Value *exponent, *m;
   };
   Logarithm take_apart(Value* x);
+  Logarithm take_lifted_apart(Value* x);
   Value* log_single(Value* n, Value* f);
   Value* log_of_specials(Value* x, Value* result);
   Value* log(Value* x);
+  Value* log2(Value* x);
   Value* log1p(Value* x);
   Value* tanh(Value* x);
   Value* sinh(Value* x);
@@ -144,7 +148,7 @@ Value* Functions::scale(Value* x, Value* exponent) {
 Value* Functions::exp(Value* x, Value* rest, int power) {
   // Beyond these bounds the result is 0 or infinity anyway; comparisons are ordered, so NaN passes. What is far below,
   // as masked scores are, is set to 0: to come there by denormal numbers takes twice as long.
-  const double low = is_double(x) ? -747 : -104, high = is_double(x) ? 711 : 89;
+  const double low = is_double(x) ? -747 : -104, high = is_double(x) ? 711 : 90;
   Value* is_zero = less(x, low);
   x = choose(is_zero, 0.0, x);
   x = choose(greater(x, high), high, x);
@@ -177,12 +181,21 @@ Value* Functions::exp_series(Value* x) {
                         1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5, 1, 1});
 }
 
-// In f64: the fraction is what is left of x, without rounding, so large exponents cost no precision.
+// The fraction is what is left of x, without rounding, so large exponents cost no precision.
 Value* Functions::exp2(Value* x) {
-  x = choose(less(x, -1076), -1076, x);
-  x = choose(greater(x, 1025), 1025, x);
+  const double low = is_double(x) ? -1076 : -151, high = is_double(x) ? 1025 : 129;
+  x = choose(less(x, low), low, x);
+  x = choose(greater(x, high), high, x);
   auto [n, exponent] = nearest(x);
-  return scale(exp_series(mul(b_.CreateFSub(x, n), std::numbers::ln2)), exponent);
+  Value* r = b_.CreateFSub(x, n);
+  return scale(is_double(x) ? exp_series(mul(r, std::numbers::ln2)) : add(exp2m1_of_rest(r), 1), exponent);
+}
+
+// In f32: 2^r - 1, |r| <= 1/2.
+Value* Functions::exp2m1_of_rest(Value* r) {
+  Value* sum =
+      polynomial(r, {1.54035122e-4, 1.33907353e-3, 9.61823761e-3, 5.55035733e-2, 2.40226492e-1, std::numbers::ln2});
+  return b_.CreateFMul(sum, r);
 }
 
 // Where exp(x) is near 1 its last bits would be lost to the subtraction.
@@ -212,6 +225,15 @@ Functions::Logarithm Functions::take_apart(Value* x) {
   return {exponent, from_bits(b_.CreateSub(bits(x), b_.CreateShl(exponent, integer(x, mantissa))), x)};
 }
 
+// Also of those that are not normal.
+Functions::Logarithm Functions::take_lifted_apart(Value* x) {
+  const double smallest = is_double(x) ? 0x1p-1022 : 0x1p-126;
+  const int lift = is_double(x) ? 54 : 25;
+  Value* is_tiny = less(x, smallest);
+  auto [exponent, m] = take_apart(choose(is_tiny, mul(x, std::ldexp(1.0, lift)), x));
+  return {b_.CreateSub(exponent, choose(is_tiny, integer(x, lift), integer(x, 0))), m};
+}
+
 // log(2^n * (1 + f)) of f32, where 1 + f is in [sqrt(1/2), sqrt(2)).
 Value* Functions::log_single(Value* n, Value* f) {
   Value* z = b_.CreateFMul(f, f);
@@ -234,10 +256,7 @@ Value* Functions::log_of_specials(Value* x, Value* result) {
 }
 
 Value* Functions::log(Value* x) {
-  const double smallest = is_double(x) ? 0x1p-1022 : 0x1p-126, lift = is_double(x) ? 0x1p54 : 0x1p25;
-  Value* tiny = less(x, smallest);
-  auto [exponent, m] = take_apart(choose(tiny, mul(x, lift), x));
-  exponent = b_.CreateSub(exponent, choose(tiny, integer(x, is_double(x) ? 54 : 25), integer(x, 0)));
+  auto [exponent, m] = take_lifted_apart(x);
   Value* n = b_.CreateSIToFP(exponent, x->getType());
   if (!is_double(x)) return log_of_specials(x, log_single(n, add(m, -1)));
   // log m = 2 atanh(s), s = (m - 1) / (m + 1), |s| < 0.1716.
@@ -248,6 +267,13 @@ Value* Functions::log(Value* x) {
   Value* result = fma(b_.CreateFMul(tail, z), s, mul(s, 2));
   result = b_.CreateFAdd(fma(n, number(x, 1.42860682030941723212e-6), result), mul(n, 6.93145751953125e-1));
   return log_of_specials(x, result);
+}
+
+Value* Functions::log2(Value* x) {
+  if (is_double(x)) return mul(log(x), std::numbers::log2e);
+  auto [exponent, m] = take_lifted_apart(x);
+  Value* fraction = log_single(number(x, 0), add(m, -1));
+  return log_of_specials(x, fma(fraction, number(x, std::numbers::log2e), b_.CreateSIToFP(exponent, x->getType())));
 }
 
 // What 1 + x rounds away is put back: in f64 by the ratio of x to what was left of it (Kahan), in f32 to the mantissa.
@@ -282,19 +308,19 @@ Value* Functions::tanh(Value* x) {
   return copy_sign(choose(less(t, 0.625), near, far), x);
 }
 
+// 1 - 2^a, where a, the logarithm of 1 - erf t, is t times a polynomial of the least relative error of erf up to 3.92,
+// beyond which erf is 1. What is small comes from the part of 2^a beside its whole power, so that nothing cancels.
 Value* Functions::erf(Value* x) {
   Value* t = absolute(x);
-  Value* s = b_.CreateFMul(x, x);
-  Value* high = fma(number(x, -1.72853470e-5), t, number(x, 3.83197126e-4));
-  Value* middle = fma(number(x, -3.88396438e-3), t, number(x, 2.42546219e-2));
-  Value* far = fma(high, s, middle);
-  for (double coefficient : {-1.06777877e-1, -6.34846687e-1, -1.28717512e-1}) far = fma(far, t, number(x, coefficient));
-  far = fma(far, t, b_.CreateFNeg(t));
-  far = copy_sign(b_.CreateFSub(number(x, 1), exp(far)), x);
-  Value* near =
-      polynomial(s, {-5.96761703e-4, 4.99119423e-3, -2.67681349e-2, 1.12819925e-1, -3.76125336e-1, 1.28379166e-1});
-  near = fma(near, x, x);
-  return choose(greater(t, 0.927734375), far, near);
+  t = choose(greater(t, 3.92), 3.92, t);
+  Value* a = polynomial(t, {1.3353967e-05, -1.69720472e-4, 9.12990596e-4, -2.40501226e-3, 2.31402606e-4, 2.76320297e-2,
+                            -1.48277059e-1, -9.18447614e-1, -1.62790704});
+  a = b_.CreateFMul(a, t);
+  auto [n, exponent] = nearest(a);
+  Value* r = b_.CreateFSub(a, n);
+  Value* rest = exp2m1_of_rest(r);
+  Value* power = from_bits(b_.CreateShl(b_.CreateAdd(exponent, integer(x, 127)), integer(x, 23)), x);
+  return copy_sign(fma(b_.CreateFNeg(power), rest, b_.CreateFSub(number(x, 1), power)), x);
 }
 
 // In f64, of |x|, with fdlibm's four pieces. exp(-x^2) has what x^2 is rounded by as its rest.
@@ -537,10 +563,7 @@ Value* Functions::digamma(Value* x) {
 
 // x^y in f64, x > 0: the logarithm as a sum of two doubles, since an error in it grows with y. Not for 0 and infinity.
 Value* Functions::precise_power(Value* x, Value* y) {
-  Value* is_tiny = less(x, 0x1p-1022);
-  x = choose(is_tiny, mul(x, 0x1p54), x);
-  auto [exponent, m] = take_apart(x);
-  exponent = b_.CreateSub(exponent, choose(is_tiny, integer(x, 54), integer(x, 0)));
+  auto [exponent, m] = take_lifted_apart(x);
   Value* n = b_.CreateSIToFP(exponent, x->getType());
   // log m = 2 atanh(s), s = (m - 1) / (m + 1) with what the division and the sum round away.
   Value* difference = add(m, -1);
@@ -600,16 +623,26 @@ Value* Functions::pow(Value* x, Value* y, bool for_f32) {
   return choose(is_one, 1, result);
 }
 
-// In f64. Half of exp stays in range where exp itself would not.
+// Half of exp stays in range where exp itself would not.
 Value* Functions::sinh(Value* x) {
   Value* t = absolute(x);
-  Value* e = expm1(choose(greater(t, 1), 1, t));
-  Value* small = mul(b_.CreateFAdd(e, b_.CreateFDiv(e, add(e, 1))), 0.5);
-  Value* large = b_.CreateFSub(exp(t, nullptr, -1), exp(b_.CreateFNeg(t), nullptr, -1));
+  Value* small;
+  if (is_double(x)) {
+    Value* e = expm1(choose(greater(t, 1), 1, t));
+    small = mul(b_.CreateFAdd(e, b_.CreateFDiv(e, add(e, 1))), 0.5);
+  } else {
+    Value* square = b_.CreateFMul(t, t);
+    small = fma(b_.CreateFMul(polynomial(square, {1.0 / 362880, 1.0 / 5040, 1.0 / 120, 1.0 / 6}), square), t, t);
+  }
+  Value* half = exp(t, nullptr, -1);
+  Value* large = b_.CreateFSub(half, b_.CreateFDiv(number(x, 0.25), half));
   return copy_sign(choose(less(t, 1), small, large), x);
 }
 
-Value* Functions::cosh(Value* x) { return b_.CreateFAdd(exp(x, nullptr, -1), exp(b_.CreateFNeg(x), nullptr, -1)); }
+Value* Functions::cosh(Value* x) {
+  Value* half = exp(absolute(x), nullptr, -1);
+  return b_.CreateFAdd(half, b_.CreateFDiv(number(x, 0.25), half));
+}
 
 // In f64. The square of what is large would leave the range: there it is log 2x.
 Value* Functions::asinh(Value* x) {
@@ -685,19 +718,19 @@ Value* Functions::evaluate(ScalarOp op, std::span<Value* const> operands) {
     case ScalarOp::pow:
       return is_double(x) ? pow(x, operands[1], false) : narrow(pow(widen(x), widen(operands[1]), true), x);
     case ScalarOp::exp2:
-      return wide(x, [&](Value* v) { return exp2(v); });
+      return exp2(x);
     case ScalarOp::expm1:
       return expm1(x);
     case ScalarOp::log2:
-      return wide(x, [&](Value* v) { return mul(log(v), std::numbers::log2e); });
+      return log2(x);
     case ScalarOp::log10:
       return wide(x, [&](Value* v) { return mul(log(v), std::numbers::log10e); });
     case ScalarOp::log1p:
       return log1p(x);
     case ScalarOp::sinh:
-      return wide(x, [&](Value* v) { return sinh(v); });
+      return sinh(x);
     case ScalarOp::cosh:
-      return wide(x, [&](Value* v) { return cosh(v); });
+      return cosh(x);
     case ScalarOp::atanh:
       return wide(x, [&](Value* v) {
         Value* t = absolute(v);

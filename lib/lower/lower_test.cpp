@@ -77,6 +77,19 @@ const Case cases[] = {
      "%s: f32[n, 1, 40] = aten::sin(%y)\n    %c: f32[n, 1, 40] = aten::cos(%y)\n"
      "    %m: f32[n, 2, 40] = aten::mul.Tensor(%x, %s)\n    %r: f32[n, 2, 40] = aten::sub.Tensor(%m, %c)",
      "%r"},
+    // Reads that come round or turn back, stretch by stretch; stretches that are too short for what they compute.
+    {"%x: f32[n, 40]", "%r: f32[n, 40] = aten::roll(%x, [5], [1])", "%r"},
+    {"%x: f32[n, 40]", "%r: f32[n, 46] = aten::pad(%x, [3, 3], \"reflect\")", "%r"},
+    {"%x: f32[n, 40]", "%r: f32[n, 43] = aten::pad(%x, [1, 2], \"replicate\")", "%r"},
+    {"%x: f32[n, 40]", "%r: f32[n, 63] = aten::pad(%x, [20, 3], \"circular\")", "%r"},
+    {"%x: f32[n, 40]", "%f: f32[n, 40] = aten::flip(%x, [1])\n    %r: f32[n, 41] = aten::pad(%f, [2, -1], \"reflect\")",
+     "%r"},
+    {"%x: f32[n, 40]", "%p: f32[n, 46] = aten::pad(%x, [3, 3], \"reflect\")\n    %r: f32[n, 46] = aten::tanh(%p)",
+     "%r"},
+    {"%x: f32[n, 20], %y: f32[n, 40]",
+     "%t: f32[n, 60] = aten::repeat(%x, [1, 3])\n    %c: f32[n, 100] = aten::cat([%t, %y], 1)\n"
+     "    %r: f32[n, 100] = aten::roll(%c, [-30], [1])",
+     "%r"},
     {"%x: f32[n, 9]", "%r: f32[n, 9] = aten::cumsum(%x, 1)", "%r"},
     {"%x: i64[n, 9, 2]", "%r: i64[n, 9, 2] = aten::cumsum(%x, 1)", "%r"},
     {"%x: f32[n, 4], %y: f32[4, 3]", "%r: f32[n, 3] = aten::mm(%x, %y)", "%r"},

@@ -30,8 +30,7 @@ bool is_equal(const Scalar& a, const Scalar& b) {
          a.size_float == b.size_float;
 }
 
-// A constant, and no placeholder of a monoid (those are told apart by `variable`).
-bool is_known(const Scalar& s) { return s.op == ScalarOp::constant && s.variable < 0; }
+bool is_known(const Scalar& s) { return s.op == ScalarOp::constant && !s.is_placeholder(); }
 
 bool is_comparison(ScalarOp op) {
   return op == ScalarOp::eq || op == ScalarOp::ne || op == ScalarOp::lt || op == ScalarOp::le;

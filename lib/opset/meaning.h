@@ -107,10 +107,12 @@ struct Scalar {
   int64_t integer = 0;      // constant, integral or bool
   ir::SymInt size;          // size
   ir::SymFloat size_float;  // size_float
-  int variable = -1;        // index
+  int variable = -1;        // index; of a monoid's placeholder its own number, so that each is another scalar
   int tensor = -1;          // read: position in Meaning::tensors
   int reduction = -1;       // reduce
   int component = 0;        // reduce
+
+  bool is_placeholder() const { return op == ScalarOp::constant && variable >= 0; }
 };
 
 // How partial results join. `joined[c]` is component c of join(a, b), written over the placeholders `left` and `right`

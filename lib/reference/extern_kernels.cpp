@@ -178,20 +178,6 @@ Results sort_first(const ExternCall& call) {
   });
 }
 
-// (self, axis, largest): the running maximum or minimum and where it was last met; NaN wins.
-Results cumulative_extremum(const ExternCall& call) {
-  const bool largest = call.truth(2);
-  return each_line(call, [&](const auto* from, auto* to, int64_t* index, const Lines& lines, int64_t first) {
-    int64_t best = 0;
-    for (int64_t j = 0; j < lines.size; ++j) {
-      const auto x = comparable(from[first + j * lines.inner]), top = comparable(from[first + best * lines.inner]);
-      if (is_nan(x) || (!is_nan(top) && (largest ? x >= top : x <= top))) best = j;
-      to[first + j * lines.inner] = from[first + best * lines.inner];
-      index[first + j * lines.inner] = best;
-    }
-  });
-}
-
 // (self): positions that are not zero, in row-major order, one a row.
 Results nonzero(const ExternCall& call) {
   const Tensor self = call.tensor(0).contiguous();
@@ -344,17 +330,17 @@ Results unique_rows(const ExternCall& call) {
 
 // (self, weights, minlength)
 Results bincount(const ExternCall& call) {
-  const Tensor& self = call.tensor(0);
-  const int64_t numel = self.numel();
+  const Tensor self = cast(call.tensor(0), ScalarType::i64).contiguous();
+  const std::span<const int64_t> numbers(self.as<int64_t>(), static_cast<size_t>(self.numel()));
   int64_t length = call.integer(2);
-  for (int64_t i = 0; i < numel; ++i) {
-    if (self.int_at(i) < 0)
-      return error(Status::violated, 611,
-                   "bincount takes no negative number, such as " + std::to_string(self.int_at(i)));
-    length = std::max(length, self.int_at(i) + 1);
+  for (int64_t number : numbers) {
+    if (number < 0)
+      return error(Status::violated, 611, "bincount takes no negative number, such as " + std::to_string(number));
+    length = std::max(length, number + 1);
   }
   Tensor counts = Tensor::zeros(ScalarType::i64, {length});
-  for (int64_t i = 0; i < numel; ++i) ++counts.mutable_as<int64_t>()[self.int_at(i)];
+  int64_t* count = counts.mutable_as<int64_t>();
+  for (int64_t number : numbers) ++count[number];
   return std::vector<Datum>{counts};
 }
 
@@ -391,7 +377,6 @@ ExternKernel find_extern_kernel(const std::string& name) {
                                                                      {"assert", assert_holds},
                                                                      {"bernoulli", bernoulli},
                                                                      {"bincount", bincount},
-                                                                     {"cumulative_extremum", cumulative_extremum},
                                                                      {"equal", equal},
                                                                      {"ctc_loss", ctc_loss},
                                                                      {"exponential", exponential},

@@ -124,6 +124,7 @@ LinearForm IndexForms::compute(ScalarId id) {
   if (scalar.dtype == ScalarType::i64) {
     switch (scalar.op) {
       case ScalarOp::constant:
+        if (scalar.is_placeholder()) break;
         return {scalar.integer, {}};
       case ScalarOp::size:
         return {sizes_[static_cast<size_t>(id)], {}};
@@ -172,7 +173,7 @@ Interval IndexForms::compute_interval(ScalarId id) {
   const Scalar& scalar = meaning_.scalars[static_cast<size_t>(id)];
   const Interval anything{-far, far};
   if (scalar.dtype == ScalarType::boolean) return {0, 1};
-  if (scalar.dtype != ScalarType::i64) return anything;
+  if (scalar.dtype != ScalarType::i64 || scalar.is_placeholder()) return anything;
   const auto operand = [&](size_t i) { return interval(scalar.operands[i]); };
   switch (scalar.op) {
     case ScalarOp::minimum: {

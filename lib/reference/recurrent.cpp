@@ -115,9 +115,10 @@ Result<std::vector<Datum>> run_as(const ExternCall& call, const Network<Cell>& n
   else
     states = {call.tensor(1)};
   const std::vector<Tensor> params = call.tensors(2);
-  if (call.number(5) > 0 && call.truth(6))
-    return error(Status::unsupported, 634, "recurrent dropout in training mode is not known");
   const Extents of = read_extents(call, states);
+  if (call.number(5) > 0 && call.truth(6) && of.layers > 1)
+    return error(Status::unsupported, 634, "dropout between recurrent layers in training mode is not known")
+        .note("fix: model.eval() before the capture");
   if (const int64_t expected = of.layers * of.ways * of.per_cell(); static_cast<int64_t>(params.size()) != expected)
     return error(Status::unsupported, 634,
                  std::to_string(params.size()) + " parameters of a recurrent network, where " +
