@@ -301,6 +301,9 @@ std::string read_written_out(const ir::Graph& body, const ir::Node& first, const
   return "no softmax after the product";
 }
 
+// Beside heads that are longer, scores are small, as between channels: two products do better.
+constexpr int64_t longest_head = 1024;
+
 std::string read_attention(const ir::Graph& body, const shape::Bindings& symbols, Attention& found) {
   if (body.outputs().size() != 1) return "it has more than one result";
   const ir::Node* anchor = nullptr;
@@ -318,6 +321,8 @@ std::string read_attention(const ir::Graph& body, const shape::Bindings& symbols
   for (const View* view : {&found.q, &found.k, &found.v}) {
     if (body.inputs()[view->input]->meta().dtype != ScalarType::f32) return "only f32 so far";
     if (view->axes.size() < 2) return "an operand has less than two axes";
+    const ir::TensorMeta& meta = body.inputs()[view->input]->meta();
+    if (meta.sizes[view->axes.back()].constant().value_or(0) > longest_head) return "heads are long";
   }
   for (const Attention::Mask& mask : found.masks) {
     const ScalarType dtype = body.inputs()[mask.input]->meta().dtype;
