@@ -527,7 +527,7 @@ void Arranger::cut(int loop, int64_t size, size_t place) {
 // are enough others.
 bool Arranger::are_tiny() const {
   constexpr int64_t few_terms = 8;
-  if (loops_.domain.size() < 2 || turns_of(loops_.domain.back()) < least_lanes) return false;
+  if (loops_.domain.size() < 2 || turns_of(loops_.domain.back()) < 3) return false;
   int64_t rows = 1;
   for (size_t i = 0; i + 1 < loops_.domain.size(); ++i) rows *= turns_of(loops_.domain[i]);
   if (rows < enough_rows) return false;

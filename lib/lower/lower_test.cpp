@@ -93,6 +93,15 @@ const Case cases[] = {
     {"%x: f32[n, 9]", "%r: f32[n, 9] = aten::cumsum(%x, 1)", "%r"},
     {"%x: i64[n, 9, 2]", "%r: i64[n, 9, 2] = aten::cumsum(%x, 1)", "%r"},
     {"%x: f32[n, 4], %y: f32[4, 3]", "%r: f32[n, 3] = aten::mm(%x, %y)", "%r"},
+    // Tiny reductions in a loop that is no row, of pairs and of small matrices.
+    {"%x: f32[n, 1, 3], %y: f32[40, 3]",
+     "%d: f32[n, 40, 3] = aten::sub.Tensor(%x, %y)\n    %r: f32[n, 40] = aten::linalg_vector_norm(%d, 2.0, [-1])",
+     "%r"},
+    {"%x: f32[n, 4, 4], %y: f32[n, 4, 3]", "%r: f32[n, 4, 3] = aten::bmm(%x, %y)", "%r"},
+    {"%x: f32[n, 5, 4]",
+     "%s: f32[n, 1, 4] = aten::amax(%x, [1], true)\n    %d: f32[n, 5, 4] = aten::sub.Tensor(%x, %s)\n"
+     "    %r: f32[n, 5] = aten::sum.dim_IntList(%d, [2])",
+     "%r"},
     {"%x: f64[n, 7]", "%r: f64[n, 7] = aten::gelu(%x)", "%r"},
     {"%x: f64[n, 7]", "%s: f64[n, 7] = aten::sin(%x)\n    %r: f64[n, 7] = aten::erfc(%s)", "%r"},
     // Each element adds up as many terms as it says.
