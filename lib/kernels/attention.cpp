@@ -301,9 +301,6 @@ std::string read_written_out(const ir::Graph& body, const ir::Node& first, const
   return "no softmax after the product";
 }
 
-// Beside heads that are longer, scores are small, as between channels: two products do better.
-constexpr int64_t longest_head = 1024;
-
 std::string read_attention(const ir::Graph& body, const shape::Bindings& symbols, Attention& found) {
   if (body.outputs().size() != 1) return "it has more than one result";
   const ir::Node* anchor = nullptr;
@@ -321,8 +318,6 @@ std::string read_attention(const ir::Graph& body, const shape::Bindings& symbols
   for (const View* view : {&found.q, &found.k, &found.v}) {
     if (body.inputs()[view->input]->meta().dtype != ScalarType::f32) return "only f32 so far";
     if (view->axes.size() < 2) return "an operand has less than two axes";
-    const ir::TensorMeta& meta = body.inputs()[view->input]->meta();
-    if (meta.sizes[view->axes.back()].constant().value_or(0) > longest_head) return "heads are long";
   }
   for (const Attention::Mask& mask : found.masks) {
     const ScalarType dtype = body.inputs()[mask.input]->meta().dtype;
@@ -455,6 +450,19 @@ class AttentionKernel : public Kernel {
   }
 
   bool may_begin(const ir::Node& node) const override { return is_matmul(node); }
+
+  // As between channels: the scores are small beside what they are computed from.
+  std::string drawback(const ir::Graph& body) const override {
+    constexpr int64_t long_head = 1024;
+    Attention found;
+    if (!read_attention(body, {}, found).empty()) return "";
+    const auto size = [&](const View& view, size_t from_last) {
+      const int axis = view.axes[view.axes.size() - from_last];
+      return body.inputs()[view.input]->meta().sizes[axis].constant().value_or(0);
+    };
+    const int64_t depth = size(found.q, 1), keys = size(found.k, 2);
+    return depth > long_head && 0 < keys && keys <= depth ? "heads are longer than there are keys" : "";
+  }
 
   // Masks: a few numbers that all tiles of a head read.
   bool reads_rows(const ir::Graph& body, size_t operand) const override {

@@ -49,7 +49,7 @@ class Arranger {
   LoopSet find_sharing() const;
   bool split_sharing();
   void split_rows();
-  bool are_tiny() const;
+  void widen_rows();
   bool decides_extents(int loop) const;
   int split(int loop, int64_t size);
   void cut(int loop, int64_t size, size_t place);
@@ -523,19 +523,28 @@ void Arranger::cut(int loop, int64_t size, size_t place) {
   loops_.domain.insert(loops_.domain.begin() + static_cast<std::ptrdiff_t>(place), block);
 }
 
-// Reductions of a few terms, which LLVM writes out, so that a loop around them can be wide: it is no row then, if there
-// are enough others.
-bool Arranger::are_tiny() const {
-  constexpr int64_t few_terms = 8;
-  if (loops_.domain.size() < 2 || turns_of(loops_.domain.back()) < 3) return false;
-  int64_t rows = 1;
-  for (size_t i = 0; i + 1 < loops_.domain.size(); ++i) rows *= turns_of(loops_.domain[i]);
-  if (rows < enough_rows) return false;
-  return std::ranges::all_of(loops_.reductions, [&](const BoundReduction& reduction) {
+// Reductions of a few terms are written out by LLVM, so that a loop around them can be wide: turns of the last loop are
+// no rows then, if enough others are.
+void Arranger::widen_rows() {
+  constexpr int64_t few_terms = 8, least_turns = 3;
+  if (loops_.domain.size() < 2) return;
+  const size_t last = loops_.domain.size() - 1;
+  const int64_t turns = turns_of(loops_.domain[last]);
+  if (turns < least_turns) return;
+  for (const BoundReduction& reduction : loops_.reductions) {
     int64_t terms = 1;
     for (int loop : reduction.loops) terms *= loops_.loops[loop].extent.constant().value_or(few_terms + 1);
-    return terms <= few_terms;
-  });
+    if (terms > few_terms) return;
+  }
+  int64_t rows = std::max<int64_t>(1, turns / elements_a_row);
+  for (size_t i = 0; i < last; ++i) rows *= turns_of(loops_.domain[i]);
+  if (rows < enough_rows) return;
+  if (turns >= 2 * elements_a_row) {
+    cut(loops_.domain[last], elements_a_row, last);
+    refresh();
+  } else {
+    --loops_.rows;
+  }
 }
 
 void Arranger::run() {
@@ -561,7 +570,7 @@ void Arranger::run() {
       return loop != loops_.lane && level(loop) <= most && loops_.loops_of(loops_.loops[loop].extent) == 0;
     };
     while (loops_.rows < count && is_row(loops_.domain[loops_.rows])) ++loops_.rows;
-    if (loops_.rows == count && !is_ordered_ && are_tiny()) --loops_.rows;
+    if (loops_.rows == count && !is_ordered_) widen_rows();
     return;
   }
   if (count <= 1) {

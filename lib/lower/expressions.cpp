@@ -8,6 +8,37 @@ namespace atenon::lower {
 
 namespace {
 
+// What an operation costs, in additions.
+int cost_of(ScalarOp op) {
+  switch (op) {
+    case ScalarOp::constant:
+    case ScalarOp::size:
+    case ScalarOp::size_float:
+    case ScalarOp::reduce:
+      return 0;
+    case ScalarOp::div:
+    case ScalarOp::sqrt:
+    case ScalarOp::rsqrt:
+    case ScalarOp::floor_div:
+    case ScalarOp::mod:
+    case ScalarOp::trunc_div:
+      return 8;
+    case ScalarOp::pow:
+      return 40;
+    case ScalarOp::sigmoid:
+    case ScalarOp::atan2:
+    case ScalarOp::lgamma:
+    case ScalarOp::digamma:
+      return 20;
+    default:
+      return op >= ScalarOp::exp && op <= ScalarOp::erfc ? 20 : 1;
+  }
+}
+
+}  // namespace
+
+namespace {
+
 constexpr size_t most_expressions = 20000;
 
 }  // namespace

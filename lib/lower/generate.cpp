@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cassert>
 
+#include "kernels/lanes.h"
 #include "lower/generator.h"
 #include "lower/index.h"
 
@@ -15,8 +16,15 @@ using llvm::Value;
 namespace {
 
 constexpr int64_t least_stretch = 8;  // turns; of shorter ones there are few, and what they compute is cheap
-constexpr int cheap = 16;
+constexpr int cheap = 16, cheap_enough_to_repeat = 64;
 constexpr size_t most_stretches = 128, most_with_bends = 8;
+
+// The turns at the end of a loop that fill no vector: a loop of their own is one vector under a mask. 0 where they are
+// done one by one.
+int64_t masked_rest(int64_t extent) {
+  const int64_t rest = extent % kernels::widest_vector;
+  return extent > kernels::widest_vector && rest > 1 ? rest : 0;
+}
 
 }  // namespace
 
@@ -269,6 +277,13 @@ void Generator::run_phase(const Phase& phase) {
   }
 }
 
+// Does no reduction stand inside the loop?
+bool Generator::is_innermost(int loop) const {
+  return loop != loops_.lane && std::ranges::none_of(loops_.reductions, [&](const BoundReduction& reduction) {
+           return (reduction.outer & bit(loop)) != 0;
+         });
+}
+
 bool Generator::has_fixed_size(const std::vector<int>& loops) const {
   return std::all_of(loops.begin(), loops.end(), [&](int loop) { return placement(room(loop)).loops == 0; });
 }
@@ -300,7 +315,16 @@ void Generator::level(size_t depth, const std::vector<ExprId>& roots, const std:
   if (depth == inner.size()) {
     innermost();
   } else {
-    open_loop(inner[depth]);
+    const int loop = inner[depth];
+    const std::optional<int64_t> extent = loops_.loops[loop].extent.constant();
+    // A sum waits for each term that is added alone.
+    const int64_t rest = extent && depth + 1 == inner.size() && is_innermost(loop) ? masked_rest(*extent) : 0;
+    if (rest > 0) {
+      open_loop(loop, 0, *extent - rest);
+      level(depth + 1, roots, inner, innermost);
+      close_loop();
+    }
+    open_loop(loop, rest > 0 ? *extent - rest : 0, loops_.loops[loop].extent);
     level(depth + 1, roots, inner, innermost);
     close_loop();
   }
@@ -335,21 +359,30 @@ void Generator::in_stretches(int loop, const std::vector<Store>& stores, const s
     bounds[static_cast<ExprId>(id)] = *bound;
     if (*bound > 0 && *bound < *extent) stretches.cut(*bound);
   }
-  const size_t most = std::min<size_t>(most_with_bends, 2 + *extent / 16);
-  for (const Expr& expr : loops_.exprs)
-    if (expr.loops & bit(loop)) stretches.cut_at_bends(expr.index, most);
-  int64_t first = 0, in_short = 0;
-  for (int64_t end : stretches.ends()) {
-    if (end - first < least_stretch) in_short += end - first;
-    first = end;
-  }
   std::set<ExprId> seen;
   int cost = 0;
   for (const Store& store : stores) cost += cost_of(loops_, store.value, bit(loop), seen);
-  const bool may_be_short = cost <= cheap && in_short * least_stretch <= *extent;
-  if (stretches.ends().size() < 2 || stretches.ends().size() > most_stretches || (in_short > 0 && !may_be_short))
-    return whole();
-  first = 0;
+  const auto pays = [&](const Stretches& cut) {
+    int64_t first = 0, in_short = 0;
+    for (int64_t end : cut.ends()) {
+      if (end - first < least_stretch) in_short += end - first;
+      first = end;
+    }
+    const bool may_be_short = cost <= cheap && in_short * least_stretch <= *extent;
+    return cut.ends().size() <= most_stretches && (in_short == 0 || may_be_short);
+  };
+  if (cost <= cheap_enough_to_repeat) {
+    Stretches bent = stretches;
+    const size_t most = std::min<size_t>(most_with_bends, 2 + *extent / 16);
+    for (const Expr& expr : loops_.exprs)
+      if (expr.loops & bit(loop)) bent.cut_at_bends(expr.index, most);
+    if (pays(bent)) stretches = std::move(bent);
+  }
+  if (!pays(stretches)) return whole();
+  if (const int64_t rest = masked_rest(*extent); stretches.ends().size() == 1 && rest > 0 && cost > cheap)
+    stretches.cut(*extent - rest);
+  if (stretches.ends().size() == 1) return whole();
+  int64_t first = 0;
   for (int64_t end : stretches.ends()) {
     open_loop(loop, first, end);
     for (const auto& [id, bound] : bounds) scopes_.back().values[id] = b_.getInt1(first < bound);
@@ -395,7 +428,7 @@ void Generator::domain(size_t depth, const std::vector<Store>& stores) {
     const bool is_in_lanes = !prefixes.empty() && lanes_are_closed();  // which are the domain's next loop then
     for (int number : prefixes) accumulators.push_back(is_in_lanes ? start_lanes(number) : start_accumulating(number));
     const bool is_last = depth + 1 == loops_.domain.size();
-    if (is_last && prefixes.empty() && loops_.reductions.empty()) {
+    if (is_last && prefixes.empty() && is_innermost(loop)) {
       in_stretches(loop, deeper, [&] { domain(depth + 1, deeper); });
     } else {
       open_loop(loop);

@@ -130,6 +130,7 @@ class Generator {
   void visit_phase(ExprId id, Phase& phase, size_t number, std::vector<Phase>& phases);
   void run_phase(const Phase& phase);
   std::vector<ExprId> run_phases(const std::vector<ExprId>& roots, const std::vector<int>& inner);
+  bool is_innermost(int loop) const;
   bool has_fixed_size(const std::vector<int>& loops) const;
   const SymInt& room(int loop) const { return loops_.loops[loop].most; }
   LoopSet lane_loop() const { return loops_.lane >= 0 ? bit(loops_.lane) : 0; }

@@ -221,8 +221,12 @@ std::optional<SymInt> coefficient(const SymInt& x, const std::string& variable) 
   return sum;
 }
 
-int64_t Stretches::at(const SymInt& x, int64_t turn) const {
-  return *shape::evaluate(x, shape::Bindings{{variable_, turn}});
+std::optional<Stretches::Line> Stretches::line(const SymInt& x, int64_t first, int64_t end) const {
+  const auto at = [&](int64_t turn) { return shape::evaluate(x, shape::Bindings{{variable_, turn}}); };
+  const std::optional<int64_t> start = at(first), next = end - first > 1 ? at(first + 1) : start, last = at(end - 1);
+  int64_t slope;
+  if (!start || !next || !last || __builtin_sub_overflow(*next, *start, &slope)) return std::nullopt;
+  return Line{*start, slope};
 }
 
 void Stretches::cut_at_bends(const SymInt& x, size_t most) {
@@ -231,13 +235,13 @@ void Stretches::cut_at_bends(const SymInt& x, size_t most) {
       const Atom& atom = *factor.atom;
       if (atom.operands.empty() || parts_.count(atom.spelling)) continue;
       const SymInt value = value_of(atom);
-      if (value.symbols() != std::set<std::string>{variable_}) {
-        for (const SymInt& operand : atom.operands) cut_at_bends(operand, most);
-      } else if (const std::set<int64_t> before = ends_; cut_at_bends(atom, most)) {
+      const std::set<int64_t> before = ends_;
+      if (value.symbols() == std::set<std::string>{variable_} && cut_at_bends(atom, most)) {
         parts_.emplace(atom.spelling, value);
-      } else {
-        ends_ = before;
+        continue;
       }
+      ends_ = before;
+      for (const SymInt& operand : atom.operands) cut_at_bends(operand, most);
     }
   }
 }
@@ -254,30 +258,36 @@ bool Stretches::cut_at_bends(const Atom& atom, size_t most) {
   std::set<int64_t> bends;
   int64_t first = 0;
   for (int64_t end : ends_) {
-    const auto slope = [&](const SymInt& x) { return end - first > 1 ? at(x, first + 1) - at(x, first) : 0; };
     if (is_extreme) {
       for (size_t i = 0; i < atom.operands.size(); ++i) {
         for (size_t j = 0; j < i; ++j) {
-          const SymInt difference = atom.operands[i] - atom.operands[j];
-          const int64_t start = at(difference, first), step = slope(difference);
-          const bool is_closing = (start < 0 && step > 0) || (start > 0 && step < 0);
-          if (is_closing && first + start / -step + 1 < end) bends.insert(first + start / -step + 1);
+          const std::optional<Line> difference = line(atom.operands[i] - atom.operands[j], first, end);
+          if (!difference) return false;
+          const auto [start, slope] = *difference;
+          const bool is_closing = (start < 0 && slope > 0) || (start > 0 && slope < 0);
+          if (is_closing && first + start / -slope + 1 < end) bends.insert(first + start / -slope + 1);
         }
       }
     } else {
       const int64_t n = *atom.operands[1].constant();
-      int64_t step = slope(atom.operands[0]);
-      if (atom.kind == AtomKind::mod) step = (step % n + n + n / 2) % n - n / 2;  // of what leaves the same rest
-      for (int64_t turn = first; step != 0 && bends.size() <= most;) {
-        const int64_t rest = at(shape::mod(atom.operands[0], n), turn);
-        turn += step > 0 ? (n - rest + step - 1) / step : rest / -step + 1;
-        if (turn >= end) break;
+      const std::optional<Line> divided = line(atom.operands[0], first, end);
+      if (!divided) return false;
+      const int64_t start = (divided->start % n + n) % n;
+      int64_t slope = divided->slope;
+      if (atom.kind == AtomKind::mod) slope = (slope % n + n + n / 2) % n - n / 2;  // of what leaves the same rest
+      int64_t rest = start;
+      for (int64_t turn = first; slope != 0 && bends.size() <= most;) {
+        const int64_t turns = slope > 0 ? (n - rest + slope - 1) / slope : rest / -slope + 1;
+        if (turns >= end - turn) break;
+        turn += turns;
         bends.insert(turn);
+        rest = ((rest + turns * slope) % n + n) % n;
       }
     }
     first = end;
   }
-  if (bends.size() + ends_.size() > most) return false;
+  for (int64_t end : ends_) bends.erase(end);
+  if (!bends.empty() && bends.size() + ends_.size() > most) return false;
   ends_.merge(bends);
   return true;
 }
@@ -285,7 +295,7 @@ bool Stretches::cut_at_bends(const Atom& atom, size_t most) {
 std::map<std::string, SymInt> Stretches::lines(int64_t first, int64_t end) const {
   std::map<std::string, SymInt> lines;
   for (const auto& [spelling, part] : parts_) {
-    const int64_t start = at(part, first), slope = end - first > 1 ? at(part, first + 1) - start : 0;
+    const auto [start, slope] = *line(part, first, end);
     lines.emplace(spelling, (SymInt::symbol(variable_) - first) * slope + start);
   }
   return lines;

@@ -58,7 +58,8 @@ class Stretches {
   Stretches(std::string variable, int64_t extent) : variable_(std::move(variable)), ends_{extent} {}
 
   void cut(int64_t at) { ends_.insert(at); }  // 0 < at < extent
-  // Cuts where such parts of x bend; those that would take more than `most` stretches stay as they are.
+  // Cuts where such parts of x bend; those that would make more than `most` stretches stay as they are, and so do those
+  // that do not fit 64 bits.
   void cut_at_bends(const SymInt& x, size_t most);
 
   const std::set<int64_t>& ends() const { return ends_; }
@@ -66,8 +67,11 @@ class Stretches {
   std::map<std::string, SymInt> lines(int64_t first, int64_t end) const;
 
  private:
+  struct Line {
+    int64_t start, slope;
+  };
   bool cut_at_bends(const shape::Atom& atom, size_t most);
-  int64_t at(const SymInt& x, int64_t turn) const;
+  std::optional<Line> line(const SymInt& x, int64_t first, int64_t end) const;  // of what is linear there
 
   std::string variable_;
   std::set<int64_t> ends_;

@@ -191,7 +191,7 @@ Value* Functions::exp2(Value* x) {
   return scale(is_double(x) ? exp_series(mul(r, std::numbers::ln2)) : add(exp2m1_of_rest(r), 1), exponent);
 }
 
-// In f32: 2^r - 1, |r| <= 1/2.
+// In f32: 2^r - 1, |r| <= 1/2. Relative error 1.1e-8.
 Value* Functions::exp2m1_of_rest(Value* r) {
   Value* sum =
       polynomial(r, {1.54035122e-4, 1.33907353e-3, 9.61823761e-3, 5.55035733e-2, 2.40226492e-1, std::numbers::ln2});
@@ -308,8 +308,9 @@ Value* Functions::tanh(Value* x) {
   return copy_sign(choose(less(t, 0.625), near, far), x);
 }
 
-// 1 - 2^a, where a, the logarithm of 1 - erf t, is t times a polynomial of the least relative error of erf up to 3.92,
-// beyond which erf is 1. What is small comes from the part of 2^a beside its whole power, so that nothing cancels.
+// 1 - 2^a, where a, the logarithm of 1 - erf t, is t times a polynomial: fitted for the least relative error of erf,
+// 4e-9, up to 3.92, beyond which erf is 1. What is small comes from the part of 2^a beside its whole power, so that
+// nothing cancels.
 Value* Functions::erf(Value* x) {
   Value* t = absolute(x);
   t = choose(greater(t, 3.92), 3.92, t);
@@ -774,27 +775,6 @@ Value* Functions::evaluate(ScalarOp op, std::span<Value* const> operands) {
 
 llvm::Value* emit_function(llvm::IRBuilderBase& builder, ScalarOp op, std::span<Value* const> operands) {
   return Functions(builder).evaluate(op, operands);
-}
-
-int cost_of(ScalarOp op) {
-  switch (op) {
-    case ScalarOp::constant:
-    case ScalarOp::size:
-    case ScalarOp::size_float:
-    case ScalarOp::reduce:
-      return 0;
-    case ScalarOp::div:
-    case ScalarOp::sqrt:
-    case ScalarOp::rsqrt:
-    case ScalarOp::floor_div:
-    case ScalarOp::mod:
-    case ScalarOp::trunc_div:
-      return 8;
-    case ScalarOp::pow:
-      return 40;
-    default:
-      return op >= ScalarOp::exp && op <= ScalarOp::erfc ? 20 : 1;
-  }
 }
 
 }  // namespace atenon::lower

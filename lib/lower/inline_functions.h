@@ -20,7 +20,5 @@ namespace atenon::lower {
 
 // `op` of floats (all of one type, float or double); null if that is no function.
 llvm::Value* emit_function(llvm::IRBuilderBase& builder, opset::ScalarOp op, std::span<llvm::Value* const> operands);
-// What an operation costs, in additions.
-int cost_of(opset::ScalarOp op);
 
 }  // namespace atenon::lower

@@ -103,20 +103,6 @@ auto before(const T* line, int64_t step, bool descending) {
   };
 }
 
-// (self, axis, ...) -> (values, indices) along an axis: visit(from, to, index, lines, where a line begins).
-template <class Visit>
-Results each_line(const ExternCall& call, Visit visit) {
-  const Tensor self = call.tensor(0).contiguous();
-  return visit_real(self, [&]<class T>(T) -> Results {
-    Tensor values = call.result(0), indices = call.result(1);
-    T* to = values.mutable_as<T>();
-    int64_t* index = indices.mutable_as<int64_t>();
-    const Lines lines(self.sizes, call.integer(1));
-    lines.each([&](int64_t first) { visit(self.as<T>(), to, index, lines, first); });
-    return std::vector<Datum>{values, indices};
-  });
-}
-
 // The first `count` elements of a line in this order, and where they stood; elements are `step` apart.
 template <class T>
 void take(const T* line, const std::vector<int64_t>& order, int64_t count, int64_t step, T* to, int64_t* index) {
@@ -128,13 +114,21 @@ void take(const T* line, const std::vector<int64_t>& order, int64_t count, int64
 
 // (self, axis, descending): stable.
 Results sort(const ExternCall& call) {
+  const Tensor self = call.tensor(0).contiguous();
   const bool descending = call.truth(2);
-  std::vector<int64_t> order;
-  return each_line(call, [&](const auto* from, auto* to, int64_t* index, const Lines& lines, int64_t first) {
-    order.resize(static_cast<size_t>(lines.size));
-    std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), before(from + first, lines.inner, descending));
-    take(from + first, order, lines.size, lines.inner, to + first, index + first);
+  return visit_real(self, [&]<class T>(T) -> Results {
+    Tensor values = call.result(0), indices = call.result(1);
+    T* to = values.mutable_as<T>();
+    int64_t* index = indices.mutable_as<int64_t>();
+    const Lines lines(self.sizes, call.integer(1));
+    std::vector<int64_t> order(static_cast<size_t>(lines.size));
+    lines.each([&](int64_t first) {
+      const T* line = self.as<T>() + first;
+      std::iota(order.begin(), order.end(), 0);
+      std::stable_sort(order.begin(), order.end(), before(line, lines.inner, descending));
+      take(line, order, lines.size, lines.inner, to + first, index + first);
+    });
+    return std::vector<Datum>{values, indices};
   });
 }
 

@@ -372,7 +372,7 @@ Result<void> Interpreter::run_call(Scope& scope, const ir::Node& node, const ir:
         node.result(i)->is_tensor() ? geometry_of(node, i, scope.environment.symbols) : std::nullopt;
     const std::optional<int64_t> bytes = result ? extent(result->sizes, result->strides, result->dtype) : std::nullopt;
     if (!bytes) return misfit(node, "a size of a lowered call does not follow from the inputs");
-    result->storage = Storage::allocate(static_cast<size_t>(*bytes));
+    result->storage = allocate(static_cast<size_t>(*bytes));
     site.results.push_back({result->dtype, result->sizes, result->strides});
     buffers.push_back(result->storage->mutable_data());
     results.push_back(std::move(*result));
