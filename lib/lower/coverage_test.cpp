@@ -48,7 +48,7 @@ std::string refusal(const opset::Opset& opset, const ir::Node& node, const shape
   if (!loops) return loops.failure().message;
   llvm::LLVMContext context;
   llvm::Module module("coverage", context);
-  Result<SymInt> generated = generate(module, *loops, "k");
+  Result<SymInt> generated = generate(module, *loops, "k", 16);
   return generated ? "" : generated.failure().message;
 }
 

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cassert>
 
-#include "kernels/lanes.h"
 #include "lower/generator.h"
 #include "lower/index.h"
 
@@ -18,13 +17,6 @@ namespace {
 constexpr int64_t least_stretch = 8;  // turns; of shorter ones there are few, and what they compute is cheap
 constexpr int cheap = 16, cheap_enough_to_repeat = 64;
 constexpr size_t most_stretches = 128, most_with_bends = 8;
-
-// The turns at the end of a loop that fill no vector: a loop of their own is one vector under a mask. 0 where they are
-// done one by one.
-int64_t masked_rest(int64_t extent) {
-  const int64_t rest = extent % kernels::widest_vector;
-  return extent > kernels::widest_vector && rest > 1 ? rest : 0;
-}
 
 }  // namespace
 
@@ -275,6 +267,13 @@ void Generator::run_phase(const Phase& phase) {
     else
       read_accumulators(phase.reductions[i], accumulators[i]);
   }
+}
+
+// The turns at the end of a loop that fill no vector: a loop of their own is one vector under a mask. 0 where they are
+// done one by one.
+int64_t Generator::masked_rest(int64_t extent) const {
+  const int64_t rest = extent % vector_width_;
+  return extent > vector_width_ && rest > 1 ? rest : 0;
 }
 
 // Does no reduction stand inside the loop?
@@ -552,8 +551,8 @@ Result<SymInt> Generator::run(const std::string& symbol) {
   return scratch_bytes_;
 }
 
-Result<SymInt> generate(llvm::Module& module, const Loops& loops, const std::string& symbol) {
-  return Generator(module, loops).run(symbol);
+Result<SymInt> generate(llvm::Module& module, const Loops& loops, const std::string& symbol, int vector_width) {
+  return Generator(module, loops, vector_width).run(symbol);
 }
 
 }  // namespace atenon::lower

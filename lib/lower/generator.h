@@ -23,8 +23,8 @@ inline LoopSet set_of(const std::vector<int>& loops) {
 
 class Generator {
  public:
-  Generator(llvm::Module& module, const Loops& loops)
-      : module_(module), context_(module.getContext()), b_(context_), loops_(loops) {}
+  Generator(llvm::Module& module, const Loops& loops, int vector_width)
+      : module_(module), context_(module.getContext()), b_(context_), loops_(loops), vector_width_(vector_width) {}
 
   Result<SymInt> run(const std::string& symbol);
 
@@ -130,6 +130,7 @@ class Generator {
   void visit_phase(ExprId id, Phase& phase, size_t number, std::vector<Phase>& phases);
   void run_phase(const Phase& phase);
   std::vector<ExprId> run_phases(const std::vector<ExprId>& roots, const std::vector<int>& inner);
+  int64_t masked_rest(int64_t extent) const;
   bool is_innermost(int loop) const;
   bool has_fixed_size(const std::vector<int>& loops) const;
   const SymInt& room(int loop) const { return loops_.loops[loop].most; }
@@ -149,6 +150,7 @@ class Generator {
   llvm::LLVMContext& context_;
   llvm::IRBuilder<> b_;
   const Loops& loops_;
+  const int vector_width_;
   llvm::Function* function_ = nullptr;
   BasicBlock* entry_ = nullptr;
   std::vector<Value*> buffers_;

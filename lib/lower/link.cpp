@@ -202,7 +202,7 @@ Result<Compiled> compile(const std::vector<KernelSource>& kernels, const Target&
     llvm::LLVMContext context;
     llvm::Module module("kernels", context);
     prepare(module, target, *machine);
-    Result<SymInt> scratch = generate(module, *kernels[i].loops, kernels[i].symbol);
+    Result<SymInt> scratch = generate(module, *kernels[i].loops, kernels[i].symbol, target.vector_bits / 32);
     if (!scratch) {
       compiled.refusals[i] = scratch.failure().message;
       return;
