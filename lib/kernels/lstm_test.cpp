@@ -51,10 +51,11 @@ TEST_CASE("lstm equals plain loops") {
     std::vector<int64_t> y_sizes = sizes;
     y_sizes[2] = directions * width;
     auto meta = [](std::vector<int64_t> s) { return ir::TensorMeta{ScalarType::f32, {s.begin(), s.end()}}; };
-    ir::Node* node = call.body.add(
-        "aten::lstm.input",
-        {px, ir::ArgumentList{ph, pc}, parameters, c.biases, c.layers, 0.0, false, c.bidirectional, c.batch_first}, {},
-        {{"y", meta(y_sizes)}, {"h", meta(h0.sizes)}, {"c", meta(c0.sizes)}});
+    const bool train = c.layers == 1;  // dropout is between layers
+    ir::Node* node = call.body.add("aten::lstm.input",
+                                   {px, ir::ArgumentList{ph, pc}, parameters, c.biases, c.layers, train ? 0.5 : 0.0,
+                                    train, c.bidirectional, c.batch_first},
+                                   {}, {{"y", meta(y_sizes)}, {"h", meta(h0.sizes)}, {"c", meta(c0.sizes)}});
     // What nobody reads is not computed into a result.
     if (c.batch == 6)
       call.body.set_outputs({node->result(0)});

@@ -161,6 +161,28 @@ TEST_CASE("long sums keep their digits") {
   }
 }
 
+TEST_CASE("sums do not lose their digits to a large bias") {
+  constexpr int64_t rows = 70, k = 384, columns = 80;
+  const Tensor x = testing::numbers({rows, k}, 1), w = testing::numbers({columns, k}, 2);
+  Tensor bias = Tensor::empty(ScalarType::f32, {columns});
+  std::fill_n(bias.mutable_as<float>(), columns, -4096.f);
+  Call call;
+  ir::Value *px = call.input(x), *pb = call.input(bias), *pw = call.weight(w);
+  call.body.set_outputs({call.apply("aten::linear", {px, pw, pb}, {rows, columns})});
+  Tensor result = Tensor::zeros(ScalarType::f32, {rows, columns});
+  REQUIRE(call.pack_weight(panels(), 2, result));
+  REQUIRE(call.run(panels(), result) == "");
+  double worst = 0;
+  for (int64_t i = 0; i < rows * columns; ++i) {
+    double exact = -4096;
+    for (int64_t l = 0; l < k; ++l)
+      exact += static_cast<double>(x.as<float>()[i / columns * k + l]) *
+               static_cast<double>(w.as<float>()[i % columns * k + l]);
+    worst = std::max(worst, std::abs(result.as<float>()[i] - exact));
+  }
+  CHECK(worst < 3e-4);  // half a unit of 4096 is 2.4e-4: it is rounded once, and not at each of 384 steps
+}
+
 TEST_CASE("a matrix that lies row by row is read by panels where each row of the result has a number of its own") {
   for (int64_t rows : {1, 3, 70, 500})
     for (auto [inner, columns] : {std::pair<int64_t, int64_t>{3, 70}, {130, 128}, {64, 600}}) {

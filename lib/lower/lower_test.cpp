@@ -3,6 +3,10 @@
 
 #include <cmath>
 
+#include <llvm/IR/LLVMContext.h>
+#include <llvm/IR/Module.h>
+
+#include "lower/generate.h"
 #include "lower/lowering.h"
 #include "lower/run_kernel.h"
 #include "reference/reference.h"
@@ -79,7 +83,7 @@ const Case cases[] = {
      "%r"},
     // Reads that come round or turn back, stretch by stretch; stretches that are too short for what they compute.
     {"%x: f32[n, 40]", "%r: f32[n, 40] = aten::roll(%x, [5], [1])", "%r"},
-    {"%x: f32[n, 40]", "%r: f32[n, 46] = aten::pad(%x, [3, 3], \"reflect\")", "%r"},
+    {"%x: f32[n, 60]", "%r: f32[n, 66] = aten::pad(%x, [3, 3], \"reflect\")", "%r"},
     {"%x: f32[n, 40]", "%r: f32[n, 43] = aten::pad(%x, [1, 2], \"replicate\")", "%r"},
     {"%x: f32[n, 40]", "%r: f32[n, 63] = aten::pad(%x, [20, 3], \"circular\")", "%r"},
     {"%x: f32[n, 40]", "%f: f32[n, 40] = aten::flip(%x, [1])\n    %r: f32[n, 41] = aten::pad(%f, [2, -1], \"reflect\")",
@@ -166,37 +170,54 @@ double tolerance(ScalarType dtype) {
   }
 }
 
+// A case as a program and as loops.
+struct Lowered {
+  ir::ExportedProgram program;
+  ir::Graph original;
+  Loops loops;
+  shape::Facts facts;
+};
+
+std::unique_ptr<Lowered> lowered(const opset::Opset& opset, const Case& item) {
+  std::string text = "program 1.0\nopset \"aten\" 1\n\nentry \"forward\"\n  symbol n: 1..64 hint 17\n";
+  const std::string inputs = item.inputs;
+  std::string tree;
+  for (size_t at = inputs.find('%'); at != std::string::npos; at = inputs.find('%', at + 1)) {
+    const std::string name = inputs.substr(at + 1, inputs.find(':', at) - at - 1);
+    text += "  input %" + name + ": user_input \"" + name + "\"\n";
+    tree += (tree.empty() ? "" : ", ") + name + ": *";
+  }
+  text += "  output user_output \"0\"\n  input_tree (" + tree + ")\n  output_tree *\n  graph(" + inputs + ")\n    " +
+          item.nodes + "\n    return (" + item.result + ")\n";
+  Result<ir::ExportedProgram> program = text::parse(text, "case");
+  REQUIRE_MESSAGE(bool(program), (program ? "" : program.failure().render("test")));
+  auto found = std::make_unique<Lowered>();
+  found->program = std::move(*program);
+  ir::EntryPoint& entry = found->program.entries[0];
+  found->original = entry.variants[0].graph.clone();
+  Options options;
+  KernelLibrary library;
+  Lowering lowering{opset, options, library, found->program, entry, entry.variants[0]};
+  lowering.facts = entry.facts(entry.variants[0]);
+  Result<void> expanded = expand_composites(lowering);
+  REQUIRE_MESSAGE(bool(expanded), (expanded ? "" : expanded.failure().render("test")));
+  Result<Loops> loops = compose(
+      entry.variants[0].graph,
+      [&](const ir::Node& node) { return lowering.meanings.count(&node) ? &lowering.meanings.at(&node) : nullptr; },
+      [](const ir::Value& value) { return row_major(value.meta().sizes); }, lowering.facts, {{"n", 17}});
+  REQUIRE_MESSAGE(bool(loops), (loops ? "" : loops.failure().message));
+  found->loops = std::move(*loops);
+  found->facts = lowering.facts;
+  return found;
+}
+
 TEST_CASE("generated code computes what the operators mean") {
   Result<std::unique_ptr<opset::Opset>> opset = opset::Opset::load("opsets");
   REQUIRE(bool(opset));
   for (const Case& item : cases) {
     CAPTURE(std::string(item.nodes));
-    std::string text = "program 1.0\nopset \"aten\" 1\n\nentry \"forward\"\n  symbol n: 1..64 hint 17\n";
-    const std::string inputs = item.inputs;
-    std::string tree;
-    for (size_t at = inputs.find('%'); at != std::string::npos; at = inputs.find('%', at + 1)) {
-      const std::string name = inputs.substr(at + 1, inputs.find(':', at) - at - 1);
-      text += "  input %" + name + ": user_input \"" + name + "\"\n";
-      tree += (tree.empty() ? "" : ", ") + name + ": *";
-    }
-    text += "  output user_output \"0\"\n  input_tree (" + tree + ")\n  output_tree *\n  graph(" + inputs + ")\n    " +
-            item.nodes + "\n    return (" + item.result + ")\n";
-    Result<ir::ExportedProgram> program = text::parse(text, "case");
-    REQUIRE_MESSAGE(bool(program), (program ? "" : program.failure().render("test")));
-    ir::EntryPoint& entry = program->entries[0];
-    const ir::Graph original = entry.variants[0].graph.clone();
-    Options options;
-    KernelLibrary library;
-    Lowering lowering{**opset, options, library, *program, entry, entry.variants[0]};
-    lowering.facts = entry.facts(entry.variants[0]);
-    Result<void> expanded = expand_composites(lowering);
-    REQUIRE_MESSAGE(bool(expanded), (expanded ? "" : expanded.failure().render("test")));
-    const ir::Graph& graph = entry.variants[0].graph;
-    Result<Loops> loops = compose(
-        graph,
-        [&](const ir::Node& node) { return lowering.meanings.count(&node) ? &lowering.meanings.at(&node) : nullptr; },
-        [](const ir::Value& value) { return row_major(value.meta().sizes); }, lowering.facts, {{"n", 17}});
-    REQUIRE_MESSAGE(bool(loops), (loops ? "" : loops.failure().message));
+    const std::unique_ptr<Lowered> found = lowered(**opset, item);
+    const ir::Graph& original = found->original;
     for (int64_t n : {1, 3, 17}) {
       const shape::Bindings symbols = {{"n", n}};
       std::vector<reference::Datum> operands;
@@ -205,18 +226,69 @@ TEST_CASE("generated code computes what the operators mean") {
       for (const auto& input : original.inputs()) operands.push_back(random_tensor(input->meta(), symbols, ++seed));
       for (reference::Datum& operand : operands) buffers.push_back(std::get<Tensor>(operand).mutable_data());
       Result<std::vector<reference::Datum>> expected =
-          reference::run(**opset, original, {}, lowering.facts, operands, symbols);
+          reference::run(**opset, original, {}, found->facts, operands, symbols);
       REQUIRE_MESSAGE(bool(expected), (expected ? "" : expected.failure().render("test")));
       const Tensor wanted = real_parts(std::get<Tensor>((*expected)[0]).contiguous());
       Tensor result = Tensor::empty(wanted.dtype, wanted.sizes);
       buffers.push_back(result.mutable_data());
-      testing::run_kernel(*loops, buffers, symbols);
+      testing::run_kernel(found->loops, buffers, symbols);
       double worst = 0;
       for (int64_t i = 0; i < wanted.numel(); ++i)
         worst = std::max(
             worst, std::abs(result.float_at(i) - wanted.float_at(i)) / std::max(1.0, std::abs(wanted.float_at(i))));
       CHECK_MESSAGE(worst <= (is_floating(wanted.dtype) ? tolerance(wanted.dtype) : 0), "n = ", n, ", off by ", worst);
     }
+  }
+}
+
+// Loops inside of rows; with 16 numbers in a vector.
+int64_t loops_in(const Loops& loops) {
+  llvm::LLVMContext context;
+  llvm::Module module("case", context);
+  REQUIRE(bool(generate(module, loops, "k", 16)));
+  int64_t count = 0;
+  for (const llvm::Function& function : module)
+    for (const llvm::BasicBlock& block : function) count += block.getName().starts_with("loop");
+  return count;
+}
+
+TEST_CASE("loops run in stretches where that makes them wide, and rows leave the last loop to tiny reductions") {
+  struct Shape {
+    Case item;
+    size_t rows;    // loops of the domain that are rows
+    int64_t loops;  // in the code of a row
+  };
+  const Shape shapes[] = {
+      {{"%x: f32[n, 40]", "%r: f32[n, 40] = aten::roll(%x, [5], [1])", "%r"}, 1, 2},
+      {{"%x: f32[n, 60]", "%r: f32[n, 66] = aten::pad(%x, [3, 3], \"reflect\")", "%r"}, 1, 3},
+      {{"%x: f32[n, 40]", "%r: f32[n, 46] = aten::pad(%x, [3, 3], \"reflect\")", "%r"}, 1, 1},  // too short
+      {{"%x: f32[n, 60], %y: f32[60]", "%m: f32[n, 60] = aten::mul.Tensor(%x, %y)\n    %r: f32[n, 60] = aten::tanh(%m)",
+        "%r"},
+       1,
+       2},
+      {{"%x: f32[n, 64], %y: f32[64]", "%m: f32[n, 64] = aten::mul.Tensor(%x, %y)\n    %r: f32[n, 64] = aten::tanh(%m)",
+        "%r"},
+       1,
+       1},
+      {{"%x: f32[n, 60]", "%r: f32[n, 1] = aten::amax(%x, [1], true)", "%r"}, 1, 2},
+      {{"%x: f32[n, 1, 3], %y: f32[40, 3]",
+        "%d: f32[n, 40, 3] = aten::sub.Tensor(%x, %y)\n    %r: f32[n, 40] = aten::linalg_vector_norm(%d, 2.0, [-1])",
+        "%r"},
+       1,
+       2},
+      {{"%x: f32[n, 1, 30], %y: f32[40, 30]",
+        "%d: f32[n, 40, 30] = aten::sub.Tensor(%x, %y)\n    %r: f32[n, 40] = aten::linalg_vector_norm(%d, 2.0, [-1])",
+        "%r"},
+       2,
+       2},
+  };
+  Result<std::unique_ptr<opset::Opset>> opset = opset::Opset::load("opsets");
+  REQUIRE(bool(opset));
+  for (const Shape& shape : shapes) {
+    CAPTURE(std::string(shape.item.nodes));
+    const std::unique_ptr<Lowered> found = lowered(**opset, shape.item);
+    CHECK(found->loops.rows == shape.rows);
+    CHECK(loops_in(found->loops) == shape.loops);
   }
 }
 
