@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
-#include "lower/inline_functions.h"
-
 namespace atenon::lower {
 
 namespace {
+
+constexpr size_t most_expressions = 20000;
 
 // What an operation costs, in additions.
 int cost_of(ScalarOp op) {
@@ -34,12 +34,6 @@ int cost_of(ScalarOp op) {
       return op >= ScalarOp::exp && op <= ScalarOp::erfc ? 20 : 1;
   }
 }
-
-}  // namespace
-
-namespace {
-
-constexpr size_t most_expressions = 20000;
 
 }  // namespace
 

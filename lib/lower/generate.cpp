@@ -269,18 +269,25 @@ void Generator::run_phase(const Phase& phase) {
   }
 }
 
-// The turns at the end of a loop that fill no vector: a loop of their own is one vector under a mask. 0 where they are
-// done one by one.
+// The turns at the end of a loop that fill no vector: a loop of their own is a vector under a mask, or two of numbers
+// of 64 bits. 0 where they are done one by one.
 int64_t Generator::masked_rest(int64_t extent) const {
   const int64_t rest = extent % vector_width_;
   return extent > vector_width_ && rest > 1 ? rest : 0;
 }
 
-// Does no reduction stand inside the loop?
+// Does no reduction stand inside the loop, which is not that of lanes?
 bool Generator::is_innermost(int loop) const {
   return loop != loops_.lane && std::ranges::none_of(loops_.reductions, [&](const BoundReduction& reduction) {
            return (reduction.outer & bit(loop)) != 0;
          });
+}
+
+// Values with their places are joined one by one, and so is what is scattered.
+bool Generator::can_be_wide(int loop) const {
+  return !loops_.scatter && std::ranges::none_of(loops_.reductions, [&](const BoundReduction& reduction) {
+    return reduction.element.size() > 1 && std::ranges::find(reduction.loops, loop) != reduction.loops.end();
+  });
 }
 
 bool Generator::has_fixed_size(const std::vector<int>& loops) const {
@@ -317,7 +324,8 @@ void Generator::level(size_t depth, const std::vector<ExprId>& roots, const std:
     const int loop = inner[depth];
     const std::optional<int64_t> extent = loops_.loops[loop].extent.constant();
     // A sum waits for each term that is added alone.
-    const int64_t rest = extent && depth + 1 == inner.size() && is_innermost(loop) ? masked_rest(*extent) : 0;
+    const bool has_rest = extent && depth + 1 == inner.size() && is_innermost(loop) && can_be_wide(loop);
+    const int64_t rest = has_rest ? masked_rest(*extent) : 0;
     if (rest > 0) {
       open_loop(loop, 0, *extent - rest);
       level(depth + 1, roots, inner, innermost);

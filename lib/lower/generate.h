@@ -16,8 +16,8 @@ class Module;
 
 namespace atenon::lower {
 
-// Adds `symbol` to the module. Refuses (an error without code) what has no code. Returns the bytes of scratch that an
-// invocation needs, a formula of the loops' symbols.
+// Adds `symbol` to the module, for vectors of `vector_width` numbers of 32 bits. Refuses (an error without code) what
+// has no code. Returns the bytes of scratch that an invocation needs, a formula of the loops' symbols.
 Result<SymInt> generate(llvm::Module& module, const Loops& loops, const std::string& symbol, int vector_width);
 
 }  // namespace atenon::lower

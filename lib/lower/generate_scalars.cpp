@@ -147,6 +147,7 @@ void Generator::open_loop(int loop, int64_t first, const SymInt& last) {
   scope.body = BasicBlock::Create(context_, "loop", function_);
   scope.exit = BasicBlock::Create(context_, "after", function_);
   scope.block = scope.body;
+  scope.first = first;
   scope.end = extent;
   std::optional<int64_t> known = last.constant();
   if (known && *known > first) {
@@ -179,17 +180,19 @@ void Generator::close_loop() {
   scope.counter->addIncoming(next, scope.block);
   llvm::Instruction* back = b_.CreateCondBr(b_.CreateICmpSLT(next, scope.end), scope.body, scope.exit);
   // LLVM would write out a loop of some dozen turns before it tries to make it wide. Lanes are written out then, so
-  // that accumulators stay in registers; those that fill no widest vectors fill narrower ones, with no rest.
-  if (auto* turns = llvm::dyn_cast<llvm::ConstantInt>(scope.end); turns && turns->getSExtValue() >= least_wide_loop) {
+  // that accumulators stay in registers; those that fill no widest vectors fill narrower ones, with no rest. Few turns
+  // at the end of a long loop are not written out either: they are one vector.
+  if (auto* end = llvm::dyn_cast<llvm::ConstantInt>(scope.end); end && end->getSExtValue() >= least_wide_loop) {
     using llvm::MDNode;
     const auto note = [&](const char* name) { return llvm::MDString::get(context_, name); };
     llvm::SmallVector<llvm::Metadata*> notes = {nullptr, MDNode::get(context_, note("llvm.loop.unroll.disable"))};
     if (scope.accumulates && scope.loops != lane_loop()) {
-      llvm::Metadata* count = llvm::ConstantAsMetadata::get(b_.getInt32(partial_sums(turns->getSExtValue())));
+      llvm::Metadata* count =
+          llvm::ConstantAsMetadata::get(b_.getInt32(partial_sums(end->getSExtValue() - scope.first)));
       notes.push_back(MDNode::get(context_, {note("llvm.loop.interleave.count"), count}));
     }
     if (scope.loops == lane_loop()) {
-      const int64_t whole = turns->getSExtValue() & -turns->getSExtValue();
+      const int64_t whole = end->getSExtValue() & -end->getSExtValue();
       if (whole > 1 && whole < kernels::widest_vector) {
         llvm::Metadata* width = llvm::ConstantAsMetadata::get(b_.getInt32(static_cast<uint32_t>(whole)));
         notes.push_back(MDNode::get(context_, {note("llvm.loop.vectorize.width"), width}));

@@ -48,6 +48,7 @@ class Generator {
     BasicBlock* body = nullptr;
     BasicBlock* exit = nullptr;
     llvm::PHINode* counter = nullptr;
+    int64_t first = 0;
     Value* end = nullptr;
     bool accumulates = false;  // the terms of a reduction
   };
@@ -132,6 +133,7 @@ class Generator {
   std::vector<ExprId> run_phases(const std::vector<ExprId>& roots, const std::vector<int>& inner);
   int64_t masked_rest(int64_t extent) const;
   bool is_innermost(int loop) const;
+  bool can_be_wide(int loop) const;
   bool has_fixed_size(const std::vector<int>& loops) const;
   const SymInt& room(int loop) const { return loops_.loops[loop].most; }
   LoopSet lane_loop() const { return loops_.lane >= 0 ? bit(loops_.lane) : 0; }

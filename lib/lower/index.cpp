@@ -272,21 +272,24 @@ bool Stretches::cut_at_bends(const Atom& atom, size_t most) {
       const int64_t n = *atom.operands[1].constant();
       const std::optional<Line> divided = line(atom.operands[0], first, end);
       if (!divided) return false;
-      const int64_t start = (divided->start % n + n) % n;
-      int64_t slope = divided->slope;
-      if (atom.kind == AtomKind::mod) slope = (slope % n + n + n / 2) % n - n / 2;  // of what leaves the same rest
-      int64_t rest = start;
+      int64_t slope = divided->slope, rest = divided->start % n;
+      if (rest < 0) rest += n;
+      if (atom.kind == AtomKind::mod) {  // the least of those that leave the same rests
+        slope %= n;
+        if (slope > n / 2) slope -= n;
+        if (slope < -(n / 2)) slope += n;
+      }
       for (int64_t turn = first; slope != 0 && bends.size() <= most;) {
-        const int64_t turns = slope > 0 ? (n - rest + slope - 1) / slope : rest / -slope + 1;
+        const int64_t turns = slope > 0 ? (n - rest - 1) / slope + 1 : rest / -slope + 1;
         if (turns >= end - turn) break;
         turn += turns;
         bends.insert(turn);
-        rest = ((rest + turns * slope) % n + n) % n;
+        rest += turns * slope;  // into the next one
+        rest += slope > 0 ? -(rest / n) * n : ((n - 1 - rest) / n) * n;
       }
     }
     first = end;
   }
-  for (int64_t end : ends_) bends.erase(end);
   if (!bends.empty() && bends.size() + ends_.size() > most) return false;
   ends_.merge(bends);
   return true;
@@ -295,8 +298,8 @@ bool Stretches::cut_at_bends(const Atom& atom, size_t most) {
 std::map<std::string, SymInt> Stretches::lines(int64_t first, int64_t end) const {
   std::map<std::string, SymInt> lines;
   for (const auto& [spelling, part] : parts_) {
-    const auto [start, slope] = *line(part, first, end);
-    lines.emplace(spelling, (SymInt::symbol(variable_) - first) * slope + start);
+    const std::optional<Line> found = line(part, first, end);
+    if (found) lines.emplace(spelling, (SymInt::symbol(variable_) - first) * found->slope + found->start);
   }
   return lines;
 }

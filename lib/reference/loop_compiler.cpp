@@ -349,13 +349,6 @@ void LoopCompiler::hold_alike(Step& step, int scope) {
     if (step.in[i] != no_register) step.in[i] = held_as(step.in[i], is_single, scope);
 }
 
-// What stands in another scope than the guard is computed before it or behind it.
-bool LoopCompiler::is_known_in(ScalarId guard, int scope) {
-  if (guard == opset::no_scalar) return false;
-  const int home = register_scope_[static_cast<size_t>(emit(guard))];
-  return home == scope || home == 0;
-}
-
 void LoopCompiler::emit_read(ScalarId id, Step& step, int scope) {
   const Scalar& scalar = meaning_.scalars[static_cast<size_t>(id)];
   const Tensor& tensor = operands_[static_cast<size_t>(scalar.tensor)];
@@ -367,9 +360,10 @@ void LoopCompiler::emit_read(ScalarId id, Step& step, int scope) {
     const LinearForm& form = forms_.form(index);
     const int64_t last = tensor.sizes[axis] - 1;
     bool inside = forms_.interval(form).within(0, last) || forms_.interval(index).within(0, last);
-    if (!inside && is_known_in(mask_, scope) && is_inside(index, tensor.sizes[axis], conditions_)) {
+    // What is read outside of the guard's scope is read before it is known.
+    if (!inside && mask_ != no_register && scope == mask_scope_ && is_inside(index, tensor.sizes[axis], conditions_)) {
       inside = true;
-      step.mask = operand(mask_, scope);
+      step.mask = mask_;
     }
     safe = safe && inside;
     place = sum(place, form, tensor.strides[axis]);
@@ -434,7 +428,8 @@ void LoopCompiler::plan_reduction(int number, int scope) {
   if (reduction.guard != opset::no_scalar) {
     plan.guard = operand(reduction.guard, plan.scope);
     faults = faults || fallible(plan.guard);
-    mask_ = reduction.guard;
+    mask_ = plan.guard;
+    mask_scope_ = plan.scope;
     conditions_.clear();
     collect_conditions(reduction.guard, conditions_);
   }
@@ -449,7 +444,7 @@ void LoopCompiler::plan_reduction(int number, int scope) {
     plan.element.push_back(wide(id, plan.scope));
     faults = faults || fallible(plan.element.back());
   }
-  mask_ = opset::no_scalar;
+  mask_ = no_register;
   for (size_t c = 0; c < reduction.element.size(); ++c) {
     plan.accumulator.push_back(fresh(faults));
     register_scope_.push_back(scope);

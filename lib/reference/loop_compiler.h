@@ -34,7 +34,6 @@ class LoopCompiler {
   // The same number held as a float of 32 bits, or of 64.
   Register held_as(Register r, bool is_single, int scope);
   bool fallible(Register r) const { return program_.fault_of[size_t(r)] >= 0; }
-  bool is_known_in(opset::ScalarId guard, int scope);
   void emit_read(opset::ScalarId id, Step& step, int scope);
   Register emit_reduction(const opset::Scalar& scalar, int scope);
   void plan_reduction(int number, int scope);  // to run in `scope`
@@ -67,7 +66,8 @@ class LoopCompiler {
   std::map<std::pair<int, Register>, Register> imports_;
   std::map<std::pair<int, Register>, Register> held_;  // scope, register -> the same number held the other way
   std::map<int, int> plans_;                           // reduction -> plan
-  opset::ScalarId mask_ = opset::no_scalar;            // the guard of the elements being emitted, and what it says
+  Register mask_ = no_register;                        // the guard of the elements being emitted, and what it says
+  int mask_scope_ = 0;
   std::vector<LinearForm> conditions_;
   opset::ScalarId summand_ = opset::no_scalar;  // computed in double, since it is only added up
   bool spread_ = false;

@@ -395,6 +395,8 @@ std::shared_ptr<Storage> Interpreter::allocate(size_t bytes) {
     kept.last_run = runs_;
     return kept.storage;
   }
+  // What nobody holds and is too small would pile up where sizes grow.
+  std::erase_if(kept_, [&](const Kept& kept) { return kept.storage.use_count() == 1 && kept.storage->size() < bytes; });
   return kept_.emplace_back(Storage::allocate(bytes), runs_).storage;
 }
 
