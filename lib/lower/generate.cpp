@@ -270,10 +270,10 @@ void Generator::run_phase(const Phase& phase) {
 }
 
 // The turns at the end of a loop that fill no vector: a loop of their own is a vector under a mask, or two of numbers
-// of 64 bits. 0 where they are done one by one.
-int64_t Generator::masked_rest(int64_t extent) const {
-  const int64_t rest = extent % vector_width_;
-  return extent > vector_width_ && rest > 1 ? rest : 0;
+// of 64 bits. 0 where they are done one by one. Few and cheap turns do better in narrower vectors.
+int64_t Generator::masked_rest(int64_t extent, int cost) const {
+  const int64_t rest = extent % vector_width_, least = cost > cheap ? vector_width_ + 1 : 4 * vector_width_;
+  return extent >= least && rest > 1 ? rest : 0;
 }
 
 // Does no reduction stand inside the loop, which is not that of lanes?
@@ -324,8 +324,13 @@ void Generator::level(size_t depth, const std::vector<ExprId>& roots, const std:
     const int loop = inner[depth];
     const std::optional<int64_t> extent = loops_.loops[loop].extent.constant();
     // A sum waits for each term that is added alone.
-    const bool has_rest = extent && depth + 1 == inner.size() && is_innermost(loop) && can_be_wide(loop);
-    const int64_t rest = has_rest ? masked_rest(*extent) : 0;
+    int64_t rest = 0;
+    if (extent && depth + 1 == inner.size() && is_innermost(loop) && can_be_wide(loop)) {
+      std::set<ExprId> seen;
+      int cost = 0;
+      for (ExprId root : roots) cost += cost_of(loops_, root, bit(loop), seen);
+      rest = masked_rest(*extent, cost);
+    }
     if (rest > 0) {
       open_loop(loop, 0, *extent - rest);
       level(depth + 1, roots, inner, innermost);
@@ -386,7 +391,7 @@ void Generator::in_stretches(int loop, const std::vector<Store>& stores, const s
     if (pays(bent)) stretches = std::move(bent);
   }
   if (!pays(stretches)) return whole();
-  if (const int64_t rest = masked_rest(*extent); stretches.ends().size() == 1 && rest > 0 && cost > cheap)
+  if (const int64_t rest = masked_rest(*extent, cost); stretches.ends().size() == 1 && rest > 0 && cost > cheap)
     stretches.cut(*extent - rest);
   if (stretches.ends().size() == 1) return whole();
   int64_t first = 0;

@@ -131,7 +131,7 @@ class Generator {
   void visit_phase(ExprId id, Phase& phase, size_t number, std::vector<Phase>& phases);
   void run_phase(const Phase& phase);
   std::vector<ExprId> run_phases(const std::vector<ExprId>& roots, const std::vector<int>& inner);
-  int64_t masked_rest(int64_t extent) const;
+  int64_t masked_rest(int64_t extent, int cost) const;
   bool is_innermost(int loop) const;
   bool can_be_wide(int loop) const;
   bool has_fixed_size(const std::vector<int>& loops) const;

@@ -100,12 +100,12 @@ const Case cases[] = {
     // Rows with a rest that fills no vector: kept values, guards, places, other types.
     {"%x: f32[n, 39]", "%r: f32[n, 39] = aten::_softmax(%x, 1, false)", "%r"},
     {"%x: f32[n, 60]", "%r: f32[n, 60] = aten::layer_norm(%x, [60], None, None)", "%r"},
-    {"%x: f32[n, 45]", "%r: f32[n] = aten::nansum(%x, [1])", "%r"},
-    {"%x: f32[n, 45], %y: f32[45]", "%c: bool[n, 45] = aten::gt.Tensor(%x, %y)\n    %r: bool[n] = aten::any.dim(%c, 1)",
-     "%r"},
+    {"%x: f32[n, 105]", "%r: f32[n] = aten::nansum(%x, [1])", "%r"},
+    {"%x: f32[n, 105], %y: f32[105]",
+     "%c: bool[n, 105] = aten::gt.Tensor(%x, %y)\n    %r: bool[n] = aten::any.dim(%c, 1)", "%r"},
     {"%x: i32[n, 39]", "%m: i32[n], %r: i64[n] = aten::max.dim(%x, 1)", "%r"},
-    {"%x: f64[n, 39]", "%r: f64[n] = aten::sum.dim_IntList(%x, [1])", "%r"},
-    {"%x: f16[n, 39]", "%r: f16[n] = aten::amax(%x, [1])", "%r"},
+    {"%x: f64[n, 119]", "%r: f64[n] = aten::sum.dim_IntList(%x, [1])", "%r"},
+    {"%x: f16[n, 119]", "%r: f16[n] = aten::amax(%x, [1])", "%r"},
     {"%x: f32[n, 520]", "%e: f32[n, 520] = aten::exp(%x)\n    %r: f32[n] = aten::amin(%e, [1])", "%r"},
     // Tiny reductions in a loop that is no row, of pairs and of small matrices.
     {"%x: f32[n, 1, 3], %y: f32[40, 3]",
@@ -283,7 +283,8 @@ TEST_CASE("loops run in stretches where that makes them wide, and rows leave the
         "%r"},
        1,
        1},
-      {{"%x: f32[n, 60]", "%r: f32[n, 1] = aten::amax(%x, [1], true)", "%r"}, 1, 2},
+      {{"%x: f32[n, 100]", "%r: f32[n, 1] = aten::amax(%x, [1], true)", "%r"}, 1, 2},
+      {{"%x: f32[n, 60]", "%r: f32[n, 1] = aten::amax(%x, [1], true)", "%r"}, 1, 1},  // too cheap
       {{"%x: f32[n, 1, 3], %y: f32[40, 3]",
         "%d: f32[n, 40, 3] = aten::sub.Tensor(%x, %y)\n    %r: f32[n, 40] = aten::linalg_vector_norm(%d, 2.0, [-1])",
         "%r"},
