@@ -36,22 +36,27 @@ struct Block {
   int64_t b_piece;    // between pieces
   const float* bias;  // that is added to the sums; null: they are added to `sums`
   float* sums;        // of the rows, panel_columns each
+  bool is_short;      // the sums of all parts
   bool is_complete;   // nothing more is added to the sums
   bool is_last;       // so that they go to `end`, else to `sums`
   End end;
   int64_t columns;  // that are there
 };
 
-// The sums of a block go to `end`, with what begins them, in rows `begun_row` apart: the bias or earlier sums. Sums
-// that began with a large bias would be rounded to its last place at each step.
-template <End::Kind kind, int chains, int rows, int vectors>
-inline void end_block(const V (&sum)[chains][rows][vectors], const float* begun, int64_t begun_row, const End& end) {
+// A sum that began with a large bias would be rounded to the bias's last place at each step: only short ones do.
+constexpr int64_t short_sum = 64;
+
+// The sums of a block go to `end`, with what they are added to, in rows `row` apart: the bias or earlier sums; null:
+// they began with it.
+template <End::Kind kind, bool is_added, int chains, int rows, int vectors>
+inline void end_block(const V (&sum)[chains][rows][vectors], const float* added_to, int64_t row, const End& end) {
 #pragma GCC unroll 12
   for (int i = 0; i < rows; ++i)
 #pragma GCC unroll 8
     for (int j = 0; j < vectors; ++j) {
       V total = chains == 2 ? sum[0][i][j] + sum[chains - 1][i][j] : sum[0][i][j];
-      end.put<kind>(V::load(begun + i * begun_row + j * V::width) + total, i, j * V::width, j + 1 == vectors);
+      if (is_added) total = V::load(added_to + i * row + j * V::width) + total;
+      end.put<kind>(total, i, j * V::width, j + 1 == vectors);
     }
 }
 
@@ -80,16 +85,20 @@ void panel_rows(const Block& block, int64_t column, int64_t strips, const Fetch&
           for (int64_t j = 0; j < strip; j += line) __builtin_prefetch(result.added + i * result.added_row + j, 0, 3);
       }
     }
-    const float* begun = block.bias ? block.bias + column : partial;
-    int64_t begun_row = block.bias ? 0 : panel_columns, piece = 0;
+    const float* start = block.bias && block.is_short ? block.bias + column : nullptr;
+    const float* added_to = block.bias ? block.bias + column : partial;
+    int64_t added_row = block.bias ? 0 : panel_columns, piece = 0;
     do {
       V sum[chains][rows][vectors];
-#pragma GCC unroll 2
-      for (int c = 0; c < chains; ++c)
-#pragma GCC unroll 12
-        for (int i = 0; i < rows; ++i)
 #pragma GCC unroll 8
-          for (int j = 0; j < vectors; ++j) sum[c][i][j] = V::all(0);
+      for (int j = 0; j < vectors; ++j) {
+        const V first = start ? V::load(start + j * V::width) : V::all(0);
+#pragma GCC unroll 12
+        for (int i = 0; i < rows; ++i) {
+          if (chains == 2) sum[chains - 1][i][j] = V::all(0);
+          sum[0][i][j] = first;
+        }
+      }
       const int64_t behind =
           piece + block.pieces_of_sum < block.piece_count ? piece + block.pieces_of_sum : block.piece_count;
       for (; piece < behind; ++piece) {
@@ -125,16 +134,20 @@ void panel_rows(const Block& block, int64_t column, int64_t strips, const Fetch&
       using Kind = End::Kind;
       switch (end.kind()) {
         case Kind::plain:
-          end_block<Kind::plain>(sum, begun, begun_row, end);
+          start ? end_block<Kind::plain, false>(sum, nullptr, 0, end)
+                : end_block<Kind::plain, true>(sum, added_to, added_row, end);
           break;
         case Kind::bounded:
-          end_block<Kind::bounded>(sum, begun, begun_row, end);
+          start ? end_block<Kind::bounded, false>(sum, nullptr, 0, end)
+                : end_block<Kind::bounded, true>(sum, added_to, added_row, end);
           break;
         case Kind::any:
-          end_block<Kind::any>(sum, begun, begun_row, end);
+          start ? end_block<Kind::any, false>(sum, nullptr, 0, end)
+                : end_block<Kind::any, true>(sum, added_to, added_row, end);
       }
-      begun = partial;
-      begun_row = panel_columns;
+      start = nullptr;
+      added_to = partial;
+      added_row = panel_columns;
     } while (piece < block.piece_count);
   }
 }
@@ -307,7 +320,7 @@ void panel(const PanelTile& tile) {
   const float* bias = whole_bias(tile, room);
   End result{tile.y, tile.y_row};
   const bool is_direct = ends_at_once(tile, result);
-  Block block{.columns = tile.columns};
+  Block block{.is_short = tile.k <= short_sum, .columns = tile.columns};
   for (Part part{0, runs_of_part, 0, depth};;) {
     if (part.last_run > runs) part.last_run = runs;
     if (part.last > run) part.last = run;
