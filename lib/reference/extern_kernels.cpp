@@ -103,73 +103,50 @@ auto before(const T* line, int64_t step, bool descending) {
   };
 }
 
-// The first `count` elements of a line in this order, and where they stood; elements are `step` apart.
-template <class T>
-void take(const T* line, const std::vector<int64_t>& order, int64_t count, int64_t step, T* to, int64_t* index) {
-  for (int64_t j = 0; j < count; ++j) {
-    index[j * step] = order[static_cast<size_t>(j)];
-    to[j * step] = line[index[j * step] * step];
-  }
-}
-
-// (self, axis, descending): stable.
-Results sort(const ExternCall& call) {
+// Of each line of self along `axis` the first elements, as many as the results hold, in the order in which
+// `put_in_order(positions, k, before)` leaves them, and where they stood.
+template <class Order>
+Results first_of_lines(const ExternCall& call, int64_t axis, bool descending, Order put_in_order) {
   const Tensor self = call.tensor(0).contiguous();
-  const bool descending = call.truth(2);
   return visit_real(self, [&]<class T>(T) -> Results {
     Tensor values = call.result(0), indices = call.result(1);
     T* to = values.mutable_as<T>();
     int64_t* index = indices.mutable_as<int64_t>();
-    const Lines lines(self.sizes, call.integer(1));
+    const Lines lines(self.sizes, axis);
+    const int64_t k = values.sizes.empty() ? 1 : values.sizes[static_cast<size_t>(axis)];
     std::vector<int64_t> order(static_cast<size_t>(lines.size));
+    int64_t number = 0;
     lines.each([&](int64_t first) {
       const T* line = self.as<T>() + first;
+      int64_t place = number / lines.inner * k * lines.inner + number % lines.inner;
+      ++number;
       std::iota(order.begin(), order.end(), 0);
-      std::stable_sort(order.begin(), order.end(), before(line, lines.inner, descending));
-      take(line, order, lines.size, lines.inner, to + first, index + first);
+      put_in_order(order, k, before(line, lines.inner, descending));
+      for (int64_t j = 0; j < k; ++j, place += lines.inner) {
+        index[place] = order[static_cast<size_t>(j)];
+        to[place] = line[index[place] * lines.inner];
+      }
     });
     return std::vector<Datum>{values, indices};
   });
 }
 
-// (self, k, axis, descending, ...): the first k elements of each line in the order in which
-// `put_in_order(positions, k, before)` leaves these.
-template <class Order>
-Results first_of_lines(const ExternCall& call, Order put_in_order) {
-  const Tensor self = call.tensor(0).contiguous();
-  const int64_t k = self.sizes.empty() ? 1 : call.integer(1);
-  const bool descending = call.truth(3);
-  return visit_real(self, [&]<class T>(T) -> Results {
-    Tensor values = call.result(0), indices = call.result(1);
-    const T* from = self.as<T>();
-    T* to = values.mutable_as<T>();
-    int64_t* index = indices.mutable_as<int64_t>();
-    const Lines lines(self.sizes, call.integer(2));
-    std::vector<int64_t> order(static_cast<size_t>(lines.size));
-    int64_t line = 0;
-    lines.each([&](int64_t first) {
-      const int64_t place = line / lines.inner * k * lines.inner + line % lines.inner;
-      ++line;
-      std::iota(order.begin(), order.end(), 0);
-      put_in_order(order, k, before(from + first, lines.inner, descending));
-      take(from + first, order, k, lines.inner, to + place, index + place);
-    });
-    return std::vector<Datum>{values, indices};
-  });
-}
+constexpr auto sort_stably = [](std::vector<int64_t>& order, int64_t, auto is_before) {
+  std::stable_sort(order.begin(), order.end(), is_before);
+};
+
+// (self, axis, descending): stable.
+Results sort(const ExternCall& call) { return first_of_lines(call, call.integer(1), call.truth(2), sort_stably); }
+
+// (self, k, axis, descending): stable.
+Results sort_first(const ExternCall& call) { return first_of_lines(call, call.integer(2), call.truth(3), sort_stably); }
 
 // (self, k, axis, largest, sorted)
 Results topk(const ExternCall& call) {
-  return first_of_lines(call, [sorted = call.truth(4)](std::vector<int64_t>& order, int64_t k, auto is_before) {
-    move_first(order.data(), k, static_cast<int64_t>(order.size()), sorted, is_before);
-  });
-}
-
-// (self, k, axis, descending): stable.
-Results sort_first(const ExternCall& call) {
-  return first_of_lines(call, [](std::vector<int64_t>& order, int64_t, auto is_before) {
-    std::stable_sort(order.begin(), order.end(), is_before);
-  });
+  return first_of_lines(call, call.integer(2), call.truth(3),
+                        [sorted = call.truth(4)](std::vector<int64_t>& order, int64_t k, auto is_before) {
+                          move_first(order.data(), k, static_cast<int64_t>(order.size()), sorted, is_before);
+                        });
 }
 
 // (self): positions that are not zero, in row-major order, one a row.
