@@ -282,8 +282,12 @@ void Trace::unify_automatic_symbols() {
         shape::Range& range = symbols[other].range;
         range = {std::max(range.lower, symbol.range.lower), std::min(range.upper, symbol.range.upper)};
       }
-    if (const SymInt given = session_.facts.simplify(size); !same && symbol.range == any_size && is_of_inputs(given))
+    if (const SymInt given = session_.facts.simplify(size); !same && symbol.range == any_size && is_of_inputs(given)) {
       same = given;
+      // The symbol was known to be a size by its range.
+      session_.assumptions.push_back(
+          {.truth = shape::less_equal(0, given), .reason = symbol.source + " is " + given.to_string()});
+    }
     if (!same) continue;
     const shape::Substitution substitution{{symbol.name, *same}};
     session_.graph.substitute(substitution);

@@ -3,12 +3,18 @@
 # While forward is captured, each function becomes a subgraph of its own and the call one node. Before that, or where the
 # condition is Python's own, the functions are simply called. Structures are flattened here; natively there are lists of
 # tensors and numbers only.
+import sys
+
 import _atenon
 
 from torch._tensor import Tensor
 from torch.utils import _pytree
 
 __all__ = ["associative_scan", "cond", "map", "scan", "while_loop"]
+
+# PyTorch has a module for each, of the function's own name.
+for _name in __all__:
+    sys.modules[f"{__name__}.{_name}"] = sys.modules[__name__]
 
 
 def _flatten(tree):
