@@ -124,12 +124,19 @@ Result<bool> compose_groups(Lowering& lowering) {
   return changed;
 }
 
+std::vector<ir::Graph*> graphs_of(ir::Variant& variant) {
+  std::vector<ir::Graph*> graphs = {&variant.graph};
+  for (auto& [name, graph] : variant.subgraphs) graphs.push_back(&graph);
+  return graphs;
+}
+
 Result<void> compile_library(KernelLibrary& library, ir::ExportedProgram& program, const Target& target) {
   std::set<std::string> named;
   for (ir::EntryPoint& entry : program.entries)
     for (ir::Variant& variant : entry.variants)
-      for (const ir::Node& call : variant.graph.forward())
-        if (const ir::Argument* key = call.annotation("code_key")) named.insert(key->get<std::string>());
+      for (const ir::Graph* graph : graphs_of(variant))
+        for (const ir::Node& call : graph->forward())
+          if (const ir::Argument* key = call.annotation("code_key")) named.insert(key->get<std::string>());
   std::erase_if(library.kernels, [&](const auto& entry) { return !named.contains(entry.first); });
   std::erase_if(program.code, [](const ir::CodeSegment& segment) { return segment.name == code_name; });
   std::vector<KernelSource> sources;
@@ -182,7 +189,9 @@ void make_calls(Lowering& lowering) {
     for (const Value* result : group->results) results.push_back({result->name, result->type});
     ir::Node* call = lowered.add("atenon::call", std::move(arguments), {}, std::move(results));
     call->provenance = group->nodes.back()->provenance;
-    lowering.variant.subgraphs.emplace(name, make_body(group->nodes, group->operands, group->results));
+    ir::Graph meaning = make_body(group->nodes, group->operands, group->results);
+    if (lowering.body) meaning.assumptions = lowering.body->assumptions;  // hold whenever it is called
+    lowering.variant.subgraphs.emplace(name, std::move(meaning));
 
     const bool is_alias = group->role == Role::alias;
     call->annotate("kernel", is_alias ? "alias" : group->role == Role::loops ? "llvm" : group->kernel->name());
@@ -208,7 +217,8 @@ void make_calls(Lowering& lowering) {
     if (group->role == Role::loops) call->annotate("code_key", group->code_key);
   }
   lowered.set_outputs(ir::map_values(lowering.graph().outputs(), map));
-  lowering.variant.graph = std::move(lowered);
+  lowered.assumptions = std::move(lowering.graph().assumptions);
+  lowering.graph() = std::move(lowered);
   lowering.groups.clear();
   lowering.group_of.clear();
 }

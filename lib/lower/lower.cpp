@@ -2,6 +2,7 @@
 #include "lower/lower.h"
 
 #include "ir/call_body.h"
+#include "ir/control_flow.h"
 #include "lower/lowering.h"
 #include "program/program_file.h"
 #include "support/json.h"
@@ -32,8 +33,7 @@ void explain(const Lowering& lowering, Report& report) {
   }
 }
 
-Result<void> lower_variant(Lowering& lowering) {
-  lowering.facts = lowering.entry.facts(lowering.variant);
+Result<void> lower_graph(Lowering& lowering) {
   for (const ir::Symbol& symbol : lowering.entry.symbols)
     if (symbol.hint) lowering.hints[symbol.name] = *symbol.hint;
   if (Result<void> done = expand_composites(lowering); !done) return done;
@@ -50,10 +50,27 @@ Result<void> lower_variant(Lowering& lowering) {
   if (lowering.options.report) explain(lowering, *lowering.options.report);
   make_calls(lowering);
   find_indices(lowering);
+  if (lowering.body) return {};  // has no weights, and no arena: its results are allocated as it runs
   if (lowering.options.winograd) choose_winograd(lowering);
   if (lowering.options.prepack)
     if (Result<void> done = prepack_weights(lowering); !done) return done;
   plan_arena(lowering);
+  return {};
+}
+
+// The graph, and what its control flow runs, each body once.
+Result<void> lower_with_bodies(Lowering& lowering, std::set<std::string>& lowered) {
+  lowering.facts = lowering.body ? lowering.entry.facts(lowering.variant, *lowering.body)
+                                 : lowering.entry.facts(lowering.variant);
+  if (Result<void> done = lower_graph(lowering); !done) return done;
+  for (const ir::Node& node : lowering.graph().forward())
+    if (const std::optional<ir::ControlFlow> flow = ir::control_flow(node))
+      for (const std::string& name : flow->bodies) {
+        if (!lowered.insert(name).second) continue;
+        Lowering inner{lowering.opset, lowering.options, lowering.library, lowering.program,
+                       lowering.entry, lowering.variant, &lowering.variant.subgraphs.at(name)};
+        if (Result<void> done = lower_with_bodies(inner, lowered); !done) return done;
+      }
   return {};
 }
 
@@ -73,11 +90,13 @@ Result<ir::ExportedProgram> run(ir::ExportedProgram program, const opset::Opset&
   for (ir::EntryPoint& entry : program.entries)
     for (ir::Variant& variant : entry.variants) {
       Lowering lowering{opset, options, library, program, entry, variant};
-      if (Result<void> done = lower_variant(lowering); !done) return done.error();
+      std::set<std::string> lowered;
+      if (Result<void> done = lower_with_bodies(lowering, lowered); !done) return done.error();
     }
   if (Result<void> done = compile_library(library, program, *target); !done) return done.error();
   for (ir::EntryPoint& entry : program.entries)
-    for (ir::Variant& variant : entry.variants) annotate_kernels(variant.graph, library);
+    for (ir::Variant& variant : entry.variants)
+      for (ir::Graph* graph : graphs_of(variant)) annotate_kernels(*graph, library);
   drop_unread_weights(program);
   store_in_rows(program);
   return program;

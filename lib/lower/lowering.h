@@ -1,4 +1,4 @@
-// What the passes over one variant share: the groups of nodes that become calls, and where values lie.
+// What the passes over one graph share, a variant's own or a body of its control flow: the groups of nodes that become calls, and where values lie.
 #pragma once
 
 #include <map>
@@ -49,6 +49,7 @@ struct Lowering {
   ir::ExportedProgram& program;
   ir::EntryPoint& entry;
   ir::Variant& variant;
+  ir::Graph* body = nullptr;  // of control flow, a subgraph; null: the variant's own graph
   shape::Facts facts = {};
   shape::Bindings hints = {};
 
@@ -59,7 +60,7 @@ struct Lowering {
   std::map<const ir::Node*, Group*> group_of = {};
   std::map<const ir::Value*, Layout> layouts = {};  // of values that lie in memory
 
-  ir::Graph& graph() { return variant.graph; }
+  ir::Graph& graph() { return body ? *body : variant.graph; }
   Layout layout(const ir::Value& value) const;
   int64_t typical(const SymInt& x) const { return lower::typical(x, hints); }
 };
@@ -120,6 +121,8 @@ void drop_unread_weights(ir::ExportedProgram& program);
 void store_in_rows(ir::ExportedProgram& program);
 // Calls of generated kernels say where their code is; compile_library has run.
 void annotate_kernels(ir::Graph& graph, const KernelLibrary& library);
+// The variant's own graph, and its subgraphs.
+std::vector<ir::Graph*> graphs_of(ir::Variant& variant);
 // Every result has a slot of the arena, or is an output or an alias.
 void plan_arena(Lowering& lowering);
 

@@ -31,7 +31,7 @@ kernels::Operand operand_of(const Lowering& lowering, const Value& value) {
 }
 
 const ir::InputSpec* spec_of(const Lowering& lowering, const Value& value) {
-  if (value.producer) return nullptr;
+  if (value.producer || lowering.body) return nullptr;  // a body's operands have names of its own
   for (const ir::InputSpec& spec : lowering.entry.signature.inputs)
     if (spec.kind != ir::InputKind::user_input && spec.value == value.name) return &spec;
   return nullptr;

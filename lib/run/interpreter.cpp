@@ -251,7 +251,10 @@ Result<void> Interpreter::run_control_flow(Scope& scope, const ir::Node& node) {
     if (body == scope.variant.subgraphs.end() || body->second.inputs().size() != inputs.size())
       return error(Status::bad_input, 617, node.target() + " and its subgraph @" + name + " differ in operands");
     Scope inner = scope.inside(body->second);
-    for (size_t i = 0; i < inputs.size(); ++i) inner.bind(*body->second.inputs()[i], inputs[i]);
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (Tensor* tensor = std::get_if<Tensor>(&inputs[i]); tensor && inner.is_lowered) *tensor = tensor->contiguous();
+      inner.bind(*body->second.inputs()[i], inputs[i]);
+    }
     if (Result<void> holds = check_assumptions(inner); !holds) return holds.error();
     return run_graph(inner, body->second, std::move(inputs), {});
   };
