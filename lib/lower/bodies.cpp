@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cassert>
 
+#include "ir/control_flow.h"
 #include "lower/lowering.h"
 
 namespace atenon::lower {
@@ -11,6 +12,14 @@ using ir::Value;
 Layout Lowering::layout(const Value& value) const {
   auto found = layouts.find(&value);
   return found == layouts.end() ? row_major(value.meta().sizes) : found->second;
+}
+
+const Value* Lowering::handed(const Value& input) const {
+  if (!runner) return nullptr;
+  const ir::ControlFlow flow = *ir::control_flow(*runner);
+  const auto i = static_cast<size_t>(input.index) + flow.operands.size();
+  const size_t count = body->inputs().size();
+  return i >= count ? flow.operands[i - count].value() : nullptr;
 }
 
 void find_boundary(const std::vector<ir::Node*>& nodes, std::vector<Value*>& operands, std::vector<Value*>& results) {

@@ -49,7 +49,11 @@ struct Lowering {
   ir::ExportedProgram& program;
   ir::EntryPoint& entry;
   ir::Variant& variant;
-  ir::Graph* body = nullptr;  // of control flow, a subgraph; null: the variant's own graph
+  // Of a body of control flow, else null: the subgraph; the graph around it; the node that runs it, if it alone runs its
+  // bodies.
+  ir::Graph* body = nullptr;
+  Lowering* around = nullptr;
+  ir::Node* runner = nullptr;
   shape::Facts facts = {};
   shape::Bindings hints = {};
 
@@ -61,6 +65,8 @@ struct Lowering {
   std::map<const ir::Value*, Layout> layouts = {};  // of values that lie in memory
 
   ir::Graph& graph() { return body ? *body : variant.graph; }
+  // What the runner hands the body for this input in every round: one of its operands; null for any other input.
+  const ir::Value* handed(const ir::Value& input) const;
   Layout layout(const ir::Value& value) const;
   int64_t typical(const SymInt& x) const { return lower::typical(x, hints); }
 };
@@ -140,7 +146,7 @@ std::set<std::string> written_state(const Lowering& lowering);
 // The weight that an input of the graph is, if no call changes it; else null.
 const ir::Weight* constant_weight(const Lowering& lowering, const ir::Value& value);
 // The graph's input that is the weight `made`, which was made from the weight that `from` is; added where there is
-// none.
+// none, and handed to a body by what is around it.
 ir::Value* input_made_from(Lowering& lowering, const ir::Value& from, const ir::Weight& made,
                            const std::string& suffix);
 // The layout that a call's annotations give to result i.

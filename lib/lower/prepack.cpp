@@ -4,6 +4,7 @@
 
 #include "ir/call_body.h"
 #include "kernels/body.h"
+#include "ir/control_flow.h"
 #include "lower/lowering.h"
 #include "program/program_file.h"
 #include "support/parallel.h"
@@ -31,7 +32,11 @@ kernels::Operand operand_of(const Lowering& lowering, const Value& value) {
 }
 
 const ir::InputSpec* spec_of(const Lowering& lowering, const Value& value) {
-  if (value.producer || lowering.body) return nullptr;  // a body's operands have names of its own
+  if (value.producer) return nullptr;
+  if (lowering.body) {
+    const Value* outside = lowering.handed(value);
+    return outside ? spec_of(*lowering.around, *outside) : nullptr;
+  }
   for (const ir::InputSpec& spec : lowering.entry.signature.inputs)
     if (spec.kind != ir::InputKind::user_input && spec.value == value.name) return &spec;
   return nullptr;
@@ -171,7 +176,25 @@ const ir::Weight* constant_weight(const Lowering& lowering, const Value& value) 
   return spec && !written_state(lowering).contains(spec->target) ? lowering.program.weight(spec->target) : nullptr;
 }
 
+// One more operand of the node that runs a body; the body's input.
+static Value* hand(Lowering& lowering, Value* outside) {
+  for (const auto& input : lowering.body->inputs())
+    if (lowering.handed(*input) == outside) return input.get();
+  ir::ControlFlow flow = *ir::control_flow(*lowering.runner);
+  flow.operands.push_back(outside);
+  std::vector<ir::Argument> arguments = lowering.runner->arguments();
+  arguments.back() = std::move(flow.operands);
+  for (const std::string& name : flow.bodies) {
+    ir::Graph& body = lowering.variant.subgraphs.at(name);
+    body.add_input(body.unique_name(outside->name), outside->type);
+  }
+  lowering.runner->set_arguments(std::move(arguments));
+  return lowering.body->inputs().back().get();
+}
+
 Value* input_made_from(Lowering& lowering, const Value& from, const ir::Weight& made, const std::string& suffix) {
+  if (lowering.body)
+    return hand(lowering, input_made_from(*lowering.around, *lowering.handed(from), made, suffix));
   std::vector<ir::InputSpec>& inputs = lowering.entry.signature.inputs;
   const ir::InputSpec spec = *spec_of(lowering, from);
   for (const ir::InputSpec& other : inputs)

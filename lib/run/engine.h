@@ -38,13 +38,16 @@ struct Leaf {
   std::optional<ir::Argument> constant;  // an input that the program was specialised to, an output that is a constant
 };
 
-// What an observer sees after each node: nodes that compute nothing (aliases) too.
+// What an observer sees after each node: nodes that compute nothing (aliases) too. A node of a body of control flow is
+// seen once, before the node that runs it: what all its rounds took together, which that node then did not take, and no
+// results.
 struct Observation {
   const ir::Node& node;
   const char* kernel;
   double seconds = 0, flops = 0, bytes = 0;
   const std::string* detail = nullptr;  // what the kernel's library chose
   std::span<const Datum> results;       // valid during the call
+  size_t rounds = 1;
 };
 using Observer = std::function<Result<void>(const Observation&)>;
 

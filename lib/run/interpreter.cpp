@@ -80,6 +80,14 @@ bool has_call(const ir::Graph& graph) {
   return false;
 }
 
+// The tensor without its elements.
+Tensor outline_of(const ir::Weight& weight) {
+  Tensor tensor{.dtype = weight.tensor.dtype, .sizes = weight.tensor.sizes};
+  tensor.strides = contiguous_strides(tensor.sizes);
+  tensor.storage = Storage::absent(tensor.nbytes(), "");
+  return tensor;
+}
+
 Diagnostic misfit(const ir::Node& node, const std::string& what) {
   return error(Status::bad_input, 618, what + ": " + text::print(node));
 }
@@ -132,14 +140,33 @@ Result<std::vector<Datum>> Interpreter::run(const ir::Variant& variant, const st
       continue;
     }
     const State& state = session_.state_[source.index];
-    scope.states[variant.graph.inputs()[i].get()] = &state;
-    if (state.weight->layout && !unpacked_.contains(&state)) unpacked_[&state] = kernels::unpack(*state.weight);
+    const ir::Value& input = *variant.graph.inputs()[i];
+    scope.states[&input] = &state;
+    if (state.weight->layout && !unpacked_.contains(&state))
+      unpacked_[&state] = is_read_in_rows(variant, input) ? kernels::unpack(*state.weight) : outline_of(*state.weight);
     values.push_back(state.weight->layout ? unpacked_[&state] : state.tensor);
   }
   Result<std::vector<Datum>> results = run_graph(scope, variant.graph, std::move(values), observer);
   std::erase_if(kept_, [&](const Kept& kept) { return kept.last_run != runs_; });
   ++runs_;
   return results;
+}
+
+bool Interpreter::is_read_in_rows(const ir::Variant& variant, const ir::Value& input) const {
+  if (session_.options_.reference || input.returned > 0) return true;
+  return std::any_of(input.users.begin(), input.users.end(), [&](const ir::Node* node) {
+    if (ir::is_call(*node)) return kernels::kernel_of(*node).empty() || kernels::kernel_of(*node) == "reference";
+    const std::optional<ir::ControlFlow> flow = ir::control_flow(*node);
+    if (!flow) return true;
+    const auto operand = std::find(flow->operands.rbegin(), flow->operands.rend(), ir::Argument(const_cast<ir::Value*>(&input)));
+    return std::any_of(flow->bodies.begin(), flow->bodies.end(), [&](const std::string& name) {
+      const auto body = variant.subgraphs.find(name);
+      const auto from_last = static_cast<size_t>(operand - flow->operands.rbegin());
+      if (operand == flow->operands.rend() || body == variant.subgraphs.end()) return true;
+      const auto& inputs = body->second.inputs();
+      return from_last >= inputs.size() || is_read_in_rows(variant, *inputs[inputs.size() - 1 - from_last]);
+    });
+  });
 }
 
 Result<std::vector<Datum>> Interpreter::run_graph(Scope& scope, const ir::Graph& graph, std::vector<Datum> inputs,
@@ -151,7 +178,7 @@ Result<std::vector<Datum>> Interpreter::run_graph(Scope& scope, const ir::Graph&
     const ir::Node& node = *at;
     Observation seen{node, "reference"};
     const auto start = observer ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
-    if (Result<void> done = run_node(scope, node, seen); !done) {
+    if (Result<void> done = run_node(scope, node, seen, observer); !done) {
       Diagnostic diagnostic = done.error();
       if (ir::is_control_flow(node.target()) && diagnostic.notes.size() > 1)
         return diagnostic;  // the body's node is named
@@ -164,7 +191,7 @@ Result<std::vector<Datum>> Interpreter::run_graph(Scope& scope, const ir::Graph&
       return diagnostic;
     }
     if (observer) {
-      seen.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      seen.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
       std::vector<Datum> results;
       for (const auto& result : node.results()) results.push_back(values.at(result.get()));
       seen.results = results;
@@ -196,7 +223,7 @@ const Interpreter::Walk& Interpreter::walk(const ir::Graph& graph) {
   return found->second;
 }
 
-Result<void> Interpreter::run_node(Scope& scope, const ir::Node& node, Observation& seen) {
+Result<void> Interpreter::run_node(Scope& scope, const ir::Node& node, Observation& seen, const Observer& observer) {
   if (ir::is_call(node)) {
     const ir::Graph* body = ir::body_of(node, scope.variant);
     if (!body) return error(Status::bad_input, 617, "a call names no subgraph of its variant");
@@ -208,7 +235,7 @@ Result<void> Interpreter::run_node(Scope& scope, const ir::Node& node, Observati
   }
   if (ir::is_control_flow(node.target())) {
     seen.kernel = "control flow";
-    return run_control_flow(scope, node);
+    return run_control_flow(scope, node, seen, observer);
   }
   // Among lowered calls a node that is none is read as lying in rows.
   const auto lay_in_rows = [&] {
@@ -236,10 +263,45 @@ Result<void> Interpreter::check_assumptions(const Scope& scope) const {
   return session_.check_assumptions(scope.graph.assumptions, symbols);
 }
 
-Result<void> Interpreter::run_control_flow(Scope& scope, const ir::Node& node) {
+// What the nodes of bodies took, all rounds together.
+class Interpreter::Rounds {
+ public:
+  Result<void> add(const Observation& seen) {
+    const auto [found, is_new] = index_.try_emplace(&seen.node, rounds_.size());
+    if (is_new) {
+      rounds_.push_back({{seen.node, seen.kernel}, seen.detail ? *seen.detail : ""});
+      rounds_.back().first.rounds = 0;
+    }
+    Observation& sum = rounds_[found->second].first;
+    sum.seconds += seen.seconds;
+    sum.flops += seen.flops;
+    sum.bytes += seen.bytes;
+    sum.rounds += seen.rounds;
+    return {};
+  }
+
+  // Takes it from what the node that runs the bodies has taken.
+  Result<void> report(const Observer& observer, Observation& runner) {
+    for (auto& [seen, detail] : rounds_) {
+      seen.detail = &detail;
+      runner.seconds -= seen.seconds;
+      if (Result<void> observed = observer(seen); !observed) return observed;
+    }
+    return {};
+  }
+
+ private:
+  std::vector<std::pair<Observation, std::string>> rounds_;  // in the order in which they began
+  std::map<const ir::Node*, size_t> index_;
+};
+
+Result<void> Interpreter::run_control_flow(Scope& scope, const ir::Node& node, Observation& seen,
+                                           const Observer& observer) {
   const std::optional<ir::ControlFlow> flow = ir::control_flow(node);
   if (!flow) return error(Status::bad_input, 617, node.target() + " does not have the arguments that it takes");
   const shape::Bindings& symbols = scope.environment.symbols;
+  Rounds rounds;
+  const Observer of_bodies = [&](const Observation& inside) { return rounds.add(inside); };
   reference::ControlFlowRunner runner;
   runner.value = [&](const ir::Argument& argument) -> Result<Datum> {
     if (const ir::Value* value = argument.value()) return scope.environment.values.at(value);
@@ -255,12 +317,18 @@ Result<void> Interpreter::run_control_flow(Scope& scope, const ir::Node& node) {
       if (Tensor* tensor = std::get_if<Tensor>(&inputs[i]); tensor && inner.is_lowered) *tensor = tensor->contiguous();
       inner.bind(*body->second.inputs()[i], inputs[i]);
     }
+    for (size_t i = 0; i < std::min(flow->operands.size(), inputs.size()); ++i)
+      if (const auto state = scope.states.find(flow->operands[flow->operands.size() - 1 - i].value());
+          state != scope.states.end())
+        inner.states[body->second.inputs()[inputs.size() - 1 - i].get()] = state->second;
     if (Result<void> holds = check_assumptions(inner); !holds) return holds.error();
-    return run_graph(inner, body->second, std::move(inputs), {});
+    return run_graph(inner, body->second, std::move(inputs), observer ? of_bodies : Observer());
   };
   runner.empty = [&](size_t i) { return reference::empty_result(node, i, symbols); };
   Result<std::vector<Datum>> results = reference::run_control_flow(*flow, runner);
   if (!results) return results.error();
+  if (observer)
+    if (Result<void> reported = rounds.report(observer, seen); !reported) return reported;
   if (results->size() != node.results().size())
     return error(Status::bad_input, 617, node.target() + " and its subgraphs differ in results");
   const size_t known = symbols.size();

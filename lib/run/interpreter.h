@@ -20,6 +20,7 @@ class Interpreter {
 
  private:
   struct Scope;
+  class Rounds;
   // A node as a call: its body has one node. Found once, prepared again when sizes change.
   struct Prepared {
     ir::Graph body;
@@ -44,11 +45,11 @@ class Interpreter {
 
   Result<std::vector<Datum>> run_graph(Scope& scope, const ir::Graph& graph, std::vector<Datum> inputs,
                                        const Observer& observer);
-  Result<void> run_node(Scope& scope, const ir::Node& node, Observation& seen);
+  Result<void> run_node(Scope& scope, const ir::Node& node, Observation& seen, const Observer& observer);
   Result<void> run_body(Scope& scope, const ir::Node& node, const ir::Graph& body);
   // A view of its operand at the strides that lower wrote.
   Result<void> run_alias(Scope& scope, const ir::Node& node);
-  Result<void> run_control_flow(Scope& scope, const ir::Node& node);
+  Result<void> run_control_flow(Scope& scope, const ir::Node& node, Observation& seen, const Observer& observer);
   // False where neither a fast kernel nor compiled loops take the node.
   Result<bool> run_fast(Scope& scope, const ir::Node& node, Observation& seen);
   bool is_prepared(const Scope& scope, const Prepared& prepared);
@@ -67,6 +68,8 @@ class Interpreter {
   std::shared_ptr<Storage> allocate(size_t bytes);
   Result<void> execute(const Prepared& prepared, const std::vector<void*>& buffers);
 
+  // Whether a packed weight, an input of a graph, is read in rows: by others than the kernels that it was packed for.
+  bool is_read_in_rows(const ir::Variant& variant, const ir::Value& input) const;
   // What the run assumed of numbers that only now are known.
   Result<void> check_assumptions(const Scope& scope) const;
 

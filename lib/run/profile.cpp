@@ -22,6 +22,7 @@ void Profile::add(const Observation& seen) {
     std::string name = seen.node.results().empty() ? seen.node.target() : "%" + seen.node.result()->name;
     std::string kernel = seen.kernel;
     if (seen.detail && !seen.detail->empty()) kernel += " (" + *seen.detail + ")";
+    if (seen.rounds > 1) kernel += ", " + std::to_string(seen.rounds) + " times";
     rows_.push_back({std::move(name), std::move(kernel), python_line(program_, seen.node), {}, seen.flops, seen.bytes});
   }
   rows_[found->second].seconds.push_back(seen.seconds);
@@ -39,7 +40,7 @@ std::string Profile::to_text(const kernels::Limits& limits) const {
   std::map<std::string, std::pair<double, int>> by_kernel;
   for (const Row& row : rows_) {
     total += row.median();
-    auto& sum = by_kernel[row.kernel.substr(0, row.kernel.find(' '))];
+    auto& sum = by_kernel[row.kernel.substr(0, row.kernel.find_first_of(" ,"))];
     sum.first += row.median();
     ++sum.second;
   }
