@@ -33,7 +33,64 @@ void explain(const Lowering& lowering, Report& report) {
   }
 }
 
-Result<void> lower_graph(Lowering& lowering) {
+// How many nodes run each subgraph; 0 once it is lowered.
+using Runners = std::map<std::string, int>;
+
+Runners count_runners(ir::Variant& variant) {
+  Runners runners;
+  for (const ir::Graph* graph : graphs_of(variant))
+    for (const ir::Node& node : graph->forward())
+      if (const std::optional<ir::ControlFlow> flow = ir::control_flow(node))
+        for (const std::string& name : flow->bodies) ++runners[name];
+  return runners;
+}
+
+// Operands that none of the bodies reads any more, such as weights that were packed, are not handed to them. Numbers and
+// tensors of open sizes stay: symbols are read without a reader.
+void drop_unread_operands(ir::Node& node, ir::Variant& variant) {
+  const ir::ControlFlow flow = *ir::control_flow(node);
+  ir::ArgumentList operands = flow.operands;
+  for (size_t i = operands.size(); i-- > 0;) {
+    std::vector<ir::Graph*> bodies;
+    for (const std::string& name : flow.bodies) bodies.push_back(&variant.subgraphs.at(name));
+    const auto input = [&](ir::Graph& body) { return body.inputs()[body.inputs().size() - operands.size() + i].get(); };
+    const auto is_needed = [&](ir::Graph* body) {
+      const ir::Value& given = *input(*body);
+      return given.has_users() || !given.is_tensor() || !given.meta().numel().is_constant();
+    };
+    if (std::any_of(bodies.begin(), bodies.end(), is_needed)) continue;
+    for (ir::Graph* body : bodies) body->erase_input(input(*body));
+    operands.erase(operands.begin() + static_cast<ptrdiff_t>(i));
+  }
+  std::vector<ir::Argument> arguments = node.arguments();
+  arguments.back() = std::move(operands);
+  node.set_arguments(std::move(arguments));
+}
+
+Result<void> lower_graph(Lowering& lowering, Runners& runners);
+
+// What the graph's control flow runs, each body once.
+Result<void> lower_bodies(Lowering& lowering, Runners& runners) {
+  for (ir::Node& node : lowering.graph().forward()) {
+    const std::optional<ir::ControlFlow> flow = ir::control_flow(node);
+    if (!flow) continue;
+    const bool is_only_runner = std::all_of(flow->bodies.begin(), flow->bodies.end(),
+                                            [&](const std::string& name) { return runners.at(name) == 1; });
+    for (const std::string& name : flow->bodies) {
+      if (std::exchange(runners.at(name), 0) == 0) continue;
+      Lowering inner{lowering.opset, lowering.options, lowering.library, lowering.program,
+                     lowering.entry, lowering.variant, &lowering.variant.subgraphs.at(name), &lowering};
+      if (is_only_runner) inner.runner = &node;
+      if (Result<void> done = lower_graph(inner, runners); !done) return done;
+    }
+    if (is_only_runner) drop_unread_operands(node, lowering.variant);
+  }
+  return {};
+}
+
+Result<void> lower_graph(Lowering& lowering, Runners& runners) {
+  lowering.facts = lowering.body ? lowering.entry.facts(lowering.variant, *lowering.body)
+                                 : lowering.entry.facts(lowering.variant);
   for (const ir::Symbol& symbol : lowering.entry.symbols)
     if (symbol.hint) lowering.hints[symbol.name] = *symbol.hint;
   if (Result<void> done = expand_composites(lowering); !done) return done;
@@ -50,60 +107,11 @@ Result<void> lower_graph(Lowering& lowering) {
   if (lowering.options.report) explain(lowering, *lowering.options.report);
   make_calls(lowering);
   find_indices(lowering);
+  if (Result<void> done = lower_bodies(lowering, runners); !done) return done;
   if (lowering.options.winograd) choose_winograd(lowering);
   if (lowering.options.prepack)
     if (Result<void> done = prepack_weights(lowering); !done) return done;
   if (!lowering.body) plan_arena(lowering);  // results of a body are allocated as it runs
-  return {};
-}
-
-// How many nodes run each subgraph.
-std::map<std::string, int> count_runners(ir::Variant& variant) {
-  std::map<std::string, int> runners;
-  for (const ir::Graph* graph : graphs_of(variant))
-    for (const ir::Node& node : graph->forward())
-      if (const std::optional<ir::ControlFlow> flow = ir::control_flow(node))
-        for (const std::string& name : flow->bodies) ++runners[name];
-  return runners;
-}
-
-// Operands that none of the bodies reads any more, such as weights that were packed, are not handed to them.
-void drop_unread_operands(ir::Node& node, ir::Variant& variant) {
-  const ir::ControlFlow flow = *ir::control_flow(node);
-  ir::ArgumentList operands = flow.operands;
-  for (size_t i = operands.size(); i-- > 0;) {
-    std::vector<ir::Graph*> bodies;
-    for (const std::string& name : flow.bodies) bodies.push_back(&variant.subgraphs.at(name));
-    const auto input = [&](ir::Graph& body) { return body.inputs()[body.inputs().size() - operands.size() + i].get(); };
-    if (std::any_of(bodies.begin(), bodies.end(), [&](ir::Graph* body) { return input(*body)->has_users(); })) continue;
-    if (!operands[i].value()) continue;  // a number is a symbol by its name
-    for (ir::Graph* body : bodies) body->erase_input(input(*body));
-    operands.erase(operands.begin() + static_cast<ptrdiff_t>(i));
-  }
-  std::vector<ir::Argument> arguments = node.arguments();
-  arguments.back() = std::move(operands);
-  node.set_arguments(std::move(arguments));
-}
-
-// The graph, and what its control flow runs, each body once. `runners`: of each body, 0 once it is lowered.
-Result<void> lower_with_bodies(Lowering& lowering, std::map<std::string, int>& runners) {
-  lowering.facts = lowering.body ? lowering.entry.facts(lowering.variant, *lowering.body)
-                                 : lowering.entry.facts(lowering.variant);
-  if (Result<void> done = lower_graph(lowering); !done) return done;
-  for (ir::Node& node : lowering.graph().forward()) {
-    const std::optional<ir::ControlFlow> flow = ir::control_flow(node);
-    if (!flow) continue;
-    const bool is_only_runner = std::all_of(flow->bodies.begin(), flow->bodies.end(),
-                                            [&](const std::string& name) { return runners.at(name) == 1; });
-    for (const std::string& name : flow->bodies) {
-      if (std::exchange(runners.at(name), 0) == 0) continue;
-      Lowering inner{lowering.opset, lowering.options, lowering.library, lowering.program,
-                     lowering.entry, lowering.variant, &lowering.variant.subgraphs.at(name), &lowering};
-      if (is_only_runner) inner.runner = &node;
-      if (Result<void> done = lower_with_bodies(inner, runners); !done) return done;
-    }
-    if (is_only_runner) drop_unread_operands(node, lowering.variant);
-  }
   return {};
 }
 
@@ -123,8 +131,8 @@ Result<ir::ExportedProgram> run(ir::ExportedProgram program, const opset::Opset&
   for (ir::EntryPoint& entry : program.entries)
     for (ir::Variant& variant : entry.variants) {
       Lowering lowering{opset, options, library, program, entry, variant};
-      std::map<std::string, int> runners = count_runners(variant);
-      if (Result<void> done = lower_with_bodies(lowering, runners); !done) return done.error();
+      Runners runners = count_runners(variant);
+      if (Result<void> done = lower_graph(lowering, runners); !done) return done.error();
     }
   if (Result<void> done = compile_library(library, program, *target); !done) return done.error();
   for (ir::EntryPoint& entry : program.entries)
