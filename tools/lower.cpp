@@ -23,7 +23,7 @@ int main(int argc, char** argv) {
     if (explain || options.winograd) options.report = &report;
     Result<ir::ExportedProgram> result = lower::run(std::move(program), context.opset(), options);
     if (explain) std::cerr << (context.json ? to_json(report) : to_text(report));
-    if (!report.winograd.empty()) context.tell(report.winograd);
+    if (result && options.winograd) context.tell(winograd_text(report));
     return result;
   });
 }

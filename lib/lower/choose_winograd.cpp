@@ -59,8 +59,9 @@ kernels::WinogradError take(Lowering& lowering, ir::Node& call, const kernels::C
 }
 
 // What --explain says of the call.
-void explain(const Lowering& lowering, const ir::Node& call, const std::string& refusal, const std::string& note) {
-  for (Decision& decision : lowering.options.report->decisions) {
+void explain(Report& report, const Lowering& lowering, const ir::Node& call, const std::string& refusal,
+             const std::string& note) {
+  for (Decision& decision : report.decisions) {
     if (decision.entry != lowering.entry.name || decision.variant != lowering.variant.name ||
         decision.call != call.result()->name)
       continue;
@@ -79,11 +80,11 @@ void explain(const Lowering& lowering, const ir::Node& call, const std::string& 
 
 void choose_winograd(Lowering& lowering) {
   const std::set<std::string> written = written_state(lowering);
-  size_t convolutions = 0, taken = 0;
-  kernels::WinogradError largest;
+  Report unread;
+  Report& report = lowering.options.report ? *lowering.options.report : unread;
   for (ir::Node& call : lowering.graph().forward()) {
     if (kernels::kernel_of(call) != kernels::onednn_convolution().name()) continue;
-    ++convolutions;
+    ++report.convolutions;
     const kernels::CallSite site = site_of(lowering, call);
     int64_t outputs = 0;
     const std::string reason = refusal(site, written, outputs);
@@ -91,16 +92,20 @@ void choose_winograd(Lowering& lowering) {
     if (reason.empty()) {
       const kernels::WinogradError error = take(lowering, call, site, outputs);
       note = "its errors are up to " + in_words(error);
-      largest = {std::max(largest.winograd, error.winograd), std::max(largest.direct, error.direct)};
-      ++taken;
+      report.winograd_error = std::max(report.winograd_error, error.winograd);
+      report.direct_error = std::max(report.direct_error, error.direct);
+      ++report.by_winograd;
     }
-    if (lowering.options.report) explain(lowering, call, reason, note);
+    explain(report, lowering, call, reason, note);
   }
-  if (!lowering.options.report) return;
-  std::string& text = lowering.options.report->winograd;
-  if (!text.empty()) text += "\n";
-  text += std::to_string(taken) + " of " + std::to_string(convolutions) + " convolutions by Winograd's algorithm";
-  if (taken > 0) text += "; the errors of one are up to " + in_words(largest);
+}
+
+std::string winograd_text(const Report& report) {
+  std::string text = std::to_string(report.by_winograd) + " of " + std::to_string(report.convolutions) +
+                     " convolutions by Winograd's algorithm";
+  if (report.by_winograd > 0)
+    text += "; the errors of one are up to " + in_words({report.winograd_error, report.direct_error});
+  return text;
 }
 
 }  // namespace atenon::lower

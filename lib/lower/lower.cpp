@@ -45,8 +45,8 @@ Runners count_runners(ir::Variant& variant) {
   return runners;
 }
 
-// Operands that none of the bodies reads any more, such as weights that were packed, are not handed to them. Numbers and
-// tensors of open sizes stay: symbols are read without a reader.
+// Operands that none of the bodies reads any more, such as weights that were packed, are not handed to them. Numbers
+// and tensors of open sizes stay: symbols are read without a reader.
 void drop_unread_operands(ir::Node& node, ir::Variant& variant) {
   const ir::ControlFlow flow = *ir::control_flow(node);
   ir::ArgumentList operands = flow.operands;
@@ -78,8 +78,14 @@ Result<void> lower_bodies(Lowering& lowering, Runners& runners) {
                                             [&](const std::string& name) { return runners.at(name) == 1; });
     for (const std::string& name : flow->bodies) {
       if (std::exchange(runners.at(name), 0) == 0) continue;
-      Lowering inner{lowering.opset, lowering.options, lowering.library, lowering.program,
-                     lowering.entry, lowering.variant, &lowering.variant.subgraphs.at(name), &lowering};
+      Lowering inner{lowering.opset,
+                     lowering.options,
+                     lowering.library,
+                     lowering.program,
+                     lowering.entry,
+                     lowering.variant,
+                     &lowering.variant.subgraphs.at(name),
+                     &lowering};
       if (is_only_runner) inner.runner = &node;
       if (Result<void> done = lower_graph(inner, runners); !done) return done;
     }
@@ -89,8 +95,8 @@ Result<void> lower_bodies(Lowering& lowering, Runners& runners) {
 }
 
 Result<void> lower_graph(Lowering& lowering, Runners& runners) {
-  lowering.facts = lowering.body ? lowering.entry.facts(lowering.variant, *lowering.body)
-                                 : lowering.entry.facts(lowering.variant);
+  lowering.facts =
+      lowering.body ? lowering.entry.facts(lowering.variant, *lowering.body) : lowering.entry.facts(lowering.variant);
   for (const ir::Symbol& symbol : lowering.entry.symbols)
     if (symbol.hint) lowering.hints[symbol.name] = *symbol.hint;
   if (Result<void> done = expand_composites(lowering); !done) return done;

@@ -26,7 +26,10 @@ struct Decision {
 
 struct Report {
   std::vector<Decision> decisions;
-  std::string winograd;  // what it was chosen for, and how large its errors are; "" if not asked for
+  // Convolutions, those by Winograd's algorithm among them, and the largest errors of one of these, by its largest
+  // result on a sample: by that algorithm and by direct convolution.
+  size_t convolutions = 0, by_winograd = 0;
+  double winograd_error = 0, direct_error = 0;
 };
 
 struct Options {
@@ -42,6 +45,7 @@ struct Options {
 Result<ir::ExportedProgram> run(ir::ExportedProgram program, const opset::Opset& opset, const Options& options);
 
 std::string to_text(const Report& report);
-std::string to_json(const Report& report);  // {"schema": 1, "calls": [...]}
+std::string winograd_text(const Report& report);  // one line
+std::string to_json(const Report& report);        // {"schema": 1, "calls": [...]}
 
 }  // namespace atenon::lower

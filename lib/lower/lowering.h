@@ -1,4 +1,5 @@
-// What the passes over one graph share, a variant's own or a body of its control flow: the groups of nodes that become calls, and where values lie.
+// What the passes over one graph share, a variant's own or a body of its control flow: the groups of nodes that become
+// calls, and where values lie.
 #pragma once
 
 #include <map>
@@ -49,8 +50,8 @@ struct Lowering {
   ir::ExportedProgram& program;
   ir::EntryPoint& entry;
   ir::Variant& variant;
-  // Of a body of control flow, else null: the subgraph; the graph around it; the node that runs it, if it alone runs its
-  // bodies.
+  // Of a body of control flow, else null: the subgraph; the graph around it; the node that runs it, where no other node
+  // runs one of its bodies.
   ir::Graph* body = nullptr;
   Lowering* around = nullptr;
   ir::Node* runner = nullptr;

@@ -3,8 +3,8 @@
 #include <bit>
 
 #include "ir/call_body.h"
-#include "kernels/body.h"
 #include "ir/control_flow.h"
+#include "kernels/body.h"
 #include "lower/lowering.h"
 #include "program/program_file.h"
 #include "support/parallel.h"
@@ -193,8 +193,7 @@ static Value* hand(Lowering& lowering, Value* outside) {
 }
 
 Value* input_made_from(Lowering& lowering, const Value& from, const ir::Weight& made, const std::string& suffix) {
-  if (lowering.body)
-    return hand(lowering, input_made_from(*lowering.around, *lowering.handed(from), made, suffix));
+  if (lowering.body) return hand(lowering, input_made_from(*lowering.around, *lowering.handed(from), made, suffix));
   std::vector<ir::InputSpec>& inputs = lowering.entry.signature.inputs;
   const ir::InputSpec spec = *spec_of(lowering, from);
   for (const ir::InputSpec& other : inputs)

@@ -158,7 +158,8 @@ bool Interpreter::is_read_in_rows(const ir::Variant& variant, const ir::Value& i
     if (ir::is_call(*node)) return kernels::kernel_of(*node).empty() || kernels::kernel_of(*node) == "reference";
     const std::optional<ir::ControlFlow> flow = ir::control_flow(*node);
     if (!flow) return true;
-    const auto operand = std::find(flow->operands.rbegin(), flow->operands.rend(), ir::Argument(const_cast<ir::Value*>(&input)));
+    const auto operand =
+        std::find(flow->operands.rbegin(), flow->operands.rend(), ir::Argument(const_cast<ir::Value*>(&input)));
     return std::any_of(flow->bodies.begin(), flow->bodies.end(), [&](const std::string& name) {
       const auto body = variant.subgraphs.find(name);
       const auto from_last = static_cast<size_t>(operand - flow->operands.rbegin());
