@@ -154,18 +154,21 @@ Result<std::vector<Datum>> Interpreter::run(const ir::Variant& variant, const st
 
 bool Interpreter::is_read_in_rows(const ir::Variant& variant, const ir::Value& input) const {
   if (session_.options_.reference || input.returned > 0) return true;
+  const auto is_it = [&](const ir::Argument& argument) { return argument.value() == &input; };
   return std::any_of(input.users.begin(), input.users.end(), [&](const ir::Node* node) {
     if (ir::is_call(*node)) return kernels::kernel_of(*node).empty() || kernels::kernel_of(*node) == "reference";
     const std::optional<ir::ControlFlow> flow = ir::control_flow(*node);
-    if (!flow) return true;
-    const auto operand =
-        std::find(flow->operands.rbegin(), flow->operands.rend(), ir::Argument(const_cast<ir::Value*>(&input)));
+    if (!flow || is_it(flow->condition) || std::any_of(flow->carried.begin(), flow->carried.end(), is_it) ||
+        std::any_of(flow->xs.begin(), flow->xs.end(), is_it))
+      return true;
     return std::any_of(flow->bodies.begin(), flow->bodies.end(), [&](const std::string& name) {
       const auto body = variant.subgraphs.find(name);
-      const auto from_last = static_cast<size_t>(operand - flow->operands.rbegin());
-      if (operand == flow->operands.rend() || body == variant.subgraphs.end()) return true;
-      const auto& inputs = body->second.inputs();
-      return from_last >= inputs.size() || is_read_in_rows(variant, *inputs[inputs.size() - 1 - from_last]);
+      if (body == variant.subgraphs.end() || body->second.inputs().size() < flow->operands.size()) return true;
+      size_t at = body->second.inputs().size() - flow->operands.size();
+      return std::any_of(flow->operands.begin(), flow->operands.end(), [&](const ir::Argument& operand) {
+        const ir::Value& inner = *body->second.inputs()[at++];
+        return is_it(operand) && is_read_in_rows(variant, inner);
+      });
     });
   });
 }
