@@ -18,7 +18,7 @@ const Value* Lowering::handed(const Value& input) const {
   if (!runner) return nullptr;
   const ir::ControlFlow flow = *ir::control_flow(*runner);
   const auto i = static_cast<size_t>(input.index) + flow.operands.size();
-  const size_t count = body->inputs().size();
+  const size_t count = body->second.inputs().size();
   return i >= count ? flow.operands[i - count].value() : nullptr;
 }
 

@@ -190,7 +190,7 @@ void make_calls(Lowering& lowering) {
     ir::Node* call = lowered.add("atenon::call", std::move(arguments), {}, std::move(results));
     call->provenance = group->nodes.back()->provenance;
     ir::Graph meaning = make_body(group->nodes, group->operands, group->results);
-    if (lowering.body) meaning.assumptions = lowering.body->assumptions;  // hold whenever it is called
+    if (lowering.body) meaning.assumptions = lowering.graph().assumptions;  // hold whenever it is called
     lowering.variant.subgraphs.emplace(name, std::move(meaning));
 
     const bool is_alias = group->role == Role::alias;

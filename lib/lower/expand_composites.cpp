@@ -98,7 +98,8 @@ Result<opset::Meaning> loops_of(const opset::Opset& opset, const ir::Node& node,
 
 // What an expansion relies on, and the sizes that it makes, are the program's from now on.
 static void adopt(Lowering& lowering, opset::Expansion& expansion) {
-  std::vector<ir::Constraint>& assumptions = lowering.body ? lowering.body->assumptions : lowering.variant.assumptions;
+  std::vector<ir::Constraint>& assumptions =
+      lowering.body ? lowering.graph().assumptions : lowering.variant.assumptions;
   for (ir::Constraint& assumption : expansion.assumptions)
     if (lowering.facts.decide(assumption.truth) != shape::Truth::proven) assumptions.push_back(assumption);
   for (ir::Symbol& symbol : expansion.unbacked) {

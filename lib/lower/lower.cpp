@@ -15,6 +15,7 @@ namespace {
 void explain(const Lowering& lowering, Report& report) {
   for (const auto& group : lowering.groups) {
     Decision decision{lowering.entry.name, lowering.variant.name};
+    if (lowering.body) decision.body = lowering.body->first;
     decision.call = group->results.empty() ? "" : group->results[0]->name;
     decision.kernel = group->role == Group::Role::alias   ? "alias"
                       : group->role == Group::Role::loops ? "llvm"
@@ -84,7 +85,7 @@ Result<void> lower_bodies(Lowering& lowering, Runners& runners) {
                      lowering.program,
                      lowering.entry,
                      lowering.variant,
-                     &lowering.variant.subgraphs.at(name),
+                     &*lowering.variant.subgraphs.find(name),
                      &lowering};
       if (is_only_runner) inner.runner = &node;
       if (Result<void> done = lower_graph(inner, runners); !done) return done;
@@ -96,7 +97,7 @@ Result<void> lower_bodies(Lowering& lowering, Runners& runners) {
 
 Result<void> lower_graph(Lowering& lowering, Runners& runners) {
   lowering.facts =
-      lowering.body ? lowering.entry.facts(lowering.variant, *lowering.body) : lowering.entry.facts(lowering.variant);
+      lowering.body ? lowering.entry.facts(lowering.variant, lowering.graph()) : lowering.entry.facts(lowering.variant);
   for (const ir::Symbol& symbol : lowering.entry.symbols)
     if (symbol.hint) lowering.hints[symbol.name] = *symbol.hint;
   if (Result<void> done = expand_composites(lowering); !done) return done;
@@ -152,7 +153,8 @@ Result<ir::ExportedProgram> run(ir::ExportedProgram program, const opset::Opset&
 std::string to_text(const Report& report) {
   std::string text;
   for (const Decision& decision : report.decisions) {
-    text += "%" + decision.call + ": " + decision.kernel + " for";
+    text +=
+        "%" + decision.call + (decision.body.empty() ? "" : " in @" + decision.body) + ": " + decision.kernel + " for";
     for (const std::string& target : decision.operators) text += " " + target;
     if (!decision.line.empty()) text += "  # " + decision.line;
     text += "\n";
@@ -169,6 +171,7 @@ std::string to_json(const Report& report) {
     for (const auto& [kernel, reason] : decision.refusals) refusals.push_back({{"kernel", kernel}, {"reason", reason}});
     calls.push_back({{"entry", decision.entry},
                      {"variant", decision.variant},
+                     {"body", decision.body},
                      {"call", decision.call},
                      {"kernel", decision.kernel},
                      {"operators", decision.operators},

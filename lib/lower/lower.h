@@ -16,6 +16,7 @@ namespace atenon::lower {
 // What became of one call, for --explain.
 struct Decision {
   std::string entry, variant;
+  std::string body;                                           // of control flow, which the call stands in, or ""
   std::string call;                                           // name of its first result
   std::string kernel;                                         // "onednn.matmul", "llvm", "alias"
   std::vector<std::string> operators;                         // of the body

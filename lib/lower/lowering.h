@@ -52,7 +52,7 @@ struct Lowering {
   ir::Variant& variant;
   // Of a body of control flow, else null: the subgraph; the graph around it; the node that runs it, where no other node
   // runs one of its bodies.
-  ir::Graph* body = nullptr;
+  std::map<std::string, ir::Graph>::value_type* body = nullptr;
   Lowering* around = nullptr;
   ir::Node* runner = nullptr;
   shape::Facts facts = {};
@@ -65,7 +65,7 @@ struct Lowering {
   std::map<const ir::Node*, Group*> group_of = {};
   std::map<const ir::Value*, Layout> layouts = {};  // of values that lie in memory
 
-  ir::Graph& graph() { return body ? *body : variant.graph; }
+  ir::Graph& graph() { return body ? body->second : variant.graph; }
   // What the runner hands the body for this input in every round: one of its operands; null for any other input.
   const ir::Value* handed(const ir::Value& input) const;
   Layout layout(const ir::Value& value) const;

@@ -178,7 +178,7 @@ const ir::Weight* constant_weight(const Lowering& lowering, const Value& value) 
 
 // One more operand of the node that runs a body; the body's input.
 static Value* hand(Lowering& lowering, Value* outside) {
-  for (const auto& input : lowering.body->inputs())
+  for (const auto& input : lowering.graph().inputs())
     if (lowering.handed(*input) == outside) return input.get();
   ir::ControlFlow flow = *ir::control_flow(*lowering.runner);
   flow.operands.push_back(outside);
@@ -189,7 +189,7 @@ static Value* hand(Lowering& lowering, Value* outside) {
     body.add_input(body.unique_name(outside->name), outside->type);
   }
   lowering.runner->set_arguments(std::move(arguments));
-  return lowering.body->inputs().back().get();
+  return lowering.graph().inputs().back().get();
 }
 
 Value* input_made_from(Lowering& lowering, const Value& from, const ir::Weight& made, const std::string& suffix) {

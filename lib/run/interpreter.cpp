@@ -156,7 +156,8 @@ bool Interpreter::is_read_in_rows(const ir::Variant& variant, const ir::Value& i
   if (session_.options_.reference || input.returned > 0) return true;
   const auto is_it = [&](const ir::Argument& argument) { return argument.value() == &input; };
   return std::any_of(input.users.begin(), input.users.end(), [&](const ir::Node* node) {
-    if (ir::is_call(*node)) return kernels::kernel_of(*node).empty() || kernels::kernel_of(*node) == "reference";
+    const std::string kernel = kernels::kernel_of(*node);
+    if (ir::is_call(*node)) return kernel.empty() || kernel == "reference" || kernel == "alias";
     const std::optional<ir::ControlFlow> flow = ir::control_flow(*node);
     if (!flow || is_it(flow->condition) || std::any_of(flow->carried.begin(), flow->carried.end(), is_it) ||
         std::any_of(flow->xs.begin(), flow->xs.end(), is_it))
