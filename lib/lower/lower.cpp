@@ -46,6 +46,10 @@ Runners count_runners(ir::Variant& variant) {
   return runners;
 }
 
+bool is_static(const std::vector<SymInt>& sizes) {
+  return std::all_of(sizes.begin(), sizes.end(), [](const SymInt& size) { return size.is_constant(); });
+}
+
 // Operands that none of the bodies reads any more, such as weights that were packed, are not handed to them. Numbers
 // and tensors of open sizes stay: symbols are read without a reader.
 void drop_unread_operands(ir::Node& node, ir::Variant& variant) {
@@ -57,7 +61,7 @@ void drop_unread_operands(ir::Node& node, ir::Variant& variant) {
     const auto input = [&](ir::Graph& body) { return body.inputs()[body.inputs().size() - operands.size() + i].get(); };
     const auto is_needed = [&](ir::Graph* body) {
       const ir::Value& given = *input(*body);
-      return given.has_users() || !given.is_tensor() || !given.meta().numel().is_constant();
+      return given.has_users() || !given.is_tensor() || !is_static(given.meta().sizes);
     };
     if (std::any_of(bodies.begin(), bodies.end(), is_needed)) continue;
     for (ir::Graph* body : bodies) body->erase_input(input(*body));
@@ -114,6 +118,7 @@ Result<void> lower_graph(Lowering& lowering, Runners& runners) {
   if (lowering.options.report) explain(lowering, *lowering.options.report);
   make_calls(lowering);
   find_indices(lowering);
+  lowering.may_narrow = lowering.body ? lowering.around->may_narrow : !fits_caches(lowering);
   if (Result<void> done = lower_bodies(lowering, runners); !done) return done;
   if (lowering.options.winograd) choose_winograd(lowering);
   if (lowering.options.prepack)
@@ -127,12 +132,13 @@ Result<void> lower_graph(Lowering& lowering, Runners& runners) {
 Result<ir::ExportedProgram> run(ir::ExportedProgram program, const opset::Opset& opset, const Options& options) {
   Result<Target> target = resolve_target(options.target);
   if (!target) return target.error();
-  for (const ir::EntryPoint& entry : program.entries)
-    for (const ir::Variant& variant : entry.variants)
-      for (const ir::Node& node : variant.graph.forward())
-        if (ir::is_call(node))
-          return error(Status::usage, 505, "the program is lowered already")
-              .note("lower the program that this one was made from");
+  for (ir::EntryPoint& entry : program.entries)
+    for (ir::Variant& variant : entry.variants)
+      for (const ir::Graph* graph : graphs_of(variant))
+        for (const ir::Node& node : graph->forward())
+          if (ir::is_call(node))
+            return error(Status::usage, 505, "the program is lowered already")
+                .note("lower the program that this one was made from");
   if (Result<void> whole = program::verify_digests(program); !whole) return whole.error();
   KernelLibrary library;
   for (ir::EntryPoint& entry : program.entries)

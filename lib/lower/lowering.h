@@ -57,6 +57,7 @@ struct Lowering {
   ir::Node* runner = nullptr;
   shape::Facts facts = {};
   shape::Bindings hints = {};
+  bool may_narrow = false;  // packed weights, to 16 bits that lose nothing
 
   std::vector<Group> chains = {};  // that a kernel takes as one: their composites were not expanded
   std::map<const ir::Node*, opset::Meaning> meanings = {};
@@ -119,6 +120,8 @@ void make_calls(Lowering& lowering);
 void find_indices(Lowering& lowering);
 // Convolutions that are expected to be faster by Winograd's algorithm are computed by it, and say their errors.
 void choose_winograd(Lowering& lowering);
+// Whether a run reads so few bytes of weights that they stay in the caches, where 16 bits take longer.
+bool fits_caches(const Lowering& lowering);
 // Weights lie as their kernels want them.
 Result<void> prepack_weights(Lowering& lowering);
 // No weight is left that nobody reads, and no bytes of one that only the meanings of calls read.

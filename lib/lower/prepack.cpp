@@ -47,21 +47,6 @@ const ir::Weight* weight_of(const Lowering& lowering, const Value& value) {
   return spec ? lowering.program.weight(spec->target) : nullptr;
 }
 
-// A run that reads fewer bytes of weights reads them from the caches, where 16 bits take longer.
-constexpr size_t cached_weights = size_t{32} << 20;
-
-bool fits_caches(const Lowering& lowering) {
-  std::map<const Storage*, size_t> bytes;  // tied weights count once
-  for (const ir::InputSpec& spec : lowering.entry.signature.inputs) {
-    if (!ir::is_state(spec.kind) || !lowering.variant.graph.find(spec.value)->has_users()) continue;
-    const ir::Weight* weight = lowering.program.weight(spec.target);
-    if (!weight->layout) bytes.emplace(weight->tensor.storage.get(), weight->tensor.storage->size());
-  }
-  size_t all = 0;
-  for (const auto& [storage, size] : bytes) all += size;
-  return all < cached_weights;
-}
-
 // Whether the type holds every element exactly.
 bool is_exact_in(const Tensor& tensor, ScalarType half) {
   if (tensor.dtype != ScalarType::f32 || tensor.storage->is_absent()) return false;
@@ -208,9 +193,21 @@ Value* input_made_from(Lowering& lowering, const Value& from, const ir::Weight& 
   return lowering.graph().find(name);
 }
 
+bool fits_caches(const Lowering& lowering) {
+  constexpr size_t cached_weights = size_t{32} << 20;
+  std::map<const Storage*, size_t> bytes;  // tied weights count once
+  for (const ir::InputSpec& spec : lowering.entry.signature.inputs) {
+    if (!ir::is_state(spec.kind) || !lowering.variant.graph.find(spec.value)->has_users()) continue;
+    const ir::Weight* weight = lowering.program.weight(spec.target);
+    if (!weight->layout) bytes.emplace(weight->tensor.storage.get(), weight->tensor.storage->size());
+  }
+  size_t all = 0;
+  for (const auto& [storage, size] : bytes) all += size;
+  return all < cached_weights;
+}
+
 Result<void> prepack_weights(Lowering& lowering) {
   const std::set<std::string> written = written_state(lowering);  // is not packed
-  const bool may_narrow = !fits_caches(lowering);
   // Calls hold pointers to weights while packed ones are added: room for all of them is made first.
   size_t most = lowering.program.weights.size();
   for (ir::Node& call : lowering.graph().forward()) most += call.operands().size();
@@ -235,7 +232,7 @@ Result<void> prepack_weights(Lowering& lowering) {
     for (size_t i = 0; i < operands.size(); ++i) {
       const ir::Weight* weight = site.operands[i].weight;
       if (!weight || weight->layout || written.count(weight->name)) continue;
-      const std::optional<Packing> packing = packing_of(*kernel, site, i, may_narrow);
+      const std::optional<Packing> packing = packing_of(*kernel, site, i, lowering.may_narrow);
       if (!packing) continue;
       const bool is_narrowed = packing->dtype != weight->tensor.dtype;
       // A copy in 16 bits is read in half the time; of the rows, a run touches few.

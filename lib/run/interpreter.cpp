@@ -142,9 +142,9 @@ Result<std::vector<Datum>> Interpreter::run(const ir::Variant& variant, const st
     const State& state = session_.state_[source.index];
     const ir::Value& input = *variant.graph.inputs()[i];
     scope.states[&input] = &state;
-    if (state.weight->layout && !unpacked_.contains(&state))
-      unpacked_[&state] = is_read_in_rows(variant, input) ? kernels::unpack(*state.weight) : outline_of(*state.weight);
-    values.push_back(state.weight->layout ? unpacked_[&state] : state.tensor);
+    if (state.weight->layout && !unpacked_.contains(&input))
+      unpacked_[&input] = is_read_in_rows(variant, input) ? kernels::unpack(*state.weight) : outline_of(*state.weight);
+    values.push_back(state.weight->layout ? unpacked_[&input] : state.tensor);
   }
   Result<std::vector<Datum>> results = run_graph(scope, variant.graph, std::move(values), observer);
   std::erase_if(kept_, [&](const Kept& kept) { return kept.last_run != runs_; });
@@ -309,7 +309,12 @@ Result<void> Interpreter::run_control_flow(Scope& scope, const ir::Node& node, O
   const Observer of_bodies = [&](const Observation& inside) { return rounds.add(inside); };
   reference::ControlFlowRunner runner;
   runner.value = [&](const ir::Argument& argument) -> Result<Datum> {
-    if (const ir::Value* value = argument.value()) return scope.environment.values.at(value);
+    if (const ir::Value* value = argument.value()) {
+      Datum given = scope.environment.values.at(value);
+      // Lowered bodies read rows: laid so here, once for all rounds.
+      if (Tensor* tensor = std::get_if<Tensor>(&given); tensor && scope.is_lowered) *tensor = tensor->contiguous();
+      return given;
+    }
     if (std::optional<Datum> number = number_of(argument, symbols)) return std::move(*number);
     return error(Status::violated, 632, "the number " + text::print(argument) + " has no value");
   };

@@ -76,7 +76,7 @@ class Interpreter {
   Session& session_;
   std::map<const ir::Node*, Prepared> prepared_;
   std::map<const ir::Graph*, Walk> walks_;
-  std::map<const State*, Tensor> unpacked_;  // packed weights in rows
+  std::map<const ir::Value*, Tensor> unpacked_;  // inputs that are packed weights, in rows where these are read
   struct Kept {
     std::shared_ptr<Storage> storage;
     int64_t last_run;  // that used it
