@@ -53,4 +53,29 @@ std::optional<ControlFlow> control_flow(const Node& node) {
   return flow;
 }
 
+Value* input_of_operand(const ControlFlow& flow, const Graph& body, size_t i) {
+  const size_t from_last = flow.operands.size() - i, count = body.inputs().size();
+  return from_last <= count ? body.inputs()[count - from_last].get() : nullptr;
+}
+
+void set_operands(Node& node, ArgumentList operands) {
+  std::vector<Argument> arguments = node.arguments();
+  arguments.back() = std::move(operands);
+  node.set_arguments(std::move(arguments));
+}
+
+std::vector<Graph*> graphs_of(Variant& variant) {
+  std::vector<Graph*> graphs = {&variant.graph};
+  for (auto& [name, graph] : variant.subgraphs) graphs.push_back(&graph);
+  return graphs;
+}
+
+std::vector<Graph*> graphs_of(ExportedProgram& program) {
+  std::vector<Graph*> graphs;
+  for (EntryPoint& entry : program.entries)
+    for (Variant& variant : entry.variants)
+      for (Graph* graph : graphs_of(variant)) graphs.push_back(graph);
+  return graphs;
+}
+
 }  // namespace atenon::ir

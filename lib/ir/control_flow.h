@@ -28,6 +28,14 @@ struct ControlFlow {
 // Nullopt for any other node, and for one that is not built as above.
 std::optional<ControlFlow> control_flow(const Node& node);
 std::optional<ControlFlow::Kind> control_flow_kind(const std::string& target);
+// The input of a body that operand i is: operands come last. Null where the body has fewer inputs.
+Value* input_of_operand(const ControlFlow& flow, const Graph& body, size_t i);
+// The node must be control flow.
+void set_operands(Node& node, ArgumentList operands);
 inline bool is_control_flow(const std::string& target) { return control_flow_kind(target).has_value(); }
+
+// A variant's own graph, and its subgraphs; those of all variants.
+std::vector<Graph*> graphs_of(Variant& variant);
+std::vector<Graph*> graphs_of(ExportedProgram& program);
 
 }  // namespace atenon::ir

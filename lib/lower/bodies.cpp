@@ -17,9 +17,9 @@ Layout Lowering::layout(const Value& value) const {
 const Value* Lowering::handed(const Value& input) const {
   if (!runner) return nullptr;
   const ir::ControlFlow flow = *ir::control_flow(*runner);
-  const auto i = static_cast<size_t>(input.index) + flow.operands.size();
-  const size_t count = body->second.inputs().size();
-  return i >= count ? flow.operands[i - count].value() : nullptr;
+  for (size_t i = 0; i < flow.operands.size(); ++i)
+    if (ir::input_of_operand(flow, body->second, i) == &input) return flow.operands[i].value();
+  return nullptr;
 }
 
 void find_boundary(const std::vector<ir::Node*>& nodes, std::vector<Value*>& operands, std::vector<Value*>& results) {

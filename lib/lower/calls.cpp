@@ -1,6 +1,7 @@
 // Generated kernels for groups of loops, and the calls that take the place of groups.
 #include <algorithm>
 
+#include "ir/control_flow.h"
 #include "lower/link.h"
 #include "lower/lowering.h"
 #include "text/text.h"
@@ -124,19 +125,11 @@ Result<bool> compose_groups(Lowering& lowering) {
   return changed;
 }
 
-std::vector<ir::Graph*> graphs_of(ir::Variant& variant) {
-  std::vector<ir::Graph*> graphs = {&variant.graph};
-  for (auto& [name, graph] : variant.subgraphs) graphs.push_back(&graph);
-  return graphs;
-}
-
 Result<void> compile_library(KernelLibrary& library, ir::ExportedProgram& program, const Target& target) {
   std::set<std::string> named;
-  for (ir::EntryPoint& entry : program.entries)
-    for (ir::Variant& variant : entry.variants)
-      for (const ir::Graph* graph : graphs_of(variant))
-        for (const ir::Node& call : graph->forward())
-          if (const ir::Argument* key = call.annotation("code_key")) named.insert(key->get<std::string>());
+  for (const ir::Graph* graph : ir::graphs_of(program))
+    for (const ir::Node& call : graph->forward())
+      if (const ir::Argument* key = call.annotation("code_key")) named.insert(key->get<std::string>());
   std::erase_if(library.kernels, [&](const auto& entry) { return !named.contains(entry.first); });
   std::erase_if(program.code, [](const ir::CodeSegment& segment) { return segment.name == code_name; });
   std::vector<KernelSource> sources;

@@ -63,7 +63,7 @@ void explain(Report& report, const Lowering& lowering, const ir::Node& call, con
              const std::string& note) {
   for (Decision& decision : report.decisions) {
     if (decision.entry != lowering.entry.name || decision.variant != lowering.variant.name ||
-        decision.body != (lowering.body ? lowering.body->first : "") || decision.call != call.result()->name)
+        decision.body != lowering.body_name() || decision.call != call.result()->name)
       continue;
     const std::string name = kernels::winograd().name();
     std::erase_if(decision.refusals, [&](const auto& known) { return known.first == name; });

@@ -14,8 +14,7 @@ namespace {
 
 void explain(const Lowering& lowering, Report& report) {
   for (const auto& group : lowering.groups) {
-    Decision decision{lowering.entry.name, lowering.variant.name};
-    if (lowering.body) decision.body = lowering.body->first;
+    Decision decision{lowering.entry.name, lowering.variant.name, lowering.body_name()};
     decision.call = group->results.empty() ? "" : group->results[0]->name;
     decision.kernel = group->role == Group::Role::alias   ? "alias"
                       : group->role == Group::Role::loops ? "llvm"
@@ -39,7 +38,7 @@ using Runners = std::map<std::string, int>;
 
 Runners count_runners(ir::Variant& variant) {
   Runners runners;
-  for (const ir::Graph* graph : graphs_of(variant))
+  for (const ir::Graph* graph : ir::graphs_of(variant))
     for (const ir::Node& node : graph->forward())
       if (const std::optional<ir::ControlFlow> flow = ir::control_flow(node))
         for (const std::string& name : flow->bodies) ++runners[name];
@@ -53,23 +52,19 @@ bool is_static(const std::vector<SymInt>& sizes) {
 // Operands that none of the bodies reads any more, such as weights that were packed, are not handed to them. Numbers
 // and tensors of open sizes stay: symbols are read without a reader.
 void drop_unread_operands(ir::Node& node, ir::Variant& variant) {
-  const ir::ControlFlow flow = *ir::control_flow(node);
-  ir::ArgumentList operands = flow.operands;
-  for (size_t i = operands.size(); i-- > 0;) {
-    std::vector<ir::Graph*> bodies;
-    for (const std::string& name : flow.bodies) bodies.push_back(&variant.subgraphs.at(name));
-    const auto input = [&](ir::Graph& body) { return body.inputs()[body.inputs().size() - operands.size() + i].get(); };
-    const auto is_needed = [&](ir::Graph* body) {
-      const ir::Value& given = *input(*body);
-      return given.has_users() || !given.is_tensor() || !is_static(given.meta().sizes);
+  ir::ControlFlow flow = *ir::control_flow(node);
+  std::vector<ir::Graph*> bodies;
+  for (const std::string& name : flow.bodies) bodies.push_back(&variant.subgraphs.at(name));
+  for (size_t i = flow.operands.size(); i-- > 0;) {
+    const auto is_needed = [&](const ir::Graph* body) {
+      const ir::Value& input = *ir::input_of_operand(flow, *body, i);
+      return input.has_users() || !input.is_tensor() || !is_static(input.meta().sizes);
     };
     if (std::any_of(bodies.begin(), bodies.end(), is_needed)) continue;
-    for (ir::Graph* body : bodies) body->erase_input(input(*body));
-    operands.erase(operands.begin() + static_cast<ptrdiff_t>(i));
+    for (ir::Graph* body : bodies) body->erase_input(ir::input_of_operand(flow, *body, i));
+    flow.operands.erase(flow.operands.begin() + static_cast<ptrdiff_t>(i));
   }
-  std::vector<ir::Argument> arguments = node.arguments();
-  arguments.back() = std::move(operands);
-  node.set_arguments(std::move(arguments));
+  ir::set_operands(node, std::move(flow.operands));
 }
 
 Result<void> lower_graph(Lowering& lowering, Runners& runners);
@@ -132,13 +127,11 @@ Result<void> lower_graph(Lowering& lowering, Runners& runners) {
 Result<ir::ExportedProgram> run(ir::ExportedProgram program, const opset::Opset& opset, const Options& options) {
   Result<Target> target = resolve_target(options.target);
   if (!target) return target.error();
-  for (ir::EntryPoint& entry : program.entries)
-    for (ir::Variant& variant : entry.variants)
-      for (const ir::Graph* graph : graphs_of(variant))
-        for (const ir::Node& node : graph->forward())
-          if (ir::is_call(node))
-            return error(Status::usage, 505, "the program is lowered already")
-                .note("lower the program that this one was made from");
+  for (const ir::Graph* graph : ir::graphs_of(program))
+    for (const ir::Node& node : graph->forward())
+      if (ir::is_call(node))
+        return error(Status::usage, 505, "the program is lowered already")
+            .note("lower the program that this one was made from");
   if (Result<void> whole = program::verify_digests(program); !whole) return whole.error();
   KernelLibrary library;
   for (ir::EntryPoint& entry : program.entries)
@@ -148,9 +141,7 @@ Result<ir::ExportedProgram> run(ir::ExportedProgram program, const opset::Opset&
       if (Result<void> done = lower_graph(lowering, runners); !done) return done.error();
     }
   if (Result<void> done = compile_library(library, program, *target); !done) return done.error();
-  for (ir::EntryPoint& entry : program.entries)
-    for (ir::Variant& variant : entry.variants)
-      for (ir::Graph* graph : graphs_of(variant)) annotate_kernels(*graph, library);
+  for (ir::Graph* graph : ir::graphs_of(program)) annotate_kernels(*graph, library);
   drop_unread_weights(program);
   store_in_rows(program);
   return program;

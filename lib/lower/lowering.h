@@ -67,6 +67,7 @@ struct Lowering {
   std::map<const ir::Value*, Layout> layouts = {};  // of values that lie in memory
 
   ir::Graph& graph() { return body ? body->second : variant.graph; }
+  std::string body_name() const { return body ? body->first : ""; }
   // What the runner hands the body for this input in every round: one of its operands; null for any other input.
   const ir::Value* handed(const ir::Value& input) const;
   Layout layout(const ir::Value& value) const;
@@ -131,8 +132,6 @@ void drop_unread_weights(ir::ExportedProgram& program);
 void store_in_rows(ir::ExportedProgram& program);
 // Calls of generated kernels say where their code is; compile_library has run.
 void annotate_kernels(ir::Graph& graph, const KernelLibrary& library);
-// The variant's own graph, and its subgraphs.
-std::vector<ir::Graph*> graphs_of(ir::Variant& variant);
 // Every result has a slot of the arena, or is an output or an alias.
 void plan_arena(Lowering& lowering);
 

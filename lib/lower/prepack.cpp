@@ -163,18 +163,18 @@ const ir::Weight* constant_weight(const Lowering& lowering, const Value& value) 
 
 // One more operand of the node that runs a body; the body's input.
 static Value* hand(Lowering& lowering, Value* outside) {
-  for (const auto& input : lowering.graph().inputs())
-    if (lowering.handed(*input) == outside) return input.get();
   ir::ControlFlow flow = *ir::control_flow(*lowering.runner);
-  flow.operands.push_back(outside);
-  std::vector<ir::Argument> arguments = lowering.runner->arguments();
-  arguments.back() = std::move(flow.operands);
-  for (const std::string& name : flow.bodies) {
-    ir::Graph& body = lowering.variant.subgraphs.at(name);
-    body.add_input(body.unique_name(outside->name), outside->type);
+  const auto known = std::find(flow.operands.begin(), flow.operands.end(), ir::Argument(outside));
+  const auto i = static_cast<size_t>(known - flow.operands.begin());
+  if (known == flow.operands.end()) {
+    flow.operands.push_back(outside);
+    for (const std::string& name : flow.bodies) {
+      ir::Graph& body = lowering.variant.subgraphs.at(name);
+      body.add_input(body.unique_name(outside->name), outside->type);
+    }
+    ir::set_operands(*lowering.runner, flow.operands);
   }
-  lowering.runner->set_arguments(std::move(arguments));
-  return lowering.graph().inputs().back().get();
+  return ir::input_of_operand(flow, lowering.graph(), i);
 }
 
 Value* input_made_from(Lowering& lowering, const Value& from, const ir::Weight& made, const std::string& suffix) {

@@ -1,4 +1,5 @@
 #include "pack/join.h"
+#include "ir/control_flow.h"
 
 #include <algorithm>
 #include <cstring>
@@ -7,24 +8,15 @@
 namespace atenon::pack {
 namespace {
 
-void for_each_graph(ir::ExportedProgram& program, const std::function<void(ir::Graph&)>& visit) {
-  for (ir::EntryPoint& entry : program.entries) {
-    for (ir::Variant& variant : entry.variants) {
-      visit(variant.graph);
-      for (auto& [name, graph] : variant.subgraphs) visit(graph);
-    }
-  }
-}
-
 void join_provenance(ir::ExportedProgram& into, ir::ExportedProgram& from) {
   std::vector<ir::ProvenanceId> moved;
   for (size_t id = 0; id < from.provenance.size(); ++id) {
     moved.push_back(into.provenance.intern(from.provenance.at(static_cast<ir::ProvenanceId>(id))));
   }
-  for_each_graph(from, [&](ir::Graph& graph) {
-    for (ir::Constraint& constraint : graph.assumptions) constraint.provenance = moved[constraint.provenance];
-    for (ir::Node& node : graph.forward()) node.provenance = moved[node.provenance];
-  });
+  for (ir::Graph* graph : ir::graphs_of(from)) {
+    for (ir::Constraint& constraint : graph->assumptions) constraint.provenance = moved[constraint.provenance];
+    for (ir::Node& node : graph->forward()) node.provenance = moved[node.provenance];
+  }
   for (ir::EntryPoint& entry : from.entries) {
     for (ir::Variant& variant : entry.variants) {
       for (auto* constraints : {&variant.assumptions, &variant.guarantees}) {
@@ -55,13 +47,12 @@ void join_code(ir::ExportedProgram& into, ir::ExportedProgram& from) {
     renamed[segment.name] = name;
     if (!same) into.code.push_back({name, segment.target, segment.bytes, segment.is_library});
   }
-  for_each_graph(from, [&](ir::Graph& graph) {
-    for (ir::Node& node : graph.forward()) {
+  for (ir::Graph* graph : ir::graphs_of(from))
+    for (ir::Node& node : graph->forward()) {
       const ir::Argument* code = node.annotation("code");
       const auto found = code && code->is<std::string>() ? renamed.find(code->get<std::string>()) : renamed.end();
       if (found != renamed.end()) node.annotate("code", found->second);
     }
-  });
 }
 
 bool same_weight(const ir::Weight& a, const ir::Weight& b) {

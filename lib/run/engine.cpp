@@ -458,9 +458,7 @@ Result<Memory> Session::memory(const shape::Bindings& symbols) {
         const std::optional<std::vector<int64_t>> sizes = kernels::concrete(meta->sizes, symbols);
         if (!sizes || !is_countable(meta->dtype, *sizes))
           return error(Status::violated, 604, "input '" + inputs_[sources_[i].index].path + "' has no such sizes");
-        Tensor tensor{.dtype = meta->dtype, .sizes = *sizes, .strides = contiguous_strides(*sizes)};
-        tensor.storage = Storage::absent(tensor.nbytes(), "");
-        input = std::move(tensor);
+        input = outline(meta->dtype, *sizes);
       } else {
         input = int64_t{0};
         for (const ir::Symbol& symbol : entry_->symbols)

@@ -80,14 +80,6 @@ bool has_call(const ir::Graph& graph) {
   return false;
 }
 
-// The tensor without its elements.
-Tensor outline_of(const ir::Weight& weight) {
-  Tensor tensor{.dtype = weight.tensor.dtype, .sizes = weight.tensor.sizes};
-  tensor.strides = contiguous_strides(tensor.sizes);
-  tensor.storage = Storage::absent(tensor.nbytes(), "");
-  return tensor;
-}
-
 Diagnostic misfit(const ir::Node& node, const std::string& what) {
   return error(Status::bad_input, 618, what + ": " + text::print(node));
 }
@@ -143,7 +135,9 @@ Result<std::vector<Datum>> Interpreter::run(const ir::Variant& variant, const st
     const ir::Value& input = *variant.graph.inputs()[i];
     scope.states[&input] = &state;
     if (state.weight->layout && !unpacked_.contains(&input))
-      unpacked_[&input] = is_read_in_rows(variant, input) ? kernels::unpack(*state.weight) : outline_of(*state.weight);
+      unpacked_[&input] = is_read_in_rows(variant, input)
+                              ? kernels::unpack(*state.weight)
+                              : outline(state.weight->tensor.dtype, state.weight->tensor.sizes);
     values.push_back(state.weight->layout ? unpacked_[&input] : state.tensor);
   }
   Result<std::vector<Datum>> results = run_graph(scope, variant.graph, std::move(values), observer);
@@ -164,12 +158,13 @@ bool Interpreter::is_read_in_rows(const ir::Variant& variant, const ir::Value& i
       return true;
     return std::any_of(flow->bodies.begin(), flow->bodies.end(), [&](const std::string& name) {
       const auto body = variant.subgraphs.find(name);
-      if (body == variant.subgraphs.end() || body->second.inputs().size() < flow->operands.size()) return true;
-      size_t at = body->second.inputs().size() - flow->operands.size();
-      return std::any_of(flow->operands.begin(), flow->operands.end(), [&](const ir::Argument& operand) {
-        const ir::Value& inner = *body->second.inputs()[at++];
-        return is_it(operand) && is_read_in_rows(variant, inner);
-      });
+      if (body == variant.subgraphs.end()) return true;
+      for (size_t i = 0; i < flow->operands.size(); ++i) {
+        if (!is_it(flow->operands[i])) continue;
+        const ir::Value* inner = ir::input_of_operand(*flow, body->second, i);
+        if (!inner || is_read_in_rows(variant, *inner)) return true;
+      }
+      return false;
     });
   });
 }
@@ -196,6 +191,7 @@ Result<std::vector<Datum>> Interpreter::run_graph(Scope& scope, const ir::Graph&
       return diagnostic;
     }
     if (observer) {
+      // What control flow hands to its bodies was taken off.
       seen.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
       std::vector<Datum> results;
       for (const auto& result : node.results()) results.push_back(values.at(result.get()));
@@ -327,10 +323,9 @@ Result<void> Interpreter::run_control_flow(Scope& scope, const ir::Node& node, O
       if (Tensor* tensor = std::get_if<Tensor>(&inputs[i]); tensor && inner.is_lowered) *tensor = tensor->contiguous();
       inner.bind(*body->second.inputs()[i], inputs[i]);
     }
-    for (size_t i = 0; i < std::min(flow->operands.size(), inputs.size()); ++i)
-      if (const auto state = scope.states.find(flow->operands[flow->operands.size() - 1 - i].value());
-          state != scope.states.end())
-        inner.states[body->second.inputs()[inputs.size() - 1 - i].get()] = state->second;
+    for (size_t i = 0; i < flow->operands.size(); ++i)
+      if (const auto state = scope.states.find(flow->operands[i].value()); state != scope.states.end())
+        inner.states[ir::input_of_operand(*flow, body->second, i)] = state->second;
     if (Result<void> holds = check_assumptions(inner); !holds) return holds.error();
     return run_graph(inner, body->second, std::move(inputs), observer ? of_bodies : Observer());
   };

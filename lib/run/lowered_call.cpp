@@ -48,6 +48,13 @@ std::optional<Tensor> geometry_of(const ir::Node& node, size_t i, const shape::B
   return tensor;
 }
 
+Tensor outline(ScalarType dtype, std::vector<int64_t> sizes) {
+  Tensor tensor{.dtype = dtype, .sizes = std::move(sizes)};
+  tensor.strides = contiguous_strides(tensor.sizes);
+  tensor.storage = Storage::absent(tensor.nbytes(), "");
+  return tensor;
+}
+
 std::optional<int64_t> offset_of_alias(const ir::Node& node, const Tensor& whole, const Tensor& view,
                                        const shape::Bindings& symbols) {
   const ir::Argument* offset = item(node, "offset", 0);
