@@ -27,43 +27,85 @@ std::pair<SymInt, SymInt> split(const SymInt& x, int64_t k) {
   return {Polynomial::from(std::move(exact)), Polynomial::from(std::move(rest))};
 }
 
+// A quotient is a number less what is left of its divisor: r*x//k == x - ((k - r)*x + k - 1)//k. The one of the two whose
+// first coefficient is the smaller stands for both, so that -(-x//4), (x + 3)//4 and x - 3*x//4 are one.
+bool is_turned(const SymInt& rest, int64_t k) {
+  for (const Term& term : terms_of(rest)) {
+    if (!term.factors.empty() && term.coefficient != k - term.coefficient) return term.coefficient > k - term.coefficient;
+  }
+  return false;
+}
+
+// a//k with a quotient in the sum a joined, if there is one to join: (x + p//m)//k == (m*x + p)//(m*k), and
+// (x - p//m)//k == (m*x - p + m - 1)//(m*k), for numbers m, k > 0; the first for any m, where x is a number.
+std::optional<SymInt> join_quotient(const SymInt& a, int64_t k) {
+  for (const Term& term : terms_of(a)) {
+    const Atom* inner = lone_atom(term, AtomKind::floor_div);
+    if (inner == nullptr || inner->operands[1] == SymInt(0)) continue;
+    const SymInt &p = inner->operands[0], &m = inner->operands[1];
+    const SymInt x = a - from_term(term.coefficient, term.factors);
+    const int64_t modulo = mod(term.coefficient, k);
+    const bool added = modulo == 1 && (k > 2 || term.coefficient > 0);
+    const bool subtracted = modulo == k - 1 && !added;
+    if (m.is_constant() ? !added && !subtracted : !added || !x.is_constant()) continue;
+    const SymInt dividend = added ? m * x + p : m * x - p + m - SymInt(1), divisor = m * SymInt(k);
+    if (is_overflow(dividend) || is_overflow(divisor)) continue;
+    return from_term(floor_div(term.coefficient, k) + (added ? 0 : 1), term.factors) + floor_div(dividend, divisor);
+  }
+  return std::nullopt;
+}
+
+// a with x in place of `term`, a multiple of x % m with a number m: what `holds` says of the coefficient and m.
+template <typename Predicate>
+std::optional<std::pair<SymInt, const Term*>> open_modulus(const SymInt& a, const Predicate& holds) {
+  if (a.is_constant()) return std::nullopt;
+  for (const Term& term : a.polynomial()->terms) {
+    const Atom* inner = lone_atom(term, AtomKind::mod);
+    if (inner == nullptr || !inner->operands[1].is_constant()) continue;
+    if (!holds(term.coefficient, *inner->operands[1].constant())) continue;
+    SymInt opened = a + SymInt(term.coefficient) * (inner->operands[0] - from_term(1, term.factors));
+    if (!is_overflow(opened)) return std::pair(std::move(opened), &term);
+  }
+  return std::nullopt;
+}
+
 SymInt floor_div_by_constant(const SymInt& a, int64_t k) {
+  // x % k is x - k*(x//k)
+  if (const auto opened = open_modulus(a, [&](int64_t, int64_t m) { return m == k; })) {
+    const auto& [sum, term] = *opened;
+    return floor_div(sum, SymInt(k)) -
+           SymInt(term->coefficient) * floor_div(term->factors[0].atom->operands[0], SymInt(k));
+  }
+  if (const std::optional<SymInt> joined = join_quotient(a, k)) return *joined;
   const auto [exact, rest] = split(a, k);
   if (rest.is_constant()) return exact;
   // (g*p + c)//(g*m) == (p + c//g)//m
   if (const int64_t g = std::gcd(content(rest), k); g > 1) {
     return exact + floor_div(divide_coefficients(rest, g), SymInt(k / g));
   }
-  // (p//m + c)//k == (p + m*c)//(m*k), for k > 0 and any m
-  const Term& first = rest.polynomial()->terms[0];
-  const int64_t c = constant_term(rest);
-  if (const Atom* inner = lone_atom(first, AtomKind::floor_div);
-      inner != nullptr && first.coefficient == 1 && rest.polynomial()->terms.size() == (c == 0 ? 1 : 2)) {
-    const SymInt divisor = inner->operands[1] * SymInt(k);
-    const SymInt dividend = inner->operands[0] + inner->operands[1] * SymInt(c);
-    if (!is_overflow(divisor) && !is_overflow(dividend)) return exact + floor_div(dividend, divisor);
+  if (const std::optional<SymInt> joined = join_quotient(rest, k)) return exact + *joined;
+  if (!is_turned(rest, k)) return exact + make_atom(AtomKind::floor_div, {rest, k});
+  SymInt whole = 0;
+  for (const Term& term : terms_of(rest)) {
+    if (!term.factors.empty()) whole = whole + from_term(1, term.factors);
   }
-  return exact + make_atom(AtomKind::floor_div, {rest, k});
+  return exact + whole - floor_div(SymInt(k) * whole - rest + SymInt(k - 1), SymInt(k));
 }
 
 SymInt mod_by_constant(const SymInt& a, int64_t k) {
-  // x % m counts as x where k divides what is dropped.
-  SymInt opened = a;
-  for (const Term& term : terms_of(a)) {
-    const Atom* inner = lone_atom(term, AtomKind::mod);
-    if (inner == nullptr || !inner->operands[1].is_constant()) continue;
+  // x % m counts as x where k divides what is dropped, a multiple of m.
+  const auto is_dropped = [&](int64_t coefficient, int64_t m) {
     int64_t dropped;
-    if (__builtin_mul_overflow(term.coefficient, *inner->operands[1].constant(), &dropped) || dropped % k != 0)
-      continue;
-    opened = opened + SymInt(term.coefficient) * (inner->operands[0] - from_term(1, term.factors));
-  }
-  if (opened != a && !is_overflow(opened)) return mod(opened, SymInt(k));
+    return !__builtin_mul_overflow(coefficient, m, &dropped) && dropped % k == 0;
+  };
+  if (const auto opened = open_modulus(a, is_dropped)) return mod(opened->first, SymInt(k));
   const SymInt rest = split(a, k).second;
   if (rest.is_constant()) return rest;
   // (g*p + c) % (g*m) == g*((p + c//g) % m) + c % g
   if (const int64_t g = std::gcd(content(rest), k); g > 1) {
     return SymInt(g) * mod(divide_coefficients(rest, g), SymInt(k / g)) + SymInt(mod(constant_term(rest), g));
   }
+  if (is_turned(rest, k)) return rest - SymInt(k) * floor_div(rest, SymInt(k));
   return make_atom(AtomKind::mod, {rest, k});
 }
 

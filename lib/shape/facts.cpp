@@ -79,6 +79,7 @@ std::string Range::to_string() const {
 }
 
 void Facts::declare(const std::string& symbol, Range range) {
+  memory_ = {};
   ranges_[symbol] = range;
   known_ranges_[symbol] = range;
   if (range.lower == range.upper) pin(symbol, range.lower);
@@ -92,7 +93,9 @@ bool Facts::assume(const SymBool& truth) {
     const std::vector<SymBool> parts = truth.node()->operands;
     return std::all_of(parts.begin(), parts.end(), [&](const SymBool& part) { return assume(part); });
   }
-  if (std::find(assumptions_.begin(), assumptions_.end(), truth) == assumptions_.end()) assumptions_.push_back(truth);
+  if (std::find(assumptions_.begin(), assumptions_.end(), truth) != assumptions_.end()) return true;
+  memory_ = {};
+  assumptions_.push_back(truth);
   if (known == Truth::open && truth.node()->kind != Kind::any && truth.node()->kind != Kind::opaque)
     learn(*truth.node());
   return true;
@@ -104,9 +107,15 @@ void Facts::learn(const BoolNode& comparison) {
   if (comparison.kind == Kind::eq) return learn_zero(x);
   if (comparison.kind == Kind::le) return learn_nonpositive(x);
   nonzeros_.push_back(x);
-  const Range range = bounds(x);
-  if (range.lower == 0) learn_nonpositive(SymInt(1) - x);
-  if (range.upper == 0) learn_nonpositive(x + SymInt(1));
+  if (const Terms terms = terms_of(x); terms.size() == 1) {
+    // No factor of a product is 0, either.
+    for (const Factor& factor : terms[0].factors) {
+      const SymInt y = from_term(1, {{factor.atom, 1}});
+      if (!(y == x)) learn({.kind = Kind::ne, .difference = y});
+    }
+  }
+  if (Proof(*this).lower(x, 0) >= 0) learn_nonpositive(SymInt(1) - x);
+  if (Proof(*this).upper(x, 0) <= 0) learn_nonpositive(x + SymInt(1));
 }
 
 void Facts::learn_zero(const SymInt& given) {
@@ -188,14 +197,21 @@ void Facts::learn_extremum(const SymInt& zero) {
 }
 
 void Facts::learn_nonpositive(const SymInt& x) {
-  // A lone symbol has a range.
   const Terms terms = terms_of(x);
-  const std::optional<std::string> symbol = terms.empty() ? std::nullopt : from_term(1, terms[0].factors).as_symbol();
-  if (symbol && terms.size() == (constant_term(x) == 0 ? 1 : 2)) {
-    const int64_t c = terms[0].coefficient, d = constant_term(x);  // c*s + d <= 0
+  const int64_t d = constant_term(x);
+  const bool is_lone = terms.size() == (d == 0 ? 1 : 2) && terms[0].factors.size() == 1 && terms[0].factors[0].power == 1;
+  if (is_lone) {
+    const Atom& atom = *terms[0].factors[0].atom;
+    const int64_t c = terms[0].coefficient;  // c*atom + d <= 0
     if (d == INT64_MIN || c == INT64_MIN) return;
-    tighten(*symbol, c > 0 ? Range{Range::lowest, floor_div(-d, c)} : Range{-floor_div(-d, -c), Range::highest});
-    return;
+    const int64_t end = c > 0 ? floor_div(-d, c) : -floor_div(-d, -c);
+    // A lone symbol has a range, and a lone quotient a dividend.
+    if (atom.kind == AtomKind::symbol)
+      return tighten(atom.spelling, c > 0 ? Range{Range::lowest, end} : Range{end, Range::highest});
+    if (atom.kind == AtomKind::floor_div && atom.operands[1].constant().value_or(0) > 0) {
+      const SymInt beyond = atom.operands[0] - atom.operands[1] * SymInt(end);
+      learn({.kind = Kind::le, .difference = c > 0 ? beyond - atom.operands[1] + SymInt(1) : -beyond});
+    }
   }
   if (std::find(nonpositives_.begin(), nonpositives_.end(), x) != nonpositives_.end()) return;
   nonpositives_.push_back(x);
@@ -288,6 +304,12 @@ std::optional<int64_t> Facts::value_of(const SymInt& x) const {
 
 Truth Facts::decide(const SymBool& question, bool refutes) const {
   if (const std::optional<bool> value = question.constant()) return from_bool(*value);
+  const std::string key = (refutes ? "" : "proves ") + question.to_string();
+  if (const auto known = memory_.answers.find(key); known != memory_.answers.end()) return known->second;
+  return memory_.answers[key] = search(question, refutes);
+}
+
+Truth Facts::search(const SymBool& question, bool refutes) const {
   for (const SymBool& truth : assumptions_) {
     if (truth == question) return Truth::proven;
   }
@@ -337,8 +359,9 @@ Truth Facts::decide_nonpositive(const SymInt& given, bool refutes) const {
       if (truth == Truth::proven || least >= 1) return truth;
     }
   }
-  if (Proof(*this).upper(x, 0) <= 0) return Truth::proven;
-  return refutes && Proof(*this).lower(x, 1) >= 1 ? Truth::refuted : Truth::open;
+  const bool is_once_positive = Proof(*this).attained(x) > 0, is_once_not = Proof(*this).attained(-x) >= 0;
+  if (!is_once_positive && Proof(*this).upper(x, 0) <= 0) return Truth::proven;
+  return refutes && !is_once_not && Proof(*this).lower(x, 1) >= 1 ? Truth::refuted : Truth::open;
 }
 
 Truth Facts::decide_zero(const SymInt& given) const {
@@ -358,6 +381,10 @@ Truth Facts::decide_zero(const SymInt& given) const {
   for (const Residue& residue : residues_) {
     if (Proof(*this).residue(x, residue.modulus).value_or(0) != 0) return Truth::refuted;
   }
+  const bool is_once_zero = std::any_of(witnesses().begin(), witnesses().end(),
+                                        [&](const Bindings& witness) { return evaluate(x, witness) == 0; });
+  if (is_once_zero && (Proof(*this).attained(x) > 0 || Proof(*this).attained(-x) > 0)) return Truth::open;
+  if (is_identically_zero(x)) return Truth::proven;
   const Bound upper = Proof(*this).upper(x, 0);
   if (upper < 0) return Truth::refuted;
   const Bound lower = Proof(*this).lower(x, 0);

@@ -10,7 +10,9 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "shape/symint.h"
@@ -70,6 +72,9 @@ class Facts {
   void pin(const std::string& symbol, const SymInt& value);
   void learn_multiple(const Residue& residue);
   Truth decide(SymBool::Kind kind, const SymInt& difference, bool refutes) const;
+  Truth search(const SymBool& question, bool refutes) const;
+  // Points at which all that is declared and assumed holds; none if none was found. Valid until the facts change.
+  const std::vector<Bindings>& witnesses() const;
 
   std::map<std::string, Range> ranges_;
   std::vector<SymBool> assumptions_;
@@ -83,6 +88,18 @@ class Facts {
   std::vector<SymInt> nonpositives_;
   std::vector<Residue> residues_;
   Substitution multiples_;  // symbols with a known remainder, as 32*h' for an h of which 32 is a divisor
+
+  // What was found out already, until the facts change: capture asks the same of a size at every operator. Copies start
+  // anew, as they are made to learn more, and perhaps for another thread.
+  struct Memory {
+    Memory() = default;
+    Memory(const Memory&) {}
+    Memory& operator=(const Memory&) { return *this = Memory(); }
+    Memory& operator=(Memory&&) = default;
+    std::unordered_map<std::string, Truth> answers;  // by the text of the question
+    std::optional<std::vector<Bindings>> witnesses;
+  };
+  mutable Memory memory_;
 };
 
 }  // namespace atenon::shape

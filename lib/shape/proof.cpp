@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "shape/terms.h"
 
@@ -112,6 +113,53 @@ SymInt open_divisions(const SymInt& x) {
     }
   }
   return x;
+}
+
+namespace {
+
+using Periods = std::map<std::string, int64_t>;  // of symbols: at least 1, 0 for one that is too long
+
+// A period of every symbol with which quotients by numbers, and what they divide, are linear in how often it passed.
+Periods periods_of(const SymInt& x) {
+  constexpr int64_t longest = 1024;
+  Periods out;
+  for (const Term& term : terms_of(x)) {
+    for (const Factor& factor : term.factors) {
+      const Atom& atom = *factor.atom;
+      if (atom.kind == AtomKind::symbol) out.emplace(atom.spelling, 1);
+      const bool divides = atom.kind == AtomKind::floor_div || atom.kind == AtomKind::mod;
+      const int64_t divisor = divides ? atom.operands[1].constant().value_or(1) : 1;
+      for (const SymInt& operand : atom.operands) {
+        for (const auto& [symbol, period] : periods_of(operand)) {
+          int64_t& known = out.emplace(symbol, 1).first->second;
+          known = divisor <= 0 || divisor > longest ? 0 : std::lcm(known, period * divisor);
+          if (known > longest) known = 0;
+        }
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+bool is_identically_zero(const SymInt& x) {
+  constexpr int64_t most_cases = 1024;
+  const Periods periods = periods_of(x);
+  int64_t cases = 1;
+  for (const auto& [symbol, period] : periods) {
+    if (period == 0 || (cases *= period) > most_cases) return false;
+  }
+  for (int64_t i = 0; i < cases && cases > 1; ++i) {
+    Substitution substitution;
+    int64_t rest = i;
+    for (const auto& [symbol, period] : periods) {
+      substitution[symbol] = SymInt(period) * SymInt::symbol(symbol) + SymInt(rest % period);
+      rest /= period;
+    }
+    if (!(substitute(x, substitution) == SymInt(0))) return false;
+  }
+  return cases > 1;
 }
 
 // --- Intervals
@@ -244,16 +292,25 @@ Interval Proof::shifted_interval(const SymInt& x, bool from_above) {
 
 // --- Search
 
+Bound Proof::attained(const SymInt& x) const {
+  Bound most = -infinite;
+  for (const Bindings* witness : witnesses_) {
+    if (const std::optional<int64_t> value = evaluate(x, *witness)) most = std::max<Bound>(most, *value);
+  }
+  return most;
+}
+
 Bound Proof::upper(const SymInt& given, Bound enough, int depth) {
   if (is_overflow(given)) return infinite;
   const SymInt x = open_divisions(given);
   if (is_overflow(x)) return infinite;
   Bound best = interval(x).upper;
+  if (best <= enough || attained(x) > enough) return best;
   const bool products =
       !x.is_constant() && std::any_of(x.polynomial()->terms.begin(), x.polynomial()->terms.end(), [](const Term& t) {
         return t.factors.size() > 1 || (t.factors.size() == 1 && t.factors[0].power > 1);
       });
-  if (best > enough && products) {
+  if (products) {
     best = std::min({best, shifted_interval(x, false).upper, shifted_interval(x, true).upper});
   }
   if (best <= enough || depth == 0 || x.is_constant() || --budget_ < 0) return best;
@@ -296,11 +353,15 @@ Bound Proof::upper_by_cases(const SymInt& x, Bound enough, int depth) {
   Bound most = -infinite;
   for (const SymInt& chosen : atom->operands) {
     const size_t before = cases_.size();
+    const std::vector<const Bindings*> all = witnesses_;
     for (const SymInt& other : atom->operands) {
-      if (!(other == chosen)) cases_.push_back(least ? chosen - other : other - chosen);
+      if (other == chosen) continue;
+      cases_.push_back(least ? chosen - other : other - chosen);
+      std::erase_if(witnesses_, [&](const Bindings* w) { return evaluate(cases_.back(), *w).value_or(1) > 0; });
     }
     most = std::max(most, upper(replace(x, *atom, chosen), enough, depth - 1));
     cases_.resize(before);
+    witnesses_ = all;
     if (most > enough) return infinite;
   }
   return most;
@@ -469,7 +530,7 @@ SymInt Proof::simplify_division(const Atom& atom) {
     --simplify_depth_;
     return out;
   }
-  Interval quotient = divide(interval(a), interval(b));
+  Interval quotient = divide(interval(open_divisions(a)), interval(open_divisions(b)));
   if (quotient.lower == 0 && quotient.upper > 0 && !b.is_constant() && upper(a - b + SymInt(1), 0, 2) <= 0)
     quotient.upper = 0;
   if (quotient.lower == quotient.upper && !is_infinite(quotient.lower)) {

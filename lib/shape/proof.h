@@ -1,8 +1,10 @@
 // The search behind Facts::decide: upper and lower bounds of expressions. Private to lib/shape.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "shape/facts.h"
 
@@ -20,14 +22,20 @@ struct Interval {
 // k*(x//k) is x - x % k, which says more to interval arithmetic. The search sees expressions so.
 SymInt open_divisions(const SymInt& x);
 
+// Whether x is 0 whatever its symbols are: told for quotients by numbers, by what the symbols leave when divided by them,
+// as s//2 + (s + 1)//2 is s both where s is 2*t and where it is 2*t + 1. False where there are too many such cases.
+bool is_identically_zero(const SymInt& x);
+
 // One question's worth of work: its budget of steps keeps decide() fast whatever was assumed.
 class Proof {
  public:
-  explicit Proof(const Facts& facts) : facts_(facts) {}
+  explicit Proof(const Facts& facts) : facts_(facts) {
+    for (const Bindings& witness : facts.witnesses()) witnesses_.push_back(&witness);
+  }
 
-  // The tightest upper bound found; the search stops at the first one that is `enough` or less. Lower bounds are those
-  // of -x.
-  Bound upper(const SymInt& x, Bound enough) { return upper(x, enough, search_depth); }
+  // The tightest upper bound found; the search stops at the first one that is `enough` or less, or the least possible.
+  // Lower bounds are those of -x.
+  Bound upper(const SymInt& x, Bound enough) { return upper(x, std::max(enough, attained(x)), search_depth); }
   Bound lower(const SymInt& x, Bound enough) { return -upper(-x, -enough); }
   // By interval arithmetic alone: cheap.
   Interval interval(const SymInt& x);
@@ -35,6 +43,8 @@ class Proof {
   std::optional<int64_t> residue(const SymInt& x, int64_t modulus);
   // x by what is assumed and known; equal to x for all values of the symbols that the facts allow.
   SymInt simplify(const SymInt& x);
+  // The largest value of x at the witnesses, which an upper bound cannot be below; that of -x says as much of the least.
+  Bound attained(const SymInt& x) const;
 
  private:
   static constexpr int search_depth = 4;
@@ -58,6 +68,7 @@ class Proof {
   const Facts& facts_;
   std::unordered_map<std::string, Interval> intervals_;  // of operations, by spelling: the search meets each many times
   std::vector<SymInt> cases_;                            // nonpositive in the case that is being looked at
+  std::vector<const Bindings*> witnesses_;               // of the facts, and of that case
   int budget_ = 100;
   int simplify_depth_ = 0;
 };
