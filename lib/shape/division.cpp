@@ -70,11 +70,13 @@ std::optional<std::pair<SymInt, const Term*>> open_modulus(const SymInt& a, cons
 }
 
 SymInt floor_div_by_constant(const SymInt& a, int64_t k) {
-  // x % k is x - k*(x//k)
+  // x % k is x - k*(x//k); x % 2 is 2*((x + 1)//2) - x, too, which makes (x + 1)//2 of (x + x % 2)//2.
   if (const auto opened = open_modulus(a, [&](int64_t, int64_t m) { return m == k; })) {
     const auto& [sum, term] = *opened;
-    return floor_div(sum, SymInt(k)) -
-           SymInt(term->coefficient) * floor_div(term->factors[0].atom->operands[0], SymInt(k));
+    const SymInt c = term->coefficient, x = term->factors[0].atom->operands[0];
+    if (const SymInt other = sum - SymInt(2) * c * x; k == 2 && terms_of(other).size() < terms_of(sum).size())
+      return floor_div(other, 2) + c * floor_div(x + SymInt(1), 2);
+    return floor_div(sum, SymInt(k)) - c * floor_div(x, SymInt(k));
   }
   if (const std::optional<SymInt> joined = join_quotient(a, k)) return *joined;
   const auto [exact, rest] = split(a, k);
