@@ -27,11 +27,12 @@ std::pair<SymInt, SymInt> split(const SymInt& x, int64_t k) {
   return {Polynomial::from(std::move(exact)), Polynomial::from(std::move(rest))};
 }
 
-// A quotient is a number less what is left of its divisor: r*x//k == x - ((k - r)*x + k - 1)//k. The one of the two whose
-// first coefficient is the smaller stands for both, so that -(-x//4), (x + 3)//4 and x - 3*x//4 are one.
+// A quotient is a number less what is left of its divisor: r*x//k == x - ((k - r)*x + k - 1)//k. The one of the two
+// whose first coefficient is the smaller stands for both, so that -(-x//4), (x + 3)//4 and x - 3*x//4 are one.
 bool is_turned(const SymInt& rest, int64_t k) {
   for (const Term& term : terms_of(rest)) {
-    if (!term.factors.empty() && term.coefficient != k - term.coefficient) return term.coefficient > k - term.coefficient;
+    if (!term.factors.empty() && term.coefficient != k - term.coefficient)
+      return term.coefficient > k - term.coefficient;
   }
   return false;
 }

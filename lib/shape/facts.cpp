@@ -49,6 +49,14 @@ std::optional<LoneExtremum> lone_extremum(const SymInt& x) {
   return std::nullopt;
 }
 
+// The atom, if x is a multiple of one, and perhaps a number; else null.
+const Atom* only_atom(const SymInt& x) {
+  const Terms terms = terms_of(x);
+  if (terms.size() != (constant_term(x) == 0 ? 1 : 2)) return nullptr;
+  const std::vector<Factor>& factors = terms[0].factors;
+  return factors.size() == 1 && factors[0].power == 1 ? factors[0].atom.get() : nullptr;
+}
+
 int64_t coefficient_of(const SymInt& x, const std::string& symbol) {
   for (const Term& term : terms_of(x)) {
     if (from_term(1, term.factors).as_symbol() == symbol) return term.coefficient;
@@ -119,7 +127,11 @@ void Facts::learn(const BoolNode& comparison) {
 }
 
 void Facts::learn_zero(const SymInt& given) {
-  const SymBool truth = equal(given, 0);  // divides by the common divisor
+  // 4*((s + 3)//4) == s says (s + 3) % 4 == 3.
+  const SymInt opened = open_divisions(given);
+  const Atom* remainder = only_atom(opened);
+  const bool is_shorter = remainder && remainder->kind == AtomKind::mod && remainder->operands[1].is_constant();
+  const SymBool truth = equal(is_shorter ? opened : given, 0);  // divides by the common divisor
   if (truth.constant()) return;
   const SymInt x = truth.node()->difference;
   // n*n == 5*n*(n//5) says n == 5*(n//5), where n is positive.
@@ -131,6 +143,7 @@ void Facts::learn_zero(const SymInt& given) {
     pin(*symbol, coefficient_of(x, *symbol) == 1 ? self - x : self + x);
     return;
   }
+  if (std::find(zeros_.begin(), zeros_.end(), x) != zeros_.end()) return;
   zeros_.push_back(x);
   learn_extremum(x);
   // Another atom that occurs once, as in s % 4 == 0, is replaced too.
@@ -140,8 +153,13 @@ void Facts::learn_zero(const SymInt& given) {
     const SymInt self = from_term(1, term.factors);
     const SymInt value = term.coefficient == 1 ? self - x : self + x;
     if (atom.kind == AtomKind::mod && atom.operands[1].is_constant() && value.is_constant()) {
-      residues_.push_back({atom.operands[0], *atom.operands[1].constant(), *value.constant()});
-      learn_multiple(residues_.back());
+      // (x + c) % m == r says x % m == (r - c) % m.
+      const int64_t modulus = *atom.operands[1].constant(), beside = constant_term(atom.operands[0]);
+      if (modulus > 0) {
+        const int64_t remainder = mod(mod(*value.constant(), modulus) - mod(beside, modulus), modulus);
+        residues_.push_back({atom.operands[0] - SymInt(beside), modulus, remainder});
+        learn_multiple(residues_.back());
+      }
     }
     if (value.to_string().find(atom.spelling) != std::string::npos) continue;
     replaced_.emplace(atom.spelling, value);
@@ -197,20 +215,16 @@ void Facts::learn_extremum(const SymInt& zero) {
 }
 
 void Facts::learn_nonpositive(const SymInt& x) {
-  const Terms terms = terms_of(x);
-  const int64_t d = constant_term(x);
-  const bool is_lone = terms.size() == (d == 0 ? 1 : 2) && terms[0].factors.size() == 1 && terms[0].factors[0].power == 1;
-  if (is_lone) {
-    const Atom& atom = *terms[0].factors[0].atom;
-    const int64_t c = terms[0].coefficient;  // c*atom + d <= 0
+  if (const Atom* atom = only_atom(x)) {
+    const int64_t c = x.polynomial()->terms[0].coefficient, d = constant_term(x);  // c*atom + d <= 0
     if (d == INT64_MIN || c == INT64_MIN) return;
     const int64_t end = c > 0 ? floor_div(-d, c) : -floor_div(-d, -c);
     // A lone symbol has a range, and a lone quotient a dividend.
-    if (atom.kind == AtomKind::symbol)
-      return tighten(atom.spelling, c > 0 ? Range{Range::lowest, end} : Range{end, Range::highest});
-    if (atom.kind == AtomKind::floor_div && atom.operands[1].constant().value_or(0) > 0) {
-      const SymInt beyond = atom.operands[0] - atom.operands[1] * SymInt(end);
-      learn({.kind = Kind::le, .difference = c > 0 ? beyond - atom.operands[1] + SymInt(1) : -beyond});
+    if (atom->kind == AtomKind::symbol)
+      return tighten(atom->spelling, c > 0 ? Range{Range::lowest, end} : Range{end, Range::highest});
+    if (atom->kind == AtomKind::floor_div && atom->operands[1].constant().value_or(0) > 0) {
+      const SymInt beyond = atom->operands[0] - atom->operands[1] * SymInt(end);
+      learn({.kind = Kind::le, .difference = c > 0 ? beyond - atom->operands[1] + SymInt(1) : -beyond});
     }
   }
   if (std::find(nonpositives_.begin(), nonpositives_.end(), x) != nonpositives_.end()) return;

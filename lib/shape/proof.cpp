@@ -530,9 +530,10 @@ SymInt Proof::simplify_division(const Atom& atom) {
     --simplify_depth_;
     return out;
   }
-  Interval quotient = divide(interval(open_divisions(a)), interval(open_divisions(b)));
-  if (quotient.lower == 0 && quotient.upper > 0 && !b.is_constant() && upper(a - b + SymInt(1), 0, 2) <= 0)
-    quotient.upper = 0;
+  const Interval divisor = interval(open_divisions(b));
+  Interval quotient = divide(interval(open_divisions(a)), divisor);
+  const bool is_positive = quotient.lower == 0 && quotient.upper > 0 && divisor.lower >= 0;  // a divisor is not 0
+  if (is_positive && !b.is_constant() && upper(a - b + SymInt(1), 0, 2) <= 0) quotient.upper = 0;
   if (quotient.lower == quotient.upper && !is_infinite(quotient.lower)) {
     const SymInt value = static_cast<int64_t>(quotient.lower);
     return quotient_wanted ? value : a - b * value;

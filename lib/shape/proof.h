@@ -22,8 +22,9 @@ struct Interval {
 // k*(x//k) is x - x % k, which says more to interval arithmetic. The search sees expressions so.
 SymInt open_divisions(const SymInt& x);
 
-// Whether x is 0 whatever its symbols are: told for quotients by numbers, by what the symbols leave when divided by them,
-// as s//2 + (s + 1)//2 is s both where s is 2*t and where it is 2*t + 1. False where there are too many such cases.
+// Whether x is 0 whatever its symbols are: told for quotients by numbers, by what the symbols leave when divided by
+// them, as s//2 + (s + 1)//2 is s both where s is 2*t and where it is 2*t + 1. False where there are too many such
+// cases.
 bool is_identically_zero(const SymInt& x);
 
 // One question's worth of work: its budget of steps keeps decide() fast whatever was assumed.
@@ -43,7 +44,8 @@ class Proof {
   std::optional<int64_t> residue(const SymInt& x, int64_t modulus);
   // x by what is assumed and known; equal to x for all values of the symbols that the facts allow.
   SymInt simplify(const SymInt& x);
-  // The largest value of x at the witnesses, which an upper bound cannot be below; that of -x says as much of the least.
+  // The largest value of x at the witnesses, which an upper bound cannot be below; that of -x says as much of the
+  // least.
   Bound attained(const SymInt& x) const;
 
  private:
