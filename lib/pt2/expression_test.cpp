@@ -29,7 +29,7 @@ TEST_CASE("Sizes in both of PyTorch's spellings, and guards") {
       {"Max(Integer(1), Symbol('s0', integer=True))", "max(1, s0)"},
       {"((s0//2)) + 1", "s0//2 + 1"},
       {"3*s0**2 - s1", "3*s0**2 - s1"},
-      {"CeilDiv(s0, 4)", "s0 - (3*s0)//4"},
+      {"CeilDiv(s0, 4)", "(s0 + 3)//4"},
       {"PythonMod(s0, 3)", "s0 % 3"},
       {"Eq(Mod(s0, 4), 0)", "s0 % 4 == 0"},
       {"s0 <= 4 and not s1 > 2", "s0 <= 4 and s1 <= 2"},

@@ -35,6 +35,8 @@ const std::vector<Bindings>& Facts::witnesses() const {
   const auto holds = [&](const Bindings& point) {
     return std::all_of(known_ranges_.begin(), known_ranges_.end(),
                        [&](const auto& known) { return known.second.contains(point.at(known.first)); }) &&
+           std::all_of(multiples_.begin(), multiples_.end(),
+                       [&](const auto& known) { return evaluate(known.second, point) == point.at(known.first); }) &&
            std::all_of(assumptions_.begin(), assumptions_.end(),
                        [&](const SymBool& truth) { return evaluate(truth, point).value_or(false); });
   };
