@@ -75,7 +75,8 @@ SymInt floor_div_by_constant(const SymInt& a, int64_t k) {
   if (const auto opened = open_modulus(a, [&](int64_t, int64_t m) { return m == k; })) {
     const auto& [sum, term] = *opened;
     const SymInt c = term->coefficient, x = term->factors[0].atom->operands[0];
-    if (const SymInt other = sum - SymInt(2) * c * x; k == 2 && terms_of(other).size() < terms_of(sum).size())
+    const SymInt other = sum - SymInt(2) * c * x;
+    if (k == 2 && !is_overflow(other) && terms_of(other).size() < terms_of(sum).size())
       return floor_div(other, 2) + c * floor_div(x + SymInt(1), 2);
     return floor_div(sum, SymInt(k)) - c * floor_div(x, SymInt(k));
   }
@@ -98,8 +99,7 @@ SymInt floor_div_by_constant(const SymInt& a, int64_t k) {
 SymInt mod_by_constant(const SymInt& a, int64_t k) {
   // x % m counts as x where k divides what is dropped, a multiple of m.
   const auto is_dropped = [&](int64_t coefficient, int64_t m) {
-    int64_t dropped;
-    return !__builtin_mul_overflow(coefficient, m, &dropped) && dropped % k == 0;
+    return static_cast<__int128>(coefficient) * m % k == 0;
   };
   if (const auto opened = open_modulus(a, is_dropped)) return mod(opened->first, SymInt(k));
   const SymInt rest = split(a, k).second;
@@ -196,7 +196,8 @@ SymInt floor_div(const SymInt& a, const SymInt& b) {
     if (exact != SymInt(0)) return exact + floor_div(rest, b);
   }
   if (const SymInt shared = common_divisor(a, b); shared != SymInt(1)) {
-    return floor_div(*exact_quotient(a, shared), *exact_quotient(b, shared));
+    const auto dividend = exact_quotient(a, shared), divisor = exact_quotient(b, shared);
+    if (dividend && divisor) return floor_div(*dividend, *divisor);
   }
   return make_atom(AtomKind::floor_div, {a, b});
 }
@@ -217,7 +218,8 @@ SymInt mod(const SymInt& a, const SymInt& b) {
     if (exact != SymInt(0)) return mod(rest, b);
   }
   if (const SymInt shared = common_divisor(a, b); shared != SymInt(1)) {
-    return shared * mod(*exact_quotient(a, shared), *exact_quotient(b, shared));
+    const auto dividend = exact_quotient(a, shared), divisor = exact_quotient(b, shared);
+    if (dividend && divisor) return shared * mod(*dividend, *divisor);
   }
   return make_atom(AtomKind::mod, {a, b});
 }

@@ -91,6 +91,7 @@ void Facts::declare(const std::string& symbol, Range range) {
   ranges_[symbol] = range;
   known_ranges_[symbol] = range;
   if (range.lower == range.upper) pin(symbol, range.lower);
+  memory_ = {};
 }
 
 bool Facts::assume(const SymBool& truth) {
@@ -104,8 +105,10 @@ bool Facts::assume(const SymBool& truth) {
   if (std::find(assumptions_.begin(), assumptions_.end(), truth) != assumptions_.end()) return true;
   memory_ = {};
   assumptions_.push_back(truth);
-  if (known == Truth::open && truth.node()->kind != Kind::any && truth.node()->kind != Kind::opaque)
+  if (known == Truth::open && truth.node()->kind != Kind::any && truth.node()->kind != Kind::opaque) {
     learn(*truth.node());
+    memory_ = {};  // more witnesses are found by what was learned
+  }
   return true;
 }
 
@@ -114,6 +117,8 @@ void Facts::learn(const BoolNode& comparison) {
   if (is_overflow(x) || x.is_constant()) return;
   if (comparison.kind == Kind::eq) return learn_zero(x);
   if (comparison.kind == Kind::le) return learn_nonpositive(x);
+  if (const Interval known = Proof(*this).interval(x); known.lower > 0 || known.upper < 0) return;
+  if (std::find(nonzeros_.begin(), nonzeros_.end(), x) != nonzeros_.end()) return;
   nonzeros_.push_back(x);
   if (const Terms terms = terms_of(x); terms.size() == 1) {
     // No factor of a product is 0, either.
@@ -373,9 +378,8 @@ Truth Facts::decide_nonpositive(const SymInt& given, bool refutes) const {
       if (truth == Truth::proven || least >= 1) return truth;
     }
   }
-  const bool is_once_positive = Proof(*this).attained(x) > 0, is_once_not = Proof(*this).attained(-x) >= 0;
-  if (!is_once_positive && Proof(*this).upper(x, 0) <= 0) return Truth::proven;
-  return refutes && !is_once_not && Proof(*this).lower(x, 1) >= 1 ? Truth::refuted : Truth::open;
+  if (Proof(*this).is_at_most(x, 0)) return Truth::proven;
+  return refutes && Proof(*this).is_at_most(-x, -1) ? Truth::refuted : Truth::open;
 }
 
 Truth Facts::decide_zero(const SymInt& given) const {
@@ -395,6 +399,8 @@ Truth Facts::decide_zero(const SymInt& given) const {
   for (const Residue& residue : residues_) {
     if (Proof(*this).residue(x, residue.modulus).value_or(0) != 0) return Truth::refuted;
   }
+  if (const Interval known = Proof(*this).interval(open_divisions(x)); known.lower > 0 || known.upper < 0)
+    return Truth::refuted;
   const bool is_once_zero = std::any_of(witnesses().begin(), witnesses().end(),
                                         [&](const Bindings& witness) { return evaluate(x, witness) == 0; });
   if (is_once_zero && (Proof(*this).attained(x) > 0 || Proof(*this).attained(-x) > 0)) return Truth::open;

@@ -212,6 +212,17 @@ TEST_CASE("questions that programs ask") {
   }
 }
 
+TEST_CASE("what is assumed later changes an answer") {
+  Facts facts = facts_of("s=0..; t=0..");
+  const SymBool question = *parse_bool("s <= 4*t");
+  CHECK(facts.decide(question) == Truth::open);
+  CHECK(facts.assume(*parse_bool("s <= t")));
+  CHECK(facts.decide(question) == Truth::proven);
+  CHECK(facts.decide(*parse_bool("s == 3")) == Truth::open);
+  facts.declare("s", {3, 3});
+  CHECK(facts.decide(*parse_bool("s == 3")) == Truth::proven);
+}
+
 TEST_CASE("contradictions are noticed") {
   const struct {
     std::string facts, truth;
@@ -249,6 +260,8 @@ TEST_CASE("simplification and bounds") {
       {"a=1..8;b=1..8", "a*b - 1", "a*b - 1", {0, 63}},
       {"a=0..10; a + b <= 10", "b", "b", {0, 10}},
       {"s=-9..-1", "s//2", "s//2", {-5, -1}},
+      {"s + t <= 5000; 3*s <= 2*t + 1", "s", "s", {0, 3333}},
+      {"7*a <= 3*b + 50; 5*b <= 100000*c + 9; c <= 3", "a + b", "a + b", {0, 85722}},
       {"s=1..", "trunc(s*0.25)", "s//4", {0, Range::highest}},
       {"s=-8..-1", "trunc(s*0.25)", "-((-s)//4)", {-2, 0}},
       {"max(1, -((-s)//(s - s//2))) == 2; s//2 == 4*(s//8)", "max(1, -((-s)//(s - 4*(s//8))))", "2", {2, 2}},

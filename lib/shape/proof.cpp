@@ -144,11 +144,13 @@ Periods periods_of(const SymInt& x) {
 }  // namespace
 
 bool is_identically_zero(const SymInt& x) {
-  constexpr int64_t most_cases = 1024;
+  constexpr int64_t most_work = 1 << 14;  // terms, of products that are multiplied out, in all cases together
+  int64_t work = 0;
+  for (const Term& term : terms_of(x)) work += int64_t{1} << std::min<size_t>(term.factors.size(), 20);
   const Periods periods = periods_of(x);
   int64_t cases = 1;
   for (const auto& [symbol, period] : periods) {
-    if (period == 0 || (cases *= period) > most_cases) return false;
+    if (period == 0 || (cases *= period) * work > most_work) return false;
   }
   for (int64_t i = 0; i < cases && cases > 1; ++i) {
     Substitution substitution;
@@ -190,16 +192,17 @@ Interval Proof::interval(const Atom& atom) {
 }
 
 Interval Proof::interval_of_operation(const Atom& atom) {
+  const auto of = [&](size_t i) { return interval(open_divisions(atom.operands[i])); };
   switch (atom.kind) {
     case AtomKind::floor_div:
-      return divide(interval(atom.operands[0]), interval(atom.operands[1]));
+      return divide(of(0), of(1));
     case AtomKind::mod:
-      return modulus(interval(atom.operands[0]), interval(atom.operands[1]));
+      return modulus(of(0), of(1));
     case AtomKind::min:
     case AtomKind::max: {
-      Interval out = interval(atom.operands[0]);
-      for (const SymInt& operand : atom.operands) {
-        const Interval x = interval(operand);
+      Interval out = of(0);
+      for (size_t i = 1; i < atom.operands.size(); ++i) {
+        const Interval x = of(i);
         out = atom.kind == AtomKind::min ? Interval{std::min(out.lower, x.lower), std::min(out.upper, x.upper)}
                                          : Interval{std::max(out.lower, x.lower), std::max(out.upper, x.upper)};
       }
@@ -224,7 +227,7 @@ std::pair<double, double> Proof::interval(const SymFloat& x) {
   if (x.constant()) return {*x.constant(), *x.constant()};
   const FloatNode& node = *x.node();
   if (node.op == "from") {
-    const Interval of = interval(node.integer);
+    const Interval of = interval(open_divisions(node.integer));
     return {is_infinite(of.lower) ? -HUGE_VAL : static_cast<double>(of.lower),
             is_infinite(of.upper) ? HUGE_VAL : static_cast<double>(of.upper)};
   }
@@ -292,12 +295,28 @@ Interval Proof::shifted_interval(const SymInt& x, bool from_above) {
 
 // --- Search
 
-Bound Proof::attained(const SymInt& x) const {
+Bound Proof::attained(const SymInt& x) {
+  if (!witnesses_) {
+    witnesses_.emplace();
+    for (const Bindings& witness : facts_.witnesses()) witnesses_->push_back(&witness);
+  }
   Bound most = -infinite;
-  for (const Bindings* witness : witnesses_) {
+  for (const Bindings* witness : *witnesses_) {
     if (const std::optional<int64_t> value = evaluate(x, *witness)) most = std::max<Bound>(most, *value);
   }
   return most;
+}
+
+Bound Proof::upper(const SymInt& x, Bound enough) {
+  const Bound known = interval(open_divisions(x)).upper;
+  if (known <= enough) return known;
+  is_pruning_ = !is_infinite(enough);
+  return upper(x, std::max(enough, attained(x)), search_depth);
+}
+
+bool Proof::is_at_most(const SymInt& x, Bound limit) {
+  if (interval(open_divisions(x)).upper <= limit) return true;
+  return attained(x) <= limit && upper(x, limit) <= limit;
 }
 
 Bound Proof::upper(const SymInt& given, Bound enough, int depth) {
@@ -305,7 +324,7 @@ Bound Proof::upper(const SymInt& given, Bound enough, int depth) {
   const SymInt x = open_divisions(given);
   if (is_overflow(x)) return infinite;
   Bound best = interval(x).upper;
-  if (best <= enough || attained(x) > enough) return best;
+  if (best <= enough || (is_pruning_ && attained(x) > enough)) return best;
   const bool products =
       !x.is_constant() && std::any_of(x.polynomial()->terms.begin(), x.polynomial()->terms.end(), [](const Term& t) {
         return t.factors.size() > 1 || (t.factors.size() == 1 && t.factors[0].power > 1);
@@ -353,11 +372,11 @@ Bound Proof::upper_by_cases(const SymInt& x, Bound enough, int depth) {
   Bound most = -infinite;
   for (const SymInt& chosen : atom->operands) {
     const size_t before = cases_.size();
-    const std::vector<const Bindings*> all = witnesses_;
+    const std::optional<std::vector<const Bindings*>> all = witnesses_;
     for (const SymInt& other : atom->operands) {
       if (other == chosen) continue;
       cases_.push_back(least ? chosen - other : other - chosen);
-      std::erase_if(witnesses_, [&](const Bindings* w) { return evaluate(cases_.back(), *w).value_or(1) > 0; });
+      if (witnesses_) std::erase_if(*witnesses_, [&](auto* w) { return evaluate(cases_.back(), *w).value_or(1) > 0; });
     }
     most = std::max(most, upper(replace(x, *atom, chosen), enough, depth - 1));
     cases_.resize(before);

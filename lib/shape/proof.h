@@ -1,7 +1,7 @@
 // The search behind Facts::decide: upper and lower bounds of expressions. Private to lib/shape.
 #pragma once
 
-#include <algorithm>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -30,13 +30,11 @@ bool is_identically_zero(const SymInt& x);
 // One question's worth of work: its budget of steps keeps decide() fast whatever was assumed.
 class Proof {
  public:
-  explicit Proof(const Facts& facts) : facts_(facts) {
-    for (const Bindings& witness : facts.witnesses()) witnesses_.push_back(&witness);
-  }
+  explicit Proof(const Facts& facts) : facts_(facts) {}
 
   // The tightest upper bound found; the search stops at the first one that is `enough` or less, or the least possible.
   // Lower bounds are those of -x.
-  Bound upper(const SymInt& x, Bound enough) { return upper(x, std::max(enough, attained(x)), search_depth); }
+  Bound upper(const SymInt& x, Bound enough);
   Bound lower(const SymInt& x, Bound enough) { return -upper(-x, -enough); }
   // By interval arithmetic alone: cheap.
   Interval interval(const SymInt& x);
@@ -44,9 +42,11 @@ class Proof {
   std::optional<int64_t> residue(const SymInt& x, int64_t modulus);
   // x by what is assumed and known; equal to x for all values of the symbols that the facts allow.
   SymInt simplify(const SymInt& x);
+  // Whether x is proven to be at most `limit`: what a witness contradicts is not searched for.
+  bool is_at_most(const SymInt& x, Bound limit);
   // The largest value of x at the witnesses, which an upper bound cannot be below; that of -x says as much of the
   // least.
-  Bound attained(const SymInt& x) const;
+  Bound attained(const SymInt& x);
 
  private:
   static constexpr int search_depth = 4;
@@ -70,7 +70,8 @@ class Proof {
   const Facts& facts_;
   std::unordered_map<std::string, Interval> intervals_;  // of operations, by spelling: the search meets each many times
   std::vector<SymInt> cases_;                            // nonpositive in the case that is being looked at
-  std::vector<const Bindings*> witnesses_;               // of the facts, and of that case
+  std::optional<std::vector<const Bindings*>> witnesses_;  // of the facts and that case, once they are asked for
+  bool is_pruning_ = true;  // where a witness is above what is enough: not in search of the tightest bound
   int budget_ = 100;
   int simplify_depth_ = 0;
 };

@@ -48,6 +48,9 @@ const std::vector<Bindings>& Facts::witnesses() const {
       return value.has_value();
     });
   };
+  if (std::any_of(known_ranges_.begin(), known_ranges_.end(),
+                  [](const auto& known) { return known.second.lower > known.second.upper; }))
+    return found;
   for (uint64_t trial = 0; trial < most_trials && found.size() < enough_witnesses; ++trial) {
     Bindings point;
     for (const auto& [symbol, range] : known_ranges_) {
