@@ -80,6 +80,7 @@ SymInt floor_div_by_constant(const SymInt& a, int64_t k) {
       return floor_div(other, 2) + c * floor_div(x + SymInt(1), 2);
     return floor_div(sum, SymInt(k)) - c * floor_div(x, SymInt(k));
   }
+  // In a, as of halves the rest does not say whether they are added; of symbolic divisors, in the rest below.
   if (const std::optional<SymInt> joined = join_quotient(a, k)) return *joined;
   const auto [exact, rest] = split(a, k);
   if (rest.is_constant()) return exact;

@@ -90,8 +90,10 @@ void Facts::declare(const std::string& symbol, Range range) {
   memory_ = {};
   ranges_[symbol] = range;
   known_ranges_[symbol] = range;
-  if (range.lower == range.upper) pin(symbol, range.lower);
-  memory_ = {};
+  if (range.lower == range.upper) {
+    pin(symbol, range.lower);
+    memory_ = {};  // as in assume()
+  }
 }
 
 bool Facts::assume(const SymBool& truth) {

@@ -314,11 +314,6 @@ Bound Proof::upper(const SymInt& x, Bound enough) {
   return upper(x, std::max(enough, attained(x)), search_depth);
 }
 
-bool Proof::is_at_most(const SymInt& x, Bound limit) {
-  if (interval(open_divisions(x)).upper <= limit) return true;
-  return attained(x) <= limit && upper(x, limit) <= limit;
-}
-
 Bound Proof::upper(const SymInt& given, Bound enough, int depth) {
   if (is_overflow(given)) return infinite;
   const SymInt x = open_divisions(given);

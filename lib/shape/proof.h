@@ -43,7 +43,7 @@ class Proof {
   // x by what is assumed and known; equal to x for all values of the symbols that the facts allow.
   SymInt simplify(const SymInt& x);
   // Whether x is proven to be at most `limit`: what a witness contradicts is not searched for.
-  bool is_at_most(const SymInt& x, Bound limit);
+  bool is_at_most(const SymInt& x, Bound limit) { return upper(x, limit, search_depth) <= limit; }
   // The largest value of x at the witnesses, which an upper bound cannot be below; that of -x says as much of the
   // least.
   Bound attained(const SymInt& x);

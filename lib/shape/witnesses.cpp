@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "shape/facts.h"
-#include "shape/terms.h"
 
 namespace atenon::shape {
 namespace {
