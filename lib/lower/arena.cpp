@@ -3,7 +3,6 @@
 // The largest choose first, so that each slot is as large as its first value, and what is small goes where there is
 // room: a small value that came first would take a large one's slot, and that one another.
 #include <algorithm>
-#include <array>
 
 #include "ir/call_body.h"
 #include "kernels/body.h"
@@ -24,7 +23,8 @@ struct Buffer {
 };
 
 struct Slot {
-  SymInt bytes;
+  std::vector<SymInt> sizes = {};  // bytes: as many as the largest of these, none of which is known to hold another
+  int64_t typical = 0;
   std::vector<const Buffer*> buffers = {};
 
   bool is_free(const Buffer& wanted) const {
@@ -45,17 +45,15 @@ class Planner {
   void find_buffers();
   int overwritten(const ir::Node& call, size_t result, std::set<const Value*>& dying) const;
   void choose_slots();
-  bool fits(const SymInt& bytes, const SymInt& slot);
+  void enlarge(Slot& slot, const Buffer& buffer) const;
   void annotate();
 
   Lowering& lowering_;
-  std::array<shape::Bindings, 3> tried_;       // least, large and typical sizes: what is not so there needs no proof
   std::map<const Value*, const Value*> base_;  // of aliases
   std::map<const Value*, size_t> last_;        // the last call that reads each root; behind all, if it is returned
   std::vector<Buffer> buffers_;
   std::map<const Value*, size_t> buffer_of_;
   std::vector<Slot> slots_;
-  std::map<std::pair<std::string, std::string>, bool> fits_;  // layers repeat their sizes, and some proofs take long
 };
 
 const Value* Planner::root(const Value* value) const {
@@ -63,14 +61,17 @@ const Value* Planner::root(const Value* value) const {
   return value;
 }
 
-bool Planner::fits(const SymInt& bytes, const SymInt& slot) {
-  for (const shape::Bindings& sizes : tried_) {
-    const std::optional<int64_t> wanted = shape::evaluate(bytes, sizes), there = shape::evaluate(slot, sizes);
-    if (wanted && there && *wanted > *there) return false;
-  }
-  const auto [known, is_new] = fits_.try_emplace({bytes.to_string(), slot.to_string()});
-  if (is_new) known->second = lowering_.facts.proves(shape::less_equal(bytes, slot));
-  return known->second;
+// Pairs of sizes are compared, not their maximum: layers repeat them, and few cases are left to prove.
+void Planner::enlarge(Slot& slot, const Buffer& buffer) const {
+  const auto fits = [&](const SymInt& part, const SymInt& whole) {
+    return lowering_.facts.proves(shape::less_equal(part, whole));
+  };
+  slot.buffers.push_back(&buffer);
+  slot.typical = std::max(slot.typical, buffer.typical);
+  for (const SymInt& size : slot.sizes)
+    if (fits(buffer.bytes, size)) return;
+  std::erase_if(slot.sizes, [&](const SymInt& size) { return fits(size, buffer.bytes); });
+  slot.sizes.push_back(buffer.bytes);
 }
 
 void Planner::find_lives() {
@@ -129,8 +130,7 @@ void Planner::find_buffers() {
   }
 }
 
-// The free slot that wastes least at the hints; one that must grow is better than a new one if the sizes can be
-// compared.
+// The free slot that wastes least at the hints; one that must grow is better than a new one.
 void Planner::choose_slots() {
   std::vector<Buffer*> order;
   for (Buffer& buffer : buffers_) order.push_back(&buffer);
@@ -139,18 +139,15 @@ void Planner::choose_slots() {
   for (Buffer* buffer : order) {
     int64_t least = 0;
     for (size_t i = 0; i < slots_.size(); ++i) {
-      const int64_t waste = std::abs(lowering_.typical(slots_[i].bytes) - buffer->typical);
+      const int64_t waste = std::abs(slots_[i].typical - buffer->typical);
       if ((buffer->slot >= 0 && waste >= least) || !slots_[i].is_free(*buffer)) continue;
-      if (!fits(buffer->bytes, slots_[i].bytes) && !fits(slots_[i].bytes, buffer->bytes)) continue;
       buffer->slot = static_cast<int>(i), least = waste;
     }
     if (buffer->slot < 0) {
       buffer->slot = static_cast<int>(slots_.size());
-      slots_.push_back({buffer->bytes});
+      slots_.emplace_back();
     }
-    Slot& slot = slots_[static_cast<size_t>(buffer->slot)];
-    if (!fits(buffer->bytes, slot.bytes)) slot.bytes = buffer->bytes;
-    slot.buffers.push_back(buffer);
+    enlarge(slots_[static_cast<size_t>(buffer->slot)], *buffer);
   }
 }
 
@@ -166,8 +163,10 @@ void Planner::annotate() {
   SymInt total = 0;
   ir::ArgumentList sizes;
   for (const Slot& slot : slots_) {
-    sizes.push_back(slot.bytes);
-    total = total + shape::floor_div(slot.bytes + 63, 64) * 64;
+    SymInt bytes = slot.sizes[0];
+    for (const SymInt& size : slot.sizes) bytes = shape::max(bytes, size);
+    sizes.push_back(bytes);
+    total = total + shape::floor_div(bytes + 63, 64) * 64;
   }
   const auto set = [&](const std::string& name, ir::Argument value) {
     std::erase_if(lowering_.variant.annotations, [&](const ir::Named& named) { return named.name == name; });
@@ -178,11 +177,6 @@ void Planner::annotate() {
 }
 
 void Planner::run() {
-  for (const auto& [symbol, range] : lowering_.facts.ranges()) {
-    tried_[0][symbol] = std::max<int64_t>(range.lower, 0);
-    tried_[1][symbol] = std::clamp<int64_t>(range.upper, 0, 4096);
-  }
-  tried_[2] = lowering_.hints;
   find_lives();
   find_buffers();
   choose_slots();

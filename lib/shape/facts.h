@@ -34,6 +34,7 @@ struct Range {
   std::string to_string() const;
 };
 
+// One thread at a time: answers are remembered, by const members, too. A copy is independent.
 class Facts {
  public:
   // A symbol that was not declared has the range of a size: 0 and up.

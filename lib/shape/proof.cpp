@@ -539,7 +539,8 @@ SymInt Proof::simplify_division(const Atom& atom) {
   const Atom* again = lone_atom(plain);
   if (again == nullptr || again->spelling != atom.spelling) {
     // It took another form: look at that, once.
-    if (++simplify_depth_ > 20) return plain;
+    if (simplify_depth_ == 20) return plain;
+    ++simplify_depth_;
     const SymInt out = simplify(plain);
     --simplify_depth_;
     return out;
