@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 namespace atenon::reference {
 namespace {
@@ -24,17 +25,35 @@ Tensor slice(const Tensor& tensor, int64_t at) {
   return part.contiguous();
 }
 
-Tensor stack(const std::vector<Tensor>& slices) {
-  std::vector<int64_t> sizes = slices[0].sizes;
-  sizes.insert(sizes.begin(), static_cast<int64_t>(slices.size()));
-  Tensor whole = Tensor::empty(slices[0].dtype, std::move(sizes));
-  const size_t bytes = slices[0].nbytes();
-  for (size_t i = 0; i < slices.size(); ++i) {
-    const Tensor rows = slices[i].contiguous();
-    if (bytes > 0) std::memcpy(static_cast<std::byte*>(whole.mutable_data()) + i * bytes, rows.data(), bytes);
+// Tensors of all rounds as one whole, written as they come: a loop may have many rounds.
+class Stack {
+ public:
+  explicit Stack(int64_t rounds) : rounds_(rounds) {}
+
+  // False if the tensor is of another type than those before it.
+  bool add(const Tensor& slice) {
+    if (!whole_) {
+      std::vector<int64_t> sizes = slice.sizes;
+      sizes.insert(sizes.begin(), rounds_);
+      whole_ = Tensor::empty(slice.dtype, std::move(sizes));
+    } else if (slice.dtype != whole_->dtype ||
+               !std::equal(slice.sizes.begin(), slice.sizes.end(), whole_->sizes.begin() + 1, whole_->sizes.end())) {
+      return false;
+    }
+    const Tensor rows = slice.contiguous();
+    const size_t bytes = rows.nbytes();
+    if (bytes > 0) std::memcpy(static_cast<std::byte*>(whole_->mutable_data()) + used_, rows.data(), bytes);
+    used_ += bytes;
+    return true;
   }
-  return whole;
-}
+
+  const std::optional<Tensor>& whole() const { return whole_; }  // null without rounds
+
+ private:
+  int64_t rounds_;
+  std::optional<Tensor> whole_;
+  size_t used_ = 0;  // bytes
+};
 
 class Loop {
  public:
@@ -99,57 +118,61 @@ class Loop {
 
   int64_t rounds() const { return xs_.empty() ? 0 : std::get<Tensor>(xs_[0]).sizes[0]; }
 
-  // Behind `results`, the slices of all rounds as whole tensors.
-  Result<Data> joined(Data results, const std::vector<std::vector<Tensor>>& slices) {
-    for (const std::vector<Tensor>& rounds : slices) {
-      for (const Tensor& slice : rounds)
-        if (slice.sizes != rounds[0].sizes || slice.dtype != rounds[0].dtype)
-          return error(Status::violated, 637, "the rounds of a loop give results of different types");
-      if (!rounds.empty()) {
-        results.push_back(stack(rounds));
-        continue;
-      }
-      Result<Tensor> empty = runner_.empty(results.size());
-      if (!empty) return empty.error();
-      results.push_back(std::move(*empty));
+  // Puts `results` from the first on to the stacks.
+  Result<void> stack(const Data& results, size_t first) {
+    for (size_t i = 0; i < stacks_.size(); ++i)
+      if (!stacks_[i].add(std::get<Tensor>(results[first + i])))
+        return error(Status::violated, 637, "the rounds of a loop give results of different types");
+    return {};
+  }
+
+  // Behind `results`, the stacks.
+  Result<Data> joined(Data results) {
+    for (const Stack& stack : stacks_) {
+      Result<Tensor> whole = stack.whole() ? *stack.whole() : runner_.empty(results.size());
+      if (!whole) return whole.error();
+      results.push_back(std::move(*whole));
     }
     return results;
   }
 
   Result<Data> scan() {
     const size_t count = carried_.size();  // results before the slices; none for map
-    std::vector<std::vector<Tensor>> slices(std::max(flow_.results, count) - count);
+    stacks_.assign(std::max(flow_.results, count) - count, Stack(rounds()));
     for (int64_t i = 0; i < rounds(); ++i) {
-      Data inputs = carried_;
+      Data inputs = std::move(carried_);
       for (const Datum& x : xs_) inputs.push_back(slice(std::get<Tensor>(x), i));
       Result<Data> results = call(0, std::move(inputs), flow_.results, count);
       if (!results) return results;
-      for (size_t j = 0; j < slices.size(); ++j) slices[j].push_back(std::get<Tensor>((*results)[count + j]));
-      carried_.assign(results->begin(), results->begin() + static_cast<std::ptrdiff_t>(count));
+      if (Result<void> stacked = stack(*results, count); !stacked) return stacked.error();
+      results->resize(count);
+      carried_ = std::move(*results);
     }
-    return joined(carried_, slices);
+    return joined(carried_);
   }
 
   Result<Data> associative_scan() {
-    std::vector<std::vector<Tensor>> slices(xs_.size());
+    stacks_.assign(xs_.size(), Stack(rounds()));
+    Data last;
     for (int64_t i = 0; i < rounds(); ++i) {
-      Data inputs;
-      if (i > 0)
-        for (const auto& done : slices) inputs.push_back(done.back());
+      Data inputs = std::move(last);
       for (const Datum& x : xs_) inputs.push_back(slice(std::get<Tensor>(x), i));
-      if (i > 0) {
+      if (i == 0) {
+        last = std::move(inputs);
+      } else {
         Result<Data> results = call(0, std::move(inputs), xs_.size(), 0);
         if (!results) return results;
-        inputs = std::move(*results);
+        last = std::move(*results);
       }
-      for (size_t j = 0; j < xs_.size(); ++j) slices[j].push_back(std::get<Tensor>(inputs[j]));
+      if (Result<void> stacked = stack(last, 0); !stacked) return stacked.error();
     }
-    return joined({}, slices);
+    return joined({});
   }
 
   const ir::ControlFlow& flow_;
   const ControlFlowRunner& runner_;
   Data carried_, xs_, operands_;
+  std::vector<Stack> stacks_;
 };
 
 }  // namespace

@@ -297,6 +297,19 @@ Result<std::shared_ptr<Plan>> Session::plan(const std::vector<std::optional<Datu
   return made;
 }
 
+void Session::enter(Context& context) {
+  const size_t bytes = context.plan->bytes();
+  context.arena = arenas_.take([&](const Arena& idle) { return idle.memory->size() >= bytes; });
+  if (context.arena) return;
+  arenas_.take();  // a larger one takes the place of one that is too small
+  context.arena = std::make_unique<Arena>(Storage::allocate(bytes));
+}
+
+void Session::leave(std::unique_ptr<Context> context) {
+  arenas_.give(std::move(context->arena));
+  contexts_.give(std::move(context));
+}
+
 void Session::seed(uint64_t seed) {
   const std::lock_guard lock(mutex_);
   const bool is_first = !generator_;
@@ -319,8 +332,9 @@ Result<std::vector<Datum>> Session::run(const std::vector<std::optional<Datum>>&
   if (*found) {
     std::unique_ptr<Context> context = contexts_.take([&](const Context& idle) { return idle.plan == *found; });
     if (!context) context = Plan::make_context(*found, *this);
+    enter(*context);
     results = (*found)->run(*context, *this, inputs, observer, direct ? into : std::span<Tensor>());
-    contexts_.give(std::move(context));
+    leave(std::move(context));
   } else {
     shape::Bindings symbols;
     Result<const ir::Variant*> variant = choose(inputs, symbols);
@@ -345,8 +359,9 @@ Result<bool> Session::run_again(std::span<const Rows> inputs, std::span<const Ro
   std::unique_ptr<Context> context =
       contexts_.take([&](const Context& idle) { return idle.plan->fits(inputs, outputs); });
   if (!context) return false;
+  enter(*context);
   Result<void> ran = context->plan->run(*context, inputs, outputs);
-  contexts_.give(std::move(context));
+  leave(std::move(context));
   if (!ran) return ran.error();
   return true;
 }

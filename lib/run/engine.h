@@ -71,6 +71,7 @@ struct Memory {
 };
 
 class Plan;
+struct Arena;
 struct Context;
 class Interpreter;
 
@@ -130,6 +131,8 @@ class Session {
   // Those of which enough is known: the others wait for the nodes that define their symbols.
   Result<void> check_assumptions(const std::vector<ir::Constraint>& assumptions, const shape::Bindings& symbols) const;
   Result<std::shared_ptr<Plan>> plan(const std::vector<std::optional<Datum>>& inputs);
+  void enter(Context& context);  // lends it an arena
+  void leave(std::unique_ptr<Context> context);
   Result<const opset::Opset*> opset();
   Generator* generator() { return generator_ ? &*generator_ : nullptr; }
   // Everything of a lowered call's site but its operands and results.
@@ -160,7 +163,10 @@ class Session {
   std::unique_ptr<const reference::DeclaredKernels> declared_;
   std::optional<Generator> generator_;  // goes on from run to run
 
-  Idle<Context> contexts_;  // a run takes one: where one fits, it looks at nothing else
+  // A run takes one of each. Where a context fits, it looks at nothing else; any arena serves all plans that it is large
+  // enough for, so that memory is that of the largest sizes, not of all.
+  Idle<Context> contexts_;
+  Idle<Arena> arenas_;
 
   mutable std::mutex mutex_;  // of what follows
   std::mutex running_;        // held through a run where the program writes its own state, or draws

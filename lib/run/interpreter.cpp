@@ -38,12 +38,6 @@ ir::Graph body_of(const ir::Node& node, std::vector<ir::Value*>& operands) {
   return body;
 }
 
-bool same(const std::vector<kernels::Operand>& a, const std::vector<kernels::Operand>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const kernels::Operand& x, const kernels::Operand& y) {
-    return x.sizes == y.sizes && x.strides == y.strides && x.weight == y.weight;
-  });
-}
-
 // Axes from slowest to fastest, without gaps.
 std::vector<int64_t> dense_strides(const std::vector<int64_t>& sizes, const std::vector<int>& order) {
   std::vector<int64_t> strides(sizes.size());
@@ -74,6 +68,31 @@ std::vector<int64_t> result_strides(const kernels::Kernel* kernel, const ir::Gra
   return order.size() == sizes.size() ? dense_strides(sizes, order) : contiguous_strides(sizes);
 }
 
+// What a call's kernel can ask for: sizes and numbers of its body, and what lower wrote on it. What the body assumes is
+// no matter of the kernel's.
+std::set<std::string> symbols_of_call(const ir::Node& call, const ir::Graph& body) {
+  std::set<std::string> symbols;
+  const auto add = [&](const ir::Value& value) {
+    if (!value.is_tensor()) return;
+    for (const ir::SymInt& size : value.meta().sizes) symbols.merge(size.symbols());
+  };
+  for (const auto& input : body.inputs()) add(*input);
+  for (const ir::Node& node : body.forward()) {
+    symbols.merge(ir::symbols_read(node));
+    for (const auto& result : node.results()) add(*result);
+  }
+  for (const auto& result : call.results()) add(*result);
+  for (const ir::Named& annotation : call.annotations) symbols.merge(ir::symbols_of(annotation.argument));
+  return symbols;
+}
+
+shape::Bindings only(const std::set<std::string>& names, const shape::Bindings& all) {
+  shape::Bindings some;
+  for (const std::string& name : names)
+    if (const auto found = all.find(name); found != all.end()) some.insert(*found);
+  return some;
+}
+
 bool has_call(const ir::Graph& graph) {
   for (const ir::Node& node : graph.forward())
     if (ir::is_call(node)) return true;
@@ -90,16 +109,13 @@ Diagnostic misfit(const ir::Node& node, const std::string& what) {
 struct Interpreter::Scope {
   const ir::Variant& variant;
   const ir::Graph& graph;
-  shape::Facts facts;
   reference::Environment environment;
   std::map<const ir::Value*, const State*> states = {};
   bool is_lowered = has_call(graph);
 
   // A subgraph that runs inside: it sees the symbols, and none of the values.
   Scope inside(const ir::Graph& subgraph) const {
-    Scope inner{variant, subgraph, facts, {{}, environment.symbols, environment.generator, environment.declared}};
-    for (const ir::Constraint& assumption : subgraph.assumptions) inner.facts.assume(assumption.truth);
-    return inner;
+    return {variant, subgraph, {{}, environment.symbols, environment.generator, environment.declared}};
   }
 
   // A number is a symbol by its name, and a size that is still free is what the data turned out to be.
@@ -119,10 +135,7 @@ struct Interpreter::Scope {
 
 Result<std::vector<Datum>> Interpreter::run(const ir::Variant& variant, const std::vector<std::optional<Datum>>& inputs,
                                             const shape::Bindings& symbols, const Observer& observer) {
-  Scope scope{variant,
-              variant.graph,
-              session_.entry_->facts(variant),
-              {{}, symbols, session_.generator(), session_.declared_.get()}};
+  Scope scope{variant, variant.graph, {{}, symbols, session_.generator(), session_.declared_.get()}};
   std::vector<Datum> values;
   for (size_t i = 0; i < session_.sources_.size(); ++i) {
     const Session::Source source = session_.sources_[i];
@@ -253,9 +266,17 @@ Result<void> Interpreter::run_node(Scope& scope, const ir::Node& node, Observati
   Result<const opset::Opset*> opset = session_.opset();
   if (!opset) return opset.error();
   const size_t known = scope.environment.symbols.size();
-  if (Result<void> done = reference::evaluate(**opset, node, scope.facts, scope.environment); !done) return done;
+  if (Result<void> done = reference::evaluate(**opset, node, facts(scope), scope.environment); !done) return done;
   if (scope.is_lowered) lay_in_rows();
   return scope.environment.symbols.size() == known ? Result<void>() : check_assumptions(scope);
+}
+
+const shape::Facts& Interpreter::facts(const Scope& scope) {
+  const auto found = facts_.find(&scope.graph);
+  if (found != facts_.end()) return found->second;
+  const bool is_whole = &scope.graph == &scope.variant.graph;
+  const ir::EntryPoint& entry = *session_.entry_;
+  return facts_[&scope.graph] = is_whole ? entry.facts(scope.variant) : entry.facts(scope.variant, scope.graph);
 }
 
 Result<void> Interpreter::check_assumptions(const Scope& scope) const {
@@ -390,22 +411,20 @@ Interpreter::Given Interpreter::given(const Scope& scope, const ir::Value* opera
   return {tensor, weight, const_cast<void*>(used.data())};
 }
 
-bool Interpreter::describe_operands(Scope& scope, const std::vector<ir::Value*>& operands, kernels::CallSite& site,
-                                    std::vector<void*>& buffers) {
-  for (const ir::Value* operand : operands) {
+bool Interpreter::describe_operands(Scope& scope, Prepared& prepared, kernels::CallSite& site) {
+  prepared.call.reset();  // it is for others
+  prepared.given.clear();
+  prepared.needs_rows.assign(prepared.operands.size(), false);
+  for (const ir::Value* operand : prepared.operands) {
     const Given found = given(scope, operand);
     if (!found.tensor) return false;
-    site.operands.push_back({found.tensor->dtype, found.tensor->sizes, found.tensor->strides, found.weight});
-    buffers.push_back(found.data);
+    prepared.given.push_back({found.tensor->dtype, found.tensor->sizes, found.tensor->strides, found.weight});
   }
+  site.operands = prepared.given;
   return true;
 }
 
-// Prepares the call again where sizes or numbers are others than the last time.
 Result<void> Interpreter::prepare(Prepared& prepared, const ir::Node& node, kernels::CallSite site) {
-  if (prepared.call && prepared.site.symbols == site.symbols && same(prepared.site.operands, site.operands) &&
-      same(prepared.site.results, site.results))
-    return {};
   if (!prepared.kernel) {
     Result<const opset::Opset*> opset = session_.opset();
     if (!opset) return opset.error();
@@ -422,46 +441,84 @@ Result<void> Interpreter::prepare(Prepared& prepared, const ir::Node& node, kern
   return {};
 }
 
-Result<void> Interpreter::execute(const Prepared& prepared, const std::vector<void*>& buffers) {
-  const size_t bytes = prepared.call->scratch_bytes();
-  if (bytes == 0) return prepared.call->run(buffers, nullptr);
-  const std::shared_ptr<Storage> scratch = allocate(bytes);
-  return prepared.call->run(buffers, scratch->mutable_data());
+bool Interpreter::is_prepared(const Scope& scope, const Prepared& prepared) {
+  if (!prepared.call) return false;
+  for (const auto& [name, value] : prepared.site.symbols) {
+    const auto now = scope.environment.symbols.find(name);
+    if (now == scope.environment.symbols.end() || now->second != value) return false;
+  }
+  for (size_t i = 0; i < prepared.operands.size(); ++i) {
+    const Given found = given(scope, prepared.operands[i]);
+    const kernels::Operand& known = prepared.given[i];
+    if (!found.tensor || found.tensor->dtype != known.dtype || found.tensor->sizes != known.sizes ||
+        found.tensor->strides != known.strides || found.weight != known.weight)
+      return false;
+  }
+  return true;
 }
 
-Result<void> Interpreter::run_call(Scope& scope, const ir::Node& node, const ir::Graph& body, Observation& seen) {
-  Prepared& prepared = prepared_[&node];
-  if (!prepared.kernel) prepared.kernel = kernels::find(kernels::kernel_of(node));
-  if (!prepared.kernel)
-    return error(Status::unsupported, 619,
-                 "this version has no kernel '" + kernels::kernel_of(node) + "', which the program asks for");
-  Result<kernels::CallSite> started = session_.call_site(scope.variant, node, body, scope.environment.symbols);
-  if (!started) return started.error();
-  kernels::CallSite site = std::move(*started);
+Result<void> Interpreter::execute(Scope& scope, const ir::Node& node, const Prepared& prepared, Observation& seen) {
   std::vector<void*> buffers;
-  std::vector<Tensor> results;
-  if (!describe_operands(scope, node.operands(), site, buffers))
-    return misfit(node, "an operand of a call is no tensor");
-  if (Result<void> checked = check_call(*prepared.kernel, site, node); !checked) return checked;
-  for (size_t i = 0; i < node.results().size(); ++i) {
-    std::optional<Tensor> result =
-        node.result(i)->is_tensor() ? geometry_of(node, i, scope.environment.symbols) : std::nullopt;
-    const std::optional<int64_t> bytes = result ? extent(result->sizes, result->strides, result->dtype) : std::nullopt;
-    if (!bytes) return misfit(node, "a size of a lowered call does not follow from the inputs");
-    result->storage = allocate(static_cast<size_t>(*bytes));
-    site.results.push_back({result->dtype, result->sizes, result->strides});
-    buffers.push_back(result->storage->mutable_data());
-    results.push_back(std::move(*result));
+  std::vector<Tensor> rows;  // operands that were made so
+  for (size_t i = 0; i < prepared.operands.size(); ++i) {
+    const Given found = given(scope, prepared.operands[i]);
+    buffers.push_back(found.data);
+    if (!prepared.needs_rows[i]) continue;
+    rows.push_back(found.tensor->contiguous());
+    buffers.back() = rows.back().mutable_data();
   }
-  if (Result<void> ready = prepare(prepared, node, std::move(site)); !ready) return ready;
   if (Result<void> inside = check_indices(prepared.indices, buffers); !inside) return inside;
-  if (Result<void> done = execute(prepared, buffers); !done) return done;
-  for (size_t i = 0; i < results.size(); ++i) scope.environment.values[node.result(i)] = std::move(results[i]);
-  seen.kernel = prepared.kernel->name();
+  std::vector<std::shared_ptr<Storage>> storages;
+  for (const kernels::Operand& result : prepared.site.results) {
+    storages.push_back(allocate(static_cast<size_t>(*extent(result.sizes, result.strides, result.dtype))));
+    buffers.push_back(storages.back()->mutable_data());
+  }
+  const size_t bytes = prepared.call->scratch_bytes();
+  const std::shared_ptr<Storage> scratch = bytes > 0 ? allocate(bytes) : nullptr;
+  if (Result<void> done = prepared.call->run(buffers, scratch ? scratch->mutable_data() : nullptr); !done) return done;
+  for (size_t i = 0; i < storages.size(); ++i) {
+    const kernels::Operand& result = prepared.site.results[i];
+    scope.environment.values[node.result(i)] =
+        Tensor{result.dtype, result.sizes, result.strides, 0, std::move(storages[i])};
+  }
+  if (prepared.kernel) seen.kernel = prepared.kernel->name();
   seen.flops = prepared.call->flops;
   seen.bytes = prepared.call->bytes;
   seen.detail = &prepared.call->detail;
   return {};
+}
+
+Result<void> Interpreter::run_call(Scope& scope, const ir::Node& node, const ir::Graph& body, Observation& seen) {
+  auto [entry, is_new] = prepared_.try_emplace(&node);
+  Prepared& prepared = entry->second;
+  if (is_new) {
+    prepared.kernel = kernels::find(kernels::kernel_of(node));
+    prepared.operands = node.operands();
+    prepared.symbols = symbols_of_call(node, body);
+  }
+  if (!prepared.kernel)
+    return error(Status::unsupported, 619,
+                 "this version has no kernel '" + kernels::kernel_of(node) + "', which the program asks for");
+  if (!is_prepared(scope, prepared))
+    if (Result<void> ready = prepare_call(scope, node, body, prepared); !ready) return ready;
+  return execute(scope, node, prepared, seen);
+}
+
+Result<void> Interpreter::prepare_call(Scope& scope, const ir::Node& node, const ir::Graph& body, Prepared& prepared) {
+  Result<kernels::CallSite> started =
+      session_.call_site(scope.variant, node, body, only(prepared.symbols, scope.environment.symbols));
+  if (!started) return started.error();
+  kernels::CallSite site = std::move(*started);
+  if (!describe_operands(scope, prepared, site)) return misfit(node, "an operand of a call is no tensor");
+  if (Result<void> checked = check_call(*prepared.kernel, site, node); !checked) return checked;
+  for (size_t i = 0; i < node.results().size(); ++i) {
+    const std::optional<Tensor> result =
+        node.result(i)->is_tensor() ? geometry_of(node, i, site.symbols) : std::nullopt;
+    if (!result || !extent(result->sizes, result->strides, result->dtype))
+      return misfit(node, "a size of a lowered call does not follow from the inputs");
+    site.results.push_back({result->dtype, result->sizes, result->strides});
+  }
+  return prepare(prepared, node, std::move(site));
 }
 
 std::shared_ptr<Storage> Interpreter::allocate(size_t bytes) {
@@ -481,6 +538,7 @@ Result<bool> Interpreter::run_fast(Scope& scope, const ir::Node& node, Observati
   Prepared& prepared = entry->second;
   if (is_new) {
     prepared.body = body_of(node, prepared.operands);
+    prepared.symbols = prepared.body.symbols();
     bool tensors = !node.results().empty();
     for (const ir::Value* operand : prepared.operands) tensors = tensors && operand->is_tensor();
     for (const auto& result : node.results()) tensors = tensors && result->is_tensor();
@@ -498,53 +556,16 @@ Result<bool> Interpreter::run_fast(Scope& scope, const ir::Node& node, Observati
     if (!ready || !*ready) return ready;
   }
 
-  std::vector<void*> buffers;
-  std::vector<Tensor> rows;  // operands that were made so
-  for (size_t i = 0; i < prepared.operands.size(); ++i) {
-    const Given found = given(scope, prepared.operands[i]);
-    buffers.push_back(found.data);
-    if (!prepared.needs_rows[i]) continue;
-    rows.push_back(found.tensor->contiguous());
-    buffers.back() = rows.back().mutable_data();
-  }
-  std::vector<std::shared_ptr<Storage>> storages;
-  for (const kernels::Operand& result : prepared.site.results) {
-    storages.push_back(allocate(static_cast<size_t>(*extent(result.sizes, result.strides, result.dtype))));
-    buffers.push_back(storages.back()->mutable_data());
-  }
-  if (Result<void> done = execute(prepared, buffers); !done) return done.error();
-  for (size_t i = 0; i < storages.size(); ++i) {
-    const kernels::Operand& result = prepared.site.results[i];
-    scope.environment.values[node.result(i)] =
-        Tensor{result.dtype, result.sizes, result.strides, 0, std::move(storages[i])};
-  }
-  if (prepared.kernel) seen.kernel = prepared.kernel->name();
-  seen.flops = prepared.call->flops;
-  seen.bytes = prepared.call->bytes;
-  seen.detail = &prepared.call->detail;
-  return true;
-}
-
-bool Interpreter::is_prepared(const Scope& scope, const Prepared& prepared) {
-  if (!prepared.call || prepared.site.symbols != scope.environment.symbols) return false;
-  for (size_t i = 0; i < prepared.operands.size(); ++i) {
-    const Given found = given(scope, prepared.operands[i]);
-    const kernels::Operand& known = prepared.given[i];
-    if (found.tensor->sizes != known.sizes || found.tensor->strides != known.strides || found.weight != known.weight)
-      return false;
-  }
+  if (Result<void> done = execute(scope, node, prepared, seen); !done) return done.error();
   return true;
 }
 
 Result<bool> Interpreter::prepare_fast(Scope& scope, const ir::Node& node, Prepared& prepared) {
   kernels::CallSite site;
   site.body = &prepared.body;
-  site.symbols = scope.environment.symbols;
+  site.symbols = only(prepared.symbols, scope.environment.symbols);
   site.threads = threads();
-  std::vector<void*> buffers;
-  if (!describe_operands(scope, prepared.operands, site, buffers)) return false;
-  prepared.given = site.operands;
-  prepared.needs_rows.assign(site.operands.size(), false);
+  if (!describe_operands(scope, prepared, site)) return false;
   for (size_t i = 0; prepared.kernel && i < site.operands.size(); ++i) {
     kernels::Operand& operand = site.operands[i];
     if (operand.sizes.empty() || operand.weight) continue;

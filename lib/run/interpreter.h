@@ -21,10 +21,11 @@ class Interpreter {
  private:
   struct Scope;
   class Rounds;
-  // A node as a call: its body has one node. Found once, prepared again when sizes change.
+  // A node, or a call that lower made: prepared anew where its operands or the numbers that it reads are others.
   struct Prepared {
-    ir::Graph body;
+    ir::Graph body;  // of this one node; empty for a call, which has its own
     std::vector<ir::Value*> operands;
+    std::set<std::string> symbols;            // that it reads
     const kernels::Kernel* kernel = nullptr;  // null: by the loops of its meaning
     bool by_evaluation = false;               // neither can: the meaning is evaluated anew in each run
     std::vector<kernels::Operand> given;      // operands as they lay; the site's may have been made rows:
@@ -52,22 +53,25 @@ class Interpreter {
   Result<void> run_control_flow(Scope& scope, const ir::Node& node, Observation& seen, const Observer& observer);
   // False where neither a fast kernel nor compiled loops take the node.
   Result<bool> run_fast(Scope& scope, const ir::Node& node, Observation& seen);
-  bool is_prepared(const Scope& scope, const Prepared& prepared);
   Result<bool> prepare_fast(Scope& scope, const ir::Node& node, Prepared& prepared);
   // A lowered call by its kernel, where the program could not be planned: results are allocated when their sizes are
   // known.
   Result<void> run_call(Scope& scope, const ir::Node& node, const ir::Graph& body, Observation& seen);
+  Result<void> prepare_call(Scope& scope, const ir::Node& node, const ir::Graph& body, Prepared& prepared);
+  bool is_prepared(const Scope& scope, const Prepared& prepared);
   const Walk& walk(const ir::Graph& graph);
   static Given given(const Scope& scope, const ir::Value* operand);
-  // Operands as they lie; false where one is no tensor.
-  bool describe_operands(Scope& scope, const std::vector<ir::Value*>& operands, kernels::CallSite& site,
-                         std::vector<void*>& buffers);
+  // Operands as they lie now; false where one is no tensor. What was prepared before is gone.
+  bool describe_operands(Scope& scope, Prepared& prepared, kernels::CallSite& site);
   Result<void> prepare(Prepared& prepared, const ir::Node& node, kernels::CallSite site);
+  // Runs what is prepared.
+  Result<void> execute(Scope& scope, const ir::Node& node, const Prepared& prepared, Observation& seen);
   // Bytes that nobody holds any more are used again: fresh ones cost a page fault each 4 kB. What a run did not need is
   // given back at its end.
   std::shared_ptr<Storage> allocate(size_t bytes);
-  Result<void> execute(const Prepared& prepared, const std::vector<void*>& buffers);
 
+  // What is known in a graph: found once.
+  const shape::Facts& facts(const Scope& scope);
   // Whether a packed weight, an input of a graph, is read in rows: by others than the kernels that it was packed for.
   bool is_read_in_rows(const ir::Variant& variant, const ir::Value& input) const;
   // What the run assumed of numbers that only now are known.
@@ -76,6 +80,7 @@ class Interpreter {
   Session& session_;
   std::map<const ir::Node*, Prepared> prepared_;
   std::map<const ir::Graph*, Walk> walks_;
+  std::map<const ir::Graph*, shape::Facts> facts_;
   std::map<const ir::Value*, Tensor> unpacked_;  // inputs that are packed weights, in rows where these are read
   struct Kept {
     std::shared_ptr<Storage> storage;

@@ -267,11 +267,11 @@ Memory Plan::memory() const {
   return memory;
 }
 
+size_t Plan::bytes() const { return arena_bytes_ + scratch_bytes_ + alignment; }
+
 std::unique_ptr<Context> Plan::make_context(std::shared_ptr<const Plan> plan, const Session& session) {
   auto context = std::make_unique<Context>();
-  context->arena = Storage::allocate(plan->arena_bytes_ + plan->scratch_bytes_ + alignment);
   context->roots.resize(plan->root_of_output(plan->output_places_.size()));
-  context->roots[arena_root] = static_cast<char*>(context->arena->mutable_data());
   for (size_t i = 0; i < plan->state_count_; ++i)
     context->roots[plan->root_of_state(i)] = static_cast<char*>(const_cast<void*>(session.state_[i].tensor.data()));
   context->plan = std::move(plan);
@@ -285,7 +285,8 @@ Tensor Plan::view(const Context& context, const Place& place) const {
 }
 
 Result<void> Plan::run_steps(Context& context, const Observer& observer) const {
-  const std::vector<char*>& roots = context.roots;
+  std::vector<char*>& roots = context.roots;
+  roots[arena_root] = static_cast<char*>(context.arena->memory->mutable_data());
   void* const scratch = roots[arena_root] + arena_bytes_;
   for (const Step& step : steps_) {
     const auto start = observer ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();

@@ -18,7 +18,7 @@ class Plan {
   // Whether the inputs are what this plan was made for: tensors of these types, numbers of these values, and all there;
   // and as many threads, for each of which there is scratch.
   bool fits(const std::vector<std::optional<Datum>>& inputs) const;
-  // With the state in its roots.
+  // With the state in its roots, and without an arena.
   static std::unique_ptr<Context> make_context(std::shared_ptr<const Plan> plan, const Session& session);
 
   Result<std::vector<Datum>> run(Context& context, const Session& session,
@@ -29,6 +29,7 @@ class Plan {
   bool fits(std::span<const Rows> inputs, std::span<const Rows> outputs) const;
   Result<void> run(Context& context, std::span<const Rows> inputs, std::span<const Rows> outputs) const;
   Memory memory() const;
+  size_t bytes() const;  // of the arena that a run needs
   const shape::Bindings& symbols() const { return symbols_; }
   const std::vector<std::string>& notes() const { return notes_; }
 
@@ -82,10 +83,15 @@ class Plan {
   std::vector<std::string> notes_;
 };
 
-// What one run at a time works in. It keeps its plan.
+// Memory that one run at a time works in, of whichever plan.
+struct Arena {
+  std::shared_ptr<Storage> memory;
+};
+
+// What one run at a time of a plan needs besides. It keeps its plan.
 struct Context {
   std::shared_ptr<const Plan> plan;
-  std::shared_ptr<Storage> arena;
+  std::unique_ptr<Arena> arena;  // while it runs
   std::vector<char*> roots;
   std::vector<void*> buffers;  // of the call that runs
 };

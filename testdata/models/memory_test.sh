@@ -2,7 +2,8 @@
 # The memory that `run --memory` prints: the arena is what its formula gives, at every batch of the range and at many
 # lengths; a process takes what is printed, and at most 12 MB beside it and what starting it takes, at small sizes and
 # large. Starting it takes 18 MB. The system maps up to 16 MB more of libraries whose files were written just before, and
-# so lie in memory in large pieces: they are put aside first, and read anew.
+# so lie in memory in large pieces: they are put aside first, and read anew. A session that serves many sizes takes what
+# the largest does.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(mktemp -d)
@@ -35,10 +36,10 @@ for model in mlp lstm mobilenet_v2 unet; do cp "$root/testdata/models/$model.py"
 for model in mlp lstm mobilenet_v2 unet encoder; do
   atenon capture "$work/$model.py" | atenon decompose | atenon specialize | atenon lower -o "$work/$model.atn"
 done
-python3 - "$work" "${1:-build}" <<'PY'
+python3 - "$root" "$work" "${1:-build}" <<'PY'
 import os, re, shutil, subprocess, sys
 
-work, build = sys.argv[1:]
+root, work, build = sys.argv[1:]
 
 def planned(model, **sizes):
     """For each size in these ranges: arena, scratch, total; after a look at the formula."""
@@ -69,6 +70,30 @@ def peak_of(command):
     _, status, usage = os.wait4(process.pid, 0)
     assert status == 0, command
     return usage.ru_maxrss * 1024
+
+# A process that runs a program from f32[batch, 3, 256, 256] to f32[batch, 2, 256, 256] at these batches, in turn.
+SERVER = """
+import ctypes, sys
+library, program, *batches = sys.argv[1:]
+library = ctypes.CDLL(library)
+
+class Tensor(ctypes.Structure):
+    _fields_ = [("dtype", ctypes.c_int), ("rank", ctypes.c_int), ("sizes", ctypes.c_void_p), ("data", ctypes.c_void_p)]
+
+session = ctypes.c_void_p()
+assert library.atenon_load_file(program.encode(), None, ctypes.byref(session), None) == 0
+library.atenon_set_threads(2)
+most = max(map(int, batches))
+room = {channels: (ctypes.c_float * (most * channels * 256 * 256))() for channels in (3, 2)}
+for batch in map(int, batches):
+    sizes = {channels: (ctypes.c_int64 * 4)(batch, channels, 256, 256) for channels in room}
+    x, y = (Tensor(2, 4, ctypes.addressof(sizes[c]), ctypes.addressof(room[c])) for c in (3, 2))
+    assert library.atenon_run(session, ctypes.byref(x), 1, ctypes.byref(y), 1, None) == 0
+"""
+
+def peak_of_serving(*batches):
+    library, program = f"{root}/{build}/lib/libatenon.so", f"{work}/unet.atn"
+    return peak_of([sys.executable, "-c", SERVER, library, program, *map(str, batches)])
 
 def read_anew(path):
     file = os.open(path, os.O_RDONLY)
@@ -101,4 +126,8 @@ for model, (inputs, bytes_of_one, batches) in RUNS.items():
     print(f"{model}: beside what is planned, a process takes {[round(b / 1e6, 1) for b in beside]} MB at batches {batches}, {start / 1e6:.1f} MB of it to start")
     if build == "build":  # a sanitizer's memory is its own
         assert 0 < min(beside) and max(beside) < start + 12e6, (model, start)
+if build == "build":
+    one, all_sizes = peak_of_serving(6), peak_of_serving(1, 2, 3, 4, 5, 6, 5, 4, 3, 2, 1)
+    print(f"unet: a session that serves batches 1 to 6 takes {(all_sizes - one) / 1e6:.1f} MB more than at 6 alone")
+    assert all_sizes < one + 12e6
 PY
