@@ -260,6 +260,9 @@ class Tensor(_atenon.Tensor):
     def __contains__(self, element):
         return builtins.bool((self == element).any())
 
+    def __reversed__(self):
+        return aten.flip(self, [0]) if self.dim() > 0 else self
+
     def set_(self, source=None, *geometry):
         if not isinstance(source, Tensor) or geometry:
             raise NotImplementedError("torch.Tensor.set_ takes another tensor here, and no storage")

@@ -94,16 +94,21 @@ class LazyBatchNorm3d(LazyModuleMixin, BatchNorm3d):
     axis = 1
 
 
-class LazyInstanceNorm1d(LazyModuleMixin, InstanceNorm1d):
+class _LazyInstanceNorm(LazyModuleMixin):
+    axis = 1
+
+    # Lazy ones keep statistics and are affine unless told otherwise, as InstanceNorm is not.
+    def __init__(self, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True, **kwargs):
+        super().__init__(eps, momentum, affine, track_running_stats, **kwargs)
+
+
+class LazyInstanceNorm1d(_LazyInstanceNorm, InstanceNorm1d):
     cls_to_become = InstanceNorm1d
-    axis = 1
 
 
-class LazyInstanceNorm2d(LazyModuleMixin, InstanceNorm2d):
+class LazyInstanceNorm2d(_LazyInstanceNorm, InstanceNorm2d):
     cls_to_become = InstanceNorm2d
-    axis = 1
 
 
-class LazyInstanceNorm3d(LazyModuleMixin, InstanceNorm3d):
+class LazyInstanceNorm3d(_LazyInstanceNorm, InstanceNorm3d):
     cls_to_become = InstanceNorm3d
-    axis = 1
