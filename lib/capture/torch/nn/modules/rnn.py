@@ -150,7 +150,7 @@ class RNNBase(Module):
                 outputs.append(y.take_along_dim(backwards, 0) if direction else y)
             x = torch.cat(outputs, -1)
         hidden = tuple(torch.cat(states) for states in zip(*last))
-        return PackedSequence.of_padded(x, lengths), self._hidden_of((x, *hidden))
+        return PackedSequence.of_padded(x, packed.rows), self._hidden_of((x, *hidden))
 
     def _one_layer(self, operator, x, is_padding, hx, weights):
         return operator(x, hx, weights, self.bias, 1, 0.0, False, False, False)

@@ -1,5 +1,9 @@
 # Sequences of different lengths: padded, packed, and back.
+import contextlib
+import functools
 from collections import namedtuple
+
+import _atenon
 
 import torch
 from torch import _placeholder
@@ -8,29 +12,80 @@ __all__ = ["PackedSequence", "invert_permutation", "pack_padded_sequence", "pack
            "unpack_sequence", "unpad_sequence"]
 
 
+class _Rows:
+    """Where the rows of a packed batch lie in the padded one of `steps` steps, time first. How many there are, only the lengths say."""
+
+    def __init__(self, lengths, is_sorted, steps):
+        self.lengths, self.is_sorted, self.steps = lengths, is_sorted, steps
+
+    @functools.cached_property
+    def order(self):
+        return torch.sort(self.lengths, descending=True, stable=True).indices
+
+    @functools.cached_property
+    def inside(self):
+        lengths = self.lengths if self.is_sorted else self.lengths[self.order]
+        return torch.arange(self.steps).unsqueeze(1) < lengths
+
+    @functools.cached_property
+    def batch_sizes(self):
+        sizes = self.inside[: self.lengths.max().item()].sum(1)
+        sizes._rows = self  # the parts of a packed sequence know each other
+        return sizes
+
+    @functools.cached_property
+    def places(self):
+        batch = self.lengths.size(0)
+        with contextlib.suppress(_atenon.CaptureError):  # of lengths that depend on the model's inputs
+            lengths = self.lengths.tolist()
+            order = range(batch) if self.is_sorted else sorted(range(batch), key=lambda i: -lengths[i])
+            return torch.tensor([step * batch + i for step in range(max(lengths)) for i in order if lengths[i] > step])
+        order = torch.arange(batch) if self.is_sorted else self.order
+        return (torch.arange(self.steps).unsqueeze(1) * batch + order)[self.inside]
+
+    def packed(self, padded):
+        return padded.flatten(0, 1)[self.places]
+
+    def padded(self, packed):
+        flat = packed.new_zeros((self.steps * self.lengths.size(0), *packed.shape[1:]))
+        return flat.index_copy(0, self.places, packed).unflatten(0, (self.steps, self.lengths.size(0)))
+
+
 class PackedSequence(namedtuple("PackedSequence_", ["data", "batch_sizes", "sorted_indices", "unsorted_indices"])):
-    """Here the padded batch, time first, and its lengths: how many rows a packed one has, only data say. Layers take it as it is."""
+    """Here the padded batch, time first, and its lengths: layers take it as it is, and the rows are put together for who asks."""
 
     def __new__(cls, data, batch_sizes=None, sorted_indices=None, unsorted_indices=None):
-        raise _placeholder.Unsupported("a PackedSequence cannot be made of its parts: pad_packed_sequence, change that, and "
-                                       "pack_padded_sequence again")
+        rows = getattr(batch_sizes, "_rows", None)
+        if rows is None:
+            raise _placeholder.Unsupported("a PackedSequence is made of parts of another one, and its batch_sizes: pad the sequences, and "
+                                           "pack_padded_sequence")
+        return cls.of_padded(rows.padded(data), rows)
 
     @classmethod
-    def of_padded(cls, padded, lengths):
+    def of_padded(cls, padded, rows):
         made = super().__new__(cls, None, None, None, None)
-        made.padded, made.lengths = padded, lengths
+        made.padded, made.rows = padded, rows
         return made
 
-    def _refuse(self, *_):
-        raise _placeholder.Unsupported("what is in a PackedSequence cannot be looked at, since data decide its sizes: pad_packed_sequence "
-                                       "gives it as a tensor")
+    @classmethod
+    def _make(cls, parts):  # _replace calls it
+        return cls(*parts)
 
-    data = batch_sizes = sorted_indices = unsorted_indices = property(_refuse)
-    __getitem__ = __iter__ = _refuse
+    lengths = property(lambda self: self.rows.lengths)
+    data = property(lambda self: self.rows.packed(self.padded))
+    batch_sizes = property(lambda self: self.rows.batch_sizes)
+    sorted_indices = property(lambda self: None if self.rows.is_sorted else self.rows.order)
+    unsorted_indices = property(lambda self: invert_permutation(self.sorted_indices))
     is_cuda = False
 
+    def __iter__(self):
+        return (getattr(self, field) for field in self._fields)
+
+    def __getitem__(self, i):
+        return tuple(self)[i]
+
     def to(self, *args, **kwargs):
-        return self.of_padded(self.padded.to(*args, **kwargs), self.lengths)
+        return self.of_padded(self.padded.to(*args, **kwargs), self.rows)
 
 
 def invert_permutation(permutation):
@@ -40,9 +95,10 @@ def invert_permutation(permutation):
 
 
 def pack_padded_sequence(input, lengths, batch_first=False, enforce_sorted=True):
-    """The order of the lengths plays no part here: what PyTorch refuses as not sorted is computed."""
+    """Lengths that PyTorch refuses as not sorted are taken."""
     lengths = torch.as_tensor(lengths, dtype=torch.int64)
-    return PackedSequence.of_padded(input.transpose(0, 1) if batch_first else input, lengths)
+    padded = input.transpose(0, 1) if batch_first else input
+    return PackedSequence.of_padded(padded, _Rows(lengths, enforce_sorted, padded.size(0)))
 
 
 def pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_length=None):
