@@ -1,0 +1,2 @@
+# torch.signal.
+from torch.signal import windows
