@@ -41,7 +41,9 @@ class LayoutChoice {
   bool is_read_in_rows(const Value& value) const;
   std::vector<int> wished_by_reader(const Value& value) const;
   std::vector<int> order_of(const Layout& layout, const std::vector<SymInt>& sizes) const;
-  std::optional<std::vector<int>> order_as(const Group& group, const Value& result, const Value& operand) const;
+  std::vector<int> axes_of(const Group& group, const Value& result, const Value& operand) const;
+  std::optional<std::vector<int>> order_as(const Group& group, const Value& result, const Value& operand,
+                                           std::vector<int> operand_order = {}) const;
   std::optional<std::vector<int>> order_of_operands(const Group& group, const Value& result) const;
   bool turns(const Group& group) const;
   Layout dense(const std::vector<SymInt>& sizes, const std::vector<int>& order) const;
@@ -49,8 +51,9 @@ class LayoutChoice {
   bool lies_joined(const Layout& layout, const std::vector<SymInt>& sizes, bool in_rows) const;
   bool is_readable(const Group& group, size_t operand) const;
   bool is_worth_turning(const Group& group, const Value& operand) const;
+  std::vector<int> order_for_lookups(const Group& group, const Value& operand) const;
   void give_to_kernel(Group& group) const;
-  Result<Value*> copy_before(Group& group, Value* value);
+  Result<Value*> copy_before(Group& group, Value* value, const std::vector<int>& order);
 
   Lowering& lowering_;
   std::vector<std::unique_ptr<Group>> copies_;  // to stand before the group at hand
@@ -121,26 +124,22 @@ bool LayoutChoice::join_views(Group& group) {
   }
 }
 
-// Axes from the slowest to the fastest. Those of size 1 lie anywhere, and stay where they are.
+// Axes from the slowest to the fastest. Those of size 1 lie anywhere: the first one stays the first, others go with the
+// axis behind them, so that both can be taken as one.
 std::vector<int> LayoutChoice::order_of(const Layout& layout, const std::vector<SymInt>& sizes) const {
-  std::vector<int> long_axes;
-  for (size_t axis = 0; axis < sizes.size(); ++axis)
-    if (sizes[axis] != SymInt(1)) long_axes.push_back(static_cast<int>(axis));
-  std::stable_sort(long_axes.begin(), long_axes.end(), [&](int a, int b) {
-    return lowering_.typical(layout.strides[a]) > lowering_.typical(layout.strides[b]);
-  });
   std::vector<int> order;
-  auto next = long_axes.begin();
   for (size_t axis = 0; axis < sizes.size(); ++axis)
-    order.push_back(sizes[axis] == SymInt(1) ? static_cast<int>(axis) : *next++);
+    if (sizes[axis] != SymInt(1)) order.push_back(static_cast<int>(axis));
+  std::ranges::stable_sort(order, std::greater(), [&](int axis) { return lowering_.typical(layout.strides[axis]); });
+  for (int axis = static_cast<int>(sizes.size()); axis-- > 0;)
+    if (sizes[axis] == SymInt(1))
+      order.insert(axis == 0 ? order.begin() : std::ranges::find(order, axis + 1), axis);
   return order;
 }
 
-// The order of the result's axes in which an operand lies that it reads, perhaps through permutations inside the group;
-// empty where that is rows, nullopt where it reads the operand in another way.
-std::optional<std::vector<int>> LayoutChoice::order_as(const Group& group, const Value& result,
-                                                       const Value& operand) const {
-  // For each value, the axis of the result along which each of its axes is read; -1: none.
+// For each axis of an operand, the axis of the result along which it is read, perhaps through permutations inside the
+// group; -1: none. Empty where the operand is not read.
+std::vector<int> LayoutChoice::axes_of(const Group& group, const Value& result, const Value& operand) const {
   std::map<const Value*, std::vector<int>> axes_of;
   axes_of[&result].resize(result.meta().sizes.size());
   std::iota(axes_of[&result].begin(), axes_of[&result].end(), 0);
@@ -161,7 +160,15 @@ std::optional<std::vector<int>> LayoutChoice::order_as(const Group& group, const
         known = axes;
     }
   }
-  std::vector<int>& axes = axes_of[&operand];
+  return axes_of[&operand];
+}
+
+// The order of the result's axes in which an operand lies (or would lie) that it reads; empty where that is rows,
+// nullopt where it reads the operand in another way.
+std::optional<std::vector<int>> LayoutChoice::order_as(const Group& group, const Value& result, const Value& operand,
+                                                       std::vector<int> operand_order) const {
+  if (operand_order.empty()) operand_order = order_of(lowering_.layout(operand), operand.meta().sizes);
+  std::vector<int> axes = axes_of(group, result, operand);
   std::vector<int> order;
   const std::vector<SymInt>& sizes = result.meta().sizes;
   // What is read at computed places, as in resizing an image, follows the axis of its own number.
@@ -173,7 +180,7 @@ std::optional<std::vector<int>> LayoutChoice::order_as(const Group& group, const
       if (sizes[axis] != SymInt(1)) return std::nullopt;
       order.push_back(static_cast<int>(axis));
     }
-  for (int axis : order_of(lowering_.layout(operand), operand.meta().sizes))
+  for (int axis : operand_order)
     if (!axes.empty() && axes[axis] >= 0 && std::find(order.begin(), order.end(), axes[axis]) == order.end())
       order.push_back(axes[axis]);
   std::vector<int> long_axes = order;
@@ -226,10 +233,13 @@ std::vector<int> LayoutChoice::wished_by_reader(const Value& value) const {
     views.insert(views.end(), reader().nodes.begin(), reader().nodes.end());
     last = reader().results[0];
   }
-  if (views.empty()) return {};
+  const std::vector<int> for_lookups =
+      ir::sole_reader(*last) ? order_for_lookups(reader(), *last) : std::vector<int>();
+  if (views.empty()) return for_lookups;
   const std::vector<SymInt>& sizes = last->meta().sizes;
   std::vector<int> wished(sizes.size());
   std::iota(wished.begin(), wished.end(), 0);
+  if (!for_lookups.empty()) wished = for_lookups;
   if (kernels_wish)
     wished = reader().kernel->preferred_order(make_body(reader().nodes, reader().operands, reader().results));
   const std::optional<Access> access = read_through(views);
@@ -423,6 +433,44 @@ bool LayoutChoice::is_worth_turning(const Group& group, const Value& operand) co
   });
 }
 
+// The order in which loops wish an operand of which they look up each element's neighbourhood, such as the images of
+// grid_sample: last an axis along which the places are the same, so that what lies there is read together, if they can
+// write along it. Empty for no wish.
+std::vector<int> LayoutChoice::order_for_lookups(const Group& group, const Value& operand) const {
+  constexpr int64_t least_neighbours = 8;
+  constexpr int least_reads = 4;
+  if (group.role != Role::loops || group.results.size() != 1) return {};
+  const Value& result = *group.results[0];
+  if (result.returned > 0 || is_read_in_rows(result)) return {};
+  const std::vector<SymInt>& sizes = operand.meta().sizes;
+  for (const ir::Node* node : group.nodes) {
+    const auto accesses = lowering_.accesses.find(node);
+    if (accesses == lowering_.accesses.end()) continue;
+    int reads = 0, neighbours = -1;
+    for (const Access& access : accesses->second.reads) {
+      if (access.tensor != &operand || access.looked_up == 0) continue;
+      ++reads;
+      for (size_t axis = 0; axis < access.index.size(); ++axis) {
+        const std::set<std::string> symbols = access.index[axis].symbols();
+        const std::optional<int> loop = symbols.size() == 1 ? loop_of(*symbols.begin()) : std::nullopt;
+        if (loop && !(access.looked_up & bit(*loop)) && lowering_.typical(sizes[axis]) >= least_neighbours)
+          neighbours = static_cast<int>(axis);
+      }
+    }
+    if (reads < least_reads || neighbours < 0 ||
+        lowering_.typical(node->result()->meta().numel()) < lowering_.typical(operand.meta().numel()))
+      continue;
+    std::vector<int> order(sizes.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::rotate(order.begin() + neighbours, order.begin() + neighbours + 1, order.end());
+    const std::vector<int> wished = wished_by_reader(result), axes = axes_of(group, result, operand);
+    const std::vector<int> written =
+        wished.empty() ? order_as(group, result, operand, order).value_or(wished) : wished;
+    if (!axes.empty() && axes[neighbours] == innermost(written, result.meta().sizes)) return order;
+  }
+  return {};
+}
+
 // Loops over a single node are left to a kernel that wishes the order in which the operand happens to lie: the mean of
 // an image that lies channels last.
 void LayoutChoice::give_to_kernel(Group& group) const {
@@ -440,8 +488,8 @@ void LayoutChoice::give_to_kernel(Group& group) const {
   }
 }
 
-// A copy in rows that `group` reads instead of `value`.
-Result<Value*> LayoutChoice::copy_before(Group& group, Value* value) {
+// A copy in this order that `group` reads instead of `value`.
+Result<Value*> LayoutChoice::copy_before(Group& group, Value* value, const std::vector<int>& order) {
   ir::Node* first = group.nodes.front();
   Result<ir::Node*> copy = opset::append(lowering_.opset, lowering_.graph(), "aten::clone", {value}, {},
                                          lowering_.facts, first->provenance, first);
@@ -450,13 +498,19 @@ Result<Value*> LayoutChoice::copy_before(Group& group, Value* value) {
   if (!meaning) return meaning.error();
   lowering_.accesses[*copy] = accesses_of(*meaning, lowering_.facts);
   lowering_.meanings[*copy] = std::move(*meaning);
-  for (ir::Node* node : group.nodes) node->replace_operand(value, (*copy)->result());
+  for (ir::Node* node : group.nodes) {
+    node->replace_operand(value, (*copy)->result());
+    if (const auto accesses = lowering_.accesses.find(node); accesses != lowering_.accesses.end())
+      for (Access& access : accesses->second.reads)
+        if (access.tensor == value) access.tensor = (*copy)->result();
+  }
   find_boundary(group.nodes, group.operands, group.results);
   auto added = std::make_unique<Group>();
   added->nodes = {*copy};
   find_boundary(added->nodes, added->operands, added->results);
   lowering_.group_of[*copy] = added.get();
   copies_.push_back(std::move(added));
+  if (!order.empty()) lowering_.layouts[(*copy)->result()] = dense(value->meta().sizes, order);
   return (*copy)->result();
 }
 
@@ -479,8 +533,13 @@ Result<void> LayoutChoice::run() {
       const std::vector<Value*> operands = group->operands;
       for (size_t i = 0; i < operands.size(); ++i) {
         if (!operands[i]->is_tensor()) continue;
-        if (group->role == Role::kernel ? is_readable(*group, i) : !is_worth_turning(*group, *operands[i])) continue;
-        if (Result<Value*> copy = copy_before(*group, operands[i]); !copy) return copy.error();
+        const std::vector<SymInt>& sizes = operands[i]->meta().sizes;
+        const std::vector<int> order = order_for_lookups(*group, *operands[i]);
+        const bool lies_well = !order.empty() ? innermost(order_of(lowering_.layout(*operands[i]), sizes), sizes) == order.back()
+                               : group->role == Role::kernel ? is_readable(*group, i)
+                                                             : !is_worth_turning(*group, *operands[i]);
+        if (lies_well) continue;
+        if (Result<Value*> copy = copy_before(*group, operands[i], order); !copy) return copy.error();
       }
     }
     if (group->role != Role::alias && group->role != Role::node) place_results(*group);

@@ -61,7 +61,11 @@ class Composer : private Expressions {
 // --- Reads
 
 ExprId Composer::read(const Value* value, const std::vector<SymInt>& index) {
-  if (recorded_) recorded_->push_back({value, index});
+  if (recorded_) {
+    recorded_->push_back({value, index});
+    for (const SymInt& at : index)
+      if (!values_in(at).empty()) recorded_->back().looked_up |= loops_.loops_of(at);
+  }
   const RealForm form = real_form(value->meta(), layout_of_(*value));
   std::vector<SymInt> inside = index;
   bool partial = false;

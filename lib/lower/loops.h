@@ -164,6 +164,7 @@ using MeaningOf = std::function<const opset::Meaning*(const ir::Node&)>;
 struct Access {
   const ir::Value* tensor = nullptr;
   std::vector<SymInt> index;  // over "$i": axis i of the result, and beyond its rank the loops of reductions
+  LoopSet looked_up = 0;      // loops on which places depend that are computed from data or numbers
 };
 struct Accesses {
   std::vector<Access> reads;
