@@ -37,7 +37,7 @@ std::optional<reference::Datum> Session::example_value(ir::Value* value) {
       if (!environment.values.contains(operand)) missing.push_back(operand);
     open.insert(open.end(), missing.begin(), missing.end());
     if (!missing.empty()) continue;
-    if (Result<void> done = reference::evaluate(opset, *next->producer, facts, environment); !done)
+    if (Result<void> done = reference::evaluate(opset, *next->producer, environment); !done)
       return raise(done.error()), std::nullopt;
   }
   return environment.values.at(value);

@@ -610,7 +610,7 @@ std::optional<reference::Datum> Session::known_value(ir::Value* value) {
   for (const Visit& visit : needed) {
     if (visit.outside) {
       constants_known.values.emplace(visit.value, constants_known.values.at(visit.outside));
-    } else if (Result<void> done = reference::evaluate(opset, *visit.value->producer, facts, constants_known); !done) {
+    } else if (Result<void> done = reference::evaluate(opset, *visit.value->producer, constants_known); !done) {
       raise(done.error());
       return std::nullopt;
     }

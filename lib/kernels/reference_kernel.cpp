@@ -28,7 +28,7 @@ class ReferenceCall : public PreparedCall {
           Tensor{operand.dtype, operand.sizes, operand.strides, 0,
                  Storage::view(buffers[i], static_cast<size_t>(reach) * size_of(operand.dtype), nullptr, false)});
     }
-    auto results = reference::run(*site_.opset, *site_.body, *site_.subgraphs, {}, std::move(inputs), site_.symbols,
+    auto results = reference::run(*site_.opset, *site_.body, *site_.subgraphs, std::move(inputs), site_.symbols,
                                   site_.generator, site_.declared);
     if (!results) return results.error();
     for (size_t i = 0; i < site_.results.size(); ++i) {

@@ -132,8 +132,7 @@ std::vector<int> LayoutChoice::order_of(const Layout& layout, const std::vector<
     if (sizes[axis] != SymInt(1)) order.push_back(static_cast<int>(axis));
   std::ranges::stable_sort(order, std::greater(), [&](int axis) { return lowering_.typical(layout.strides[axis]); });
   for (int axis = static_cast<int>(sizes.size()); axis-- > 0;)
-    if (sizes[axis] == SymInt(1))
-      order.insert(axis == 0 ? order.begin() : std::ranges::find(order, axis + 1), axis);
+    if (sizes[axis] == SymInt(1)) order.insert(axis == 0 ? order.begin() : std::ranges::find(order, axis + 1), axis);
   return order;
 }
 
@@ -233,8 +232,7 @@ std::vector<int> LayoutChoice::wished_by_reader(const Value& value) const {
     views.insert(views.end(), reader().nodes.begin(), reader().nodes.end());
     last = reader().results[0];
   }
-  const std::vector<int> for_lookups =
-      ir::sole_reader(*last) ? order_for_lookups(reader(), *last) : std::vector<int>();
+  const std::vector<int> for_lookups = ir::sole_reader(*last) ? order_for_lookups(reader(), *last) : std::vector<int>();
   if (views.empty()) return for_lookups;
   const std::vector<SymInt>& sizes = last->meta().sizes;
   std::vector<int> wished(sizes.size());
@@ -464,8 +462,7 @@ std::vector<int> LayoutChoice::order_for_lookups(const Group& group, const Value
     std::iota(order.begin(), order.end(), 0);
     std::rotate(order.begin() + neighbours, order.begin() + neighbours + 1, order.end());
     const std::vector<int> wished = wished_by_reader(result), axes = axes_of(group, result, operand);
-    const std::vector<int> written =
-        wished.empty() ? order_as(group, result, operand, order).value_or(wished) : wished;
+    const std::vector<int> written = wished.empty() ? order_as(group, result, operand, order).value_or(wished) : wished;
     if (!axes.empty() && axes[neighbours] == innermost(written, result.meta().sizes)) return order;
   }
   return {};
@@ -535,7 +532,8 @@ Result<void> LayoutChoice::run() {
         if (!operands[i]->is_tensor()) continue;
         const std::vector<SymInt>& sizes = operands[i]->meta().sizes;
         const std::vector<int> order = order_for_lookups(*group, *operands[i]);
-        const bool lies_well = !order.empty() ? innermost(order_of(lowering_.layout(*operands[i]), sizes), sizes) == order.back()
+        const bool lies_well = !order.empty()
+                                   ? innermost(order_of(lowering_.layout(*operands[i]), sizes), sizes) == order.back()
                                : group->role == Role::kernel ? is_readable(*group, i)
                                                              : !is_worth_turning(*group, *operands[i]);
         if (lies_well) continue;

@@ -359,7 +359,7 @@ class Evaluation {
 
 }  // namespace
 
-Result<void> evaluate(const opset::Opset& opset, const ir::Node& node, const shape::Facts&, Environment& environment) {
+Result<void> evaluate(const opset::Opset& opset, const ir::Node& node, Environment& environment) {
   return Evaluation(opset, nullptr, environment.generator, environment.declared).evaluate(node, environment);
 }
 
@@ -368,9 +368,8 @@ Result<std::vector<Datum>> apply(const opset::Opset& opset, const opset::Call& c
 }
 
 Result<std::vector<Datum>> run(const opset::Opset& opset, const ir::Graph& graph,
-                               const std::map<std::string, ir::Graph>& subgraphs, const shape::Facts&,
-                               std::vector<Datum> inputs, shape::Bindings symbols, Generator* generator,
-                               const DeclaredKernels* declared) {
+                               const std::map<std::string, ir::Graph>& subgraphs, std::vector<Datum> inputs,
+                               shape::Bindings symbols, Generator* generator, const DeclaredKernels* declared) {
   return Evaluation(opset, &subgraphs, generator, declared).run(graph, std::move(inputs), std::move(symbols));
 }
 

@@ -42,8 +42,7 @@ struct Environment {
 
 // Evaluates one node; binds its results, and the symbols that it defines, in `environment`. Views alias their operand's
 // storage where strides allow. Checks that were assumed are not repeated here; reads outside a tensor are E0611.
-Result<void> evaluate(const opset::Opset& opset, const ir::Node& node, const shape::Facts& facts,
-                      Environment& environment);
+Result<void> evaluate(const opset::Opset& opset, const ir::Node& node, Environment& environment);
 
 // Evaluates an operator on real tensors, outside any graph: `arguments` hold Values whose data is in `environment`. For
 // capture's eager dispatch. The flattened results are returned. `add_` and `add.out` write into their operand's storage
@@ -53,8 +52,8 @@ Result<std::vector<Datum>> apply(const opset::Opset& opset, const opset::Call& c
 // Runs a whole graph on its inputs, in the graph's order; results are in the order of Graph::outputs (constants
 // included).
 Result<std::vector<Datum>> run(const opset::Opset& opset, const ir::Graph& graph,
-                               const std::map<std::string, ir::Graph>& subgraphs, const shape::Facts& facts,
-                               std::vector<Datum> inputs, shape::Bindings symbols, Generator* generator = nullptr,
+                               const std::map<std::string, ir::Graph>& subgraphs, std::vector<Datum> inputs,
+                               shape::Bindings symbols, Generator* generator = nullptr,
                                const DeclaredKernels* declared = nullptr);
 
 }  // namespace atenon::reference

@@ -138,7 +138,9 @@ class Loop {
 
   Result<Data> scan() {
     const size_t count = carried_.size();  // results before the slices; none for map
-    stacks_.assign(std::max(flow_.results, count) - count, Stack(rounds()));
+    if (flow_.results < count)
+      return error(Status::bad_input, 637, "a loop carries more than it gives: " + flow_.bodies[0]);
+    stacks_.assign(flow_.results - count, Stack(rounds()));
     for (int64_t i = 0; i < rounds(); ++i) {
       Data inputs = std::move(carried_);
       for (const Datum& x : xs_) inputs.push_back(slice(std::get<Tensor>(x), i));

@@ -106,7 +106,8 @@ ATENON_EXPORT atenon_status atenon_output_sizes(atenon_session* session, const a
                                                 size_t input_count, size_t index, int64_t* sizes, int capacity,
                                                 int* rank, char** message);
 
-/* Runs once. The first run with new sizes makes a plan, which takes milliseconds; later ones allocate nothing. */
+/* Runs once. The first run with new sizes makes a plan, which takes milliseconds; later ones allocate nothing, once as
+ * many runs at a time have had the largest sizes. */
 ATENON_EXPORT atenon_status atenon_run(atenon_session* session, const atenon_tensor* inputs, size_t input_count,
                                        atenon_tensor* outputs, size_t output_count, char** message);
 

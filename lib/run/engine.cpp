@@ -299,9 +299,9 @@ Result<std::shared_ptr<Plan>> Session::plan(const std::vector<std::optional<Datu
 
 void Session::enter(Context& context) {
   const size_t bytes = context.plan->bytes();
-  context.arena = arenas_.take([&](const Arena& idle) { return idle.memory->size() >= bytes; });
-  if (context.arena) return;
-  arenas_.take();  // a larger one takes the place of one that is too small
+  context.arena = arenas_.take();
+  if (context.arena && context.arena->memory->size() >= bytes) return;
+  context.arena.reset();  // a larger one takes its place
   context.arena = std::make_unique<Arena>(Storage::allocate(bytes));
 }
 

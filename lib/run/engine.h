@@ -163,8 +163,8 @@ class Session {
   std::unique_ptr<const reference::DeclaredKernels> declared_;
   std::optional<Generator> generator_;  // goes on from run to run
 
-  // A run takes one of each. Where a context fits, it looks at nothing else; any arena serves all plans that it is large
-  // enough for, so that memory is that of the largest sizes, not of all.
+  // A run takes one of each. Where a context fits, it looks at nothing else; an arena serves all plans, so that memory
+  // is that of the largest sizes so far, for as many runs as there were at once, and not of all sizes.
   Idle<Context> contexts_;
   Idle<Arena> arenas_;
 

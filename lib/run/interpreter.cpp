@@ -68,21 +68,23 @@ std::vector<int64_t> result_strides(const kernels::Kernel* kernel, const ir::Gra
   return order.size() == sizes.size() ? dense_strides(sizes, order) : contiguous_strides(sizes);
 }
 
-// What a call's kernel can ask for: sizes and numbers of its body, and what lower wrote on it. What the body assumes is
-// no matter of the kernel's.
-std::set<std::string> symbols_of_call(const ir::Node& call, const ir::Graph& body) {
+// What nodes of a graph can ask for: sizes and numbers of its values and arguments, also of subgraphs that they run.
+// What it assumes is no matter of theirs.
+std::set<std::string> symbols_read(const ir::Graph& graph, const ir::Variant& variant) {
   std::set<std::string> symbols;
   const auto add = [&](const ir::Value& value) {
     if (!value.is_tensor()) return;
     for (const ir::SymInt& size : value.meta().sizes) symbols.merge(size.symbols());
   };
-  for (const auto& input : body.inputs()) add(*input);
-  for (const ir::Node& node : body.forward()) {
+  for (const auto& input : graph.inputs()) add(*input);
+  for (const ir::Node& node : graph.forward()) {
     symbols.merge(ir::symbols_read(node));
     for (const auto& result : node.results()) add(*result);
+    if (const std::optional<ir::ControlFlow> flow = ir::control_flow(node))
+      for (const std::string& name : flow->bodies)
+        if (const auto body = variant.subgraphs.find(name); body != variant.subgraphs.end())
+          symbols.merge(symbols_read(body->second, variant));
   }
-  for (const auto& result : call.results()) add(*result);
-  for (const ir::Named& annotation : call.annotations) symbols.merge(ir::symbols_of(annotation.argument));
   return symbols;
 }
 
@@ -225,16 +227,16 @@ Result<std::vector<Datum>> Interpreter::run_graph(Scope& scope, const ir::Graph&
 }
 
 const Interpreter::Walk& Interpreter::walk(const ir::Graph& graph) {
-  const auto [found, is_new] = walks_.try_emplace(&graph);
-  if (!is_new) return found->second;
+  if (const auto found = walks_.find(&graph); found != walks_.end()) return found->second;
+  Walk walk;
   std::map<const ir::Value*, size_t> last;  // the position of each value's last reader
   for (const ir::Node& node : graph.forward()) {
     for (const ir::Value* operand : node.operands())
-      if (!operand->returned) last[operand] = found->second.size();
-    found->second.push_back({&node, {}});
+      if (!operand->returned) last[operand] = walk.size();
+    walk.push_back({&node, {}});
   }
-  for (const auto& [value, position] : last) found->second[position].second.push_back(value);
-  return found->second;
+  for (const auto& [value, position] : last) walk[position].second.push_back(value);
+  return walks_.emplace(&graph, std::move(walk)).first->second;
 }
 
 Result<void> Interpreter::run_node(Scope& scope, const ir::Node& node, Observation& seen, const Observer& observer) {
@@ -266,17 +268,9 @@ Result<void> Interpreter::run_node(Scope& scope, const ir::Node& node, Observati
   Result<const opset::Opset*> opset = session_.opset();
   if (!opset) return opset.error();
   const size_t known = scope.environment.symbols.size();
-  if (Result<void> done = reference::evaluate(**opset, node, facts(scope), scope.environment); !done) return done;
+  if (Result<void> done = reference::evaluate(**opset, node, scope.environment); !done) return done;
   if (scope.is_lowered) lay_in_rows();
   return scope.environment.symbols.size() == known ? Result<void>() : check_assumptions(scope);
-}
-
-const shape::Facts& Interpreter::facts(const Scope& scope) {
-  const auto found = facts_.find(&scope.graph);
-  if (found != facts_.end()) return found->second;
-  const bool is_whole = &scope.graph == &scope.variant.graph;
-  const ir::EntryPoint& entry = *session_.entry_;
-  return facts_[&scope.graph] = is_whole ? entry.facts(scope.variant) : entry.facts(scope.variant, scope.graph);
 }
 
 Result<void> Interpreter::check_assumptions(const Scope& scope) const {
@@ -360,11 +354,16 @@ Result<void> Interpreter::run_control_flow(Scope& scope, const ir::Node& node, O
   const size_t known = symbols.size();
   for (size_t i = 0; i < results->size(); ++i) {
     Datum& result = (*results)[i];
-    if (std::holds_alternative<Tensor>(result) != node.result(i)->is_tensor())
+    Tensor* const given = std::get_if<Tensor>(&result);
+    const ir::Value& said = *node.result(i);
+    if ((given != nullptr) != said.is_tensor() ||
+        (given && (given->dtype != said.meta().dtype || given->sizes.size() != said.meta().sizes.size())))
       return error(Status::bad_input, 617, node.target() + " and its subgraphs differ in results");
     // What follows may read it at the strides that are written for it: none.
-    if (Tensor* tensor = std::get_if<Tensor>(&result)) *tensor = tensor->contiguous();
-    scope.bind(*node.result(i), result);
+    if (given) *given = given->contiguous();
+    scope.bind(said, result);
+    if (given && given->sizes != kernels::concrete(said.meta().sizes, symbols))
+      return error(Status::bad_input, 617, node.target() + " and its subgraphs differ in results");
     scope.environment.values[node.result(i)] = std::move(result);
   }
   return symbols.size() == known ? Result<void>() : check_assumptions(scope);
@@ -411,17 +410,20 @@ Interpreter::Given Interpreter::given(const Scope& scope, const ir::Value* opera
   return {tensor, weight, const_cast<void*>(used.data())};
 }
 
-bool Interpreter::describe_operands(Scope& scope, Prepared& prepared, kernels::CallSite& site) {
+Result<void> Interpreter::describe_operands(Scope& scope, const ir::Node& node, Prepared& prepared,
+                                            kernels::CallSite& site) {
   prepared.call.reset();  // it is for others
   prepared.given.clear();
   prepared.needs_rows.assign(prepared.operands.size(), false);
   for (const ir::Value* operand : prepared.operands) {
     const Given found = given(scope, operand);
-    if (!found.tensor) return false;
+    if (!found.tensor || !operand->is_tensor() || found.tensor->dtype != operand->meta().dtype ||
+        found.tensor->sizes != kernels::concrete(operand->meta().sizes, scope.environment.symbols))
+      return misfit(node, "'" + operand->name + "' is not of the type that the program says");
     prepared.given.push_back({found.tensor->dtype, found.tensor->sizes, found.tensor->strides, found.weight});
   }
   site.operands = prepared.given;
-  return true;
+  return {};
 }
 
 Result<void> Interpreter::prepare(Prepared& prepared, const ir::Node& node, kernels::CallSite site) {
@@ -442,7 +444,7 @@ Result<void> Interpreter::prepare(Prepared& prepared, const ir::Node& node, kern
 }
 
 bool Interpreter::is_prepared(const Scope& scope, const Prepared& prepared) {
-  if (!prepared.call) return false;
+  if (!prepared.call || prepared.site.threads != threads()) return false;
   for (const auto& [name, value] : prepared.site.symbols) {
     const auto now = scope.environment.symbols.find(name);
     if (now == scope.environment.symbols.end() || now->second != value) return false;
@@ -489,13 +491,19 @@ Result<void> Interpreter::execute(Scope& scope, const ir::Node& node, const Prep
 }
 
 Result<void> Interpreter::run_call(Scope& scope, const ir::Node& node, const ir::Graph& body, Observation& seen) {
-  auto [entry, is_new] = prepared_.try_emplace(&node);
-  Prepared& prepared = entry->second;
-  if (is_new) {
-    prepared.kernel = kernels::find(kernels::kernel_of(node));
-    prepared.operands = node.operands();
-    prepared.symbols = symbols_of_call(node, body);
+  auto found = prepared_.find(&node);
+  if (found == prepared_.end()) {
+    Prepared made;
+    made.kernel = kernels::find(kernels::kernel_of(node));
+    made.operands = node.operands();
+    made.symbols = symbols_read(body, scope.variant);
+    for (const ir::Named& annotation : node.annotations) made.symbols.merge(ir::symbols_of(annotation.argument));
+    for (const auto& result : node.results())
+      for (size_t axis = 0; result->is_tensor() && axis < result->meta().sizes.size(); ++axis)
+        made.symbols.merge(result->meta().sizes[axis].symbols());
+    found = prepared_.emplace(&node, std::move(made)).first;
   }
+  Prepared& prepared = found->second;
   if (!prepared.kernel)
     return error(Status::unsupported, 619,
                  "this version has no kernel '" + kernels::kernel_of(node) + "', which the program asks for");
@@ -509,7 +517,7 @@ Result<void> Interpreter::prepare_call(Scope& scope, const ir::Node& node, const
       session_.call_site(scope.variant, node, body, only(prepared.symbols, scope.environment.symbols));
   if (!started) return started.error();
   kernels::CallSite site = std::move(*started);
-  if (!describe_operands(scope, prepared, site)) return misfit(node, "an operand of a call is no tensor");
+  if (Result<void> described = describe_operands(scope, node, prepared, site); !described) return described;
   if (Result<void> checked = check_call(*prepared.kernel, site, node); !checked) return checked;
   for (size_t i = 0; i < node.results().size(); ++i) {
     const std::optional<Tensor> result =
@@ -534,22 +542,24 @@ std::shared_ptr<Storage> Interpreter::allocate(size_t bytes) {
 }
 
 Result<bool> Interpreter::run_fast(Scope& scope, const ir::Node& node, Observation& seen) {
-  auto [entry, is_new] = prepared_.try_emplace(&node);
-  Prepared& prepared = entry->second;
-  if (is_new) {
-    prepared.body = body_of(node, prepared.operands);
-    prepared.symbols = prepared.body.symbols();
+  auto found = prepared_.find(&node);
+  if (found == prepared_.end()) {
+    Prepared made;
+    made.body = body_of(node, made.operands);
+    made.symbols = symbols_read(made.body, scope.variant);
     bool tensors = !node.results().empty();
-    for (const ir::Value* operand : prepared.operands) tensors = tensors && operand->is_tensor();
+    for (const ir::Value* operand : made.operands) tensors = tensors && operand->is_tensor();
     for (const auto& result : node.results()) tensors = tensors && result->is_tensor();
-    prepared.by_evaluation = !tensors;
+    made.by_evaluation = !tensors;
     for (const kernels::Kernel* kernel : kernels::all()) {
       if (!tensors || std::string(kernel->name()) == "reference") break;
-      if (!kernels::objection(*kernel, prepared.body).empty()) continue;
-      prepared.kernel = kernel;
+      if (!kernels::objection(*kernel, made.body).empty()) continue;
+      made.kernel = kernel;
       break;
     }
+    found = prepared_.emplace(&node, std::move(made)).first;
   }
+  Prepared& prepared = found->second;
   if (prepared.by_evaluation) return false;
   if (!is_prepared(scope, prepared)) {
     Result<bool> ready = prepare_fast(scope, node, prepared);
@@ -565,7 +575,7 @@ Result<bool> Interpreter::prepare_fast(Scope& scope, const ir::Node& node, Prepa
   site.body = &prepared.body;
   site.symbols = only(prepared.symbols, scope.environment.symbols);
   site.threads = threads();
-  if (!describe_operands(scope, prepared, site)) return false;
+  if (Result<void> described = describe_operands(scope, node, prepared, site); !described) return described.error();
   for (size_t i = 0; prepared.kernel && i < site.operands.size(); ++i) {
     kernels::Operand& operand = site.operands[i];
     if (operand.sizes.empty() || operand.weight) continue;

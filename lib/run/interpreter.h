@@ -61,8 +61,9 @@ class Interpreter {
   bool is_prepared(const Scope& scope, const Prepared& prepared);
   const Walk& walk(const ir::Graph& graph);
   static Given given(const Scope& scope, const ir::Value* operand);
-  // Operands as they lie now; false where one is no tensor. What was prepared before is gone.
-  bool describe_operands(Scope& scope, Prepared& prepared, kernels::CallSite& site);
+  // Operands as they lie now; E0618 where one is not of the type that the program says. What was prepared before is
+  // gone.
+  Result<void> describe_operands(Scope& scope, const ir::Node& node, Prepared& prepared, kernels::CallSite& site);
   Result<void> prepare(Prepared& prepared, const ir::Node& node, kernels::CallSite site);
   // Runs what is prepared.
   Result<void> execute(Scope& scope, const ir::Node& node, const Prepared& prepared, Observation& seen);
@@ -70,8 +71,6 @@ class Interpreter {
   // given back at its end.
   std::shared_ptr<Storage> allocate(size_t bytes);
 
-  // What is known in a graph: found once.
-  const shape::Facts& facts(const Scope& scope);
   // Whether a packed weight, an input of a graph, is read in rows: by others than the kernels that it was packed for.
   bool is_read_in_rows(const ir::Variant& variant, const ir::Value& input) const;
   // What the run assumed of numbers that only now are known.
@@ -80,7 +79,6 @@ class Interpreter {
   Session& session_;
   std::map<const ir::Node*, Prepared> prepared_;
   std::map<const ir::Graph*, Walk> walks_;
-  std::map<const ir::Graph*, shape::Facts> facts_;
   std::map<const ir::Value*, Tensor> unpacked_;  // inputs that are packed weights, in rows where these are read
   struct Kept {
     std::shared_ptr<Storage> storage;

@@ -538,9 +538,9 @@ SymInt Proof::simplify_division(const Atom& atom) {
   const SymInt plain = quotient_wanted ? floor_div(a, b) : mod(a, b);
   const Atom* again = lone_atom(plain);
   if (again == nullptr || again->spelling != atom.spelling) {
-    // It took another form: look at that, once.
-    if (simplify_depth_ == 20) return plain;
-    ++simplify_depth_;
+    // It took another form: look at that, once. One that keeps changing ends the search, and is the last that is looked
+    // at.
+    if (++simplify_depth_ > 20) return plain;
     const SymInt out = simplify(plain);
     --simplify_depth_;
     return out;

@@ -445,8 +445,7 @@ std::optional<ChannelAffine> channel_affine(const Scope& scope, const ir::Node& 
     bool depends = false;
     for (ir::Value* operand : step.operands()) depends = depends || parts.contains(operand);
     if (!depends) {
-      if (Result<void> done = reference::evaluate(scope.opset, step, scope.facts, constants); !done)
-        return std::nullopt;
+      if (Result<void> done = reference::evaluate(scope.opset, step, constants); !done) return std::nullopt;
       continue;
     }
     std::optional<Meaning> meaning = loops(scope, step);

@@ -120,8 +120,7 @@ Result<Changed> fold_constants(Scope& scope) {
   keep_needed(candidates);
   std::set<const ir::Node*> gone;
   for (const Candidate& candidate : candidates) {
-    if (Result<void> done = reference::evaluate(scope.opset, *candidate.node, scope.facts, environment); !done)
-      return done.error();
+    if (Result<void> done = reference::evaluate(scope.opset, *candidate.node, environment); !done) return done.error();
     if (candidate.is_small) gone.insert(candidate.node);
   }
   auto is_gone = [&](const ir::Node* node) { return gone.contains(node); };

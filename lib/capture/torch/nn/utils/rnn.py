@@ -1,6 +1,5 @@
 # Sequences of different lengths: padded, packed, and back.
 import contextlib
-import functools
 from collections import namedtuple
 
 import _atenon
@@ -17,31 +16,37 @@ class _Rows:
 
     def __init__(self, lengths, is_sorted, steps):
         self.lengths, self.is_sorted, self.steps = lengths, is_sorted, steps
+        self._places = self._batch_sizes = None
 
-    @functools.cached_property
+    @property
     def order(self):
         return torch.sort(self.lengths, descending=True, stable=True).indices
 
-    @functools.cached_property
-    def inside(self):
-        lengths = self.lengths if self.is_sorted else self.lengths[self.order]
-        return torch.arange(self.steps).unsqueeze(1) < lengths
-
-    @functools.cached_property
+    @property
     def batch_sizes(self):
-        sizes = self.inside[: self.lengths.max().item()].sum(1)
-        sizes._rows = self  # the parts of a packed sequence know each other
-        return sizes
+        if self._batch_sizes is None:
+            longest = self.lengths.max().item()
+            torch._check(longest <= self.steps)
+            self._batch_sizes = (torch.arange(longest).unsqueeze(1) < self.lengths).sum(1)
+            self._batch_sizes._rows = self  # the parts of a packed sequence know each other
+        return self._batch_sizes
 
-    @functools.cached_property
+    @property
     def places(self):
+        if self._places is None:
+            self._places = self._find_places()
+        return self._places
+
+    def _find_places(self):
         batch = self.lengths.size(0)
         with contextlib.suppress(_atenon.CaptureError):  # of lengths that depend on the model's inputs
             lengths = self.lengths.tolist()
             order = range(batch) if self.is_sorted else sorted(range(batch), key=lambda i: -lengths[i])
-            return torch.tensor([step * batch + i for step in range(max(lengths)) for i in order if lengths[i] > step])
+            places = [step * batch + i for step in range(max(lengths)) for i in order if lengths[i] > step]
+            return torch.tensor(places, dtype=torch.int64)
         order = torch.arange(batch) if self.is_sorted else self.order
-        return (torch.arange(self.steps).unsqueeze(1) * batch + order)[self.inside]
+        steps = torch.arange(self.steps).unsqueeze(1)
+        return (steps * batch + order)[steps < self.lengths[order]]
 
     def packed(self, padded):
         return padded.flatten(0, 1)[self.places]
@@ -96,8 +101,11 @@ def invert_permutation(permutation):
 
 def pack_padded_sequence(input, lengths, batch_first=False, enforce_sorted=True):
     """Lengths that PyTorch refuses as not sorted are taken."""
-    lengths = torch.as_tensor(lengths, dtype=torch.int64)
     padded = input.transpose(0, 1) if batch_first else input
+    if isinstance(lengths, (list, tuple)) and all(isinstance(n, int) for n in (*lengths, padded.size(0))):
+        if not all(0 < n <= padded.size(0) for n in lengths):
+            raise RuntimeError(f"the lengths {list(lengths)} do not lie between 1 and the {padded.size(0)} steps of the input")
+    lengths = torch.as_tensor(lengths, dtype=torch.int64)
     return PackedSequence.of_padded(padded, _Rows(lengths, enforce_sorted, padded.size(0)))
 
 
