@@ -30,6 +30,10 @@ _FIXES = {
 }
 
 
+# PyTorch's modules have what their files import, too, and models reach it through them: torch.sparse.torch.eye, F.math.pi.
+_IMPORTED = {"torch", "math"}
+
+
 class Unsupported(NotImplementedError):
     """A name of PyTorch that Atenon does not have was used."""
 
@@ -103,7 +107,7 @@ def _has_file(module, qualified):
 
 
 def attribute(module, name):
-    """What a module answers for a name it does not define: a submodule, a placeholder, or AttributeError."""
+    """What a module answers for a name it does not define: a submodule, a placeholder, what its file imports, or AttributeError."""
     qualified = f"{module}.{name}"
     if not name.startswith("__"):
         if _names.has_module(qualified) or _has_file(module, qualified):
@@ -112,6 +116,8 @@ def attribute(module, name):
             placeholder = make(qualified)
             setattr(sys.modules[module], name, placeholder)
             return placeholder
+    if name in _IMPORTED:
+        return importlib.import_module(name)
     raise AttributeError(f"module '{module}' has no attribute '{name}'")
 
 
