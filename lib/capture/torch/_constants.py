@@ -141,7 +141,6 @@ _table = {
                  "DisableTorchFunctionSubclass": nothing, "_get_privateuse1_backend_name": answer("privateuseone")},
     "torch.jit.annotations": {**{f"BroadcastingList{i}": list for i in range(1, 7)}, "List": list, "Optional": typing.Optional,
                               "Tuple": tuple, "Dict": dict},
-    "torch.nn.attention.flex_attention": {"_DEFAULT_SPARSE_BLOCK_SIZE": 128},
     "torch.fx.experimental._config": {},
     "torch._inductor.config": {},
     "torch._dynamo.config": {"patch": nothing, "cache_size_limit": 8, "recompile_limit": 8, "suppress_errors": False, "verbose": False,

@@ -2,6 +2,7 @@
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.nn.attention.flex_attention import and_masks, create_block_mask, create_mask, flex_attention
 from torch.nn.utils import parametrizations, parametrize
 
 from cases import by_size, case, ints, rand
@@ -235,3 +236,30 @@ class HookCollects(nn.Module):
     def forward(self, x):
         y = self.net(x)
         return y, self.net[0].last, self.net[1].last.sum()
+
+
+# --- Attention given by functions of a place
+
+LENGTHS = {0: torch.export.Dim("batch", max=64), 2: torch.export.Dim("length", max=64)}
+
+
+def causal(b, h, q_idx, kv_idx):
+    return q_idx >= kv_idx
+
+
+@case(rand(2, 4, 5, 8), rand(2, 2, 5, 8))
+def flex_mask(self, q, kv):
+    near = lambda b, h, q_idx, kv_idx: (q_idx - kv_idx <= 2 + h) & (q_idx > b)
+    block_mask = create_block_mask(and_masks(causal, near), 2, 4, 5, 5, device=q.device)
+    return flex_attention(q, kv, kv, block_mask=block_mask, enable_gqa=True), create_mask(near, 1, 2, 3, 4)
+
+
+@case(rand(2, 4, 5, 8), shapes=(LENGTHS,), others=by_size(lambda n: rand(2, 4, n, 8), 2, 7))
+class FlexScores(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("slopes", 0.5 ** torch.arange(1, 5))
+
+    def forward(self, x):
+        block_mask = create_block_mask(causal, None, None, x.shape[2], x.shape[2])
+        return torch.compile(flex_attention)(x, x, x, lambda score, b, h, q_idx, kv_idx: score + self.slopes[h] * (kv_idx - q_idx), block_mask)

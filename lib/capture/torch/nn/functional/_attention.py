@@ -8,6 +8,8 @@ __all__ = ["multi_head_attention_forward", "scaled_dot_product_attention"]
 
 
 def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+    if hasattr(attn_mask, "mask_or_causal"):  # torch.nn.attention.bias
+        attn_mask, is_causal = attn_mask.mask_or_causal(is_causal)
     if attn_mask is not None and is_causal:  # both hold
         seen = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=query.device).tril()
         attn_mask = attn_mask & seen if attn_mask.dtype == torch.bool else attn_mask.masked_fill(~seen, float("-inf"))
