@@ -30,6 +30,7 @@ from torch._modes import (
     set_num_interop_threads, set_num_threads, set_printoptions, use_deterministic_algorithms)
 from torch._tensor import Tensor, legacy_types as _legacy_types
 from torch._functional import *
+from torch._sparse import *
 
 globals().update(_legacy_types)
 

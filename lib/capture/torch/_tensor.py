@@ -239,6 +239,19 @@ class Tensor(_atenon.Tensor):
 
         return _functional.unique_consecutive(self, return_inverse, return_counts, dim)
 
+    def to_dense(self, dtype=None, *, masked_grad=None):
+        return self if dtype is None else self.to(dtype)
+
+    def to_sparse(self, sparse_dim=None, **options):
+        from torch import _sparse
+
+        return _sparse.from_dense(self, sparse_dim, **options)
+
+    to_sparse_coo = to_sparse
+
+    def to_sparse_csr(self, dense_dim=None):
+        return self.to_sparse(layout=_dtypes.layouts["sparse_csr"])
+
     def where(self, condition, other):
         return aten.where(condition, self, other)
 
@@ -414,7 +427,7 @@ def _nested(value):
 
 class _LegacyMeta(type):
     def __instancecheck__(cls, instance):
-        return isinstance(instance, Tensor) and instance.dtype == cls.dtype
+        return isinstance(instance, Tensor) and instance.dtype == cls.dtype and not instance.is_sparse
 
 
 def _made_as(name, args):

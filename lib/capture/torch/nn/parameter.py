@@ -1,6 +1,7 @@
 # Parameters and buffers: tensors that a module registers when they are assigned to it.
 import _atenon
 
+from torch._sparse import SparseTensor
 from torch._tensor import Tensor, copy_attributes
 
 __all__ = ["Buffer", "Parameter", "UninitializedBuffer", "UninitializedParameter", "is_lazy"]
@@ -21,6 +22,10 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
             data = _atenon.empty((0,), dtype=None)
         if not isinstance(data, Tensor):
             raise TypeError(f"a Parameter is made of a tensor, not of {type(data).__name__}")
+        if type(data) is SparseTensor:
+            made = data.detach().requires_grad_(requires_grad)
+            made._is_param = True
+            return made
         return _atenon.make_subclass(cls, data, requires_grad)
 
     def __deepcopy__(self, memo):

@@ -6,6 +6,7 @@ import copy
 import functools
 from collections import OrderedDict, defaultdict, deque, namedtuple
 
+from torch._placeholder import Unsupported
 from torch._size import Size
 
 BUILTIN_TYPES = frozenset({tuple, list, dict, namedtuple, OrderedDict, defaultdict, deque})
@@ -95,6 +96,10 @@ class _Cycle(Exception):
 def node_of_attributes(obj):
     """Takes an object of a class that nobody registered apart by those of its attributes that hold tensors; the others
     stay as they are. None if no attribute does, or where one leads back to the object."""
+    from torch._sparse import SparseTensor
+
+    if type(obj) is SparseTensor:
+        raise Unsupported("a sparse tensor is supported neither as an input of forward nor as its result", "torch.sparse")
     try:
         return _attributes if _names_with_tensors(obj, ()) else None
     except _Cycle:

@@ -10,6 +10,7 @@ import _atenon
 
 from torch._functional import typename
 from torch._modes import no_grad
+from torch._placeholder import Unsupported
 from torch._tensor import Tensor
 from torch.nn.parameter import Buffer, Parameter
 from torch.utils.hooks import RemovableHandle
@@ -264,6 +265,8 @@ class Module:
             if value is not None and not isinstance(value, Tensor):
                 raise TypeError(f"cannot assign '{typename(value)}' as buffer '{name}' "
                                 "(torch.nn.Buffer, torch.Tensor or None expected)")
+            if value is not None and value.is_sparse and _atenon.is_tracing():
+                raise Unsupported(f"forward assigns a sparse tensor to the buffer '{name}', which no program keeps", "torch.sparse")
             if name in buffers:
                 for hook in _global_buffer_registration_hooks.values():
                     replaced = hook(self, name, value)
