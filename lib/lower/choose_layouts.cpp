@@ -439,7 +439,6 @@ std::vector<int> LayoutChoice::order_for_lookups(const Group& group, const Value
   constexpr int least_reads = 4;
   if (group.role != Role::loops || group.results.size() != 1) return {};
   const Value& result = *group.results[0];
-  if (result.returned > 0 || is_read_in_rows(result)) return {};
   const std::vector<SymInt>& sizes = operand.meta().sizes;
   for (const ir::Node* node : group.nodes) {
     const auto accesses = lowering_.accesses.find(node);
@@ -458,6 +457,7 @@ std::vector<int> LayoutChoice::order_for_lookups(const Group& group, const Value
     if (reads < least_reads || neighbours < 0 ||
         lowering_.typical(node->result()->meta().numel()) < lowering_.typical(operand.meta().numel()))
       continue;
+    if (result.returned > 0 || is_read_in_rows(result)) return {};
     std::vector<int> order(sizes.size());
     std::iota(order.begin(), order.end(), 0);
     std::rotate(order.begin() + neighbours, order.begin() + neighbours + 1, order.end());

@@ -575,6 +575,8 @@ Result<bool> Interpreter::prepare_fast(Scope& scope, const ir::Node& node, Prepa
   site.body = &prepared.body;
   site.symbols = only(prepared.symbols, scope.environment.symbols);
   site.threads = threads();
+  for (const ir::Value* operand : prepared.operands)
+    if (!kernels::concrete(operand->meta().sizes, site.symbols)) return false;  // a size that nobody names
   if (Result<void> described = describe_operands(scope, node, prepared, site); !described) return described.error();
   for (size_t i = 0; prepared.kernel && i < site.operands.size(); ++i) {
     kernels::Operand& operand = site.operands[i];
