@@ -139,13 +139,13 @@ std::vector<int> LayoutChoice::order_of(const Layout& layout, const std::vector<
 // For each axis of an operand, the axis of the result along which it is read, perhaps through permutations inside the
 // group; -1: none. Empty where the operand is not read.
 std::vector<int> LayoutChoice::axes_of(const Group& group, const Value& result, const Value& operand) const {
-  std::map<const Value*, std::vector<int>> axes_of;
-  axes_of[&result].resize(result.meta().sizes.size());
-  std::iota(axes_of[&result].begin(), axes_of[&result].end(), 0);
+  std::map<const Value*, std::vector<int>> axes_along;
+  axes_along[&result].resize(result.meta().sizes.size());
+  std::iota(axes_along[&result].begin(), axes_along[&result].end(), 0);
   for (auto node = group.nodes.rbegin(); node != group.nodes.rend(); ++node) {
-    auto reader = axes_of.find((*node)->result());
+    auto reader = axes_along.find((*node)->result());
     auto accesses = lowering_.accesses.find(*node);
-    if (reader == axes_of.end() || accesses == lowering_.accesses.end()) continue;
+    if (reader == axes_along.end() || accesses == lowering_.accesses.end()) continue;
     const std::vector<int> outer = reader->second;
     for (const Access& access : accesses->second.reads) {
       std::vector<int> axes;
@@ -154,12 +154,12 @@ std::vector<int> LayoutChoice::axes_of(const Group& group, const Value& result, 
         const std::optional<int> axis = symbols.size() == 1 ? loop_of(*symbols.begin()) : std::nullopt;
         axes.push_back(axis && *axis < static_cast<int>(outer.size()) ? outer[*axis] : -1);
       }
-      std::vector<int>& known = axes_of[access.tensor];
+      std::vector<int>& known = axes_along[access.tensor];
       if (known.empty() || std::count(axes.begin(), axes.end(), -1) < std::count(known.begin(), known.end(), -1))
         known = axes;
     }
   }
-  return axes_of[&operand];
+  return axes_along[&operand];
 }
 
 // The order of the result's axes in which an operand lies (or would lie) that it reads; empty where that is rows,
@@ -433,7 +433,7 @@ bool LayoutChoice::is_worth_turning(const Group& group, const Value& operand) co
 
 // The order in which loops wish an operand of which they look up each element's neighbourhood, such as the images of
 // grid_sample: last an axis along which the places are the same, so that what lies there is read together, if they can
-// write along it. Empty for no wish.
+// write along it, or write one number. Empty for no wish.
 std::vector<int> LayoutChoice::order_for_lookups(const Group& group, const Value& operand) const {
   constexpr int64_t least_neighbours = 8;
   constexpr int least_reads = 4;

@@ -88,6 +88,12 @@ std::set<std::string> symbols_read(const ir::Graph& graph, const ir::Variant& va
   return symbols;
 }
 
+// Whether a value is what the program says of it.
+bool is_of_type(const Tensor* tensor, const ir::Value& value, const shape::Bindings& symbols) {
+  if (!tensor || !value.is_tensor()) return !tensor && !value.is_tensor();
+  return tensor->dtype == value.meta().dtype && tensor->sizes == kernels::concrete(value.meta().sizes, symbols);
+}
+
 shape::Bindings only(const std::set<std::string>& names, const shape::Bindings& all) {
   shape::Bindings some;
   for (const std::string& name : names)
@@ -123,9 +129,10 @@ struct Interpreter::Scope {
   // A number is a symbol by its name, and a size that is still free is what the data turned out to be.
   void bind(const ir::Value& value, const Datum& datum) {
     if (const Tensor* tensor = std::get_if<Tensor>(&datum)) {
-      for (size_t axis = 0; value.is_tensor() && axis < tensor->sizes.size(); ++axis)
-        if (const auto symbol = value.meta().sizes[axis].as_symbol())
-          environment.symbols.emplace(*symbol, tensor->sizes[axis]);
+      if (!value.is_tensor()) return;
+      const std::vector<ir::SymInt>& sizes = value.meta().sizes;
+      for (size_t axis = 0; axis < std::min(sizes.size(), tensor->sizes.size()); ++axis)
+        if (const auto symbol = sizes[axis].as_symbol()) environment.symbols.emplace(*symbol, tensor->sizes[axis]);
     } else if (const double* real = std::get_if<double>(&datum)) {
       environment.symbols[value.name] = std::bit_cast<int64_t>(*real);
     } else {
@@ -355,14 +362,10 @@ Result<void> Interpreter::run_control_flow(Scope& scope, const ir::Node& node, O
   for (size_t i = 0; i < results->size(); ++i) {
     Datum& result = (*results)[i];
     Tensor* const given = std::get_if<Tensor>(&result);
-    const ir::Value& said = *node.result(i);
-    if ((given != nullptr) != said.is_tensor() ||
-        (given && (given->dtype != said.meta().dtype || given->sizes.size() != said.meta().sizes.size())))
-      return error(Status::bad_input, 617, node.target() + " and its subgraphs differ in results");
     // What follows may read it at the strides that are written for it: none.
     if (given) *given = given->contiguous();
-    scope.bind(said, result);
-    if (given && given->sizes != kernels::concrete(said.meta().sizes, symbols))
+    scope.bind(*node.result(i), result);
+    if (!is_of_type(given, *node.result(i), symbols))
       return error(Status::bad_input, 617, node.target() + " and its subgraphs differ in results");
     scope.environment.values[node.result(i)] = std::move(result);
   }
@@ -417,8 +420,7 @@ Result<void> Interpreter::describe_operands(Scope& scope, const ir::Node& node, 
   prepared.needs_rows.assign(prepared.operands.size(), false);
   for (const ir::Value* operand : prepared.operands) {
     const Given found = given(scope, operand);
-    if (!found.tensor || !operand->is_tensor() || found.tensor->dtype != operand->meta().dtype ||
-        found.tensor->sizes != kernels::concrete(operand->meta().sizes, scope.environment.symbols))
+    if (!found.tensor || !is_of_type(found.tensor, *operand, scope.environment.symbols))
       return misfit(node, "'" + operand->name + "' is not of the type that the program says");
     prepared.given.push_back({found.tensor->dtype, found.tensor->sizes, found.tensor->strides, found.weight});
   }

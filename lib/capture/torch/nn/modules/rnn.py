@@ -132,7 +132,7 @@ class RNNBase(Module):
         x, lengths = packed.padded, packed.lengths
         self.check_input(x, None)
         hx = self._initial_hidden(x.size(1), x) if hx is None else hx
-        inside = is_inside(x, lengths)
+        inside = is_inside(x.size(0), lengths)
         steps = torch.arange(x.size(0)).unsqueeze(1)
         backwards = torch.where(inside, lengths - 1 - steps, steps).unsqueeze(-1)
         x = torch.where(inside.unsqueeze(-1), x, torch.zeros((), dtype=x.dtype))

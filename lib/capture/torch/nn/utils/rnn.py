@@ -27,7 +27,7 @@ class _Rows:
         if self._batch_sizes is None:
             longest = self.lengths.max().item()
             torch._check(longest <= self.steps)
-            self._batch_sizes = (torch.arange(longest).unsqueeze(1) < self.lengths).sum(1)
+            self._batch_sizes = is_inside(longest, self.lengths).sum(1)
             self._batch_sizes._rows = self  # the parts of a packed sequence know each other
         return self._batch_sizes
 
@@ -45,8 +45,7 @@ class _Rows:
             places = [step * batch + i for step in range(max(lengths)) for i in order if lengths[i] > step]
             return torch.tensor(places, dtype=torch.int64)
         order = torch.arange(batch) if self.is_sorted else self.order
-        steps = torch.arange(self.steps).unsqueeze(1)
-        return (steps * batch + order)[steps < self.lengths[order]]
+        return (torch.arange(self.steps).unsqueeze(1) * batch + order)[is_inside(self.steps, self.lengths[order])]
 
     def packed(self, padded):
         return padded.flatten(0, 1)[self.places]
@@ -118,14 +117,14 @@ def pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_le
     if not isinstance(rest, int) or rest > 0:
         padded = torch.cat([padded, padded.new_zeros((rest, *padded.shape[1:]))])
     padded = padded[:total_length]
-    inside = is_inside(padded, lengths).view(padded.shape[:2] + (1,) * (padded.dim() - 2))
+    inside = is_inside(padded.size(0), lengths).view(padded.shape[:2] + (1,) * (padded.dim() - 2))
     padded = torch.where(inside, padded, torch.full((), padding_value, dtype=padded.dtype))
     return padded.transpose(0, 1) if batch_first else padded, lengths
 
 
-def is_inside(padded, lengths):
+def is_inside(steps, lengths):
     """Of each step of each sequence, time first."""
-    return torch.arange(padded.size(0)).unsqueeze(1) < lengths
+    return torch.arange(steps).unsqueeze(1) < lengths
 
 
 def pad_sequence(sequences, batch_first=False, padding_value=0.0, padding_side="right"):
