@@ -53,7 +53,10 @@ bool take_apart(Session& session, PyObject* object, Parts& parts) {
     const Ref fields = has_names ? attribute(object, "_fields") : Ref();
     if (has_names) parts.type = class_name(object);
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(object); ++i) {
-      parts.children.push_back(Ref::borrow(PySequence_Fast_GET_ITEM(object, i)));
+      // A class may give fields that its tuple does not hold, as our PackedSequence does.
+      parts.children.push_back(has_names ? Ref(PySequence_GetItem(object, i))
+                                         : Ref::borrow(PySequence_Fast_GET_ITEM(object, i)));
+      if (!parts.children.back()) return false;
       parts.keys.push_back(has_names ? text_of(PyTuple_GetItem(fields.get(), i)) : std::to_string(i));
     }
     return true;

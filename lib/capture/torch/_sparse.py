@@ -20,7 +20,7 @@ from torch._tensor import Tensor, legacy_types
 __all__ = ["dsmm", "sparse_coo_tensor", "sparse_csr_tensor", "spmm"]
 
 _coo, _csr, _csc = (_dtypes.layouts[name] for name in ("sparse_coo", "sparse_csr", "sparse_csc"))
-_int64 = _dtypes.named["int64"]
+_bool, _int64 = _dtypes.named["bool"], _dtypes.named["int64"]
 
 
 def _refused(message, fix):
@@ -150,6 +150,9 @@ class SparseTensor:
         if self._summed is not False:
             return self
         if _atenon.is_tracing():
+            if self.dtype == _bool:
+                raise _refused("torch.Tensor.coalesce of boolean entries is not supported in forward: it does not add them up",
+                               "make them numbers before, or coalesce() in __init__")
             return SparseTensor(self._places, self._entries, self.shape, None)
         sizes = self.shape[: self.sparse_dim()]
         numbers = self._places[0]
@@ -233,6 +236,12 @@ class SparseTensor:
     def __getitem__(self, index):
         raise Unsupported("indexing a sparse tensor is not supported", "torch.sparse")
 
+    def __eq__(self, other):
+        raise Unsupported("comparing a sparse tensor is not supported", "torch.sparse")
+
+    __ne__ = __eq__
+    __hash__ = object.__hash__
+
     def __bool__(self):
         raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
 
@@ -264,6 +273,7 @@ def _sparse_product(left, right):
                        "multiply in __init__, or make one of them dense: to_dense()")
     if left.dim() != 2 or right.dim() != 2 or left.shape[1] != right.shape[0] or left.dtype != right.dtype:
         raise RuntimeError(f"a product takes matrices of one type that fit, not {tuple(left.shape)} and {tuple(right.shape)}")
+    is_csr = left.layout is _csr and right.layout is _csr
     left, right = left.to_sparse().coalesce(), right.to_sparse_csr()
     (rows, inner), begins = left._places.unbind(), right.crow_indices()
     counts = begins[inner + 1] - begins[inner]
@@ -271,7 +281,8 @@ def _sparse_product(left, right):
     first = counts.cumsum(0) - counts  # where the pairs of an entry begin
     partners = begins[inner][pairs] + aten.arange(pairs.shape[0]) - first[pairs]
     places = aten.stack([rows[pairs], right._places[1][partners]])
-    return SparseTensor(places, left._entries[pairs] * right._entries[partners], (left.shape[0], right.shape[1])).coalesce()
+    product = SparseTensor(places, left._entries[pairs] * right._entries[partners], (left.shape[0], right.shape[1])).coalesce()
+    return product.to_sparse_csr() if is_csr else product
 
 
 def _mm(self, mat2):
@@ -368,6 +379,8 @@ def _by_entries(name):
     """What is computed of the entries alone, and adds up: a cast, a sign."""
     def method(self, *args, **kwargs):
         entries = getattr(self._entries, name)(*args, **kwargs)
+        if self.is_floating_point() and not (entries.is_floating_point() or entries.is_complex()):
+            self._known(name)  # rounding does not add up
         return self if entries is self._entries else self._having(entries)
 
     method.__name__ = name

@@ -63,7 +63,10 @@ class PackedSequence(namedtuple("PackedSequence_", ["data", "batch_sizes", "sort
         if rows is None:
             raise _placeholder.Unsupported("a PackedSequence is made of parts of another one, and its batch_sizes: pad the sequences, and "
                                            "pack_padded_sequence")
-        return cls.of_padded(rows.padded(data), rows)
+        padded = rows.padded(data)
+        if sorted_indices is None and not rows.is_sorted:  # the sequences stay in the order of their lengths
+            padded, rows = padded[:, rows.order], _Rows(rows.lengths[rows.order], True, rows.steps)
+        return cls.of_padded(padded, rows)
 
     @classmethod
     def of_padded(cls, padded, rows):
@@ -86,7 +89,7 @@ class PackedSequence(namedtuple("PackedSequence_", ["data", "batch_sizes", "sort
         return (getattr(self, field) for field in self._fields)
 
     def __getitem__(self, i):
-        return tuple(self)[i]
+        return getattr(self, self._fields[i]) if isinstance(i, int) else tuple(self)[i]
 
     def to(self, *args, **kwargs):
         return self.of_padded(self.padded.to(*args, **kwargs), self.rows)
