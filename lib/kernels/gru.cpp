@@ -121,34 +121,39 @@ class RecurrentCall : public RecurrentLayersCall {
     const float* before = of.states[step % 2];
     float* after = of.states[(step + 1) % 2];
     const int64_t unit = tile * tile_units, units = std::min(tile_units, hidden_ - unit), all = network.gates * hidden_;
-    float sums[3][batch_block * tile_units];
+    float sums[3 * batch_block * tile_units];
     for (int64_t b = share.entry; b < share.last_entry; b += batch_block) {
       const int64_t count = std::min(batch_block, share.last_entry - b), row = t * step_row_ + b * batch_row_;
+      const int64_t gate_sums = count * tile_units;
+      if (count == 1)
+        lanes().row_by_panels(before + b * hidden_, hidden_, of.panels + panel_of(tile, 0), network.gates, sums);
       for (int64_t gate = 0; gate < network.gates; ++gate) {
         const Step input{StepKind::add, 0, 0, of.gates + row * all + gate * hidden_ + unit, batch_row_ * all, 1};
-        const Step reset{StepKind::multiply, 0, 0, sums[0], tile_units, 1};
+        const Step reset{StepKind::multiply, 0, 0, sums, tile_units, 1};
         const Step sigmoid{StepKind::sigmoid, 0, 0, nullptr, 0, 0}, last{network.activation, 0, 0, nullptr, 0, 0};
         const bool is_new_state = gate + 1 == network.gates;
         const Step of_gate[] = {input, sigmoid}, of_state[] = {input, last}, of_reset_state[] = {reset, input, last};
         const bool is_reset = is_new_state && network.gates == 3;
-        lanes().panel({.a = before + b * hidden_,
-                       .a_row = hidden_,
-                       .rows = count,
-                       .k = hidden_,
-                       .b = of.panels + panel_of(tile, gate),
-                       .columns = units,
-                       .bias = is_reset && of.last_bias ? of.last_bias + unit : nullptr,
-                       .steps = is_reset       ? of_reset_state
-                                : is_new_state ? of_state
-                                               : of_gate,
-                       .step_count = is_reset ? 3 : 2,
-                       .y = sums[gate],
-                       .y_row = tile_units,
-                       .scratch = sums[gate]});
+        float* y = sums + gate * gate_sums;
+        const PanelTile product = {.a = before + b * hidden_,
+                                   .a_row = hidden_,
+                                   .rows = count,
+                                   .k = hidden_,
+                                   .b = of.panels + panel_of(tile, gate),
+                                   .columns = units,
+                                   .bias = is_reset && of.last_bias ? of.last_bias + unit : nullptr,
+                                   .steps = is_reset       ? of_reset_state
+                                            : is_new_state ? of_state
+                                                           : of_gate,
+                                   .step_count = is_reset ? 3 : 2,
+                                   .y = y,
+                                   .y_row = tile_units,
+                                   .scratch = y};
+        count == 1 ? lanes().finish(product) : lanes().panel(product);
       }
       for (int64_t k = 0; k < count; ++k) {
-        const float *state = sums[network.gates - 1] + k * tile_units, *update = sums[1] + k * tile_units,
-                    *h = before + (b + k) * hidden_ + unit;
+        const float *state = sums + (network.gates - 1) * gate_sums + k * tile_units,
+                    *update = sums + gate_sums + k * tile_units, *h = before + (b + k) * hidden_ + unit;
         float* next = after + (b + k) * hidden_ + unit;
         for (int64_t u = 0; u < units; ++u)
           next[u] = network.gates == 3 ? state[u] + update[u] * (h[u] - state[u]) : state[u];

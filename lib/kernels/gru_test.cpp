@@ -21,6 +21,9 @@ TEST_CASE("gru and rnn equal plain loops") {
                         Case{"aten::gru.input", 3, 30, 5, 64, 2, false, false, true},
                         Case{"aten::gru.input", 9, 17, 10, 70, 2, true, true, false},
                         Case{"aten::gru.input", 6, 5, 3, 40, 1, true, false, true},
+                        Case{"aten::gru.input", 4, 1, 7, 640, 1, true, true, false},
+                        Case{"aten::gru.input", 5, 1, 7, 70, 1, false, false, true},
+                        Case{"aten::rnn_tanh.input", 5, 1, 7, 128, 1, true, false, true},
                         Case{"aten::rnn_tanh.input", 6, 2, 5, 128, 1, true, true, false},
                         Case{"aten::rnn_relu.input", 3, 2, 9, 19, 2, true, false, true}}) {
     CAPTURE(std::string(c.target));

@@ -272,6 +272,8 @@ struct Lanes {
   // step's input and from the state before. c and h are overwritten.
   void (*lstm_cell)(const float* const of_input[4], const float* const of_state[4], float* c, float* h, int64_t units);
   void (*panel)(const PanelTile& tile);
+  // y := a row of k numbers by `panels` whole panels that lie one behind the other.
+  void (*row_by_panels)(const float* a, int64_t k, const float* b, int64_t panels, float* y);
   // What follows a product: bias and epilogue. The sums lie in the tile's scratch.
   void (*finish)(const PanelTile& tile);
   // Makes a panel of `columns` columns of a matrix that lies column by column: column j is k floats at b + j *

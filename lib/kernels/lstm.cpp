@@ -143,37 +143,42 @@ class LstmCall : public RecurrentLayersCall {
     const State before = state_at(of, step - 1);
     const float* gates = of.gates + time(of, step) * step_row_ * 4 * hidden_;
     const int64_t unit = i * tile_units, units = std::min(tile_units, hidden_ - unit);
-    float sums[4][batch_block * tile_units];
+    float sums[4 * batch_block * tile_units];
     for (int64_t b = share.entry; b < share.last_entry; b += batch_block) {
-      const int64_t count = std::min(batch_block, share.last_entry - b);
+      const int64_t count = std::min(batch_block, share.last_entry - b), gate_sums = count * tile_units;
       const float* h = before.h + b * before.row;
-      for (int64_t g = 0; g < 4; ++g) {
-        const int64_t gate = step % 2 == 0 ? g : 3 - g;
-        // What the cells read of the inputs' products comes meanwhile.
-        for (int64_t k = 0; k < count; ++k) {
+      // What the cells read of the inputs' products comes meanwhile.
+      for (int64_t k = 0; k < count; ++k)
+        for (int64_t gate = 0; gate < 4; ++gate) {
           const float* row = gates + ((b + k) * batch_row_ * 4 + gate) * hidden_ + unit;
           for (int64_t u = 0; u < units; u += line) __builtin_prefetch(row + u);
         }
-        if (of.in_panels) {
-          lanes().panel({.a = h,
-                         .a_row = before.row,
-                         .rows = count,
-                         .k = width_,
-                         .b = of.recurrent + panel_of(i, gate),
-                         .columns = units,
-                         .y = sums[gate],
-                         .y_row = tile_units,
-                         .scratch = sums[gate]});
-          continue;
+      if (of.in_panels && count == 1) {
+        lanes().row_by_panels(h, width_, of.recurrent + panel_of(i, 0), 4, sums);
+      } else {
+        for (int64_t g = 0; g < 4; ++g) {
+          const int64_t gate = step % 2 == 0 ? g : 3 - g;
+          float* y = sums + gate * gate_sums;
+          if (of.in_panels)
+            lanes().panel({.a = h,
+                           .a_row = before.row,
+                           .rows = count,
+                           .k = width_,
+                           .b = of.recurrent + panel_of(i, gate),
+                           .columns = units,
+                           .y = y,
+                           .y_row = tile_units,
+                           .scratch = y});
+          else
+            lanes().dots(h, before.row, count, of.recurrent + (gate * hidden_ + unit) * width_, width_, units, width_,
+                         y, tile_units, false);
         }
-        lanes().dots(h, before.row, count, of.recurrent + (gate * hidden_ + unit) * width_, width_, units, width_,
-                     sums[gate], tile_units, false);
       }
       for (int64_t k = 0; k < count; ++k) {
         const float *row = gates + (b + k) * batch_row_ * 4 * hidden_ + unit, *of_input[4], *of_state[4];
         for (int64_t gate = 0; gate < 4; ++gate) {
           of_input[gate] = row + gate * hidden_;
-          of_state[gate] = sums[gate] + k * tile_units;
+          of_state[gate] = sums + gate * gate_sums + k * tile_units;
         }
         lanes().lstm_cell(of_input, of_state, of.c + (b + k) * hidden_ + unit, after.h + (b + k) * after.row + unit,
                           units);

@@ -16,13 +16,13 @@ TEST_CASE("lstm equals plain loops") {
     bool biases, bidirectional, batch_first;
     int64_t projected = 0;  // 0: no projection
   };
-  for (const Case& c :
-       {Case{5, 1, 6, 8, 1, true, false, false}, Case{7, 3, 10, 33, 2, true, false, true},
-        Case{4, 6, 5, 19, 2, false, true, true}, Case{3, 2, 16, 128, 1, true, true, false},
-        Case{3, 30, 4, 64, 2, true, false, true}, Case{9, 17, 12, 70, 2, true, true, true},
-        Case{6, 5, 3, 40, 1, true, false, false}, Case{5, 1, 6, 40, 2, true, false, true, 24},
-        Case{4, 9, 5, 70, 1, true, true, false, 33}, Case{6, 30, 8, 200, 2, false, true, true, 128},
-        Case{3, 2, 4, 128, 1, true, false, false, 64}, Case{3, 3, 4, 400, 1, true, false, false, 101}}) {
+  for (const Case& c : {Case{5, 1, 6, 8, 1, true, false, false}, Case{7, 3, 10, 33, 2, true, false, true},
+                        Case{4, 6, 5, 19, 2, false, true, true}, Case{3, 2, 16, 128, 1, true, true, false},
+                        Case{3, 30, 4, 64, 2, true, false, true}, Case{9, 17, 12, 70, 2, true, true, true},
+                        Case{6, 5, 3, 40, 1, true, false, false}, Case{5, 1, 6, 40, 2, true, false, true, 24},
+                        Case{4, 9, 5, 70, 1, true, true, false, 33}, Case{6, 30, 8, 200, 2, false, true, true, 128},
+                        Case{3, 2, 4, 128, 1, true, false, false, 64}, Case{2, 1, 12, 640, 1, true, true, true},
+                        Case{9, 1, 5, 70, 1, true, false, false}, Case{3, 3, 4, 400, 1, true, false, false, 101}}) {
     CAPTURE(c.hidden);
     CAPTURE(c.projected);
     const int64_t width = c.projected > 0 ? c.projected : c.hidden;  // of a state

@@ -289,6 +289,52 @@ void multiply_in_streams(const PanelTile& tile) {
   finish(tile);
 }
 
+// As many panels as there are registers for the sums.
+constexpr int panels_at_once = has_streams ? 4 : 1;
+
+// One row by `panels` panels, of which the rows of a step are read together.
+template <int panels>
+void multiply_side_by_side(const float* a, int64_t k, const float* b, float* y) {
+  constexpr int vectors = panel_columns / V::width;
+  const int64_t most = equal_part(k, longest_sum);
+  for (int64_t first = 0; first < k; first += most) {
+    const int64_t last = k - first < most ? k : first + most;
+    V sum[panels][vectors];
+#pragma GCC unroll 4
+    for (int p = 0; p < panels; ++p)
+#pragma GCC unroll 8
+      for (int j = 0; j < vectors; ++j) sum[p][j] = V::all(0);
+    for (int64_t step = first; step < last; ++step) {
+      const V left = V::all(a[step]);
+#pragma GCC unroll 4
+      for (int p = 0; p < panels; ++p)
+#pragma GCC unroll 8
+        for (int j = 0; j < vectors; ++j)
+          sum[p][j].add_product(left, V::load(b + (p * k + step) * panel_columns + j * V::width));
+    }
+#pragma GCC unroll 4
+    for (int p = 0; p < panels; ++p)
+#pragma GCC unroll 8
+      for (int j = 0; j < vectors; ++j) {
+        float* const total = y + p * panel_columns + j * V::width;
+        (first > 0 ? V::load(total) + sum[p][j] : sum[p][j]).store(total);
+      }
+  }
+}
+
+// Nobody asks for more panels than fit.
+constexpr int fitting_panels(int panels) { return panels <= panels_at_once ? panels : 1; }
+
+void row_by_panels(const float* a, int64_t k, const float* b, int64_t panels, float* y) {
+  constexpr decltype(&multiply_side_by_side<1>) of_panels[] = {
+      multiply_side_by_side<1>, multiply_side_by_side<fitting_panels(2)>, multiply_side_by_side<fitting_panels(3)>,
+      multiply_side_by_side<fitting_panels(4)>};
+  for (int64_t count; panels > 0; panels -= count, b += count * k * panel_columns, y += count * panel_columns) {
+    count = panels < panels_at_once ? panels : panels_at_once;
+    of_panels[count - 1](a, k, b, y);
+  }
+}
+
 void panel(const PanelTile& tile) {
   if (has_streams && tile.rows == 1 && tile.next && !tile.is_made && !tile.runs && !tile.halves.first)
     return multiply_in_streams(tile);

@@ -112,19 +112,17 @@ void parallel_for(int64_t count, int64_t members, void* memory, size_t bytes, Fu
 }
 
 void Team::wait() {
-  constexpr int spins = 4000;  // some tens of microseconds
-  const int phase = phase_.load(std::memory_order_relaxed);
+  // A member that lost its core to another process has it back after a slice of the scheduler's. Who slept meanwhile
+  // would then wait for such a slice at each of the next phases.
+  constexpr std::chrono::milliseconds spin{5};
+  const uint32_t phase = phase_.load(std::memory_order_relaxed);
   if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == members_) {
     arrived_.store(0, std::memory_order_relaxed);
     phase_.store(phase + 1, std::memory_order_release);
     phase_.notify_all();
-    return;
+  } else {
+    wait_while(phase_, phase, members_ <= available_cpus() ? spin : spin.zero());
   }
-  for (int i = 0; i < spins; ++i) {
-    if (phase_.load(std::memory_order_acquire) != phase) return;
-    spin_once();
-  }
-  while (phase_.load(std::memory_order_acquire) == phase) phase_.wait(phase, std::memory_order_acquire);
 }
 
 void run_team(int most, FunctionRef<Team&, int> body) {

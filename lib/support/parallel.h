@@ -96,12 +96,13 @@ class Team {
  public:
   explicit Team(int members) : members_(members) {}
   int members() const { return members_; }
-  // The end of a phase: returns when every member has called it. Spins at first, since phases last microseconds.
+  // The end of a phase: returns when every member has called it. Spins, since phases last microseconds.
   void wait();
 
  private:
   const int members_;
-  std::atomic<int> arrived_ = 0, phase_ = 0;
+  std::atomic<int> arrived_ = 0;
+  std::atomic<uint32_t> phase_ = 0;
 };
 
 // Runs `body(team, member)` on each of at most `most` members; on one inside a tile.

@@ -38,21 +38,8 @@ constexpr std::chrono::microseconds spin_time{200};
 
 constexpr uint32_t states = 4;
 
-// Returns the value when it is no longer `old`; spins at first where every member has a core.
-uint32_t wait_while(const std::atomic<uint32_t>& value, uint32_t old, bool spin) {
-  if (spin) {
-    const Clock::time_point end = Clock::now() + spin_time;
-    do {
-      for (int i = 0; i < 32; ++i) {
-        const uint32_t now = value.load(std::memory_order_acquire);
-        if (now != old) return now;
-        spin_once();
-      }
-    } while (Clock::now() < end);
-  }
-  value.wait(old, std::memory_order_acquire);
-  return value.load(std::memory_order_acquire);
-}
+// How long members spin that each have a core, or else.
+std::chrono::microseconds spin_of(bool spins) { return spins ? spin_time : std::chrono::microseconds(0); }
 
 struct Pool {
   std::atomic<int> regions = 0;  // under way
@@ -78,12 +65,35 @@ Pool& pool() {
 
 thread_local bool inside_region = false;
 
+// Says that this thread waits for another one's next store.
+void spin_once() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
 }  // namespace
+
+uint32_t wait_while(const std::atomic<uint32_t>& value, uint32_t old, std::chrono::microseconds spin) {
+  if (spin.count() > 0) {
+    std::optional<Clock::time_point> end;  // not asked for what comes at once
+    do {
+      for (int i = 0; i < 32; ++i) {
+        const uint32_t now = value.load(std::memory_order_acquire);
+        if (now != old) return now;
+        spin_once();
+      }
+      if (!end) end = Clock::now() + spin;
+    } while (Clock::now() < *end);
+  }
+  value.wait(old, std::memory_order_acquire);
+  return value.load(std::memory_order_acquire);
+}
 
 void Worker::work() {
   const InRegion part;
   bool is_spinning = true;
-  for (uint32_t now = free;; now = wait_while(word, now, is_spinning)) {
+  for (uint32_t now = free;; now = wait_while(word, now, spin_of(is_spinning))) {
     if (now % states != posted || !word.compare_exchange_strong(now, now + 1, std::memory_order_acquire)) continue;
     is_spinning = spins;
     (*body)(member);
@@ -142,7 +152,7 @@ Region::~Region() {
     if (workers_[i]->word.compare_exchange_strong(posted, posted + 2, std::memory_order_relaxed)) body_(i + 1);
   }
   for (int member = members_; member < parts_; ++member) body_(member);
-  for (int i = 0; i < members_ - 1; ++i) wait_while(workers_[i]->word, posted_[i] + 1, spins_);
+  for (int i = 0; i < members_ - 1; ++i) wait_while(workers_[i]->word, posted_[i] + 1, spin_of(spins_));
   if (counts_) pool().regions.fetch_sub(1, std::memory_order_relaxed);
 }
 

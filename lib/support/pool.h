@@ -6,6 +6,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <optional>
 
@@ -75,11 +76,7 @@ class TeamRegion {
   InRegion caller_;
 };
 
-// Says that this thread waits for another one's next store.
-inline void spin_once() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
+// Returns the value when it is no longer `old`. Sleeps when it has spun for so long.
+uint32_t wait_while(const std::atomic<uint32_t>& value, uint32_t old, std::chrono::microseconds spin);
 
 }  // namespace atenon
