@@ -4,7 +4,6 @@
 # operator sets define is put into the class below as a native descriptor. What is written here by hand has a signature
 # that the schema does not tell (to, type, split), or is no operator (requires_grad_, deepcopy, repr).
 import builtins
-import copy
 import math
 
 import _atenon
@@ -50,15 +49,6 @@ def _cast(dtype_name):
         return self.to(dtype)
 
     return method
-
-
-_pickled = []
-
-
-def _unpickled(index):
-    if index >= len(_pickled):
-        raise NotImplementedError("a pickled tensor can only be read while its capture runs: save state by --weights")
-    return copy.deepcopy(_pickled[index])
 
 
 class Tensor(_atenon.Tensor):
@@ -379,10 +369,12 @@ class Tensor(_atenon.Tensor):
         return copied
 
     def __reduce_ex__(self, protocol):
-        if self._is_traced:
-            raise NotImplementedError("pickling of tensors that depend on the model's inputs is not supported: return them")
-        _pickled.append(self)  # not its bytes: libraries pickle modules to copy them, or to see that it works
-        return _unpickled, (len(_pickled) - 1,)
+        from torch.serialization import reduced
+
+        made, arguments = reduced(self)
+        if builtins.type(self) is Tensor and not self.__dict__:
+            return made, arguments
+        return _rebuild_from_type_v2, (made, builtins.type(self), arguments, self.__getstate__())
 
     def __format__(self, specification):
         if self.dim() == 0 and not self._is_traced:
@@ -409,6 +401,17 @@ class Tensor(_atenon.Tensor):
     @classmethod
     def __torch_function__(cls, function, types, args=(), kwargs=None):
         return function(*args, **(kwargs or {}))
+
+
+def _rebuild_from_type_v2(func, new_type, args, state):
+    made = func(*args)
+    if builtins.type(made) is not new_type:
+        made = made.as_subclass(new_type)
+    if hasattr(new_type, "__setstate__"):
+        made.__setstate__(state)
+    else:
+        made.__dict__.update(state or {})
+    return made
 
 
 def copy_attributes(source, target, memo=None):
