@@ -37,7 +37,10 @@ def _becoming(name):
     """unsqueeze_ and its like: the tensor becomes the view that the method without _ gives."""
 
     def method(self, *args, **kwargs):
-        return _atenon.become(self, getattr(self, name)(*args, **kwargs))
+        made = getattr(self, name)(*args, **kwargs)
+        if name == "squeeze" and made.dim() == self.dim():  # there was nothing to squeeze: an input may stay as it is, too
+            return self
+        return _atenon.become(self, made)
 
     method.__name__ = name + "_"
     return method
