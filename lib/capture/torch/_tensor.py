@@ -4,8 +4,8 @@
 # operator sets define is put into the class below as a native descriptor. What is written here by hand has a signature
 # that the schema does not tell (to, type, split), or is no operator (requires_grad_, deepcopy, repr).
 import builtins
-import copy
 import math
+import operator
 
 import _atenon
 
@@ -37,7 +37,10 @@ def _becoming(name):
     """unsqueeze_ and its like: the tensor becomes the view that the method without _ gives."""
 
     def method(self, *args, **kwargs):
-        return _atenon.become(self, getattr(self, name)(*args, **kwargs))
+        made = getattr(self, name)(*args, **kwargs)
+        if name == "squeeze" and made.dim() == self.dim():  # there was nothing to squeeze: an input may stay as it is, too
+            return self
+        return _atenon.become(self, made)
 
     method.__name__ = name + "_"
     return method
@@ -50,15 +53,6 @@ def _cast(dtype_name):
         return self.to(dtype)
 
     return method
-
-
-_pickled = []
-
-
-def _unpickled(index):
-    if index >= len(_pickled):
-        raise NotImplementedError("a pickled tensor can only be read while its capture runs: save state by --weights")
-    return copy.deepcopy(_pickled[index])
 
 
 class Tensor(_atenon.Tensor):
@@ -379,10 +373,12 @@ class Tensor(_atenon.Tensor):
         return copied
 
     def __reduce_ex__(self, protocol):
-        if self._is_traced:
-            raise NotImplementedError("pickling of tensors that depend on the model's inputs is not supported: return them")
-        _pickled.append(self)  # not its bytes: libraries pickle modules to copy them, or to see that it works
-        return _unpickled, (len(_pickled) - 1,)
+        from torch.serialization import reduced
+
+        made, arguments = reduced(self)
+        if builtins.type(self) is Tensor and not self.__dict__:
+            return made, arguments
+        return _rebuild_from_type_v2, (made, builtins.type(self), arguments, self.__getstate__())
 
     def __format__(self, specification):
         if self.dim() == 0 and not self._is_traced:
@@ -411,6 +407,17 @@ class Tensor(_atenon.Tensor):
         return function(*args, **(kwargs or {}))
 
 
+def _rebuild_from_type_v2(func, new_type, args, state):
+    made = func(*args)
+    if builtins.type(made) is not new_type:
+        made = made.as_subclass(new_type)
+    if hasattr(new_type, "__setstate__"):
+        made.__setstate__(state)
+    else:
+        made.__dict__.update(state or {})
+    return made
+
+
 def copy_attributes(source, target, memo=None):
     """Copies what user code hung onto a tensor (p._is_hf_initialized = True)."""
     import copy
@@ -437,7 +444,11 @@ def _made_as(name, args):
         args = tuple(args[0])
     if len(args) == 1 and isinstance(args[0], Tensor):
         return args[0].detach().to(dtype)
-    if len(args) == 1 and not isinstance(args[0], (builtins.int, _atenon.SymInt)):
+    if len(args) == 1 and getattr(args[0], "ndim", None) == 0:  # a number of NumPy's is a size as well
+        args = (operator.index(args[0]),)
+    if len(args) == 1 and (not isinstance(args[0], (builtins.int, _atenon.SymInt)) or isinstance(args[0], builtins.bool)):
+        if not hasattr(args[0], "__len__"):
+            raise TypeError(f"new(): data must be a sequence (got {builtins.type(args[0]).__name__})")
         return _atenon.tensor(args[0], dtype=dtype)
     return _atenon.empty(args or (0,), dtype=dtype)
 

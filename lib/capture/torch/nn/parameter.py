@@ -1,6 +1,9 @@
 # Parameters and buffers: tensors that a module registers when they are assigned to it.
+import collections
+
 import _atenon
 
+from torch import _utils
 from torch._sparse import SparseTensor
 from torch._tensor import Tensor, copy_attributes
 
@@ -35,6 +38,11 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
         memo[id(self)] = copied
         copy_attributes(self, copied, memo)
         return copied
+
+    def __reduce_ex__(self, protocol):
+        made = self.data, self.requires_grad, collections.OrderedDict()
+        state = self.__getstate__()
+        return (_utils._rebuild_parameter_with_state, (*made, state)) if state else (_utils._rebuild_parameter, made)
 
     def __repr__(self):
         return "Parameter containing:\n" + super().__repr__()
@@ -71,6 +79,9 @@ class UninitializedTensorMixin:
     def materialize(self, shape, device=None, dtype=None):
         self.data = _atenon.empty(tuple(shape), dtype=dtype)
         self.__class__ = self.cls_to_become
+
+    def __reduce_ex__(self, protocol):
+        return type(self), (self.requires_grad,)
 
 
 class UninitializedParameter(UninitializedTensorMixin, Parameter):
