@@ -1,6 +1,7 @@
 # Functions of torch that are not one operator under their own name: constructors, functions over several tensors, symbolic
 # numbers, assertions, random state.
 import builtins
+import functools
 import math
 
 import _atenon
@@ -169,6 +170,19 @@ def _shape_as_tensor(input):
 # --- Several tensors
 
 
+def _overridable(function):
+    """One whose arguments are not those of its operator: a class with a __torch_function__ is told of the call as it was."""
+    @functools.wraps(function)
+    def call(*args, **kwargs):
+        for argument in args:
+            own = getattr(type(argument), "__torch_function__", None)
+            if own is not None and not isinstance(argument, Tensor):
+                return own(call, (type(argument),), args, kwargs)
+        return function(*args, **kwargs)
+
+    return call
+
+
 def _spread(tensors):
     """f(a, b) and f([a, b]) are the same call."""
     if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
@@ -176,6 +190,7 @@ def _spread(tensors):
     return list(tensors)
 
 
+@_overridable
 def broadcast_tensors(*tensors):
     return aten.broadcast_tensors(_spread(tensors))
 
@@ -199,6 +214,7 @@ def meshgrid(*tensors, indexing=None):
     return aten.meshgrid(_spread(tensors), indexing=indexing or "ij")
 
 
+@_overridable
 def einsum(*args):
     equation, operands = args[0], args[1:]
     if isinstance(equation, Tensor):
@@ -316,6 +332,7 @@ def chain_matmul(*matrices, out=None):
     return aten.linalg_multi_dot(_spread(matrices), out=out)
 
 
+@_overridable
 def tensordot(a, b, dims=2, out=None):
     if isinstance(dims, (int, _atenon.SymInt)):
         dims = [list(builtins.range(a.dim() - dims, a.dim())), list(builtins.range(dims))]
@@ -486,6 +503,7 @@ def _check_tensor_all(condition, message=None):
     _check(condition.all(), message)
 
 
+@_overridable
 def _assert(condition, message):
     _check_with(AssertionError, condition, message)
 

@@ -1,7 +1,7 @@
 # One node of a graph, and what is known of its value: a FakeTensor has a shape and a type, and no data.
 from torch._size import Size
 
-__all__ = ["Argument", "Node", "Target"]
+__all__ = ["Argument", "Node", "Target", "map_aggregate", "map_arg"]
 
 Target = object
 Argument = object
@@ -56,34 +56,94 @@ def fake_value(type):
     return FakeTensor(*type[1:]) if type[0] == "tensor" else type[0]
 
 
+def map_aggregate(argument, function):
+    """`function` of everything in tuples, lists, dicts and slices, at any depth."""
+    if isinstance(argument, tuple):
+        items = [map_aggregate(item, function) for item in argument]
+        return type(argument)(*items) if hasattr(argument, "_fields") else tuple(items)
+    if isinstance(argument, list):
+        return [map_aggregate(item, function) for item in argument]
+    if isinstance(argument, dict):
+        return {key: map_aggregate(item, function) for key, item in argument.items()}
+    if isinstance(argument, slice):
+        return slice(*(map_aggregate(item, function) for item in (argument.start, argument.stop, argument.step)))
+    return function(argument)
+
+
+def map_arg(argument, function):
+    return map_aggregate(argument, lambda item: function(item) if isinstance(item, Node) else item)
+
+
 class Node:
-    """op is placeholder, get_attr, call_function or output; args may hold nodes at any depth."""
+    """op is placeholder, get_attr, call_function, call_method, call_module or output; args may hold nodes at any depth."""
 
     def __init__(self, graph, name, op, target, args=(), kwargs=None):
         self.graph = graph
         self.name = name
         self.op = op
         self.target = target
-        self.args = tuple(args)
-        self.kwargs = dict(kwargs or {})
+        self.type = None
         self.meta = {}
         self.users = {}  # node -> None, in order
+        self._erased = None  # the nodes that were beside it
+        self._args, self._kwargs = (), {}
+        self._set(tuple(args), dict(kwargs or {}))
+
+    def _set(self, args, kwargs):
+        for operand in self.all_input_nodes:
+            operand.users.pop(self, None)
+        self._args, self._kwargs = args, kwargs
         for operand in self.all_input_nodes:
             operand.users[self] = None
 
     @property
+    def args(self):
+        return self._args
+
+    @args.setter
+    def args(self, args):
+        self._set(tuple(args), self._kwargs)
+
+    @property
+    def kwargs(self):
+        return self._kwargs
+
+    @kwargs.setter
+    def kwargs(self, kwargs):
+        self._set(self._args, dict(kwargs))
+
+    @property
     def all_input_nodes(self):
         found = {}
-        pending = [self.args, self.kwargs]
-        while pending:
-            item = pending.pop(0)
-            if isinstance(item, Node):
-                found[item] = None
-            elif isinstance(item, dict):
-                pending[:0] = item.values()
-            elif isinstance(item, (tuple, list)):
-                pending[:0] = item
+        map_arg((self._args, self._kwargs), lambda node: found.setdefault(node))
         return list(found)
+
+    def update_arg(self, idx, arg):
+        self.args = (*self.args[:idx], arg, *self.args[idx + 1 :])
+
+    def insert_arg(self, idx, arg):
+        self.args = (*self.args[:idx], arg, *self.args[idx:])
+
+    def update_kwarg(self, key, arg):
+        self.kwargs = {**self.kwargs, key: arg}
+
+    def replace_input_with(self, old_input, new_input):
+        args, kwargs = map_arg((self._args, self._kwargs), lambda node: new_input if node is old_input else node)
+        self._set(args, kwargs)
+
+    def replace_all_uses_with(self, replace_with, delete_user_cb=lambda user: True, *, propagate_meta=False):
+        if propagate_meta:
+            replace_with.meta.update({key: value for key, value in self.meta.items() if key not in replace_with.meta})
+        changed = [user for user in self.users if delete_user_cb(user)]
+        for user in changed:
+            user.replace_input_with(self, replace_with)
+        return changed
+
+    def prepend(self, x):
+        self.graph._move(x, self, 0)
+
+    def append(self, x):
+        self.graph._move(x, self, 1)
 
     @property
     def stack_trace(self):
@@ -107,7 +167,10 @@ class Node:
             return f"return {self.args[0]}"
         shown = f"%{self.name} : [num_users={len(self.users)}] = {self.op}"
         if self.op != "call_function":
-            return f"{shown}[target={self.target}]"
+            default = f"(default={self.args[0]!r})" if self.op == "placeholder" and self.args else ""
+            if self.op in ("call_method", "call_module"):
+                default = f"(args = {_percent(self.args)}, kwargs = {_percent(self.kwargs)})"
+            return f"{shown}[target={self.target}]{default}"
         return f"{shown}[target={_qualified(self.target)}](args = {_percent(self.args)}, kwargs = {_percent(self.kwargs)})"
 
     def __repr__(self):
@@ -119,7 +182,10 @@ class Node:
 
 
 def _qualified(target):
-    return f"torch.ops.{target}" if hasattr(target, "namespace") else f"{target.__module__}.{target.__name__}"
+    if hasattr(target, "namespace"):
+        return f"torch.ops.{target}"
+    module = {"_atenon": "torch", "_operator": "operator", "torch._functional": "torch.functional"}.get(target.__module__, target.__module__)
+    return f"{module}.{target.__name__}"
 
 
 def _percent(value):
