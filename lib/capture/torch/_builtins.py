@@ -12,6 +12,9 @@ from torch._operators import aten
 from torch._tensor import Tensor
 
 
+_plain = {int, float, bool, str}
+
+
 def _are(kinds, symbolic, values):
     return all(isinstance(value, kinds) for value in values) and any(isinstance(value, symbolic) for value in values)
 
@@ -27,6 +30,8 @@ def _extreme(name):
         if options or not args:
             return python(*args, **options)
         values = args if len(args) > 1 else list(args[0])
+        if _plain.issuperset(map(type, values)):  # nearly every call, of which importing a library makes 100000s
+            return python(values)
         if _are((int, _atenon.SymInt), _atenon.SymInt, values) or _are((float, _atenon.SymFloat), _atenon.SymFloat, values):
             return functools.reduce(functools.partial(_atenon.sym, name), values)
         if len(values) > 1 and _are(Tensor, Tensor, values) and _atenon.is_tracing() and not any(value.dim() for value in values):

@@ -3,6 +3,7 @@
 # One table: module -> name -> value. A function that always answers the same is `answer(value)`; one that does nothing and
 # returns its argument, also when it is a decorator's factory, is `unchanged`. What is neither here nor a file of ours
 # but in names.txt is a placeholder.
+import collections
 import contextlib
 import datetime
 import functools
@@ -71,6 +72,9 @@ class _Flags:
     fp32_precision = "none"
 
 
+_Dual = collections.namedtuple("UnpackedDualTensor", ["primal", "tangent"])  # no tensor has a tangent: make_dual is refused
+
+
 def _backend(available):
     return {"is_available": answer(available), "enabled": available, "benchmark": False, "deterministic": False,
             "allow_tf32": False, "flags": nothing, "set_flags": answer((False,)), "is_built": answer(available),
@@ -127,6 +131,7 @@ _table = {
                         "wrap_torch_function": lambda dispatcher: unchanged},
     "torch.onnx": {"is_in_onnx_export": answer(False)},
     "torch.profiler": {"record_function": nothing, "profile": nothing},
+    "torch.autograd.forward_ad": {"UnpackedDualTensor": _Dual, "unpack_dual": lambda tensor, *, level=None: _Dual(tensor, None)},
     "torch.autograd.anomaly_mode": {"detect_anomaly": nothing, "set_detect_anomaly": nothing},
     "torch.autograd.profiler": {"record_function": nothing, "profile": nothing},
     "torch.utils.hooks": {},
@@ -138,7 +143,9 @@ _table = {
     "torch._C": {"_nn": _operators.aten, "_VariableFunctions": _operators.aten, "_log_api_usage_once": answer(), "_get_tracing_state": answer(), "_is_tracing": answer(False), "_jit_set_profiling_executor": answer(False),
                  "_jit_set_profiling_mode": answer(False), "_jit_set_texpr_fuser_enabled": answer(), "_get_accelerator": answer(),
                  "_has_mkldnn": False, "_has_cuda": False, "_is_torch_function_enabled": answer(False),
-                 "DisableTorchFunctionSubclass": nothing, "_get_privateuse1_backend_name": answer("privateuseone")},
+                 "DisableTorchFunctionSubclass": nothing, "_get_privateuse1_backend_name": answer("privateuseone"),
+                 # vmap calls a function on one example, which sees no transform
+                 "_are_functorch_transforms_active": answer(False)},
     "torch.jit.annotations": {**{f"BroadcastingList{i}": list for i in range(1, 7)}, "List": list, "Optional": typing.Optional,
                               "Tuple": tuple, "Dict": dict},
     "torch.fx.experimental._config": {},

@@ -16,6 +16,7 @@ _kernel_keys = ("CPU", "cpu", "CompositeExplicitAutograd", "CompositeExplicitAut
 _composite_key = "CompositeImplicitAutograd"
 
 _functions = {}  # operator -> dispatch key -> function
+_defined = set()  # operators that we have instead of a library's extension
 
 
 def canonical(name):
@@ -38,6 +39,13 @@ def register(name, key, function):
     _functions.setdefault(canonical(name), {})[key] = function
 
 
+def define(name, schema, function):
+    """An operator of a library's compiled extension, by what it calls: what the library registers for it besides is not asked."""
+    declare(name, schema)
+    register(name, _composite_key, function)
+    _defined.add(canonical(name))
+
+
 def kernel_of(name):
     functions = _functions.get(name, {})
     for key in (*_kernel_keys, _composite_key):
@@ -49,7 +57,7 @@ def kernel_of(name):
 def composite_of(name):
     """The function of an operator that is only a name for what it calls: that is recorded, not the operator."""
     functions = _functions.get(name, {})
-    return functions.get(_composite_key) if "fake" not in functions else None
+    return functions.get(_composite_key) if "fake" not in functions or name in _defined else None
 
 
 def fake_of(name):

@@ -14,7 +14,7 @@ class HigherOrderOperator:
 
 
 # What a library asks of its compiled extension while it is imported, of those that do not go on without one.
-_ANSWERS = {"_torchaudio": {"cuda_version": None, "is_align_available": False}}
+_ANSWERS = {"_torchaudio": {"cuda_version": None, "is_align_available": False}, "torchvision": {"_cuda_version": -1}}
 
 
 class _Ops(types.ModuleType):
@@ -35,7 +35,12 @@ class _Ops(types.ModuleType):
 
     def load_library(self, path):
         # Of a library whose operators names.txt has, each raises when it is used. Others catch this and go on without theirs.
-        name = os.path.basename(path).split(".")[0].removeprefix("lib")
+        folder, file = os.path.split(path)
+        name = file.split(".")[0].removeprefix("lib")
+        if name == "_C":  # torchvision/_C.so
+            name = os.path.basename(folder)
+        if name == "torchvision":
+            from torch import _torchvision
         if name in _ANSWERS or _names.has_module(f"torch.ops.{name}"):
             return
         raise OSError(f"{path}: compiled extensions of PyTorch cannot be loaded into Atenon")

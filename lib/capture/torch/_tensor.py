@@ -271,6 +271,8 @@ class Tensor(_atenon.Tensor):
         return aten.flip(self, [0]) if self.dim() > 0 else self
 
     def set_(self, source=None, *geometry):
+        if source is None and not geometry:
+            source = aten.empty([0], dtype=self.dtype)
         if not isinstance(source, Tensor) or geometry:
             raise NotImplementedError("torch.Tensor.set_ takes another tensor here, and no storage")
         return _atenon.become(self, source)

@@ -51,7 +51,7 @@ def spectral_norm(module, name="weight", n_power_iterations=1, eps=1e-12, dim=No
     v = F.normalize(weight.new_empty(columns).normal_(0, 1), dim=0, eps=eps)
     del module._parameters[name]
     module.register_parameter(name + "_orig", weight)
-    setattr(module, name, weight.detach().clone())  # until the first call
+    setattr(module, name, weight.data)  # until the first call; who initialises it sets the parameter, whose memory it shares
     module.register_buffer(name + "_u", u)
     module.register_buffer(name + "_v", v)
     module.register_forward_pre_hook(hook)
