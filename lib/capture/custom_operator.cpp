@@ -140,9 +140,6 @@ PyObject* DeclaredCall::evaluate(Updates updates) {
 
 // What is updated must be reached by no other argument: a kernel may read and write in any order.
 bool DeclaredCall::check_aliases() {
-  const auto base_of = [&](const TensorState& state) {
-    return state.is_traced() ? state.base : session_.lift(state.real);
-  };
   std::set<PyObject*> written;
   for (size_t i = 0; i < schema_.parameters.size(); ++i)
     if (schema_.parameters[i].type.mutated)
@@ -150,12 +147,13 @@ bool DeclaredCall::check_aliases() {
         if (item.value()) written.insert(own(item.value()).get());
       });
   for (PyObject* target : written) {
-    const TensorState& state = *as_tensor(target)->state;
+    TensorState& state = *as_tensor(target)->state;
     size_t aliases = 0;
     for (const auto& [value, tensor] : arguments_.tensors) {
-      const TensorState& other = *as_tensor(tensor)->state;
+      TensorState& other = *as_tensor(tensor)->state;
       const bool are_real = !state.is_traced() && !other.is_traced();
-      aliases += are_real ? other.real.storage == state.real.storage : base_of(other) == base_of(state);
+      aliases +=
+          are_real ? other.real.storage == state.real.storage : session_.base_of(other) == session_.base_of(state);
     }
     if (aliases == 1) continue;
     session_.raise(318, schema_.target() + " updates an argument that shares memory with another one",

@@ -362,7 +362,7 @@ std::optional<std::vector<TensorState>> states_of_results(Session& session, PyOb
     if (!elementary.add(
             *value, has_list ? viewed.get<ArgumentList>()[static_cast<size_t>(value->index)].value() : viewed.value()))
       return std::nullopt;
-    state.base = first->state->is_traced() ? first->state->base : session.lift(first->state->real);
+    state.base = session.base_of(*first->state);
     state.seen = state.base->version;
     state.chain = first->state->chain;
     state.strides = strides;
@@ -418,6 +418,17 @@ std::shared_ptr<Base> Session::lift(const Tensor& tensor) {
   return entry.base;
 }
 
+std::shared_ptr<Base> Session::base_of(TensorState& state) {
+  if (state.is_traced()) return state.base;
+  state.is_used = true;
+  return lift(state.real);
+}
+
+const TensorState& Session::share(TensorObject& tensor) const {
+  tensor.state->is_used |= is_tracing;
+  return *tensor.state;
+}
+
 ir::TensorMeta Session::meta(const TensorObject& tensor) {
   if (tensor.state->is_traced()) return is_stale(*tensor.state->base) ? ir::TensorMeta() : tensor.state->value->meta();
   const Tensor& real = tensor.state->real;
@@ -426,7 +437,7 @@ ir::TensorMeta Session::meta(const TensorObject& tensor) {
 
 ir::Value* Session::read(TensorObject& tensor) {
   TensorState& state = *tensor.state;
-  if (!state.is_traced()) return here(lift(state.real)->value);
+  if (!state.is_traced()) return here(base_of(state)->value);
   if (is_stale(*state.base)) return raise(311, "a tensor of another capture is used in this one", "return it instead");
   if (!settle(*state.base)) return nullptr;
   if (state.seen == state.base->version) return here(state.value);
@@ -531,7 +542,7 @@ bool Session::write(TensorObject& tensor, ir::Value* value) {
           "make the view inside forward");
     return false;
   }
-  const std::shared_ptr<Base> base = state.is_traced() ? state.base : lift(state.real);
+  const std::shared_ptr<Base> base = base_of(state);
   if (!may_update(tensor, *base)) return false;
   if (!is_here(*base->value)) {
     raise(312, "a branch or loop body updates a tensor that lies outside of it",

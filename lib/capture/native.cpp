@@ -180,7 +180,8 @@ PyObject* make_subclass(PyObject* module, PyObject* args) {
     PyErr_SetString(PyExc_TypeError, "make_subclass(class, tensor) needs a class of tensors and a tensor");
     return nullptr;
   }
-  return new_tensor(session_of(module), reinterpret_cast<PyTypeObject*>(type), *tensor->state, requires_grad).release();
+  Session& session = session_of(module);
+  return new_tensor(session, reinterpret_cast<PyTypeObject*>(type), session.share(*tensor), requires_grad).release();
 }
 
 bool take_dtype(PyObject* object, std::optional<ScalarType>& dtype) {

@@ -83,6 +83,7 @@ struct TensorState {
   std::optional<std::vector<SymInt>> strides = std::nullopt;  // traced; absent where row-major
   SymInt offset = 0;                                          // traced; in the memory of the Base
   bool is_meta = false;  // made before forward with device="meta": nothing is drawn for it
+  bool is_used = false;  // made before forward: its graph reads this, or what forward made of the same memory
 
   bool is_traced() const { return base != nullptr; }
 };
@@ -280,6 +281,9 @@ class Session : public Recording {
   bool write_real(TensorObject& tensor, const Tensor& value);
   TensorState fresh(ir::Value* value);
   std::shared_ptr<Base> lift(const Tensor& tensor);
+  std::shared_ptr<Base> base_of(TensorState& state);  // lifting where that was made before forward, which is now used
+  // What another object for the same memory holds.
+  const TensorState& share(TensorObject& tensor) const;
   // Not what PyTorch forbids, nor what the model does not own: false with an exception. `base` is the tensor's memory.
   bool may_update(const TensorObject& tensor, const Base& base);
   bool spread_update(Base& updated);

@@ -45,12 +45,14 @@ bool is_plain(PyObject* object) {
   return PyLong_Check(object) || PyFloat_Check(object) || PyUnicode_Check(object) || object == Py_None;
 }
 
-// Does the graph read what the tensor held before forward?
+// Does the graph read what the tensor held before forward? Another tensor of the same memory may be read.
 bool is_read(const TensorObject& tensor) {
+  const TensorState& state = *tensor.state;
+  if (state.is_traced() || !state.is_used) return state.is_traced();
   const std::vector<Lifted>& lifted = tensor.session->lifted;
-  return tensor.state->is_traced() || std::any_of(lifted.begin(), lifted.end(), [&](const Lifted& entry) {
-           return entry.tensor.storage == tensor.state->real.storage && entry.base->input->has_users();
-         });
+  return std::any_of(lifted.begin(), lifted.end(), [&](const Lifted& entry) {
+    return entry.tensor.storage == state.real.storage && entry.base->input->has_users();
+  });
 }
 
 // The dicts and lists among a module's attributes, each with a copy of it: parameters, hooks, caches.

@@ -25,7 +25,7 @@ PyObject* new_instance(PyTypeObject* type, PyObject* args, PyObject*) {
   // torch.Tensor(...) is Python's business; a subclass made by hand (nn.Parameter) comes through make_subclass.
   if (PyTuple_GET_SIZE(args) == 1)
     if (TensorObject* other = as_tensor(PyTuple_GET_ITEM(args, 0)))
-      return new_tensor(*other->session, type, *other->state, false).release();
+      return new_tensor(*other->session, type, other->session->share(*other), false).release();
   PyErr_Format(PyExc_TypeError, "%s is made by torch.tensor and its like", type->tp_name);
   return nullptr;
 }
@@ -116,7 +116,7 @@ PyObject* is_traced(PyObject* self, void*) { return PyBool_FromLong(self_of(self
 // Another object for the same memory.
 PyObject* alias(PyObject* self, PyObject*) {
   TensorObject& tensor = self_of(self);
-  return tensor.session->wrap(*tensor.state).release();
+  return tensor.session->wrap(tensor.session->share(tensor)).release();
 }
 PyObject* data(PyObject* self, void*) { return alias(self, nullptr); }
 int set_data(PyObject* self, PyObject* value, void*) {

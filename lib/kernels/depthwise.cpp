@@ -4,7 +4,8 @@
 //
 // Channels lie side by side, and 64 of them are computed at once for some outputs along the last axis; the epilogue is
 // applied while these lie in the nearest cache. A sequence or volume in rows is turned block by block of channels on
-// the way, and where each channel has several filters, it is copied for all of their outputs. Windows of five and seven
+// the way, as are computed filters and a result in rows, and where each channel has several filters, it is copied for
+// all of their outputs. Windows of five and seven
 // columns, and those of three whose pixels a number of channels leaves in few of a cache's places, read a copy of some
 // lines in which the pixels of a vector of channels lie side by side.
 #include <algorithm>
@@ -40,11 +41,15 @@ class DepthwiseCall : public ConvolutionCall {
   int64_t blocks = 0, block_tiles = 0, line_tiles = 1;  // blocks of channels
   int64_t filters = 1;                                  // of each channel
   bool is_copied = false;                               // the image lies in rows, or channels have several filters
+  bool is_turned = false;                               // the result lies in rows
+  bool packs = false;                                   // the filters lie as they were computed
+  std::vector<int64_t> w_strides;                       // of these: outputs and axes
   bool is_apart = false;                                // what lines read is copied vector by vector of channels
 
   int64_t lines() const { return y_sizes[2] * y_sizes[3]; }
   int64_t tiles() const override { return y_sizes[0] * block_tiles * line_tiles; }
   int64_t image() const { return x_sizes[2] * x_sizes[3] * x_sizes[4]; }
+  int64_t window() const { return filter[0] * filter[1] * filter[2]; }
   // Whether it should be: for windows in runs, and where a line's and those that it reads would lie crowded.
   bool is_better_apart() const {
     if (x_sizes[2] != 1) return false;
@@ -55,7 +60,8 @@ class DepthwiseCall : public ConvolutionCall {
   int64_t rows_of(int64_t lines) const { return std::min(x_sizes[3], reach(1, lines)); }
   size_t worker_bytes() const override {
     const int64_t apart = is_apart ? rows_of(apart_lines()) * apart_columns() : 0;
-    return static_cast<size_t>((most_depthwise_outputs + (is_copied ? image() : 0) + apart) * panel_columns) *
+    return static_cast<size_t>((most_depthwise_outputs + (packs ? window() : 0) + (is_copied ? image() : 0) + apart) *
+                               panel_columns) *
            sizeof(float);
   }
 
@@ -67,11 +73,12 @@ class DepthwiseCall : public ConvolutionCall {
   }
 
  private:
-  // A block of channels of an image: its first pixel, and distances.
+  // A block of channels of an image, and their filters: its first pixel, and distances.
   struct Image {
     const float* x;
     int64_t plane, row, pixel;
     int64_t vector = 0;  // between vectors of channels, if the pixels of each lie side by side; 0: channels do
+    const float* w = nullptr;
   };
 
   // What is copied at once.
@@ -89,9 +96,12 @@ class DepthwiseCall : public ConvolutionCall {
     float* copy = scratch + most_depthwise_outputs * panel_columns;
     if (is_copied) {
       const int64_t row = x_sizes[4] * panel_columns;
-      whole = {copy_block(x, channel, copy), x_sizes[3] * row, row, panel_columns};
-      copy += image() * panel_columns;
+      whole = {copy, x_sizes[3] * row, row, panel_columns};
+      copy = copy_block(x, std::span(x_sizes).subspan(2), std::span(x_strides).subspan(1), channel, filters, copy);
     }
+    const auto* w = static_cast<const float*>(buffers[static_cast<size_t>(convolution.weight)]);
+    whole.w = packs ? copy : w + channel * window();
+    if (packs) copy = copy_block(w, filter, w_strides, channel, 1, copy);
     for (int64_t first = 0; first < y_sizes[4]; first += most_depthwise_outputs)
       for (int64_t line = begin; line < end;) {
         const auto place = [&] { return std::array{batch, channel, line / y_sizes[3], line % y_sizes[3], first}; };
@@ -113,31 +123,35 @@ class DepthwiseCall : public ConvolutionCall {
     const int64_t outputs = std::min(most_depthwise_outputs, y_sizes[4] - at[4]);
     const int64_t columns = std::min(x_sizes[4], column + reach(2, outputs)) - left;
     const int64_t width = lanes().width, channels = std::min(panel_columns, y_sizes[1] - at[1]);
-    const Image apart{copy - (top * columns + left) * width, 0, columns * width, width,
-                      std::max<int64_t>(1, rows * columns * width)};
+    const Image apart{copy - (top * columns + left) * width,        0,      columns * width, width,
+                      std::max<int64_t>(1, rows * columns * width), image.w};
     for (int64_t i = 0; i < rows; ++i)
       lanes().set_apart(image.x + (top + i) * image.row + left * image.pixel, image.pixel, columns, channels,
                         copy + i * apart.row, apart.vector);
     return apart;
   }
 
-  // What a block of outputs reads of an image, panel_columns a pixel.
-  const float* copy_block(const float* x, int64_t output, float* copy) const {
-    const int64_t columns = std::min(panel_columns, y_sizes[1] - output);
-    if (filters == 1) {
-      lanes().make_panel(x + output * x_strides[1], x_strides[1], image(), columns, copy);
-      return copy;
-    }
+  // Copies what a block of outputs reads of an image or of filters, panel_columns a pixel, of three `sizes`; the first
+  // of the `strides` is between channels, of which each has some outputs. Gives where the copy ends.
+  float* copy_block(const float* from, std::span<const int64_t> sizes, std::span<const int64_t> strides, int64_t output,
+                    int64_t outputs_of_channel, float* to) const {
+    const int64_t columns = std::min(panel_columns, y_sizes[1] - output), pixels = sizes[0] * sizes[1] * sizes[2];
     int64_t channels[panel_columns];
-    for (int64_t i = 0; i < columns; ++i) channels[i] = (output + i) / filters * x_strides[1];
-    float* to = copy;
-    for (int64_t d = 0; d < x_sizes[2]; ++d)
-      for (int64_t h = 0; h < x_sizes[3]; ++h)
-        for (int64_t w = 0; w < x_sizes[4]; ++w, to += panel_columns) {
-          const float* pixel = x + d * x_strides[2] + h * x_strides[3] + w * x_strides[4];
-          for (int64_t i = 0; i < columns; ++i) to[i] = pixel[channels[i]];
-        }
-    return copy;
+    for (int64_t i = 0; i < columns; ++i) channels[i] = (output + i) / outputs_of_channel * strides[0];
+    const bool is_dense = strides[3] == 1 && (sizes[1] == 1 || strides[2] == sizes[2]) &&
+                          (sizes[0] == 1 || strides[1] == sizes[1] * sizes[2]);
+    const int64_t line = is_dense ? pixels : sizes[2];
+    for (int64_t at = 0; at < pixels; at += line, to += line * panel_columns) {
+      const int64_t i = at / sizes[2];
+      const float* pixel = from + i / sizes[1] * strides[1] + i % sizes[1] * strides[2];
+      if (outputs_of_channel == 1 && strides[3] == 1) {
+        lanes().make_panel(pixel + channels[0], strides[0], line, columns, to);
+        continue;
+      }
+      for (int64_t j = 0; j < line; ++j, pixel += strides[3])
+        for (int64_t c = 0; c < columns; ++c) to[j * panel_columns + c] = pixel[channels[c]];
+    }
+    return to;
   }
 
   // How many lines from `line` on are computed at once: those of one plane whose windows lie in the image, all rows.
@@ -146,7 +160,7 @@ class DepthwiseCall : public ConvolutionCall {
     const int64_t room = x_sizes[3] - top - reach(1, 1);
     const bool has_operands = std::any_of(convolution.epilogue.begin(), convolution.epilogue.end(),
                                           [](const PostOp& step) { return step.is_binary(); });
-    if (has_operands || top < 0 || room < 0) return 1;
+    if (has_operands || is_turned || top < 0 || room < 0) return 1;
     return std::min({end - line, y_sizes[3] - h, room / stride[1] + 1});
   }
 
@@ -165,8 +179,7 @@ class DepthwiseCall : public ConvolutionCall {
     DepthwiseTile tile{};
     tile.first = at[4] * stride[2] - padding[2];
     tile.x = image.x + tile.first * image.pixel;
-    tile.w = static_cast<const float*>(buffers[static_cast<size_t>(convolution.weight)]) +
-             at[1] * filter[0] * filter[1] * filter[2];
+    tile.w = image.w;
     tile.x_step = stride[2] * image.pixel;
     tile.x_tap = dilation[2] * image.pixel;
     tile.x_vector = image.vector;
@@ -183,23 +196,31 @@ class DepthwiseCall : public ConvolutionCall {
     Step steps[most_steps];
     tile.out = tile_of_result(buffers, at, steps, scratch);
     tile.out.rows = std::min(most_depthwise_outputs, y_sizes[4] - at[4]);
+    float* y = tile.out.y;
+    if (is_turned) tile.out.y = scratch, tile.out.y_row = panel_columns;
     lanes().depthwise(tile);
+    if (is_turned) turn(tile.out, y);
+  }
+
+  // Finished outputs in scratch, to where they lie in the result.
+  void turn(const PanelTile& outputs, float* y) const {
+    if (y_strides[4] == 1 && outputs.rows >= widest_vector)
+      return lanes().turn(outputs.y, panel_columns, outputs.rows, outputs.columns, y, y_strides[1]);
+    for (int64_t i = 0; i < outputs.rows; ++i)
+      for (int64_t c = 0; c < outputs.columns; ++c)
+        y[i * y_strides[4] + c * y_strides[1]] = outputs.y[i * panel_columns + c];
   }
 };
 
-// How a call reads its image; `other` is left to line_filters, or else to oneDNN.
+// How a call reads its image; `other` is left to oneDNN.
 enum class Order { channels_last, copied, other };
 
 Order order_of(const Convolution& convolution, const CallSite& site) {
-  const Operand &x = site.operands[static_cast<size_t>(convolution.x)], &y = site.results[0];
-  const bool one_channel = y.sizes[1] == 1;
-  if (y.strides[1] != 1 && !one_channel) return Order::other;
-  if (convolution.bias >= 0 && site.operands[static_cast<size_t>(convolution.bias)].strides[0] != 1 && !one_channel)
-    return Order::other;
+  if (!has_plain_bias(convolution, site)) return Order::other;
+  const Operand& x = site.operands[static_cast<size_t>(convolution.x)];
+  if (x.sizes[1] == site.results[0].sizes[1] && lies_channels_last(x)) return Order::channels_last;
   const int64_t image = std::accumulate(x.sizes.begin() + 2, x.sizes.end(), int64_t{1}, std::multiplies<>());
-  if (x.sizes[1] != y.sizes[1] || (x.strides == contiguous_strides(x.sizes) && image > 1 && !one_channel))
-    return image * panel_columns <= most_copied ? Order::copied : Order::other;
-  return x.strides[1] == 1 || one_channel ? Order::channels_last : Order::other;
+  return image * panel_columns <= most_copied ? Order::copied : Order::other;
 }
 
 class Depthwise : public ConvolutionKernel {
@@ -237,8 +258,8 @@ class Depthwise : public ConvolutionKernel {
     Convolution convolution;
     if (!read_convolution(*site.body, site.symbols, convolution).empty()) return std::nullopt;
     if (static_cast<int>(operand) != convolution.weight) return std::nullopt;
-    if (order_of(convolution, site) == Order::other)
-      return line_filters_fit(convolution, site) ? std::nullopt : onednn_convolution().weight_layout(site, operand);
+    if (!lies_channels_last(site.results[0]) && line_filters_fit(convolution, site)) return std::nullopt;
+    if (order_of(convolution, site) == Order::other) return onednn_convolution().weight_layout(site, operand);
     return channel_layout(site.operands[operand].sizes);
   }
 
@@ -248,11 +269,15 @@ class Depthwise : public ConvolutionKernel {
     const Convolution& convolution = call->convolution;
     const Operand& weight = site.operands[static_cast<size_t>(convolution.weight)];
     const Order order = order_of(convolution, site);
-    if (order == Order::other || !is_packed(weight, channel_layout(weight.sizes))) {
+    call->is_turned = !lies_channels_last(site.results[0]);
+    if (call->is_turned)
       if (std::unique_ptr<PreparedCall> in_rows = prepare_line_filters(site)) return in_rows;
+    call->packs = !is_packed(weight, channel_layout(weight.sizes));
+    if (order == Order::other || (call->packs && weight.weight && weight.weight->layout))
       return onednn_convolution().prepare(site);
-    }
     call->is_copied = order == Order::copied;
+    call->w_strides = spatial({weight.strides.begin() + 2, weight.strides.end()}, 0, 3);
+    call->w_strides.insert(call->w_strides.begin(), weight.strides[0]);
     call->is_apart = call->is_better_apart();
     call->filters = weight.sizes[0] / convolution.groups;
     call->blocks = divide_up(call->y_sizes[1], panel_columns);

@@ -75,14 +75,32 @@ TEST_CASE("depthwise convolutions equal plain loops") {
     std::iota(rows.begin(), rows.end(), 0);
     channels_last[0] = 0;
     std::iota(channels_last.begin() + 1, channels_last.end() - 1, 2);
-    for (const auto& order : {rows, channels_last})
-      for (int epilogue : {0, 1, 2, 3, 4}) {  // none, relu, relu of a sum, abs, a factor and a summand behind a relu
+    std::vector<int> turned = rows;
+    std::swap(turned.back(), turned[c.axes]);
+    struct Way {
+      const std::vector<int>&x, &y, &residual;
+      bool is_computed;  // the filters, so that nothing packs them before
+      std::vector<int> epilogues;
+    };
+    // Epilogues: none, relu, relu of a sum, abs, a factor and a summand behind a relu.
+    const Way ways[] = {{rows, channels_last, rows, false, {0, 1, 2, 3, 4}},
+                        {channels_last, channels_last, rows, false, {0, 1, 2, 3, 4}},
+                        {turned, channels_last, rows, false, {0}},
+                        {rows, channels_last, rows, true, {0}},
+                        {channels_last, channels_last, rows, true, {2}},
+                        {channels_last, rows, channels_last, false, {0, 2}},
+                        {rows, rows, channels_last, true, {2}},
+                        {turned, turned, channels_last, true, {0, 2}}};
+    for (const auto& [order, y_order, residual_order, is_computed, epilogues] : ways)
+      for (const int epilogue : epilogues) {
         CAPTURE(order[1]);
+        CAPTURE(y_order[1]);
+        CAPTURE(is_computed);
         CAPTURE(epilogue);
         Call call;
         ir::Value *px = call.input(testing::laid_out(x, order)), *pb = call.input(bias);
-        ir::Value* pr = epilogue == 2 ? call.input(residual) : nullptr;
-        ir::Value* pw = call.weight(weight);
+        ir::Value* pr = epilogue == 2 ? call.input(testing::laid_out(residual, residual_order)) : nullptr;
+        ir::Value* pw = is_computed ? call.input(weight) : call.weight(weight);
         ir::Value* y = call.apply("aten::conv" + std::to_string(c.axes) + "d", {px, pw, pb, c.stride, c.padding},
                                   expected.sizes, {{"dilation", c.dilation}, {"groups", c.channels}});
         if (pr) y = call.apply("aten::add.Tensor", {y, pr}, expected.sizes);
@@ -90,8 +108,10 @@ TEST_CASE("depthwise convolutions equal plain loops") {
         if (epilogue == 4) y = call.apply("aten::mul.Tensor", {y, 2.0}, expected.sizes);
         if (epilogue == 4) y = call.apply("aten::add.Tensor", {y, 3.0}, expected.sizes);
         call.body.set_outputs({y});
-        Tensor result = testing::laid_out(Tensor::zeros(ScalarType::f32, expected.sizes), channels_last);
-        REQUIRE(call.pack_weight(depthwise(), call.operands.size() - 1, result));
+        Tensor result = testing::laid_out(Tensor::zeros(ScalarType::f32, expected.sizes), y_order);
+        const bool is_in_lines =
+            y_order == rows && result.strides[1] != 1 && epilogue != 2;  // where the filters stay as they are
+        if (!is_computed) REQUIRE(call.pack_weight(depthwise(), call.operands.size() - 1, result) != is_in_lines);
         REQUIRE(call.run(depthwise(), result) == "");
         CHECK(call.detail == lanes().name);
         Tensor wanted = Tensor::empty(ScalarType::f32, expected.sizes);
