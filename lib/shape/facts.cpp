@@ -141,6 +141,8 @@ void Facts::learn_zero(const SymInt& given) {
   const SymBool truth = equal(is_shorter ? opened : given, 0);  // divides by the common divisor
   if (truth.constant()) return;
   const SymInt x = truth.node()->difference;
+  // a//8 == b//8, of multiples of 8, says a == b.
+  learn_by_multiples(x);
   // n*n == 5*n*(n//5) says n == 5*(n//5), where n is positive.
   const SymInt shared = common_monomial(x);
   if (!(shared == SymInt(1)) && Proof(*this).lower(shared, 1) >= 1)
@@ -205,6 +207,13 @@ void Facts::learn_multiple(const Residue& residue) {
   known_ranges_[quotient] = {range.lower == Range::lowest ? range.lower : divided(range.lower),
                              range.upper == Range::highest ? range.upper : divided(range.upper)};
   multiples_[*symbol] = SymInt(residue.modulus) * SymInt::symbol(quotient) + SymInt(residue.remainder);
+  for (const SymInt& x : std::vector<SymInt>(zeros_)) learn_by_multiples(x);
+}
+
+void Facts::learn_by_multiples(const SymInt& zero) {
+  if (multiples_.empty()) return;
+  const SymInt y = simplify(substitute(zero, multiples_));
+  if (!(y == simplify(zero))) learn({.kind = Kind::eq, .difference = y});
 }
 
 // A maximum that is v: no operand is more, and where only one can reach v, that one is v. Likewise a minimum.

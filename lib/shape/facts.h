@@ -72,6 +72,7 @@ class Facts {
   void tighten(const std::string& symbol, Range range);
   void pin(const std::string& symbol, const SymInt& value);
   void learn_multiple(const Residue& residue);
+  void learn_by_multiples(const SymInt& zero);
   Truth decide(SymBool::Kind kind, const SymInt& difference, bool refutes) const;
   Truth search(const SymBool& question, bool refutes) const;
   // Points at which all that is declared and assumed holds; none if none was found. Valid until the facts change.

@@ -39,13 +39,16 @@ const std::vector<Bindings>& Facts::witnesses() const {
            std::all_of(assumptions_.begin(), assumptions_.end(),
                        [&](const SymBool& truth) { return evaluate(truth, point).value_or(false); });
   };
-  // Symbols that are free come first, then those that follow from them.
-  const auto complete = [&](Bindings& point, const Substitution& dependents) {
-    return std::all_of(dependents.begin(), dependents.end(), [&](const auto& dependent) {
-      const std::optional<int64_t> value = evaluate(dependent.second, point);
-      if (value) point[dependent.first] = *value;
-      return value.has_value();
-    });
+  // Symbols that are free come first, then those that follow from them: a quotient may be pinned by another one.
+  const auto complete = [&](Bindings& point) {
+    for (size_t known = 0; known != point.size();) {
+      known = point.size();
+      for (const Substitution* dependents : {&multiples_, &pinned_})
+        for (const auto& [symbol, value] : *dependents)
+          if (const std::optional<int64_t> number = evaluate(value, point)) point[symbol] = *number;
+    }
+    const auto is_known = [&](const auto& dependent) { return point.contains(dependent.first); };
+    return std::ranges::all_of(multiples_, is_known) && std::ranges::all_of(pinned_, is_known);
   };
   if (std::any_of(known_ranges_.begin(), known_ranges_.end(),
                   [](const auto& known) { return known.second.lower > known.second.upper; }))
@@ -56,7 +59,7 @@ const std::vector<Bindings>& Facts::witnesses() const {
       if (!pinned_.contains(symbol) && !multiples_.contains(symbol))
         point[symbol] = value_in(range, trial, point.size());
     }
-    if (complete(point, multiples_) && complete(point, pinned_) && holds(point)) found.push_back(std::move(point));
+    if (complete(point) && holds(point)) found.push_back(std::move(point));
   }
   return found;
 }
