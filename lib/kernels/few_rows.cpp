@@ -1,8 +1,8 @@
 // Products of one row, such as linear layers at batch 1, with a matrix that lies row by row; of some more where the
-// matrix is computed, or others read its rows. One in panels is left to these.
+// matrix is computed, or others read its rows; and of any number with few outputs. One in panels is left to these.
 //
-// Time goes into reading the matrix once; starting a library would cost more than the product. For small products the
-// whole kernel is one tile, run by the caller's thread.
+// Time goes into reading the matrix, or else the rows, once; starting a library would cost more than the product. For
+// small products the whole kernel is one tile, run by the caller's thread.
 #include "kernels/lanes.h"
 #include "kernels/list.h"
 #include "kernels/product.h"
@@ -13,46 +13,63 @@ namespace atenon::kernels {
 namespace {
 
 constexpr int64_t far_matrix = 8 * 1024 * 1024;  // floats: stays in no cache
-constexpr int64_t tile_elements = 32 * 1024;     // of the matrix: reading more is worth a second thread
+constexpr int64_t long_row = 128;
+constexpr int64_t tile_elements = 32 * 1024;  // of the matrix or the rows: reading more is worth a second thread
 
 class FewRowsCall : public PreparedCall {
  public:
   Product product;
   Loops loops;
-  size_t result = 0;  // buffer
-  int64_t tile_columns = 0;
+  size_t result = 0;                        // buffer
+  int64_t tile_columns = 0, tile_rows = 0;  // all, of the one or the other
 
   Result<void> run(std::span<void* const> buffers, void*) override {
-    const int64_t tiles = divide_up(loops.n(), tile_columns);
+    const int64_t column_tiles = divide_up(loops.n(), tile_columns), tiles = column_tiles * row_tiles();
     if (tiles <= 1)
-      tile(buffers, 0);
+      tile(buffers, 0, 0);
     else
-      parallel_for(tiles, [&](int64_t i) { tile(buffers, i); });
+      parallel_for(tiles, [&](int64_t i) { tile(buffers, i % row_tiles(), i / row_tiles()); });
     return {};
   }
 
  private:
-  void tile(std::span<void* const> buffers, int64_t i) const {
-    const int64_t first = i * tile_columns, last = std::min(loops.n(), first + tile_columns);
-    const auto* x = static_cast<const float*>(buffers[product.a.input]);
+  // Of many, as many as a core reads ahead of: long ones one by one, so that memory is read in order.
+  int64_t rows_at_once() const {
+    if (loops.m() <= most_dots_rows) return most_dots_rows;
+    return loops.k() < long_row ? 4 : 1;
+  }
+  int64_t row_tiles() const { return divide_up(loops.m(), tile_rows); }
+
+  void tile(std::span<void* const> buffers, int64_t of_rows, int64_t of_columns) const {
+    const int64_t end = std::min(loops.m(), (of_rows + 1) * tile_rows);
+    for (int64_t row = of_rows * tile_rows; row < end; row += most_dots_rows)
+      multiply(buffers, row, std::min(most_dots_rows, end - row), of_columns * tile_columns);
+  }
+
+  // A tile's columns of some rows.
+  void multiply(std::span<void* const> buffers, int64_t row, int64_t rows, int64_t first) const {
+    const int64_t last = std::min(loops.n(), first + tile_columns);
+    const auto* x = static_cast<const float*>(buffers[product.a.input]) + row * loops.a.stride(2);
     const auto* w = static_cast<const float*>(buffers[product.b.input]);
     const auto* bias = product.bias < 0 ? nullptr : static_cast<const float*>(buffers[product.bias]);
     const bool is_far = loops.n() * loops.k() >= far_matrix;
     alignas(64) float sums[most_dots_rows * panel_columns];
     Step steps[most_steps];
     PanelTile out{};
-    out.rows = loops.m();
+    out.rows = rows;
     out.steps = steps;
     out.step_count = static_cast<int64_t>(product.epilogue.size());
     out.y_row = loops.y.stride(2);
     out.scratch = sums;
     for (int64_t j = first; j < last; j += panel_columns) {
       out.columns = std::min(panel_columns, last - j);
-      lanes().dots(x, loops.a.stride(2), out.rows, w + j * loops.b.stride(1), loops.b.stride(1), out.columns, loops.k(),
-                   sums, panel_columns, is_far);
+      for (int64_t i = 0; i < rows; i += rows_at_once())
+        lanes().dots(x + i * loops.a.stride(2), loops.a.stride(2), std::min(rows_at_once(), rows - i),
+                     w + j * loops.b.stride(1), loops.b.stride(1), out.columns, loops.k(), sums + i * panel_columns,
+                     panel_columns, is_far);
       out.bias = bias ? bias + j : nullptr;
-      write_steps(product, loops, buffers, 0, j, steps);
-      out.y = static_cast<float*>(buffers[result]) + j;
+      write_steps(product, loops, buffers, row, j, steps);
+      out.y = static_cast<float*>(buffers[result]) + row * out.y_row + j;
       lanes().finish(out);
     }
   }
@@ -102,13 +119,16 @@ class FewRows : public RowsKernel {
     const ir::Weight* weight = site.operands[call->product.b.input].weight;
     if (weight && weight->layout) return panels().prepare(site);
     // Else lower laid the operands out in another way than this kernel reads them.
-    if (!lies_in_rows(call->product, loops, site) || loops.m() > most_dots_rows ||
-        (loops.b.stride(2) != 1 && loops.k() != 1))
+    const bool has_few = loops.m() <= most_dots_rows || loops.n() <= most_row_outputs;
+    if (!lies_in_rows(call->product, loops, site) || !has_few || (loops.b.stride(2) != 1 && loops.k() != 1))
       return other_kernel(call->product).prepare(site);
     call->result = site.operands.size();
     // A multiple of 64 columns, so that no two threads write one cache line.
     call->tile_columns = std::max<int64_t>(1, tile_elements / std::max<int64_t>(loops.k(), 1) / 64) * 64;
     if (loops.n() * loops.k() <= tile_elements) call->tile_columns = std::max<int64_t>(loops.n(), 1);
+    call->tile_rows = std::max<int64_t>(1, loops.m());
+    if (loops.m() > most_dots_rows)
+      call->tile_rows = divide_up(tile_elements, std::max<int64_t>(loops.k(), 1) * most_dots_rows) * most_dots_rows;
     call->flops = 2.0 * static_cast<double>(loops.m() * loops.n() * loops.k());
     call->bytes = 4.0 * static_cast<double>(loops.n() * loops.k() + loops.m() * (loops.n() + loops.k()));
     call->detail = lanes().name;

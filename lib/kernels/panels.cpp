@@ -206,6 +206,13 @@ bool is_deep(const ir::TensorMeta& filter) {
   return inputs >= deep && outputs >= panel_columns && outputs <= 2 * inputs;
 }
 
+// What kernel few_rows does: the matrix lies output by output, and has few of them.
+bool has_few_outputs(const Product& product, const CallSite& site) {
+  const Operand& matrix = site.operands[product.b.input];
+  return !product.is_convolution() && product.b.axes[0] > product.b.axes[1] &&
+         matrix.sizes[product.b.axes[1]] <= most_row_outputs;
+}
+
 class Panels : public RowsKernel {
  public:
   const char* name() const override { return "panels"; }
@@ -245,6 +252,7 @@ class Panels : public RowsKernel {
       return std::nullopt;
     if (product.is_convolution() && !lies_in_rows(product, make_loops(product, site), site))
       return other_kernel(product).weight_layout(site, operand);
+    if (has_few_outputs(product, site)) return std::nullopt;
     return panel_layout(site.operands[operand].sizes, product.b.axes);
   }
 
@@ -258,8 +266,8 @@ class Panels : public RowsKernel {
     const bool is_read = is_packed ? is_panels(matrix, product.b.axes)
                                    : loops.b.in_columns() || (loops.b.in_rows() && is_for_own_panels(loops));
     if (!lies_in_rows(product, loops, site) || !is_read) return other_kernel(product).prepare(site);
-    if (!is_packed && loops.b.in_columns() && loops.m() <= most_dots_rows && product.groups == 1)
-      return few_rows().prepare(site);
+    const bool has_few = loops.m() <= most_dots_rows || has_few_outputs(product, site);
+    if (!is_packed && loops.b.in_columns() && has_few && product.groups == 1) return few_rows().prepare(site);
     return std::unique_ptr<PreparedCall>(make_call(std::move(product), std::move(loops), site));
   }
 };

@@ -56,6 +56,9 @@ class RowsKernel : public Kernel {
 
 // So few rows are multiplied by a matrix that lies column by column as it lies: making panels of it takes longer.
 constexpr int64_t most_dots_rows = 16;
+// So many outputs leave most of a panel's vectors empty: each is a sum over two lines of memory, for any number of
+// rows.
+constexpr int64_t most_row_outputs = 8;
 
 // Sizes and strides of an operand over [batch..., rows, columns]; size 1 where it is broadcast.
 struct Matrix {

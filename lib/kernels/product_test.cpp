@@ -216,7 +216,7 @@ TEST_CASE("how rows of a product with panels are cut for threads changes no bit"
         ir::Value *px = call.input(x), *pb = call.input(bias), *pw = call.weight(w);
         call.body.set_outputs({call.apply("aten::linear", {px, pw, pb}, {rows, columns})});
         Tensor result = Tensor::zeros(ScalarType::f32, {rows, columns});
-        REQUIRE(call.pack_weight(panels(), 2, result));
+        CHECK(call.pack_weight(panels(), 2, result) == (columns != 5));  // few outputs stay in rows
         REQUIRE(call.run(panels(), result) == "");
         return result;
       };
@@ -289,6 +289,27 @@ TEST_CASE("products of few rows, with every epilogue, in place too") {
         REQUIRE(call.run(rows > 1 ? panels() : few_rows(), result, epilogue == 3 ? 2 : -1) == "");
         CHECK(testing::difference(result, plain_linear(x, w, bias, residual, epilogue, residual.sizes)) == 0);
       }
+}
+
+TEST_CASE("products with few outputs, with every epilogue, in place too") {
+  for (int64_t rows : {1, 5, 17, 300, 2500})
+    for (int64_t outer : {2, 3, 4, 7, 8})
+      for (int64_t depth : {5, 72, 200})
+        for (int epilogue : {0, 1, 2, 3}) {
+          CAPTURE(rows);
+          CAPTURE(outer);
+          CAPTURE(depth);
+          CAPTURE(epilogue);
+          Call call;
+          Tensor x = testing::whole_numbers({rows, 1, depth}, 1), w = testing::whole_numbers({outer, depth}, 2),
+                 bias = testing::whole_numbers({outer}, 3), residual = testing::whole_numbers({rows, 1, outer}, 4);
+          ir::Value *px = call.input(x), *pb = call.input(bias), *pr = call.input(residual), *pw = call.weight(w);
+          make_linear(call, {px, pw, pb, pr}, epilogue, residual.sizes);
+          Tensor result = Tensor::zeros(ScalarType::f32, residual.sizes);
+          CHECK(!call.pack_weight(panels(), 3, result));
+          REQUIRE(call.run(panels(), result, epilogue == 3 ? 2 : -1) == "");
+          CHECK(testing::difference(result, plain_linear(x, w, bias, residual, epilogue, residual.sizes)) == 0);
+        }
 }
 
 TEST_CASE("one row by a deep matrix in panels, in pieces and what is left of them") {

@@ -294,8 +294,6 @@ bool Arranger::reads_across(int lane) const {
   bool is_across = false;
   for (const BoundReduction& reduction : loops_.reductions) {
     if (!(reduction.outer & bit(lane))) continue;
-    for (ExprId part : reduction.identity)
-      if (loops_.exprs[part].dtype == ScalarType::boolean) return false;
     LoopSet own = 0;
     for (int loop : reduction.loops) own |= bit(loop);
     for (const Expr& expr : loops_.exprs) {
@@ -366,8 +364,6 @@ void Arranger::split_prefix() {
   for (const BoundReduction& reduction : loops_.reductions) {
     if (reduction.element.empty()) continue;  // pruned
     if (!reduction.is_prefix || reduction.loops[0] != along) return;
-    for (ExprId part : reduction.identity)
-      if (loops_.exprs[part].dtype == ScalarType::boolean) return;
   }
   if (stride(address, along) <= 1) return;
   const auto is_lane = [&](int loop) {

@@ -137,8 +137,7 @@ void Generator::accumulate(int number, std::span<Value* const> accumulators) {
     break;
   }
   enter(scope);
-  for (size_t c = 0; c < element.size(); ++c)
-    before.push_back(b_.CreateLoad(register_type(accumulator_type(number, c)), accumulators[c]));
+  for (size_t c = 0; c < element.size(); ++c) before.push_back(read_slot(accumulators[c], accumulator_type(number, c)));
   const ScalarType dtype = loops_.exprs[reduction.identity[0]].dtype;
   const bool is_float = is_floating(dtype);
   if (element.size() == 1 && is_float && (reduction.monoid == "sum" || reduction.monoid == "prod")) {
@@ -163,21 +162,35 @@ void Generator::accumulate(int number, std::span<Value* const> accumulators) {
   scopes_[scope].block = scopes_.back().block;
   scopes_.pop_back();
   enter(scope);
-  for (size_t c = 0; c < joined.size(); ++c) b_.CreateStore(joined[c], accumulators[c]);
+  for (size_t c = 0; c < joined.size(); ++c) write_slot(joined[c], accumulators[c], accumulator_type(number, c));
 }
 
 Value* Generator::as_type(Value* x, llvm::Type* type) { return x->getType() == type ? x : b_.CreateFPCast(x, type); }
+
+llvm::Type* Generator::slot_type(ScalarType accumulator) {
+  return accumulator == ScalarType::boolean ? memory_type(accumulator) : register_type(accumulator);
+}
+
+Value* Generator::read_slot(Value* slot, ScalarType accumulator) {
+  Value* held = b_.CreateLoad(slot_type(accumulator), slot);
+  return accumulator == ScalarType::boolean ? b_.CreateTrunc(held, register_type(accumulator)) : held;
+}
+
+void Generator::write_slot(Value* value, Value* slot, ScalarType accumulator) {
+  if (accumulator == ScalarType::boolean) value = b_.CreateZExt(value, slot_type(accumulator));
+  b_.CreateStore(value, slot);
+}
 
 // Accumulators are stack slots, which LLVM turns into registers.
 std::vector<Value*> Generator::start_accumulating(int number) {
   std::vector<Value*> accumulators;
   for (ExprId part : loops_.reductions[number].identity) {
     Value* first = value(part);
-    llvm::Type* type = register_type(accumulator_type(number, accumulators.size()));
+    const ScalarType type = accumulator_type(number, accumulators.size());
     b_.SetInsertPoint(entry_, entry_->begin());
-    accumulators.push_back(b_.CreateAlloca(type));
+    accumulators.push_back(b_.CreateAlloca(slot_type(type)));
     enter(scopes_.size() - 1);
-    b_.CreateStore(as_type(first, type), accumulators.back());
+    write_slot(as_type(first, register_type(type)), accumulators.back(), type);
   }
   return accumulators;
 }
@@ -186,7 +199,7 @@ void Generator::read_accumulators(int number, std::span<Value* const> accumulato
   enter(scopes_.size() - 1);
   std::vector<Value*>& results = scopes_.back().reduced[number];
   for (size_t c = 0; c < accumulators.size(); ++c) {
-    Value* last = b_.CreateLoad(register_type(accumulator_type(number, c)), accumulators[c]);
+    Value* last = read_slot(accumulators[c], accumulator_type(number, c));
     results.push_back(as_type(last, register_type(loops_.exprs[loops_.reductions[number].identity[c]].dtype)));
   }
 }
@@ -198,14 +211,14 @@ std::vector<Value*> Generator::start_lanes(int number) {
     const ScalarType type = accumulator_type(number, arrays.size());
     b_.SetInsertPoint(entry_, entry_->begin());
     const auto lanes = static_cast<uint64_t>(*room(loops_.lane).constant());
-    llvm::AllocaInst* array = b_.CreateAlloca(llvm::ArrayType::get(register_type(type), lanes));
+    llvm::AllocaInst* array = b_.CreateAlloca(llvm::ArrayType::get(slot_type(type), lanes));
     array->setAlignment(llvm::Align(64));
     arrays.push_back(array);
     open_loop(loops_.lane);
     Value* first = value(part);
     Value* place = lane_of(array, type);
     enter(scopes_.size() - 1);
-    b_.CreateStore(as_type(first, register_type(type)), place);
+    write_slot(as_type(first, register_type(type)), place, type);
     close_loop();
   }
   return arrays;
@@ -215,7 +228,7 @@ Value* Generator::lane_of(Value* array, ScalarType type) {
   const SymInt lane = loops_.loops[loops_.lane].variable();
   Value* offset = index(lane);
   enter(scope_of({.loops = bit(loops_.lane)}));
-  return b_.CreateGEP(register_type(type), array, offset);
+  return b_.CreateGEP(slot_type(type), array, offset);
 }
 
 // Reductions that keep their partial results along this loop.

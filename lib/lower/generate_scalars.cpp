@@ -383,7 +383,7 @@ Value* Generator::value(ExprId id) {
     const ScalarType type = accumulator_type(expr.reduction, static_cast<size_t>(expr.component));
     Value* pointer = lane_of((*arrays)[expr.component], type);
     enter(scope);
-    result = as_type(b_.CreateLoad(register_type(type), pointer), register_type(expr.dtype));
+    result = as_type(read_slot(pointer, type), register_type(expr.dtype));
   } else if (auto kept = kept_.find(id); kept != kept_.end() && kept->second.is_readable &&
                                          valid_from(expr.loops & ~set_of(kept->second.loops)) < kept->second.scopes) {
     Value* pointer = kept_address(kept->second, expr.dtype, scope);

@@ -140,6 +140,10 @@ class Generator {
   bool lanes_are_closed() const { return loops_.lane >= 0 && !(open_loops() & bit(loops_.lane)); }
   ScalarType accumulator_type(int reduction, size_t component) const;
   Value* as_type(Value* x, llvm::Type* type);  // of floating point
+  // Accumulators lie in slots: truths as bytes, since no loop over single bits in memory becomes wide.
+  llvm::Type* slot_type(ScalarType accumulator);
+  Value* read_slot(Value* slot, ScalarType accumulator);
+  void write_slot(Value* value, Value* slot, ScalarType accumulator);
   std::vector<Value*> start_accumulating(int reduction);
   void accumulate(int reduction, std::span<Value* const> accumulators);
   void read_accumulators(int reduction, std::span<Value* const> accumulators);
