@@ -68,7 +68,7 @@ def distance_of(found, wanted):
         raise RuntimeError(f"outputs are {types}, not {wanted_types}")
     worst = 0.0
     for have, want in zip(found, wanted):
-        want = want.astype("f8")
+        want = want.astype("c16" if numpy.iscomplexobj(want) else "f8")
         ratio = numpy.abs(have - want) / (ATOL + RTOL * numpy.abs(want))
         worst = max(worst, float(numpy.where(numpy.isnan(ratio), numpy.inf, ratio).max(initial=0)))
     return worst

@@ -7,8 +7,7 @@ import sys as _sys
 
 import _atenon as _native
 
-__version__ = "2.13.0+cpu"
-
+from torch.torch_version import __version__
 from torch import _dtypes, _names, _operators, _placeholder, _return_types
 from torch._size import Size
 from torch import _builtins

@@ -8,6 +8,7 @@ import contextlib
 import datetime
 import functools
 import re
+import types
 import typing
 
 import _atenon
@@ -74,6 +75,9 @@ class _Flags:
 
 _Dual = collections.namedtuple("UnpackedDualTensor", ["primal", "tangent"])  # no tensor has a tangent: make_dual is refused
 
+# What a kernel of a GPU is asked about; all of them answer no.
+_SDPAParams = collections.namedtuple("_SDPAParams", ["query", "key", "value", "attn_mask", "dropout", "is_causal", "enable_gqa"])
+
 
 def _backend(available):
     return {"is_available": answer(available), "enabled": available, "benchmark": False, "deterministic": False,
@@ -95,8 +99,9 @@ _table = {
                             "flash_sdp_enabled": answer(False), "mem_efficient_sdp_enabled": answer(False),
                             "math_sdp_enabled": answer(True), "cudnn_sdp_enabled": answer(False),
                             "enable_flash_sdp": answer(), "enable_mem_efficient_sdp": answer(), "enable_math_sdp": answer(),
-                            "enable_cudnn_sdp": answer(), "sdp_kernel": nothing, "can_use_flash_attention": answer(False),
-                            "can_use_efficient_attention": answer(False)},
+                            "enable_cudnn_sdp": answer(), "sdp_kernel": nothing, "SDPAParams": _SDPAParams,
+                            "can_use_flash_attention": answer(False), "can_use_efficient_attention": answer(False),
+                            "can_use_cudnn_attention": answer(False)},
     "torch.backends.cudnn": {**_backend(False), "rnn": _Flags(), "conv": _Flags()},
     "torch.backends.mps": {**_backend(False), "is_macos_or_newer": answer(False), "is_macos13_or_newer": answer(False)},
     "torch.backends.mkl": _backend(False),
@@ -148,6 +153,7 @@ _table = {
                  "_are_functorch_transforms_active": answer(False)},
     "torch.jit.annotations": {**{f"BroadcastingList{i}": list for i in range(1, 7)}, "List": list, "Optional": typing.Optional,
                               "Tuple": tuple, "Dict": dict},
+    "torch.jit._state": {"_enabled": types.SimpleNamespace(enabled=True), "disable": answer(), "enable": answer()},
     "torch.fx.experimental._config": {},
     "torch._inductor.config": {},
     "torch._dynamo.config": {"patch": nothing, "cache_size_limit": 8, "recompile_limit": 8, "suppress_errors": False, "verbose": False,

@@ -266,6 +266,25 @@ def _product(matrix, dense):
     return aten.zeros([matrix.shape[0], dense.shape[1]], dtype=dense.dtype).index_add(0, rows, scaled)
 
 
+def _bmm(self, mat2):
+    """A stack of sparse matrices times one of dense ones: entry (i, j, k) scales row k of matrix i."""
+    if _is_sparse(mat2):
+        raise RuntimeError("bmm_sparse: Tensor 'mat2' must be dense")
+    if self.layout is not _coo:
+        raise Unsupported("torch.bmm of a sparse tensor is supported in the layout torch.sparse_coo", "torch.sparse")
+    if self.sparse_dim() != 3 or self.dense_dim() or mat2.dim() != 3:
+        raise RuntimeError("bmm_sparse: both arguments must have 3 dimensions, the first one all of them sparse")
+    if self.dtype != mat2.dtype:
+        raise RuntimeError(f"expected the types of a product to be the same, not {self.dtype} and {mat2.dtype}")
+    stack, height, width = self.shape
+    if mat2.shape[0] != stack or mat2.shape[1] != width:
+        raise RuntimeError(f"shapes of a product do not fit: {tuple(self.shape)} and {tuple(mat2.shape)}")
+    matrices, rows, columns = self._places.unbind()
+    taken = mat2.reshape(stack * width, mat2.shape[2]).index_select(0, matrices * width + columns)
+    result = aten.zeros([stack * height, mat2.shape[2]], dtype=mat2.dtype)
+    return result.index_add(0, matrices * height + rows, self._entries.unsqueeze(1) * taken).reshape(stack, height, mat2.shape[2])
+
+
 def _sparse_product(left, right):
     """Sparse times sparse: entry (i, k) meets all of row k, which lie side by side in order."""
     if _atenon.is_tracing():
@@ -389,7 +408,7 @@ def _by_entries(name):
 
 _linear_in_entries = ("bfloat16", "clone", "cpu", "cuda", "detach", "double", "float", "half", "int", "long", "neg", "to")
 _operators = {
-    "mm": _mm, "mv": _mv, "matmul": _matmul, "addmm": _addmm, "linear": _linear, "mul": _mul, "multiply": _mul, "div": _div, "divide": _div,
+    "mm": _mm, "bmm": _bmm, "mv": _mv, "matmul": _matmul, "addmm": _addmm, "linear": _linear, "mul": _mul, "multiply": _mul, "div": _div, "divide": _div,
     "true_divide": _div, "add": _add, "add_": _add_, "sub": lambda self, other, *, alpha=1: _add(self, other, alpha=-alpha),
     "sub_": lambda self, other, *, alpha=1: _add_(self, other, alpha=-alpha), "sum": _sum, "dropout": _dropout, "spmm": _mm,
     **{name: _by_entries(name) for name in _linear_in_entries},
@@ -412,7 +431,7 @@ for _name in _names.of("torch.Tensor"):
     if _name not in vars(SparseTensor) and not _name.startswith("__"):
         _of_tensor = vars(Tensor)[_name] if _name in _asks_only else None
         setattr(SparseTensor, _name, _operators.get(_name) or _of_tensor or _unsupported(_name))
-for _name in ("addmm", "matmul", "mm"):  # through the native module, where torch.autocast casts
+for _name in ("addmm", "bmm", "matmul", "mm"):  # through the native module, where torch.autocast casts
     setattr(SparseTensor, _name, _atenon.method(f"aten::{_name}"))
 for _name, _operator in {"add": _add, "sub": _operators["sub"], "mul": _mul, "rmul": _mul, "truediv": _div, "matmul": SparseTensor.matmul,
                          "neg": _operators["neg"]}.items():
