@@ -617,6 +617,16 @@ static PyObject* overriding(PyObject* const* args, size_t count) {
   return nullptr;
 }
 
+// The first list or tuple of a class of its own that has a __torch_function__. Operators would take it for its items.
+static PyObject* overriding_sequence(PyObject* const* args, size_t count) {
+  const auto found = std::find_if(args, args + count, [](PyObject* arg) {
+    const bool is_own =
+        (PyList_Check(arg) && !PyList_CheckExact(arg)) || (PyTuple_Check(arg) && !PyTuple_CheckExact(arg));
+    return is_own && attribute(reinterpret_cast<PyObject*>(Py_TYPE(arg)), "__torch_function__");
+  });
+  return found == args + count ? nullptr : *found;
+}
+
 // What no operator takes may say itself what it is for: type.__torch_function__(function, types, args, kwargs).
 static PyObject* call_override(PyObject* own, const std::string& name, PyObject* const* args, size_t count,
                                PyObject* keyword_names) {
@@ -635,9 +645,10 @@ static PyObject* call_override(PyObject* own, const std::string& name, PyObject*
 
 PyObject* Session::call(const std::string& name, PyObject* const* args, size_t count, PyObject* keyword_names) {
   if (autocast) return call_cast(*this, name, args, count, keyword_names);
+  const size_t all = count + static_cast<size_t>(keyword_names ? PyTuple_GET_SIZE(keyword_names) : 0);
+  if (PyObject* own = overriding_sequence(args, all)) return call_override(own, name, args, count, keyword_names);
   PyObject* result = Dispatch(*this, name).run(args, count, keyword_names);
   if (result || !PyErr_ExceptionMatches(PyExc_TypeError)) return result;
-  const size_t all = count + static_cast<size_t>(keyword_names ? PyTuple_GET_SIZE(keyword_names) : 0);
   PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
   PyErr_Fetch(&type, &value, &traceback);
   if (PyObject* own = overriding(args, all)) {

@@ -195,10 +195,11 @@ void Trace::eliminate_unread_nodes() {
 // Drops what is known already, or what the others imply.
 void minimise(std::vector<ir::Constraint>& constraints, const shape::Facts& known) {
   for (size_t i = constraints.size(); i-- > 0;) {
-    shape::Facts facts = known;
+    std::vector<shape::SymBool> others;
     for (size_t other = 0; other < constraints.size(); ++other)
-      if (other != i) facts.assume(constraints[other].truth);
-    if (facts.decide(constraints[i].truth) == shape::Truth::proven)
+      if (other != i) others.push_back(constraints[other].truth);
+    const shape::SymBool& truth = constraints[i].truth;
+    if (known.about(truth, others).decide(truth) == shape::Truth::proven)
       constraints.erase(constraints.begin() + static_cast<ptrdiff_t>(i));
   }
 }

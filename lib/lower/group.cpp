@@ -429,25 +429,24 @@ bool Grouper::is_shared_expansion(const Group& group, const Node& view) const {
 
 // Views whose group does not need them inside become groups of their own: nothing has to be computed for them.
 void Grouper::release_views() {
-  for (bool changed = true; changed;) {
-    changed = false;
-    for (size_t i = 0; i < lowering_.groups.size() && !changed; ++i) {
-      Group& group = *lowering_.groups[i];
-      if (group.role != Role::loops) continue;
-      for (Node* node : group.nodes) {
-        if (!is_view(lowering_, *node)) continue;
-        const bool is_last = std::none_of(node->result()->users.begin(), node->result()->users.end(),
-                                          [&](const Node* user) { return lowering_.group_of.at(user) == &group; });
-        if (group.nodes.size() == 1) {
-          group.role = Role::alias;
-          break;
-        }
-        if (!is_last && !is_shared_expansion(group, *node)) continue;
-        std::erase(group.nodes, node);
-        add_group({.role = Role::alias, .nodes = {node}});
-        changed = true;
+  const auto is_released = [&](const Group& group, const Node& node) {
+    if (!is_view(lowering_, node)) return false;
+    const bool is_last = std::none_of(node.result()->users.begin(), node.result()->users.end(),
+                                      [&](const Node* user) { return lowering_.group_of.at(user) == &group; });
+    return group.nodes.size() == 1 || is_last || is_shared_expansion(group, node);
+  };
+  for (size_t i = 0; i < lowering_.groups.size(); ++i) {
+    Group& group = *lowering_.groups[i];
+    while (group.role == Role::loops) {
+      const auto found = std::ranges::find_if(group.nodes, [&](const Node* node) { return is_released(group, *node); });
+      if (found == group.nodes.end()) break;
+      if (group.nodes.size() == 1) {
+        group.role = Role::alias;
         break;
       }
+      Node* const view = *found;
+      group.nodes.erase(found);
+      add_group({.role = Role::alias, .nodes = {view}});
     }
   }
 }

@@ -2,6 +2,7 @@
 #include "shape/facts.h"
 
 #include <algorithm>
+#include <set>
 
 #include "shape/proof.h"
 #include "shape/terms.h"
@@ -112,6 +113,28 @@ bool Facts::assume(const SymBool& truth) {
     memory_ = {};  // more witnesses are found by what was learned
   }
   return true;
+}
+
+Facts Facts::about(const SymBool& truth, const std::vector<SymBool>& more) const {
+  std::vector<std::pair<const SymBool*, std::set<std::string>>> others;
+  for (const std::vector<SymBool>* truths : {&assumptions_, &more})
+    for (const SymBool& other : *truths) others.emplace_back(&other, other.symbols());
+  std::set<std::string> symbols = truth.symbols();
+  const auto is_tied = [&](const auto& other) {
+    return *other.first == truth ||  // which may be of no symbol
+           std::ranges::any_of(other.second, [&](const std::string& symbol) { return symbols.contains(symbol); });
+  };
+  for (size_t known = 0; known != symbols.size();) {
+    known = symbols.size();
+    for (const auto& other : others)
+      if (is_tied(other)) symbols.insert(other.second.begin(), other.second.end());
+  }
+  Facts facts;
+  for (const auto& [symbol, range] : ranges_)
+    if (symbols.contains(symbol)) facts.declare(symbol, range);
+  for (const auto& other : others)
+    if (is_tied(other)) facts.assume(*other.first);
+  return facts;
 }
 
 void Facts::learn(const BoolNode& comparison) {

@@ -52,6 +52,10 @@ class Facts {
   // The number that x is, if only one is possible: simplified, or for all values of a symbol that has few.
   std::optional<int64_t> value_of(const SymInt& x) const;
 
+  // With some truths more, what bears on one: of its symbols, and of those that assumptions tie to them. Nothing else
+  // can prove it, and to learn all of it takes longer with each assumption.
+  Facts about(const SymBool& truth, const std::vector<SymBool>& more) const;
+
   const std::map<std::string, Range>& ranges() const { return ranges_; }  // as declared
   const std::vector<SymBool>& assumptions() const { return assumptions_; }
 

@@ -226,6 +226,16 @@ TEST_CASE("what is assumed later changes an answer") {
   CHECK(facts.decide(*parse_bool("s == 3")) == Truth::proven);
 }
 
+TEST_CASE("what bears on a truth") {
+  const Facts facts = facts_of("s=1..9; t=2..; u=3..7; v=0..4; s <= t; v < u");
+  const Facts about = facts.about(*parse_bool("s == 3"), {*parse_bool("t <= 5*w"), *parse_bool("v == 2")});
+  CHECK(about.ranges() == std::map<std::string, Range>{{"s", {1, 9}}, {"t", {2, Range::highest}}});
+  REQUIRE(about.assumptions().size() == 2);
+  CHECK(about.proves(*parse_bool("s <= 5*w")));
+  CHECK(about.decide(*parse_bool("v < u")) == Truth::open);
+  CHECK(facts.about(*parse_bool("3 == 3"), {}).ranges().empty());
+}
+
 TEST_CASE("contradictions are noticed") {
   const struct {
     std::string facts, truth;

@@ -41,14 +41,18 @@ const std::vector<Bindings>& Facts::witnesses() const {
   };
   // Symbols that are free come first, then those that follow from them: a quotient may be pinned by another one.
   const auto complete = [&](Bindings& point) {
-    for (size_t known = 0; known != point.size();) {
+    bool is_complete = false;
+    for (size_t known = 0; !is_complete && known != point.size();) {
       known = point.size();
+      is_complete = true;
       for (const Substitution* dependents : {&multiples_, &pinned_})
-        for (const auto& [symbol, value] : *dependents)
-          if (const std::optional<int64_t> number = evaluate(value, point)) point[symbol] = *number;
+        for (const auto& [symbol, value] : *dependents) {
+          const std::optional<int64_t> number = evaluate(value, point);
+          if (number) point[symbol] = *number;
+          is_complete &= number.has_value();
+        }
     }
-    const auto is_known = [&](const auto& dependent) { return point.contains(dependent.first); };
-    return std::ranges::all_of(multiples_, is_known) && std::ranges::all_of(pinned_, is_known);
+    return is_complete;
   };
   if (std::any_of(known_ranges_.begin(), known_ranges_.end(),
                   [](const auto& known) { return known.second.lower > known.second.upper; }))

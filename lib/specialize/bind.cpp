@@ -213,11 +213,12 @@ void discharge(Scope& scope, std::vector<ir::Constraint>& constraints, const sha
   std::vector<ir::Constraint> all = std::move(constraints);
   constraints.clear();
   for (size_t i = 0; i < all.size(); ++i) {
-    shape::Facts facts = known;
-    for (const ir::Constraint& kept : constraints) facts.assume(kept.truth);
-    for (size_t j = i + 1; j < all.size(); ++j) facts.assume(all[j].truth);
-    if (facts.decide(all[i].truth) == shape::Truth::proven)
-      scope.report("discharged " + all[i].truth.to_string());
+    std::vector<shape::SymBool> others;
+    for (const ir::Constraint& kept : constraints) others.push_back(kept.truth);
+    for (size_t j = i + 1; j < all.size(); ++j) others.push_back(all[j].truth);
+    const shape::SymBool& truth = all[i].truth;
+    if (known.about(truth, others).decide(truth) == shape::Truth::proven)
+      scope.report("discharged " + truth.to_string());
     else
       constraints.push_back(std::move(all[i]));
   }

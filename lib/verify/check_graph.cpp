@@ -33,14 +33,20 @@ bool same_type(const ir::Type& inferred, const ir::Type& declared, const shape::
   return true;
 }
 
+// What is known inside a graph, where so much is known of its variant: to learn that takes longer than to copy it.
+shape::Facts facts_inside(shape::Facts known, const ir::Graph& graph) {
+  for (const ir::Constraint& constraint : graph.assumptions) known.assume(constraint.truth);
+  return known;
+}
+
 class GraphCheck {
  public:
-  GraphCheck(const ir::Graph& graph, const ir::EntryPoint& entry, const ir::Variant& variant,
+  GraphCheck(const ir::Graph& graph, const ir::Variant& variant, const shape::Facts& known,
              const std::set<std::string>& symbols, Findings& findings)
       : graph_(graph),
-        entry_(entry),
         variant_(variant),
-        facts_(entry.facts(variant, graph)),
+        known_(known),
+        facts_(facts_inside(known, graph)),
         symbols_(symbols),
         findings_(findings) {}
 
@@ -145,7 +151,7 @@ class GraphCheck {
         fits = inputs[j] && same_type(body.inputs()[j]->type, *inputs[j], facts_, {});
       const bool is_condition = flow->kind == Kind::while_loop && i == 0;
       fits = fits && body.outputs().size() == (is_condition ? 1 : node.results().size());
-      const shape::Facts inside = entry_.facts(variant_, body);
+      const shape::Facts inside = facts_inside(known_, body);
       for (size_t j = 0; fits && !is_condition && j < body.outputs().size(); ++j)
         fits = gives(*flow, body.outputs()[j], node.result(j)->type, j, inside);
       if (!fits)
@@ -250,8 +256,8 @@ class GraphCheck {
   }
 
   const ir::Graph& graph_;
-  const ir::EntryPoint& entry_;
   const ir::Variant& variant_;
+  const shape::Facts& known_;  // of the variant
   const shape::Facts facts_;
   std::set<std::string> symbols_;
   std::set<std::string> names_;
@@ -290,9 +296,9 @@ void Findings::add(Diagnostic diagnostic, const ir::Node& node) {
   problems.push_back(std::move(diagnostic));
 }
 
-std::set<std::string> check_graph(const ir::Graph& graph, const ir::EntryPoint& entry, const ir::Variant& variant,
+std::set<std::string> check_graph(const ir::Graph& graph, const ir::Variant& variant, const shape::Facts& known,
                                   const std::set<std::string>& symbols, Findings& findings) {
-  return GraphCheck(graph, entry, variant, symbols, findings).run();
+  return GraphCheck(graph, variant, known, symbols, findings).run();
 }
 
 void check_symbols(const std::set<std::string>& used, const std::set<std::string>& known, const std::string& where,

@@ -23,9 +23,9 @@ struct Findings {
   void add(Diagnostic diagnostic, const ir::Node& node);
 };
 
-// Checks `graph`, one of `variant`; `symbols` are those that the entry point declares. Gives these and those that the
-// graph's numbers define.
-std::set<std::string> check_graph(const ir::Graph& graph, const ir::EntryPoint& entry, const ir::Variant& variant,
+// Checks `graph`, one of `variant`, of which so much is known; `symbols` are those that the entry point declares. Gives
+// these and those that the graph's numbers define.
+std::set<std::string> check_graph(const ir::Graph& graph, const ir::Variant& variant, const shape::Facts& known,
                                   const std::set<std::string>& symbols, Findings& findings);
 
 // E0123 for each that is not known.

@@ -158,9 +158,10 @@ void check_entry(const ir::EntryPoint& entry, Findings& findings) {
       if (!symbol.source.empty() && !is_readable(symbol, entry, variant))
         findings.add(136, "the symbol " + quoted(symbol.name) + " cannot be read from " + quoted(symbol.source));
     check_nesting(variant, findings);
-    std::set<std::string> known = check_graph(variant.graph, entry, variant, symbols, findings);
+    const shape::Facts facts = entry.facts(variant);
+    std::set<std::string> known = check_graph(variant.graph, variant, facts, symbols, findings);
     for (const auto& [name, graph] : variant.subgraphs)
-      known.merge(check_graph(graph, entry, variant, symbols, findings));
+      known.merge(check_graph(graph, variant, facts, symbols, findings));
     for (const auto* constraints : {&variant.assumptions, &variant.guarantees})
       for (const ir::Constraint& constraint : *constraints)
         check_symbols(constraint.truth.symbols(), known, "what is assumed or guaranteed", findings);
