@@ -5,9 +5,8 @@
 // Channels lie side by side, and 64 of them are computed at once for some outputs along the last axis; the epilogue is
 // applied while these lie in the nearest cache. A sequence or volume in rows is turned block by block of channels on
 // the way, as are computed filters and a result in rows, and where each channel has several filters, it is copied for
-// all of their outputs. Windows of five and seven
-// columns, and those of three whose pixels a number of channels leaves in few of a cache's places, read a copy of some
-// lines in which the pixels of a vector of channels lie side by side.
+// all of their outputs. Windows of five and seven columns, and those of three whose pixels a number of channels leaves
+// in few of a cache's places, read a copy of some lines in which the pixels of a vector of channels lie side by side.
 #include <algorithm>
 #include <array>
 #include <numeric>
@@ -197,7 +196,10 @@ class DepthwiseCall : public ConvolutionCall {
     tile.out = tile_of_result(buffers, at, steps, scratch);
     tile.out.rows = std::min(most_depthwise_outputs, y_sizes[4] - at[4]);
     float* y = tile.out.y;
-    if (is_turned) tile.out.y = scratch, tile.out.y_row = panel_columns;
+    if (is_turned) {
+      tile.out.y = scratch;
+      tile.out.y_row = panel_columns;
+    }
     lanes().depthwise(tile);
     if (is_turned) turn(tile.out, y);
   }
@@ -270,8 +272,9 @@ class Depthwise : public ConvolutionKernel {
     const Operand& weight = site.operands[static_cast<size_t>(convolution.weight)];
     const Order order = order_of(convolution, site);
     call->is_turned = !lies_channels_last(site.results[0]);
-    if (call->is_turned)
+    if (call->is_turned) {
       if (std::unique_ptr<PreparedCall> in_rows = prepare_line_filters(site)) return in_rows;
+    }
     call->packs = !is_packed(weight, channel_layout(weight.sizes));
     if (order == Order::other || (call->packs && weight.weight && weight.weight->layout))
       return onednn_convolution().prepare(site);

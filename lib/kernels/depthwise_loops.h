@@ -319,7 +319,7 @@ void depthwise(const DepthwiseTile& tile) {
     else
       depthwise_row(part, bias, end);
   };
-  if (is_direct && (is_in_runs || (tile.taps == 3 && tile.rows <= 3))) return run(tile);
+  if (is_direct && (is_in_runs || (tile.taps == 3 && tile.rows >= 1 && tile.rows <= 3))) return run(tile);
   DepthwiseTile one = tile;
   one.lines = 1;
   for (int64_t line = 0; line < tile.lines; ++line) {

@@ -165,7 +165,9 @@ void Facts::learn_zero(const SymInt& given) {
   if (truth.constant()) return;
   const SymInt x = truth.node()->difference;
   // a//8 == b//8, of multiples of 8, says a == b.
+  const size_t pinned = pinned_.size();
   learn_by_multiples(x);
+  if (pinned_.size() != pinned) return learn({.kind = Kind::eq, .difference = x});
   // n*n == 5*n*(n//5) says n == 5*(n//5), where n is positive.
   const SymInt shared = common_monomial(x);
   if (!(shared == SymInt(1)) && Proof(*this).lower(shared, 1) >= 1)
@@ -233,10 +235,22 @@ void Facts::learn_multiple(const Residue& residue) {
   for (const SymInt& x : std::vector<SymInt>(zeros_)) learn_by_multiples(x);
 }
 
+// a//8 == b//8, of two multiples of 8, says a == b. The symbols of quotients are not kept in what is learned: what they
+// stand for changes as more is known of what they divide.
 void Facts::learn_by_multiples(const SymInt& zero) {
-  if (multiples_.empty()) return;
-  const SymInt y = simplify(substitute(zero, multiples_));
-  if (!(y == simplify(zero))) learn({.kind = Kind::eq, .difference = y});
+  const SymBool truth = equal(simplify(substitute(zero, multiples_)), 0);  // divides by the common divisor
+  if (truth.constant()) return;
+  const SymInt& difference = truth.node()->difference;
+  const auto quotient_of = [](const std::string& symbol) { return symbol + "'"; };
+  for (const auto& [a, of_a] : multiples_)
+    for (const auto& [b, of_b] : multiples_) {
+      if (coefficient_of(of_a, quotient_of(a)) != coefficient_of(of_b, quotient_of(b)) ||
+          !(difference == SymInt::symbol(quotient_of(a)) - SymInt::symbol(quotient_of(b))))
+        continue;
+      const SymInt found = SymInt::symbol(a) - SymInt::symbol(b) - SymInt(constant_term(of_a) - constant_term(of_b));
+      if (found == zero || -found == zero) return;
+      return learn({.kind = Kind::eq, .difference = found});
+    }
 }
 
 // A maximum that is v: no operand is more, and where only one can reach v, that one is v. Likewise a minimum.

@@ -429,14 +429,16 @@ std::optional<int64_t> Proof::residue(const SymInt& x, int64_t modulus) {
     Bound divisor = term.coefficient;
     std::optional<Bound> alone;
     for (const Factor& factor : term.factors) {
+      int64_t multiple = 1;  // of what divides the modulus: of 2 and of 6 is of 6, not of 12
       for (const Facts::Residue& known : facts_.residues_) {
         const Atom* atom = lone_atom(known.x);
         if (atom == nullptr || order(*atom, *factor.atom) != 0) continue;
-        if (known.remainder == 0) divisor = Bound(divisor) % modulus * known.modulus;
+        if (known.remainder == 0) multiple = std::lcm(multiple, std::gcd(known.modulus, modulus));
         const bool lone = term.factors.size() == 1 && factor.power == 1;
         if (lone && Bound(term.coefficient) * known.modulus % modulus == 0)
           alone = Bound(term.coefficient) * known.remainder;
       }
+      divisor = divisor % modulus * multiple;
     }
     if (divisor % modulus == 0) continue;
     if (alone) {
