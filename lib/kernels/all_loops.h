@@ -43,7 +43,9 @@ constexpr Lanes lanes_of(const char* name) {
           add_rows,
           largest_of_windows,
           transform_lines<float>,
-          transform_lines<double>};
+          transform_lines<double>,
+          copy_lines<float>,
+          copy_lines<double>};
 }
 
 }  // namespace

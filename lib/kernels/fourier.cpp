@@ -6,6 +6,7 @@
 // square. Source of the formulas: Van Loan, "Computational Frameworks for the Fast Fourier Transform", 1.7, 2 and 4.3.
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cassert>
 #include <cmath>
 #include <numbers>
@@ -45,11 +46,16 @@ std::string read_transform(const ir::Graph& body, Transform& found) {
   return "";
 }
 
-// The factors of n: fours first, then primes.
+// The factors of n: eights, fours and two, then other primes; 1 is its own.
 std::vector<int64_t> factors_of(int64_t n) {
   std::vector<int64_t> factors;
-  for (; n % 4 == 0; n /= 4) factors.push_back(4);
-  for (int64_t prime = 2; prime * prime <= n; ++prime)
+  if (n == 1) factors.push_back(1);
+  for (int64_t twos = std::countr_zero(static_cast<uint64_t>(n)); twos > 0;) {
+    const int64_t some = twos == 3 || twos > 4 ? 3 : std::min<int64_t>(twos, 2);
+    factors.push_back(int64_t{1} << some);
+    twos -= some, n >>= some;
+  }
+  for (int64_t prime = 3; prime * prime <= n; prime += 2)
     for (; n % prime == 0; n /= prime) factors.push_back(prime);
   if (n > 1) factors.push_back(n);
   return factors;
@@ -57,6 +63,8 @@ std::vector<int64_t> factors_of(int64_t n) {
 
 float* transform_lines(const FourierLines<float>& lines) { return lanes().transform_lines(lines); }
 double* transform_lines(const FourierLines<double>& lines) { return lanes().transform_double_lines(lines); }
+void copy_lines(const FourierCopy<float>& copy) { lanes().copy_lines(copy); }
+void copy_lines(const FourierCopy<double>& copy) { lanes().copy_double_lines(copy); }
 
 template <class T>
 class FourierCall : public TiledCall {
@@ -71,51 +79,66 @@ class FourierCall : public TiledCall {
   std::vector<T> turned_cosines, turned_sines;  // of turn * 2 pi k / n, where there are pairs
 
   int64_t tiles() const override { return divide_up(lines, side); }
-  size_t worker_bytes() const override { return in_lines(static_cast<size_t>(4 * parts()) * sizeof(T)); }
+  size_t worker_bytes() const override { return in_lines(static_cast<size_t>(2 * elements() * row) * sizeof(T)); }
 
   void run_tile(std::span<void* const> buffers, int64_t tile, void* memory) const override {
-    const int64_t n = transform.n, first = tile * side, count = std::min(side, lines - first), im = parts();
-    T *from = static_cast<T*>(memory), *to = from + 2 * im;
-    std::fill(from, to, T(0));
-    // Where number k of a real line lies: neighbours are the parts of one number.
-    const auto real_place = [&](int64_t k, int64_t l) {
-      return has_pairs() ? k % 2 * im + k / 2 * side + l : k * side + l;
-    };
-    const bool is_spectrum = is_complex(x.dtype);
-    each_element(x, is_spectrum ? 2 : 1, first, count, given, [&](int64_t at, int64_t k, int64_t l) {
-      const T* numbers = static_cast<const T*>(buffers[0]) + at;
-      if (!is_spectrum) {
-        from[real_place(k, l)] = numbers[0];
-        return;
-      }
-      // Of real numbers these two frequencies are real, too.
-      const bool is_real = transform.to_real && (k == 0 || 2 * k == n);
-      from[k * side + l] = numbers[0], from[im + k * side + l] = is_real ? T(0) : numbers[1];
-      // The other frequencies of real numbers are the conjugates of these.
-      if (transform.to_real && !has_pairs() && k > 0)
-        from[(n - k) * side + l] = numbers[0], from[im + (n - k) * side + l] = -numbers[1];
-    });
-    const T* done = transform_lines({length, factors.data(), static_cast<int64_t>(factors.size()), T(transform.turn),
-                                     cosines.data(), sines.data(), im, from, to, pairs(), turned_cosines.data(),
-                                     turned_sines.data()});
-    const T scale = static_cast<T>(transform.scale);
-    each_element(y, transform.to_real ? 1 : 2, first, count, wanted, [&](int64_t at, int64_t k, int64_t l) {
-      T* numbers = static_cast<T*>(buffers[1]) + at;
-      if (transform.to_real) {
-        numbers[0] = done[real_place(k, l)] * scale;
-        return;
-      }
-      const bool is_conjugate = has_pairs() && k > length;
-      const int64_t i = (is_conjugate ? n - k : k) * side + l;
-      numbers[0] = done[i] * scale, numbers[1] = done[im + i] * (is_conjugate ? -scale : scale);
-    });
+    T *from = static_cast<T*>(memory), *to = from + elements() * row;
+    if (lines - tile * side < side) std::fill(from, to, T(0));  // lines that are not there
+    copy(x, buffers[0], tile, given, from, true);
+    complete_input(from);
+    T* done = transform_lines({length, factors.data(), static_cast<int64_t>(factors.size()), T(transform.turn),
+                               cosines.data(), sines.data(), T(transform.scale), from, to, pairs(), is_whole(),
+                               turned_cosines.data(), turned_sines.data()});
+    copy(y, buffers[1], tile, wanted, done, false);
   }
 
  private:
+  static constexpr int64_t row = 2 * side;  // of the numbers of an element
+
   using Pairs = typename FourierLines<T>::Pairs;
   bool has_pairs() const { return length < transform.n; }
   Pairs pairs() const { return !has_pairs() ? Pairs::none : transform.to_real ? Pairs::made : Pairs::given; }
-  int64_t parts() const { return (length + (has_pairs() ? 1 : 0)) * side; }
+  bool is_whole() const { return pairs() == Pairs::given && wanted > length + 1; }
+  // That a buffer has room for.
+  int64_t elements() const { return is_whole() ? transform.n : length + (has_pairs() ? 1 : 0); }
+
+  // What is not given is zero, or follows from the frequencies that are.
+  void complete_input(T* from) const {
+    const int64_t n = transform.n;
+    if (!is_complex(x.dtype)) {
+      std::fill(from + given * (has_pairs() ? side : row), from + length * row, T(0));
+      if (!has_pairs())
+        for (int64_t k = 0; k < given; ++k) std::fill_n(from + k * row + side, side, T(0));
+      return;
+    }
+    const int64_t all = transform.to_real ? n / 2 + 1 : n;
+    std::fill(from + given * row, from + all * row, T(0));
+    if (!transform.to_real) return;
+    // Of real numbers these frequencies are real, too.
+    std::fill_n(from + side, side, T(0));
+    if (n % 2 == 0) std::fill_n(from + n / 2 * row + side, side, T(0));
+    if (!has_pairs())
+      for (int64_t k = 1; k < all; ++k) conjugate(from, k, n - k);
+  }
+
+  static void conjugate(T* numbers, int64_t from, int64_t to) {
+    for (int64_t l = 0; l < side; ++l) {
+      numbers[to * row + l] = numbers[from * row + l];
+      numbers[to * row + side + l] = -numbers[from * row + side + l];
+    }
+  }
+
+  // The first `elements` of the lines of a tile, from the operand or to it.
+  void copy(const Operand& operand, void* buffer, int64_t tile, int64_t elements, T* side_by_side,
+            bool is_given) const {
+    const int64_t first = tile * side, count = std::min(side, lines - first), parts = is_complex(operand.dtype) ? 2 : 1;
+    std::array<int64_t, side> begins{};
+    for (int64_t l = 0; l < count; ++l) begins[l] = place(operand, first + l) * parts;
+    const int64_t step = operand.strides[static_cast<size_t>(transform.axis)] * parts;
+    // Neighbours among real numbers are the parts of a pair.
+    copy_lines({side_by_side, parts == 2 || has_pairs() ? side : row, static_cast<T*>(buffer), begins.data(), count,
+                elements, step, parts, is_given});
+  }
 
   // Where a line begins.
   int64_t place(const Operand& operand, int64_t line) const {
@@ -126,19 +149,6 @@ class FourierCall : public TiledCall {
       line /= operand.sizes[axis];
     }
     return first;
-  }
-
-  // visit(place, k, l) for all k < elements of the lines first + l, in blocks that stay in the first-level cache in
-  // both orders. An element is `numbers` long.
-  template <class Visit>
-  __attribute__((always_inline)) void each_element(const Operand& operand, int64_t numbers, int64_t first,
-                                                   int64_t count, int64_t elements, const Visit& visit) const {
-    std::array<int64_t, side> begins;
-    for (int64_t l = 0; l < count; ++l) begins[l] = place(operand, first + l) * numbers;
-    const int64_t step = operand.strides[static_cast<size_t>(transform.axis)] * numbers;
-    for (int64_t block = 0; block < elements; block += side)
-      for (int64_t l = 0; l < count; ++l)
-        for (int64_t k = block; k < std::min(block + side, elements); ++k) visit(begins[l] + k * step, k, l);
   }
 };
 

@@ -238,7 +238,8 @@ struct WindowsTile {
   float* y;
 };
 
-// Lines of `length` complex numbers that are transformed side by side, as each step works on neighbours.
+// Lines of `length` complex numbers that are transformed side by side, as each step works on neighbours. Number r of
+// line l lies at [r * fourier_lines + l]; complex ones are two numbers, the real part first.
 constexpr int64_t fourier_lines = widest_vector;
 template <class T>
 struct FourierLines {
@@ -247,13 +248,26 @@ struct FourierLines {
   int64_t factor_count;
   T turn;                    // 1 or -1
   const T *cosines, *sines;  // of turn * 2 pi k / length, for k < length
-  // Element k of line l is at [k * fourier_lines + l], its imaginary part `parts` behind; `to` is as large.
-  int64_t parts;
-  T *from, *to;
+  T scale;                   // of what comes out
+  T *from, *to;              // `to` is as large
   // Of n = 2 * length real numbers, neighbours are the parts of one complex one. The frequencies up to n / 2 are made
   // of what is transformed, or it of them, by cosines and sines of turn * 2 pi k / n.
   enum class Pairs { none, given, made } pairs;
+  bool is_whole;  // the others are wanted, too: the conjugates of those
   const T *turned_cosines, *turned_sines;
+};
+
+// Such lines, and where they lie in memory. Distances count numbers.
+template <class T>
+struct FourierCopy {
+  T* side_by_side;
+  int64_t row;  // from a number of a line to the next: fourier_lines, or more
+  T* memory;
+  const int64_t* begins;  // of each line
+  int64_t lines;          // at most fourier_lines
+  int64_t elements, step;
+  int64_t parts;  // numbers of an element, side by side: 1 or 2
+  bool is_given;  // copied from the memory, else to it
 };
 
 struct Lanes {
@@ -308,6 +322,8 @@ struct Lanes {
   // Give where the transforms lie: in `from` or `to`.
   float* (*transform_lines)(const FourierLines<float>& lines);
   double* (*transform_double_lines)(const FourierLines<double>& lines);
+  void (*copy_lines)(const FourierCopy<float>& copy);
+  void (*copy_double_lines)(const FourierCopy<double>& copy);
 };
 
 // Whether panel() does such a step.

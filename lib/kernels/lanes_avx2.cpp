@@ -3,6 +3,8 @@
 #include <immintrin.h>
 #endif
 
+#include <utility>
+
 #include "kernels/lanes.h"
 #include "kernels/winograd_transforms.h"
 

@@ -1,4 +1,6 @@
 // The loops of lanes_loops.h over 4 floats in plain C++: for CPUs without AVX2, and for comparison.
+#include <utility>
+
 #include "kernels/lanes.h"
 #include "kernels/winograd_transforms.h"
 #include "tensor/tensor.h"
