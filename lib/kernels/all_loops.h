@@ -44,6 +44,8 @@ constexpr Lanes lanes_of(const char* name) {
           largest_of_windows,
           transform_lines<float>,
           transform_lines<double>,
+          mix_line<float>,
+          mix_line<double>,
           copy_lines<float>,
           copy_lines<double>};
 }

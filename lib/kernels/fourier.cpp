@@ -3,7 +3,7 @@
 // Some lines are transformed side by side, so that every step works on neighbours, and of an even
 // count of real numbers neighbours are the parts of complex ones. A length is taken apart into factors (Stockham's
 // form: each step writes in the order that the next one reads, nothing is permuted at the end); a large prime costs its
-// square. Source of the formulas: Van Loan, "Computational Frameworks for the Fast Fourier Transform", 1.7, 2 and 4.3.
+// square. Source of the formulas: Van Loan, "Computational Frameworks for the Fast Fourier Transform", 1.7, 2, 3.2 and 4.3.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -25,7 +25,16 @@ constexpr int64_t side = fourier_lines;
 struct Transform {
   int64_t axis = 0, n = 0;
   double turn = -1, scale = 1;
-  bool to_real = false;  // from the first n / 2 + 1 frequencies back to real numbers
+  bool to_real = false;    // from the first n / 2 + 1 frequencies back to real numbers
+  bool from_real = false;
+  int64_t lines = 1, given = 0, wanted = 0;  // elements of a line that are read and written
+  // What is transformed: n numbers, or where either side is real and n is even, n / 2 pairs of neighbours.
+  int64_t length = 0;
+
+  bool has_pairs() const { return length < n; }
+  bool makes_whole() const { return has_pairs() && from_real && wanted > length + 1; }
+  // That a buffer has room for.
+  int64_t elements() const { return makes_whole() ? n : length + (has_pairs() ? 1 : 0); }
 };
 
 // "" and what does not depend on sizes, or why this is no transform that we can run.
@@ -43,7 +52,27 @@ std::string read_transform(const ir::Graph& body, Transform& found) {
   const std::optional<int64_t> axis = arguments.integer(1, "axis", 0);
   if (!axis) return "its axis is symbolic";
   found.axis = *axis;
+  found.from_real = !is_complex(dtype);
   return "";
+}
+
+Transform transform_at(const CallSite& site) {
+  Transform found;
+  [[maybe_unused]] const std::string refusal = read_transform(*site.body, found);
+  assert(refusal.empty());
+  const Arguments arguments(*site.body->forward().begin(), site.symbols);
+  const size_t after = found.to_real ? 3 : 4;  // a number of results stands between
+  const int64_t n = found.n = arguments.integer(2, "n", 0).value_or(0);
+  found.turn = arguments.number(after, "turn", -1).value_or(-1);
+  found.scale = arguments.number(after + 1, "scale", 1).value_or(1);
+  const std::vector<int64_t>& sizes = site.operands[0].sizes;
+  const auto axis = static_cast<size_t>(found.axis);
+  for (size_t i = 0; i < sizes.size(); ++i)
+    if (i != axis) found.lines *= sizes[i];
+  found.given = std::min(sizes[axis], found.to_real ? n / 2 + 1 : n);
+  found.wanted = site.results[0].sizes[axis];
+  found.length = (found.to_real || found.from_real) && n % 2 == 0 ? n / 2 : n;
+  return found;
 }
 
 // The factors of n: eights, fours and two, then other primes; 1 is its own.
@@ -63,103 +92,229 @@ std::vector<int64_t> factors_of(int64_t n) {
 
 float* transform_lines(const FourierLines<float>& lines) { return lanes().transform_lines(lines); }
 double* transform_lines(const FourierLines<double>& lines) { return lanes().transform_double_lines(lines); }
+void mix_line(const FourierLines<float>& line) { lanes().mix_line(line); }
+void mix_line(const FourierLines<double>& line) { lanes().mix_double_line(line); }
 void copy_lines(const FourierCopy<float>& copy) { lanes().copy_lines(copy); }
 void copy_lines(const FourierCopy<double>& copy) { lanes().copy_double_lines(copy); }
 
+// Cosines and sines of turn * 2 pi k / n for k < n.
 template <class T>
-class FourierCall : public TiledCall {
+struct Circle {
+  std::vector<T> cosines, sines;
+
+  Circle(double turn, int64_t n) {
+    for (int64_t k = 0; k < n; ++k) {
+      const double angle = turn * 2 * std::numbers::pi * static_cast<double>(k) / static_cast<double>(n);
+      cosines.push_back(static_cast<T>(std::cos(angle)));
+      sines.push_back(static_cast<T>(std::sin(angle)));
+    }
+  }
+};
+
+// What transforms of one length share.
+template <class T>
+struct Length {
+  int64_t n;
+  T turn;
+  std::vector<int64_t> factors;
+  Circle<T> circle;
+
+  Length(double turn, int64_t n) : n(n), turn(static_cast<T>(turn)), factors(factors_of(n)), circle(turn, n) {}
+  FourierLines<T> lines(double scale, T* from, T* to) const {
+    return {.length = n,
+            .factors = factors.data(),
+            .factor_count = static_cast<int64_t>(factors.size()),
+            .turn = turn,
+            .cosines = circle.cosines.data(),
+            .sines = circle.sines.data(),
+            .scale = static_cast<T>(scale),
+            .from = from,
+            .to = to};
+  }
+};
+
+// How lines come from memory and go back. Number r of line l, of `count` that are transformed side by side, lies at
+// [r * count + l].
+template <class T>
+class Ends {
  public:
-  Transform transform;
-  Operand x, y;
-  int64_t lines = 1, given = 0, wanted = 0;  // elements of a line that are read and written
-  // What is transformed: n numbers, or where either side is real and n is even, n / 2 pairs of neighbours.
-  int64_t length = 0;
-  std::vector<int64_t> factors;                 // of it
-  std::vector<T> cosines, sines;                // of turn * 2 pi k / length
-  std::vector<T> turned_cosines, turned_sines;  // of turn * 2 pi k / n, where there are pairs
+  using Pairs = typename FourierLines<T>::Pairs;
 
-  int64_t tiles() const override { return divide_up(lines, side); }
-  size_t worker_bytes() const override { return in_lines(static_cast<size_t>(2 * elements() * row) * sizeof(T)); }
+  Ends(const CallSite& site, const Transform& of)
+      : of_(of), x_(site.operands[0]), y_(site.results[0]), circle_(of.turn, of.has_pairs() ? of.n : 0) {}
 
-  void run_tile(std::span<void* const> buffers, int64_t tile, void* memory) const override {
-    T *from = static_cast<T*>(memory), *to = from + elements() * row;
-    if (lines - tile * side < side) std::fill(from, to, T(0));  // lines that are not there
-    copy(x, buffers[0], tile, given, from, true);
-    complete_input(from);
-    T* done = transform_lines({length, factors.data(), static_cast<int64_t>(factors.size()), T(transform.turn),
-                               cosines.data(), sines.data(), T(transform.scale), from, to, pairs(), is_whole(),
-                               turned_cosines.data(), turned_sines.data()});
-    copy(y, buffers[1], tile, wanted, done, false);
+  Pairs pairs() const { return !of_.has_pairs() ? Pairs::none : of_.to_real ? Pairs::made : Pairs::given; }
+  FourierLines<T> with_pairs(FourierLines<T> lines) const {
+    lines.pairs = pairs();
+    lines.is_whole = of_.makes_whole();
+    lines.turned_cosines = circle_.cosines.data();
+    lines.turned_sines = circle_.sines.data();
+    return lines;
+  }
+
+  void read(void* memory, int64_t first, T* numbers, int64_t count) const {
+    copy(x_, memory, first, of_.given, numbers, count, true);
+    complete(numbers, count);
+  }
+  void write(T* numbers, int64_t count, void* memory, int64_t first) const {
+    copy(y_, memory, first, of_.wanted, numbers, count, false);
   }
 
  private:
-  static constexpr int64_t row = 2 * side;  // of the numbers of an element
-
-  using Pairs = typename FourierLines<T>::Pairs;
-  bool has_pairs() const { return length < transform.n; }
-  Pairs pairs() const { return !has_pairs() ? Pairs::none : transform.to_real ? Pairs::made : Pairs::given; }
-  bool is_whole() const { return pairs() == Pairs::given && wanted > length + 1; }
-  // That a buffer has room for.
-  int64_t elements() const { return is_whole() ? transform.n : length + (has_pairs() ? 1 : 0); }
-
   // What is not given is zero, or follows from the frequencies that are.
-  void complete_input(T* from) const {
-    const int64_t n = transform.n;
-    if (!is_complex(x.dtype)) {
-      std::fill(from + given * (has_pairs() ? side : row), from + length * row, T(0));
-      if (!has_pairs())
-        for (int64_t k = 0; k < given; ++k) std::fill_n(from + k * row + side, side, T(0));
+  void complete(T* numbers, int64_t count) const {
+    const int64_t n = of_.n, given = of_.given, row = 2 * count;
+    if (of_.from_real) {
+      std::fill(numbers + given * (of_.has_pairs() ? count : row), numbers + of_.length * row, T(0));
+      if (!of_.has_pairs())
+        for (int64_t k = 0; k < given; ++k) std::fill_n(numbers + k * row + count, count, T(0));
       return;
     }
-    const int64_t all = transform.to_real ? n / 2 + 1 : n;
-    std::fill(from + given * row, from + all * row, T(0));
-    if (!transform.to_real) return;
-    // Of real numbers these frequencies are real, too.
-    std::fill_n(from + side, side, T(0));
-    if (n % 2 == 0) std::fill_n(from + n / 2 * row + side, side, T(0));
-    if (!has_pairs())
-      for (int64_t k = 1; k < all; ++k) conjugate(from, k, n - k);
+    const int64_t all = of_.to_real ? n / 2 + 1 : n;
+    std::fill(numbers + given * row, numbers + all * row, T(0));
+    if (!of_.to_real) return;
+    // Of real numbers these frequencies are real, too, and those that are not given the conjugates of others.
+    std::fill_n(numbers + count, count, T(0));
+    if (n % 2 == 0) std::fill_n(numbers + n / 2 * row + count, count, T(0));
+    if (!of_.has_pairs())
+      for (int64_t k = 1; k < all; ++k)
+        for (int64_t l = 0; l < count; ++l) {
+          numbers[(n - k) * row + l] = numbers[k * row + l];
+          numbers[(n - k) * row + count + l] = -numbers[k * row + count + l];
+        }
   }
 
-  static void conjugate(T* numbers, int64_t from, int64_t to) {
-    for (int64_t l = 0; l < side; ++l) {
-      numbers[to * row + l] = numbers[from * row + l];
-      numbers[to * row + side + l] = -numbers[from * row + side + l];
-    }
-  }
-
-  // The first `elements` of the lines of a tile, from the operand or to it.
-  void copy(const Operand& operand, void* buffer, int64_t tile, int64_t elements, T* side_by_side,
+  // The first `elements` of the lines from `first` on.
+  void copy(const Operand& operand, void* memory, int64_t first, int64_t elements, T* numbers, int64_t count,
             bool is_given) const {
-    const int64_t first = tile * side, count = std::min(side, lines - first), parts = is_complex(operand.dtype) ? 2 : 1;
+    const int64_t there = std::min(count, of_.lines - first), parts = is_complex(operand.dtype) ? 2 : 1;
     std::array<int64_t, side> begins{};
-    for (int64_t l = 0; l < count; ++l) begins[l] = place(operand, first + l) * parts;
-    const int64_t step = operand.strides[static_cast<size_t>(transform.axis)] * parts;
+    for (int64_t l = 0; l < there; ++l) begins[static_cast<size_t>(l)] = place(operand, first + l) * parts;
+    const int64_t step = operand.strides[static_cast<size_t>(of_.axis)] * parts;
     // Neighbours among real numbers are the parts of a pair.
-    copy_lines({side_by_side, parts == 2 || has_pairs() ? side : row, static_cast<T*>(buffer), begins.data(), count,
-                elements, step, parts, is_given});
+    copy_lines({numbers, parts == 2 || of_.has_pairs() ? count : 2 * count, static_cast<T*>(memory), begins.data(),
+                there, elements, step, parts, is_given});
   }
 
   // Where a line begins.
   int64_t place(const Operand& operand, int64_t line) const {
     int64_t first = 0;
     for (size_t axis = operand.sizes.size(); axis-- > 0;) {
-      if (static_cast<int64_t>(axis) == transform.axis) continue;
+      if (static_cast<int64_t>(axis) == of_.axis) continue;
       first += line % operand.sizes[axis] * operand.strides[axis];
       line /= operand.sizes[axis];
     }
     return first;
   }
+
+  Transform of_;
+  Operand x_, y_;
+  Circle<T> circle_;  // of n, where there are pairs
 };
 
-// Cosines and sines of turn * 2 pi k / n for k < n.
 template <class T>
-void fill_circle(double turn, int64_t n, std::vector<T>& cosines, std::vector<T>& sines) {
-  for (int64_t k = 0; k < n; ++k) {
-    const double angle = turn * 2 * std::numbers::pi * static_cast<double>(k) / static_cast<double>(n);
-    cosines.push_back(static_cast<T>(std::cos(angle)));
-    sines.push_back(static_cast<T>(std::sin(angle)));
+class ManyLines final : public TiledCall {
+ public:
+  ManyLines(const CallSite& site, const Transform& of) : of_(of), ends_(site, of), length_(of.turn, of.length) {}
+
+  int64_t tiles() const override { return divide_up(of_.lines, side); }
+  size_t worker_bytes() const override { return in_lines(static_cast<size_t>(2 * buffer()) * sizeof(T)); }
+
+  void run_tile(std::span<void* const> buffers, int64_t tile, void* memory) const override {
+    T *from = static_cast<T*>(memory), *to = from + buffer();
+    if (of_.lines - tile * side < side) std::fill(from, to, T(0));  // lines that are not there
+    ends_.read(buffers[0], tile * side, from, side);
+    T* const done = transform_lines(ends_.with_pairs(length_.lines(of_.scale, from, to)));
+    ends_.write(done, side, buffers[1], tile * side);
   }
+
+ private:
+  int64_t buffer() const { return 2 * side * of_.elements(); }
+
+  Transform of_;
+  Ends<T> ends_;
+  Length<T> length_;
+};
+
+// Lines that have few others beside them. Each is taken as `within` lines of its own: number k of line l of these is
+// number k * within + l. When they are transformed, and turned, all their numbers k are a line whose transform holds
+// numbers k, k + length / within and so on.
+template <class T>
+class FewLines final : public PreparedCall {
+ public:
+  FewLines(const CallSite& site, const Transform& of, int64_t within)
+      : of_(of), ends_(site, of), first_(of.turn, of.length / within), second_(of.turn, within) {
+    const Circle<T> circle(of.turn, of.length);
+    for (int64_t tile = 0; tile < within; tile += side)
+      for (int64_t k = 0; k < first_.n; ++k)
+        for (const std::vector<T>* part : {&circle.cosines, &circle.sines})
+          for (int64_t l = tile; l < tile + side; ++l) turns_.push_back((*part)[static_cast<size_t>(l * k % of.length)]);
+  }
+
+  size_t scratch_bytes() const override { return 2 * line_bytes() + worker_bytes() * static_cast<size_t>(threads()); }
+
+  Result<void> run(std::span<void* const> buffers, void* scratch) override {
+    auto* const memory = static_cast<char*>(scratch);
+    T *from = reinterpret_cast<T*>(memory), *to = reinterpret_cast<T*>(memory + line_bytes());
+    void* const own = memory + 2 * line_bytes();
+    const auto mix = [&](double scale) {
+      mix_line(ends_.with_pairs({.length = of_.length, .scale = static_cast<T>(scale), .from = from, .to = to}));
+      std::swap(from, to);
+    };
+    const bool is_mixed_last = ends_.pairs() == Ends<T>::Pairs::given;
+    for (int64_t line = 0; line < of_.lines; ++line) {
+      ends_.read(buffers[0], line, from, 1);
+      if (ends_.pairs() == Ends<T>::Pairs::made) mix(1);
+      pass(first_, 1, turns_.data(), from, {1, second_.n}, to, {1, second_.n}, own);
+      pass(second_, is_mixed_last ? 1 : of_.scale, nullptr, to, {second_.n, 1}, from, {1, first_.n}, own);
+      if (is_mixed_last) mix(of_.scale);
+      ends_.write(from, 1, buffers[1], line);
+    }
+    return {};
+  }
+
+ private:
+  // Number k of line l lies at l * line + k * step.
+  struct Grid {
+    int64_t line, step;
+  };
+
+  size_t line_bytes() const { return in_lines(static_cast<size_t>(2 * of_.elements()) * sizeof(T)); }
+  int64_t buffer() const { return 2 * side * std::max(first_.n, second_.n); }
+  size_t worker_bytes() const { return in_lines(static_cast<size_t>(2 * buffer()) * sizeof(T)); }
+
+  // Transforms all lines of one length, and turns what comes out.
+  void pass(const Length<T>& length, double scale, const T* turns, T* from, Grid read, T* to, Grid written,
+            void* memory) const {
+    const int64_t lines = of_.length / length.n, tiles = divide_up(lines, side);
+    parallel_for(tiles, std::min<int64_t>(tiles, threads()), memory, worker_bytes(), [&](int64_t tile, void* own) {
+      FourierLines<T> some = length.lines(scale, static_cast<T*>(own), static_cast<T*>(own) + buffer());
+      if (turns) some.turns = turns + tile * 2 * side * length.n;
+      const int64_t count = std::min(side, lines - tile * side);
+      if (count < side) std::fill(some.from, some.to, T(0));  // lines that are not there
+      const auto copy = [&](T* numbers, T* line, Grid grid, bool is_given) {
+        std::array<int64_t, side> begins;
+        for (int64_t l = 0; l < side; ++l) begins[static_cast<size_t>(l)] = 2 * (tile * side + l) * grid.line;
+        copy_lines({numbers, side, line, begins.data(), count, length.n, 2 * grid.step, 2, is_given});
+      };
+      copy(some.from, from, read, true);
+      copy(transform_lines(some), to, written, false);
+    });
+  }
+
+  Transform of_;
+  Ends<T> ends_;
+  Length<T> first_, second_;
+  std::vector<T> turns_;  // of what the first pass gives, as it lies side by side
+};
+
+// As how many lines a line is best taken, if that is worth it; else 1.
+int64_t lines_within(const Transform& of) {
+  if (of.lines > side / 2) return 1;
+  int64_t found = 1;
+  for (int64_t some = side; some * some <= of.length; some += side)
+    if (of.length % some == 0) found = some;
+  return found;
 }
 
 class Fourier : public Kernel {
@@ -173,38 +328,20 @@ class Fourier : public Kernel {
 
   Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const override {
     const ScalarType dtype = site.operands[0].dtype;
-    return dtype == ScalarType::f64 || dtype == ScalarType::c128 ? make<double>(site) : make<float>(site);
+    const Transform of = transform_at(site);
+    const bool is_double = dtype == ScalarType::f64 || dtype == ScalarType::c128;
+    std::unique_ptr<PreparedCall> call = is_double ? make<double>(site, of) : make<float>(site, of);
+    const auto numbers = static_cast<double>(of.lines * of.n);
+    call->flops = 5 * numbers * std::log2(std::max<double>(2, static_cast<double>(of.n)));
+    call->bytes = numbers * 4 * (is_double ? sizeof(double) : sizeof(float));
+    return call;
   }
 
  private:
   template <class T>
-  static Result<std::unique_ptr<PreparedCall>> make(const CallSite& site) {
-    auto call = std::make_unique<FourierCall<T>>();
-    Transform& transform = call->transform;
-    [[maybe_unused]] std::string refusal = read_transform(*site.body, transform);
-    assert(refusal.empty());
-    const Arguments arguments(*site.body->forward().begin(), site.symbols);
-    const size_t after = transform.to_real ? 3 : 4;  // a number of results stands between
-    transform.n = arguments.integer(2, "n", 0).value_or(0);
-    transform.turn = arguments.number(after, "turn", -1).value_or(-1);
-    transform.scale = arguments.number(after + 1, "scale", 1).value_or(1);
-    call->x = site.operands[0];
-    call->y = site.results[0];
-    const auto axis = static_cast<size_t>(transform.axis);
-    const int64_t n = transform.n;
-    for (size_t i = 0; i < call->x.sizes.size(); ++i)
-      if (i != axis) call->lines *= call->x.sizes[i];
-    call->given = std::min(call->x.sizes[axis], transform.to_real ? n / 2 + 1 : n);
-    call->wanted = call->y.sizes[axis];
-    const bool is_real = transform.to_real || !is_complex(call->x.dtype);
-    call->length = is_real && n % 2 == 0 ? n / 2 : n;
-    call->factors = factors_of(call->length);
-    fill_circle(transform.turn, call->length, call->cosines, call->sines);
-    if (call->length < n) fill_circle(transform.turn, n, call->turned_cosines, call->turned_sines);
-    const auto elements = static_cast<double>(call->lines * n);
-    call->flops = 5 * elements * std::log2(std::max<double>(2, static_cast<double>(n)));
-    call->bytes = elements * 4 * sizeof(T);
-    return std::unique_ptr<PreparedCall>(std::move(call));
+  static std::unique_ptr<PreparedCall> make(const CallSite& site, const Transform& of) {
+    if (const int64_t within = lines_within(of); within > 1) return std::make_unique<FewLines<T>>(site, of, within);
+    return std::make_unique<ManyLines<T>>(site, of);
   }
 };
 

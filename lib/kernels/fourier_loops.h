@@ -5,23 +5,26 @@ namespace {
 
 constexpr int64_t element = 2 * fourier_lines;  // numbers of a complex one of each line
 
-// `width` numbers of each part of as many complex ones, one of each line.
 template <class T>
+constexpr int numbers_of_vector = V::width * sizeof(float) / sizeof(T);
+
+// `width` numbers of each part of as many complex ones, one of each of `side` lines.
+template <class T, int64_t side = fourier_lines>
 struct Complex {
-  typedef T Numbers __attribute__((vector_size(V::width * sizeof(float))));  // NOLINT(modernize-use-using)
-  static constexpr int width = V::width * sizeof(float) / sizeof(T);
-  static_assert(fourier_lines % width == 0);
+  static constexpr int width = side < numbers_of_vector<T> ? side : numbers_of_vector<T>;
+  typedef T Numbers __attribute__((vector_size(width * sizeof(T))));  // NOLINT(modernize-use-using)
+  static_assert(side % width == 0);
   Numbers re, im;
 
   static Complex load(const T* p) {
     Complex x;
     __builtin_memcpy(&x.re, p, sizeof(x.re));
-    __builtin_memcpy(&x.im, p + fourier_lines, sizeof(x.im));
+    __builtin_memcpy(&x.im, p + side, sizeof(x.im));
     return x;
   }
   void store(T* p) const {
     __builtin_memcpy(p, &re, sizeof(re));
-    __builtin_memcpy(p + fourier_lines, &im, sizeof(im));
+    __builtin_memcpy(p + side, &im, sizeof(im));
   }
   // In memory, where the parts of a number are neighbours.
   static Complex load_pairs(const T* p) {
@@ -47,6 +50,7 @@ struct Complex {
   Complex operator*(T factor) const { return {re * factor, im * factor}; }
   // Times e^i of an angle, and times i.
   Complex turned(T cosine, T sine) const { return {re * cosine - im * sine, re * sine + im * cosine}; }
+  Complex operator*(const Complex& b) const { return {re * b.re - im * b.im, re * b.im + im * b.re}; }
   Complex times_i() const { return {-im, re}; }
   Complex conjugate() const { return {re, -im}; }
 };
@@ -83,11 +87,11 @@ struct FourierStep {
   Number read(int64_t p, int64_t q, int64_t i) const { return Number::load(from + (p + left * i) * row() + q); }
   // Result j, which the next step finds turned as it needs it.
   void write(int64_t p, int64_t q, int64_t j, const Number& y) const {
-    const int64_t angle = p * stride * j;
-    (left == 1 ? y * scale
-     : j == 0  ? y
-               : y.turned(lines.cosines[angle], lines.sines[angle]))
-        .store(to + (count() * p + j) * row() + q);
+    const int64_t angle = p * stride * j, place = (count() * p + j) * row() + q;
+    if (left == 1)
+      (lines.turns ? y * Number::load(lines.turns + place) : y * scale).store(to + place);
+    else
+      (j == 0 ? y : y.turned(lines.cosines[angle], lines.sines[angle])).store(to + place);
   }
 
   void twos(int64_t p, int64_t q) const {
@@ -155,20 +159,26 @@ struct FourierStep {
 
 // Of pairs Z the frequencies X up to m = length, or Z of X but for a factor of n: with w = e^(turn * i pi / m),
 // X_k = ((Z_k + conj Z_m-k) - i w^k (Z_k - conj Z_m-k)) / 2, and Z_k = (X_k + conj X_m-k) + i w^k (X_k - conj X_m-k).
-template <class T>
+template <class T, int64_t side = fourier_lines>
 void mix_pairs(const FourierLines<T>& lines, const T* from, T* to) {
+  using Number = Complex<T, side>;
   const bool are_given = lines.pairs == FourierLines<T>::Pairs::given;
-  const int64_t m = lines.length, period = are_given ? m : m + 1;
+  const int64_t m = lines.length, period = are_given ? m : m + 1, row = 2 * side;
   for (int64_t k = 0; k <= m; ++k)
-    for (int64_t q = 0; q < fourier_lines; q += Complex<T>::width) {
-      const auto a = Complex<T>::load(from + k % period * element + q);
-      const auto b = Complex<T>::load(from + (m - k) % period * element + q).conjugate();
+    for (int64_t q = 0; q < side; q += Number::width) {
+      const auto a = Number::load(from + (k < period ? k : 0) * row + q);
+      const auto b = Number::load(from + (m - k < period ? m - k : 0) * row + q).conjugate();
       const T cosine = k < m ? lines.turned_cosines[k] : T(-1), sine = k < m ? lines.turned_sines[k] : T(0);
-      const Complex<T> sum = a + b, odd = (a - b).times_i().turned(cosine, sine);
-      const Complex<T> y = are_given ? (sum - odd) * (T(0.5) * lines.scale) : sum + odd;
-      y.store(to + k * element + q);
-      if (lines.is_whole && k > 0 && k < m) y.conjugate().store(to + (2 * m - k) * element + q);
+      const Number sum = a + b, odd = (a - b).times_i().turned(cosine, sine);
+      const Number y = are_given ? (sum - odd) * (T(0.5) * lines.scale) : sum + odd;
+      y.store(to + k * row + q);
+      if (lines.is_whole && k > 0 && k < m) y.conjugate().store(to + (2 * m - k) * row + q);
     }
+}
+
+template <class T>
+void mix_line(const FourierLines<T>& line) {
+  mix_pairs<T, 1>(line, line.from, line.to);
 }
 
 template <class T>
@@ -291,7 +301,7 @@ void copy_by_lines(const FourierCopy<T>& copy) {
 
 template <bool is_given, class T>
 void copy_lines_so(const FourierCopy<T>& copy) {
-  if (copy.step == copy.parts)
+  if (copy.step == copy.parts && copy.lines > 1)
     copy_by_lines<is_given>(copy);
   else if (copy.parts == 1)
     copy_by_elements<is_given, 1>(copy);

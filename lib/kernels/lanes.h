@@ -252,9 +252,10 @@ struct FourierLines {
   T *from, *to;              // `to` is as large
   // Of n = 2 * length real numbers, neighbours are the parts of one complex one. The frequencies up to n / 2 are made
   // of what is transformed, or it of them, by cosines and sines of turn * 2 pi k / n.
-  enum class Pairs { none, given, made } pairs;
-  bool is_whole;  // the others are wanted, too: the conjugates of those
-  const T *turned_cosines, *turned_sines;
+  enum class Pairs { none, given, made } pairs = Pairs::none;
+  bool is_whole = false;  // the others are wanted, too: the conjugates of those
+  const T *turned_cosines = nullptr, *turned_sines = nullptr;
+  const T* turns = nullptr;  // instead of by the scale, what comes out is multiplied by these, which lie as it does
 };
 
 // Such lines, and where they lie in memory. Distances count numbers.
@@ -322,6 +323,9 @@ struct Lanes {
   // Give where the transforms lie: in `from` or `to`.
   float* (*transform_lines)(const FourierLines<float>& lines);
   double* (*transform_double_lines)(const FourierLines<double>& lines);
+  // What they do to pairs, of a single line: number r lies at [r]. From `from` to `to`.
+  void (*mix_line)(const FourierLines<float>& line);
+  void (*mix_double_line)(const FourierLines<double>& line);
   void (*copy_lines)(const FourierCopy<float>& copy);
   void (*copy_double_lines)(const FourierCopy<double>& copy);
 };
