@@ -44,8 +44,10 @@ constexpr Lanes lanes_of(const char* name) {
           largest_of_windows,
           transform_lines<float>,
           transform_lines<double>,
-          mix_line<float>,
-          mix_line<double>,
+          mix_pairs<float>,
+          mix_pairs<double>,
+          mix_pairs<float, 1>,
+          mix_pairs<double, 1>,
           copy_lines<float>,
           copy_lines<double>};
 }

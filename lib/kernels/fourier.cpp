@@ -1,15 +1,16 @@
 // Discrete Fourier transforms along an axis of any length: atenon::dft and atenon::real_dft.
 //
-// Some lines are transformed side by side, so that every step works on neighbours, and of an even
-// count of real numbers neighbours are the parts of complex ones. A length is taken apart into factors (Stockham's
-// form: each step writes in the order that the next one reads, nothing is permuted at the end); a large prime costs its
-// square. Source of the formulas: Van Loan, "Computational Frameworks for the Fast Fourier Transform", 1.7, 2, 3.2 and 4.3.
+// Some lines are transformed side by side, so that every step works on neighbours, and of an even count of real numbers
+// neighbours are the parts of complex ones. A length is taken apart into factors (Stockham's form: each step writes in
+// the order that the next one reads, nothing is permuted at the end). Source of the formulas: Van Loan, "Computational
+// Frameworks for the Fast Fourier Transform", 1.7, 2, 3.2 and 4.3.
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cassert>
 #include <cmath>
 #include <numbers>
+#include <optional>
 
 #include "kernels/body.h"
 #include "kernels/lanes.h"
@@ -25,14 +26,16 @@ constexpr int64_t side = fourier_lines;
 struct Transform {
   int64_t axis = 0, n = 0;
   double turn = -1, scale = 1;
-  bool to_real = false;    // from the first n / 2 + 1 frequencies back to real numbers
+  bool to_real = false;  // from the first n / 2 + 1 frequencies back to real numbers
   bool from_real = false;
   int64_t lines = 1, given = 0, wanted = 0;  // elements of a line that are read and written
   // What is transformed: n numbers, or where either side is real and n is even, n / 2 pairs of neighbours.
   int64_t length = 0;
 
   bool has_pairs() const { return length < n; }
-  bool makes_whole() const { return has_pairs() && from_real && wanted > length + 1; }
+  bool mixes_first() const { return has_pairs() && to_real; }
+  bool mixes_last() const { return has_pairs() && from_real; }
+  bool makes_whole() const { return mixes_last() && wanted > length + 1; }
   // That a buffer has room for.
   int64_t elements() const { return makes_whole() ? n : length + (has_pairs() ? 1 : 0); }
 };
@@ -92,8 +95,10 @@ std::vector<int64_t> factors_of(int64_t n) {
 
 float* transform_lines(const FourierLines<float>& lines) { return lanes().transform_lines(lines); }
 double* transform_lines(const FourierLines<double>& lines) { return lanes().transform_double_lines(lines); }
-void mix_line(const FourierLines<float>& line) { lanes().mix_line(line); }
-void mix_line(const FourierLines<double>& line) { lanes().mix_double_line(line); }
+void mix_pairs(const FourierPairs<float>& pairs) { lanes().mix_pairs(pairs); }
+void mix_pairs(const FourierPairs<double>& pairs) { lanes().mix_double_pairs(pairs); }
+void mix_line(const FourierPairs<float>& pairs) { lanes().mix_line(pairs); }
+void mix_line(const FourierPairs<double>& pairs) { lanes().mix_double_line(pairs); }
 void copy_lines(const FourierCopy<float>& copy) { lanes().copy_lines(copy); }
 void copy_lines(const FourierCopy<double>& copy) { lanes().copy_double_lines(copy); }
 
@@ -102,35 +107,114 @@ template <class T>
 struct Circle {
   std::vector<T> cosines, sines;
 
+  Circle() = default;
   Circle(double turn, int64_t n) {
     for (int64_t k = 0; k < n; ++k) {
       const double angle = turn * 2 * std::numbers::pi * static_cast<double>(k) / static_cast<double>(n);
-      cosines.push_back(static_cast<T>(std::cos(angle)));
-      sines.push_back(static_cast<T>(std::sin(angle)));
+      // Quarters are exact: what is real, or has no real part, stays so.
+      cosines.push_back(4 * k % n == 0 && k * 4 / n % 2 == 1 ? T(0) : static_cast<T>(std::cos(angle)));
+      sines.push_back(2 * k % n == 0 ? T(0) : static_cast<T>(std::sin(angle)));
     }
   }
 };
 
-// What transforms of one length share.
+// What transforms of a length without large factors share.
 template <class T>
-struct Length {
+struct Smooth {
   int64_t n;
   T turn;
   std::vector<int64_t> factors;
   Circle<T> circle;
 
-  Length(double turn, int64_t n) : n(n), turn(static_cast<T>(turn)), factors(factors_of(n)), circle(turn, n) {}
-  FourierLines<T> lines(double scale, T* from, T* to) const {
-    return {.length = n,
-            .factors = factors.data(),
-            .factor_count = static_cast<int64_t>(factors.size()),
-            .turn = turn,
-            .cosines = circle.cosines.data(),
-            .sines = circle.sines.data(),
-            .scale = static_cast<T>(scale),
-            .from = from,
-            .to = to};
+  Smooth(double turn, int64_t n) : n(n), turn(static_cast<T>(turn)), factors(factors_of(n)), circle(turn, n) {}
+  // Of `side` lines, which are overwritten; `turns` as in FourierLines.
+  T* run(T* from, T* to, double scale, const T* turns) const {
+    return transform_lines(FourierLines<T>{.length = n,
+                                           .factors = factors.data(),
+                                           .factor_count = static_cast<int64_t>(factors.size()),
+                                           .turn = turn,
+                                           .cosines = circle.cosines.data(),
+                                           .sines = circle.sines.data(),
+                                           .scale = static_cast<T>(scale),
+                                           .from = from,
+                                           .to = to,
+                                           .turns = turns});
   }
+};
+
+// The least length that is as good as n: n itself, or where a prime of it is large, what holds 2 n - 1 numbers.
+int64_t smooth_length(int64_t n) {
+  constexpr int64_t large = 128;  // from here on two longer transforms take less time
+  if (factors_of(n).back() < large) return n;
+  int64_t m = divide_up(2 * n - 1, 64) * 64;
+  while (factors_of(m).back() > 8) m += 64;
+  return m;
+}
+
+// What transforms of any length share. A large prime in it would cost its square: as 2jk = j^2 + k^2 - (k - j)^2, such
+// a transform is a convolution with a chirp, which two longer ones give (Bluestein; Van Loan, 4.2.3).
+template <class T>
+class Length {
+ public:
+  Length(double turn, int64_t n) : n_(n), smooth_(turn, smooth_length(n)) {
+    if (room() == n) return;
+    back_.emplace(-turn, room());
+    for (int64_t k = 0; k < n; ++k) {
+      const double angle = turn * std::numbers::pi * static_cast<double>(k * k % (2 * n)) / static_cast<double>(n);
+      chirp_.cosines.push_back(static_cast<T>(std::cos(angle)));
+      chirp_.sines.push_back(static_cast<T>(std::sin(angle)));
+    }
+    std::vector<T> from(static_cast<size_t>(2 * side * room())), to(from.size());
+    for (int64_t k = 1 - n; k < n; ++k) {
+      const int64_t place = 2 * side * (k < 0 ? k + room() : k);
+      from[static_cast<size_t>(place)] = chirp_.cosines[static_cast<size_t>(std::abs(k))];
+      from[static_cast<size_t>(place + side)] = -chirp_.sines[static_cast<size_t>(std::abs(k))];
+    }
+    const T* done = smooth_.run(from.data(), to.data(), 1 / static_cast<double>(room()), nullptr);
+    for (int64_t k = 0; k < room(); ++k) {
+      chirps_transform_.cosines.push_back(done[2 * side * k]);
+      chirps_transform_.sines.push_back(done[2 * side * k + side]);
+    }
+  }
+
+  int64_t n() const { return n_; }
+  int64_t room() const { return smooth_.n; }  // elements of a line that buffers need
+
+  // Of `side` lines, which are overwritten; where they lie then. What comes out is multiplied by the scale and, where
+  // there are turns, by these, which lie as it does.
+  T* run(T* from, T* to, double scale, const T* turns = nullptr) const {
+    if (!back_) return smooth_.run(from, to, scale, turns);
+    multiply(from, chirp_, n_, T(1));
+    std::fill(from + 2 * side * n_, from + 2 * side * room(), T(0));
+    T* const spectrum = smooth_.run(from, to, 1, nullptr);
+    multiply(spectrum, chirps_transform_, room(), T(1));
+    T* const done = back_->run(spectrum, spectrum == from ? to : from, 1, nullptr);
+    multiply(done, chirp_, n_, static_cast<T>(scale));
+    for (int64_t k = 0; turns && k < n_; ++k)
+      for (int64_t l = 0; l < side; ++l) {
+        const int64_t place = 2 * side * k + l;
+        multiply(done + place, turns[place], turns[place + side]);
+      }
+    return done;
+  }
+
+ private:
+  static void multiply(T* number, T re, T im) {
+    const T a = number[0], b = number[side];
+    number[0] = a * re - b * im;
+    number[side] = a * im + b * re;
+  }
+  static void multiply(T* numbers, const Circle<T>& by, int64_t count, T scale) {
+    for (int64_t k = 0; k < count; ++k)
+      for (int64_t l = 0; l < side; ++l)
+        multiply(numbers + 2 * side * k + l, by.cosines[static_cast<size_t>(k)] * scale,
+                 by.sines[static_cast<size_t>(k)] * scale);
+  }
+
+  int64_t n_;
+  Smooth<T> smooth_;
+  std::optional<Smooth<T>> back_;
+  Circle<T> chirp_, chirps_transform_;
 };
 
 // How lines come from memory and go back. Number r of line l, of `count` that are transformed side by side, lies at
@@ -138,18 +222,21 @@ struct Length {
 template <class T>
 class Ends {
  public:
-  using Pairs = typename FourierLines<T>::Pairs;
-
   Ends(const CallSite& site, const Transform& of)
       : of_(of), x_(site.operands[0]), y_(site.results[0]), circle_(of.turn, of.has_pairs() ? of.n : 0) {}
 
-  Pairs pairs() const { return !of_.has_pairs() ? Pairs::none : of_.to_real ? Pairs::made : Pairs::given; }
-  FourierLines<T> with_pairs(FourierLines<T> lines) const {
-    lines.pairs = pairs();
-    lines.is_whole = of_.makes_whole();
-    lines.turned_cosines = circle_.cosines.data();
-    lines.turned_sines = circle_.sines.data();
-    return lines;
+  // Pairs of transformed ones, by a scale, or what is to be transformed of frequencies; where they lie then.
+  T* mix(T* from, T* to, int64_t count, double scale) const {
+    const FourierPairs<T> pairs{.length = of_.length,
+                                .are_given = of_.from_real,
+                                .is_whole = of_.makes_whole(),
+                                .cosines = circle_.cosines.data(),
+                                .sines = circle_.sines.data(),
+                                .scale = static_cast<T>(scale),
+                                .from = from,
+                                .to = to};
+    count == 1 ? mix_line(pairs) : mix_pairs(pairs);
+    return to;
   }
 
   void read(void* memory, int64_t first, T* numbers, int64_t count) const {
@@ -224,12 +311,14 @@ class ManyLines final : public TiledCall {
     T *from = static_cast<T*>(memory), *to = from + buffer();
     if (of_.lines - tile * side < side) std::fill(from, to, T(0));  // lines that are not there
     ends_.read(buffers[0], tile * side, from, side);
-    T* const done = transform_lines(ends_.with_pairs(length_.lines(of_.scale, from, to)));
+    if (of_.mixes_first()) std::swap(from, to), ends_.mix(to, from, side, 1);
+    T* done = length_.run(from, to, of_.mixes_last() ? 1 : of_.scale);
+    if (of_.mixes_last()) done = ends_.mix(done, done == from ? to : from, side, of_.scale);
     ends_.write(done, side, buffers[1], tile * side);
   }
 
  private:
-  int64_t buffer() const { return 2 * side * of_.elements(); }
+  int64_t buffer() const { return 2 * side * std::max(of_.elements(), length_.room()); }
 
   Transform of_;
   Ends<T> ends_;
@@ -246,9 +335,10 @@ class FewLines final : public PreparedCall {
       : of_(of), ends_(site, of), first_(of.turn, of.length / within), second_(of.turn, within) {
     const Circle<T> circle(of.turn, of.length);
     for (int64_t tile = 0; tile < within; tile += side)
-      for (int64_t k = 0; k < first_.n; ++k)
+      for (int64_t k = 0; k < first_.n(); ++k)
         for (const std::vector<T>* part : {&circle.cosines, &circle.sines})
-          for (int64_t l = tile; l < tile + side; ++l) turns_.push_back((*part)[static_cast<size_t>(l * k % of.length)]);
+          for (int64_t l = tile; l < tile + side; ++l)
+            turns_.push_back((*part)[static_cast<size_t>(l * k % of.length)]);
   }
 
   size_t scratch_bytes() const override { return 2 * line_bytes() + worker_bytes() * static_cast<size_t>(threads()); }
@@ -257,17 +347,12 @@ class FewLines final : public PreparedCall {
     auto* const memory = static_cast<char*>(scratch);
     T *from = reinterpret_cast<T*>(memory), *to = reinterpret_cast<T*>(memory + line_bytes());
     void* const own = memory + 2 * line_bytes();
-    const auto mix = [&](double scale) {
-      mix_line(ends_.with_pairs({.length = of_.length, .scale = static_cast<T>(scale), .from = from, .to = to}));
-      std::swap(from, to);
-    };
-    const bool is_mixed_last = ends_.pairs() == Ends<T>::Pairs::given;
     for (int64_t line = 0; line < of_.lines; ++line) {
       ends_.read(buffers[0], line, from, 1);
-      if (ends_.pairs() == Ends<T>::Pairs::made) mix(1);
-      pass(first_, 1, turns_.data(), from, {1, second_.n}, to, {1, second_.n}, own);
-      pass(second_, is_mixed_last ? 1 : of_.scale, nullptr, to, {second_.n, 1}, from, {1, first_.n}, own);
-      if (is_mixed_last) mix(of_.scale);
+      if (of_.mixes_first()) std::swap(from, to), ends_.mix(to, from, 1, 1);
+      pass(first_, 1, turns_.data(), from, {1, second_.n()}, to, {1, second_.n()}, own);
+      pass(second_, of_.mixes_last() ? 1 : of_.scale, nullptr, to, {second_.n(), 1}, from, {1, first_.n()}, own);
+      if (of_.mixes_last()) std::swap(from, to), ends_.mix(to, from, 1, of_.scale);
       ends_.write(from, 1, buffers[1], line);
     }
     return {};
@@ -280,25 +365,25 @@ class FewLines final : public PreparedCall {
   };
 
   size_t line_bytes() const { return in_lines(static_cast<size_t>(2 * of_.elements()) * sizeof(T)); }
-  int64_t buffer() const { return 2 * side * std::max(first_.n, second_.n); }
+  int64_t buffer() const { return 2 * side * std::max(first_.room(), second_.room()); }
   size_t worker_bytes() const { return in_lines(static_cast<size_t>(2 * buffer()) * sizeof(T)); }
 
   // Transforms all lines of one length, and turns what comes out.
   void pass(const Length<T>& length, double scale, const T* turns, T* from, Grid read, T* to, Grid written,
             void* memory) const {
-    const int64_t lines = of_.length / length.n, tiles = divide_up(lines, side);
+    const int64_t lines = of_.length / length.n(), tiles = divide_up(lines, side);
     parallel_for(tiles, std::min<int64_t>(tiles, threads()), memory, worker_bytes(), [&](int64_t tile, void* own) {
-      FourierLines<T> some = length.lines(scale, static_cast<T*>(own), static_cast<T*>(own) + buffer());
-      if (turns) some.turns = turns + tile * 2 * side * length.n;
       const int64_t count = std::min(side, lines - tile * side);
-      if (count < side) std::fill(some.from, some.to, T(0));  // lines that are not there
       const auto copy = [&](T* numbers, T* line, Grid grid, bool is_given) {
         std::array<int64_t, side> begins;
         for (int64_t l = 0; l < side; ++l) begins[static_cast<size_t>(l)] = 2 * (tile * side + l) * grid.line;
-        copy_lines({numbers, side, line, begins.data(), count, length.n, 2 * grid.step, 2, is_given});
+        copy_lines({numbers, side, line, begins.data(), count, length.n(), 2 * grid.step, 2, is_given});
       };
-      copy(some.from, from, read, true);
-      copy(transform_lines(some), to, written, false);
+      T *numbers = static_cast<T*>(own), *others = numbers + buffer();
+      if (count < side) std::fill(numbers, others, T(0));  // lines that are not there
+      copy(numbers, from, read, true);
+      copy(length.run(numbers, others, scale, turns ? turns + tile * 2 * side * length.n() : nullptr), to, written,
+           false);
     });
   }
 

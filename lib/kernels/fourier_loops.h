@@ -61,7 +61,6 @@ template <class T, int known>
 struct FourierStep {
   const FourierLines<T>& lines;
   int64_t factor, left, stride;
-  T scale;  // of the last step's results
   const T* __restrict from;
   T* __restrict to;
 
@@ -89,7 +88,7 @@ struct FourierStep {
   void write(int64_t p, int64_t q, int64_t j, const Number& y) const {
     const int64_t angle = p * stride * j, place = (count() * p + j) * row() + q;
     if (left == 1)
-      (lines.turns ? y * Number::load(lines.turns + place) : y * scale).store(to + place);
+      (lines.turns ? y * Number::load(lines.turns + place) : y * lines.scale).store(to + place);
     else
       (j == 0 ? y : y.turned(lines.cosines[angle], lines.sines[angle])).store(to + place);
   }
@@ -137,15 +136,20 @@ struct FourierStep {
   // Elements i and factor - i are turned by opposite angles: results j and factor - j share their sums.
   void odd(int64_t p, int64_t q) const {
     Number all[known == 0 ? 1 : known];
-    if constexpr (known > 0)
+    if constexpr (known > 0) {
+#pragma GCC unroll 7
       for (int i = 0; i < known; ++i) all[i] = read(p, q, i);
+    }
     const auto x = [&](int64_t i) { return known > 0 ? all[i] : read(p, q, i); };
     const int64_t half = count() / 2;
     Number sum = x(0);
+#pragma GCC unroll 3
     for (int64_t i = 1; i <= half; ++i) sum = sum + (x(i) + x(count() - i));
     write(p, q, 0, sum);
+#pragma GCC unroll 3
     for (int64_t j = 1; j <= half; ++j) {
       Number even = x(0), odd = {};
+#pragma GCC unroll 3
       for (int64_t i = 1; i <= half; ++i) {
         const Number a = x(i), b = x(count() - i);
         even = even + (a + b) * lines.cosines[angle(i, j)];
@@ -160,25 +164,18 @@ struct FourierStep {
 // Of pairs Z the frequencies X up to m = length, or Z of X but for a factor of n: with w = e^(turn * i pi / m),
 // X_k = ((Z_k + conj Z_m-k) - i w^k (Z_k - conj Z_m-k)) / 2, and Z_k = (X_k + conj X_m-k) + i w^k (X_k - conj X_m-k).
 template <class T, int64_t side = fourier_lines>
-void mix_pairs(const FourierLines<T>& lines, const T* from, T* to) {
+void mix_pairs(const FourierPairs<T>& pairs) {
   using Number = Complex<T, side>;
-  const bool are_given = lines.pairs == FourierLines<T>::Pairs::given;
-  const int64_t m = lines.length, period = are_given ? m : m + 1, row = 2 * side;
+  const int64_t m = pairs.length, period = pairs.are_given ? m : m + 1, row = 2 * side;
   for (int64_t k = 0; k <= m; ++k)
     for (int64_t q = 0; q < side; q += Number::width) {
-      const auto a = Number::load(from + (k < period ? k : 0) * row + q);
-      const auto b = Number::load(from + (m - k < period ? m - k : 0) * row + q).conjugate();
-      const T cosine = k < m ? lines.turned_cosines[k] : T(-1), sine = k < m ? lines.turned_sines[k] : T(0);
-      const Number sum = a + b, odd = (a - b).times_i().turned(cosine, sine);
-      const Number y = are_given ? (sum - odd) * (T(0.5) * lines.scale) : sum + odd;
-      y.store(to + k * row + q);
-      if (lines.is_whole && k > 0 && k < m) y.conjugate().store(to + (2 * m - k) * row + q);
+      const auto a = Number::load(pairs.from + (k < period ? k : 0) * row + q);
+      const auto b = Number::load(pairs.from + (m - k < period ? m - k : 0) * row + q).conjugate();
+      const Number sum = a + b, odd = (a - b).times_i().turned(pairs.cosines[k], pairs.sines[k]);
+      const Number y = pairs.are_given ? (sum - odd) * (T(0.5) * pairs.scale) : sum + odd;
+      y.store(pairs.to + k * row + q);
+      if (pairs.is_whole && k > 0 && k < m) y.conjugate().store(pairs.to + (2 * m - k) * row + q);
     }
-}
-
-template <class T>
-void mix_line(const FourierLines<T>& line) {
-  mix_pairs<T, 1>(line, line.from, line.to);
 }
 
 template <class T>
@@ -188,14 +185,11 @@ T* transform_lines(const FourierLines<T>& lines) {
     T* const done = from;
     from = to, to = done;
   };
-  using Pairs = typename FourierLines<T>::Pairs;
-  if (lines.pairs == Pairs::made) mix_pairs(lines, from, to), swap();
-  const T scale = lines.pairs == Pairs::given ? T(1) : lines.scale;
   int64_t left = lines.length, stride = 1;
   for (int64_t i = 0; i < lines.factor_count; ++i) {
     const int64_t factor = lines.factors[i];
     left /= factor;
-    const auto step = [&]<int known>() { FourierStep<T, known>{lines, factor, left, stride, scale, from, to}.run(); };
+    const auto step = [&]<int known>() { FourierStep<T, known>{lines, factor, left, stride, from, to}.run(); };
     switch (factor) {
       case 2:
         step.template operator()<2>();
@@ -227,7 +221,6 @@ T* transform_lines(const FourierLines<T>& lines) {
     stride *= factor;
     swap();
   }
-  if (lines.pairs == Pairs::given) mix_pairs(lines, from, to), swap();
   return from;
 }
 

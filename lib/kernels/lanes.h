@@ -250,12 +250,20 @@ struct FourierLines {
   const T *cosines, *sines;  // of turn * 2 pi k / length, for k < length
   T scale;                   // of what comes out
   T *from, *to;              // `to` is as large
-  // Of n = 2 * length real numbers, neighbours are the parts of one complex one. The frequencies up to n / 2 are made
-  // of what is transformed, or it of them, by cosines and sines of turn * 2 pi k / n.
-  enum class Pairs { none, given, made } pairs = Pairs::none;
-  bool is_whole = false;  // the others are wanted, too: the conjugates of those
-  const T *turned_cosines = nullptr, *turned_sines = nullptr;
   const T* turns = nullptr;  // instead of by the scale, what comes out is multiplied by these, which lie as it does
+};
+
+// Of n = 2 * length real numbers, neighbours are the parts of one complex one. Frequencies up to n / 2 are made of what
+// these become, or it of the frequencies.
+template <class T>
+struct FourierPairs {
+  int64_t length;
+  bool are_given;            // real numbers are transformed, else frequencies
+  bool is_whole;             // all frequencies are wanted: the others are the conjugates of those
+  const T *cosines, *sines;  // of turn * 2 pi k / n
+  T scale;
+  const T* from;
+  T* to;
 };
 
 // Such lines, and where they lie in memory. Distances count numbers.
@@ -323,9 +331,11 @@ struct Lanes {
   // Give where the transforms lie: in `from` or `to`.
   float* (*transform_lines)(const FourierLines<float>& lines);
   double* (*transform_double_lines)(const FourierLines<double>& lines);
-  // What they do to pairs, of a single line: number r lies at [r]. From `from` to `to`.
-  void (*mix_line)(const FourierLines<float>& line);
-  void (*mix_double_line)(const FourierLines<double>& line);
+  void (*mix_pairs)(const FourierPairs<float>& pairs);
+  void (*mix_double_pairs)(const FourierPairs<double>& pairs);
+  // The same of a single line, whose number r lies at [r].
+  void (*mix_line)(const FourierPairs<float>& pairs);
+  void (*mix_double_line)(const FourierPairs<double>& pairs);
   void (*copy_lines)(const FourierCopy<float>& copy);
   void (*copy_double_lines)(const FourierCopy<double>& copy);
 };
