@@ -223,7 +223,13 @@ template <class T>
 class Ends {
  public:
   Ends(const CallSite& site, const Transform& of)
-      : of_(of), x_(site.operands[0]), y_(site.results[0]), circle_(of.turn, of.has_pairs() ? of.n : 0) {}
+      : of_(of), x_(site.operands[0]), y_(site.results[0]), circle_(of.turn, of.has_pairs() ? of.n : 0) {
+    const auto axis = static_cast<size_t>(of.axis);
+    const std::vector<int64_t>& strides = x_.strides[axis] == 1 ? y_.strides : x_.strides;
+    for (size_t i = 0; i < strides.size(); ++i)
+      if (i != axis) axes_.push_back(i);
+    std::stable_sort(axes_.begin(), axes_.end(), [&](size_t a, size_t b) { return strides[a] > strides[b]; });
+  }
 
   // Pairs of transformed ones, by a scale, or what is to be transformed of frequencies; where they lie then.
   T* mix(T* from, T* to, int64_t count, double scale) const {
@@ -286,17 +292,17 @@ class Ends {
   // Where a line begins.
   int64_t place(const Operand& operand, int64_t line) const {
     int64_t first = 0;
-    for (size_t axis = operand.sizes.size(); axis-- > 0;) {
-      if (static_cast<int64_t>(axis) == of_.axis) continue;
-      first += line % operand.sizes[axis] * operand.strides[axis];
-      line /= operand.sizes[axis];
+    for (size_t i = axes_.size(); i-- > 0;) {
+      first += line % operand.sizes[axes_[i]] * operand.strides[axes_[i]];
+      line /= operand.sizes[axes_[i]];
     }
     return first;
   }
 
   Transform of_;
   Operand x_, y_;
-  Circle<T> circle_;  // of n, where there are pairs
+  Circle<T> circle_;          // of n, where there are pairs
+  std::vector<size_t> axes_;  // of lines: one after the other, they are neighbours where their own numbers are not
 };
 
 template <class T>
