@@ -3,10 +3,12 @@
 //
 // Time goes into reading the matrix, or else the rows, once; starting a library would cost more than the product. For
 // small products the whole kernel is one tile, run by the caller's thread.
+#include <utility>
+
 #include "kernels/lanes.h"
 #include "kernels/list.h"
 #include "kernels/product.h"
-#include "support/parallel.h"
+#include "kernels/tiled_call.h"
 
 namespace atenon::kernels {
 
@@ -75,6 +77,60 @@ class FewRowsCall : public PreparedCall {
   }
 };
 
+// The same of few outputs where each is a line of the result: a pointwise convolution, channel by channel. Its sums are
+// those of as few rows, the filter's, with pixels for a matrix.
+class FewLinesCall : public TiledCall {
+ public:
+  Product product;
+  Loops loops;        // [images, pixels, outputs], or without images
+  size_t result = 0;  // buffer
+
+  int64_t tiles() const override { return images() * tiles_of_image(); }
+  size_t worker_bytes() const override { return 0; }
+
+  void run_tile(std::span<void* const> buffers, int64_t i, void*) const override {
+    const int64_t image = i / tiles_of_image(), first = i % tiles_of_image() * pixels_a_tile();
+    for (int64_t pixel = first; pixel < std::min(loops.m(), first + pixels_a_tile()); pixel += panel_columns)
+      multiply(buffers, image, pixel, std::min(panel_columns, loops.m() - pixel));
+  }
+
+ private:
+  int64_t images() const { return loops.rank() > 2 ? loops.y.size(3) : 1; }
+  int64_t pixels_a_tile() const { return divide_up(tile_elements, loops.k() * panel_columns) * panel_columns; }
+  int64_t tiles_of_image() const { return divide_up(loops.m(), pixels_a_tile()); }
+  // Of an image in an operand.
+  int64_t place(const Matrix& operand, int64_t image) const {
+    return loops.rank() > 2 && operand.size(3) > 1 ? image * operand.stride(3) : 0;
+  }
+
+  void multiply(std::span<void* const> buffers, int64_t image, int64_t pixel, int64_t pixels) const {
+    const auto* x =
+        static_cast<const float*>(buffers[product.a.input]) + place(loops.a, image) + pixel * loops.a.stride(2);
+    alignas(64) float sums[most_row_outputs * panel_columns];
+    lanes().dots(static_cast<const float*>(buffers[product.b.input]), loops.b.stride(1), loops.n(), x,
+                 loops.a.stride(2), pixels, loops.k(), sums, panel_columns, false);
+    // Rows of the tile are columns of the product.
+    Step steps[most_steps + 1];
+    const size_t biases = product.bias < 0 ? 0 : 1;
+    if (biases > 0) steps[0] = {StepKind::add, 1, 0, static_cast<const float*>(buffers[product.bias]), 1, 0};
+    write_steps(product, loops, buffers, pixel, 0, steps + biases);
+    for (size_t s = 0; s < product.epilogue.size(); ++s) {
+      Step& step = steps[biases + s];
+      if (step.operand) step.operand += place(loops.epilogue[s], image);
+      std::swap(step.row, step.column);
+    }
+    PanelTile out{};
+    out.rows = loops.n();
+    out.columns = pixels;
+    out.steps = steps;
+    out.step_count = static_cast<int64_t>(biases + product.epilogue.size());
+    out.y = static_cast<float*>(buffers[result]) + place(loops.y, image) + pixel * loops.y.stride(2);
+    out.y_row = loops.y.stride(1);
+    out.scratch = sums;
+    lanes().finish(out);
+  }
+};
+
 class FewRows : public RowsKernel {
  public:
   const char* name() const override { return "few_rows"; }
@@ -118,8 +174,10 @@ class FewRows : public RowsKernel {
     const Loops& loops = call->loops;
     const ir::Weight* weight = site.operands[call->product.b.input].weight;
     if (weight && weight->layout) return panels().prepare(site);
+    if (has_few_outputs(call->product, site) && lies_in_lines(call->product, loops, site))
+      return make_lines(*call, site);
     // Else lower laid the operands out in another way than this kernel reads them.
-    const bool has_few = loops.m() <= most_dots_rows || loops.n() <= most_row_outputs;
+    const bool has_few = loops.m() <= most_dots_rows || has_few_outputs(call->product, site);
     if (!lies_in_rows(call->product, loops, site) || !has_few || (loops.b.stride(2) != 1 && loops.k() != 1))
       return other_kernel(call->product).prepare(site);
     call->result = site.operands.size();
@@ -129,10 +187,25 @@ class FewRows : public RowsKernel {
     call->tile_rows = std::max<int64_t>(1, loops.m());
     if (loops.m() > most_dots_rows)
       call->tile_rows = divide_up(tile_elements, std::max<int64_t>(loops.k(), 1) * most_dots_rows) * most_dots_rows;
-    call->flops = 2.0 * static_cast<double>(loops.m() * loops.n() * loops.k());
-    call->bytes = 4.0 * static_cast<double>(loops.n() * loops.k() + loops.m() * (loops.n() + loops.k()));
-    call->detail = lanes().name;
+    describe(*call, loops);
     return std::unique_ptr<PreparedCall>(std::move(call));
+  }
+
+ private:
+  static void describe(PreparedCall& call, const Loops& loops) {
+    const int64_t rows = count(loops.y.sizes) / std::max<int64_t>(1, loops.n());
+    call.flops = 2.0 * static_cast<double>(rows * loops.n() * loops.k());
+    call.bytes = 4.0 * static_cast<double>(loops.n() * loops.k() + rows * (loops.n() + loops.k()));
+    call.detail = lanes().name;
+  }
+
+  static std::unique_ptr<PreparedCall> make_lines(FewRowsCall& of, const CallSite& site) {
+    auto call = std::make_unique<FewLinesCall>();
+    call->product = std::move(of.product);
+    call->loops = std::move(of.loops);
+    call->result = site.operands.size();
+    describe(*call, call->loops);
+    return call;
   }
 };
 

@@ -32,6 +32,7 @@ constexpr int64_t large_images = 3 * 1024 * 1024;
 constexpr int64_t few_pixels = 800;         // of a pointwise convolution's result: oneDNN cuts them into uneven parts
 constexpr int64_t few_pixels_of_each = 64;  // image, where their number is left open; many are as fast by oneDNN
 constexpr int64_t deep = 64;                // so many inputs of a pointwise convolution
+constexpr int64_t full_sum = 16;            // and so many fill vectors, where each output is a sum over them
 constexpr int64_t small_matrix = 8 * 1024;
 constexpr int64_t fetched_matrix = 32 * 1024;  // smaller ones arrive by themselves, and fetching takes time of its own
 
@@ -206,13 +207,6 @@ bool is_deep(const ir::TensorMeta& filter) {
   return inputs >= deep && outputs >= panel_columns && outputs <= 2 * inputs;
 }
 
-// What kernel few_rows does: the matrix lies output by output, and has few of them.
-bool has_few_outputs(const Product& product, const CallSite& site) {
-  const Operand& matrix = site.operands[product.b.input];
-  return !product.is_convolution() && product.b.axes[0] > product.b.axes[1] &&
-         matrix.sizes[product.b.axes[1]] <= most_row_outputs;
-}
-
 class Panels : public RowsKernel {
  public:
   const char* name() const override { return "panels"; }
@@ -239,7 +233,8 @@ class Panels : public RowsKernel {
                                  of_each = shape::floor_div(y.numel(), y.sizes[0] * y.sizes[1]).constant();
     const bool has_few_pixels = pixels ? *pixels <= few_pixels : of_each && *of_each <= few_pixels_of_each;
     const bool is_fast = *filter.numel().constant() >= large_filter || images.value_or(0) >= large_images ||
-                         has_few_pixels || has_exponentials(product.epilogue) || is_deep(filter);
+                         has_few_pixels || has_exponentials(product.epilogue) || is_deep(filter) ||
+                         (*filter.sizes[0].constant() <= most_row_outputs && *filter.sizes[1].constant() >= full_sum);
     return is_fast ? "" : "oneDNN is as fast for a filter so small and images of this size";
   }
 
@@ -250,9 +245,12 @@ class Panels : public RowsKernel {
     Product product;
     if (!read_product(*site.body, site.symbols, product).empty() || static_cast<int>(operand) != product.b.input)
       return std::nullopt;
-    if (product.is_convolution() && !lies_in_rows(product, make_loops(product, site), site))
+    const Loops loops = make_loops(product, site);
+    const bool has_few = has_few_outputs(product, site);
+    if (product.is_convolution() && !lies_in_rows(product, loops, site) &&
+        !(has_few && lies_in_lines(product, loops, site)))
       return other_kernel(product).weight_layout(site, operand);
-    if (has_few_outputs(product, site)) return std::nullopt;
+    if (has_few) return std::nullopt;
     return panel_layout(site.operands[operand].sizes, product.b.axes);
   }
 
@@ -265,9 +263,11 @@ class Panels : public RowsKernel {
     const bool is_packed = matrix.weight && matrix.weight->layout;
     const bool is_read = is_packed ? is_panels(matrix, product.b.axes)
                                    : loops.b.in_columns() || (loops.b.in_rows() && is_for_own_panels(loops));
+    const bool has_few = has_few_outputs(product, site);
+    if (!is_packed && has_few && lies_in_lines(product, loops, site)) return few_rows().prepare(site);
     if (!lies_in_rows(product, loops, site) || !is_read) return other_kernel(product).prepare(site);
-    const bool has_few = loops.m() <= most_dots_rows || has_few_outputs(product, site);
-    if (!is_packed && loops.b.in_columns() && has_few && product.groups == 1) return few_rows().prepare(site);
+    if (!is_packed && loops.b.in_columns() && (has_few || loops.m() <= most_dots_rows) && product.groups == 1)
+      return few_rows().prepare(site);
     return std::unique_ptr<PreparedCall>(make_call(std::move(product), std::move(loops), site));
   }
 };

@@ -204,6 +204,17 @@ bool lies_in_rows(const Product& product, const Loops& loops, const CallSite& si
          (product.bias < 0 || site.operands[product.bias].strides[0] == 1 || loops.n() == 1);
 }
 
+bool has_few_outputs(const Product& product, const CallSite& site) {
+  const Operand& matrix = site.operands[product.b.input];
+  return product.groups == 1 && product.b.axes.size() == 2 && product.b.axes[0] > product.b.axes[1] &&
+         matrix.sizes[product.b.axes[1]] <= most_row_outputs;
+}
+
+bool lies_in_lines(const Product& product, const Loops& loops, const CallSite& site) {
+  return loops.rank() <= 3 && loops.fits && (loops.a.stride(1) == 1 || loops.k() == 1) && loops.y.stride(2) == 1 &&
+         (product.bias < 0 || site.operands[product.bias].strides[0] == 1 || loops.n() == 1);
+}
+
 const Kernel& other_kernel(const Product& product) {
   return product.is_convolution() ? onednn_convolution() : onednn_matmul();
 }

@@ -56,10 +56,6 @@ class RowsKernel : public Kernel {
 
 // So few rows are multiplied by a matrix that lies column by column as it lies: making panels of it takes longer.
 constexpr int64_t most_dots_rows = 16;
-// So many outputs leave most of a panel's vectors empty: each is a sum over two lines of memory, for any number of
-// rows.
-constexpr int64_t most_row_outputs = 8;
-
 // Sizes and strides of an operand over [batch..., rows, columns]; size 1 where it is broadcast.
 struct Matrix {
   std::vector<int64_t> sizes, strides;
@@ -83,6 +79,13 @@ Loops make_loops(const Product& product, const CallSite& site);
 
 // Whether it is one product of two matrices, and rows of a and y, and the bias, are dense.
 bool lies_in_rows(const Product& product, const Loops& loops, const CallSite& site);
+
+// So many outputs leave most of a panel's vectors empty: each is a sum over two lines of memory, for any number of
+// rows. The matrix lies output by output then.
+constexpr int64_t most_row_outputs = 8;
+bool has_few_outputs(const Product& product, const CallSite& site);
+// Whether each output is a line of the result: an image's channel; in as many images as there are.
+bool lies_in_lines(const Product& product, const Loops& loops, const CallSite& site);
 
 // The kernel behind those of our own, where operands lie as these do not read them: oneDNN's.
 const Kernel& other_kernel(const Product& product);

@@ -312,6 +312,49 @@ TEST_CASE("products with few outputs, with every epilogue, in place too") {
         }
 }
 
+TEST_CASE(
+    "pointwise convolutions with few outputs, which lie channels last or are lines, of several images, in place too") {
+  const std::vector<int> channels_last{0, 2, 3, 1};
+  for (int64_t images : {1, 3})
+    for (int64_t outputs : {1, 2, 5, 8})
+      for (int64_t depth : {16, 72})
+        for (bool is_in_lines : {false, true})
+          for (int residual : {0, 1, 2}) {  // 2: in place
+            CAPTURE(images);
+            CAPTURE(outputs);
+            CAPTURE(depth);
+            CAPTURE(is_in_lines);
+            CAPTURE(residual);
+            const std::vector<int64_t> sizes = {images, outputs, 9, 13};
+            const Tensor x = testing::whole_numbers({images, depth, 9, 13}, 1),
+                         w = testing::whole_numbers({outputs, depth, 1, 1}, 2),
+                         bias = testing::whole_numbers({outputs}, 3), added = testing::whole_numbers(sizes, 4);
+            const auto placed = [&](const Tensor& tensor) {
+              return is_in_lines ? tensor : testing::laid_out(tensor, channels_last);
+            };
+            Call call;
+            ir::Value *px = call.input(testing::laid_out(x, channels_last)), *pb = call.input(bias),
+                      *pr = call.input(placed(added)), *pw = call.weight(w);
+            ir::Value* y = call.apply("aten::conv2d", {px, pw, pb}, sizes);
+            if (residual > 0) y = call.apply("aten::add.Tensor", {pr, y}, sizes);
+            call.body.set_outputs({call.apply("aten::relu", {y}, sizes)});
+            Tensor result = placed(Tensor::zeros(ScalarType::f32, sizes));
+            CHECK(objection(panels(), call.body).empty());
+            CHECK(!call.pack_weight(panels(), 3, result));
+            REQUIRE(call.run(panels(), result, residual == 2 ? 2 : -1) == "");
+            CHECK(call.detail == lanes().name);
+            Tensor expected = Tensor::zeros(ScalarType::f32, sizes);
+            for (int64_t i = 0; i < expected.numel(); ++i) {
+              const int64_t image = i / (outputs * 117), output = i / 117 % outputs, pixel = i % 117;
+              float sum = bias.as<float>()[output] + (residual > 0 ? added.as<float>()[i] : 0);
+              for (int64_t k = 0; k < depth; ++k)
+                sum += x.as<float>()[(image * depth + k) * 117 + pixel] * w.as<float>()[output * depth + k];
+              expected.mutable_as<float>()[i] = std::max(sum, 0.f);
+            }
+            CHECK(testing::difference(result, expected) == 0);
+          }
+}
+
 TEST_CASE("one row by a deep matrix in panels, in pieces and what is left of them") {
   for (int64_t depth : {513, 2304, 2307, 5001})
     for (int epilogue : {0, 2, 3}) {
