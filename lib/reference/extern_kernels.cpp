@@ -321,7 +321,8 @@ Results unique_rows(const ExternCall& call) {
 
 // (self, weights, minlength)
 Results bincount(const ExternCall& call) {
-  const Tensor self = cast(call.tensor(0), ScalarType::i64).contiguous();
+  const Tensor& given = call.tensor(0);
+  const Tensor self = given.dtype == ScalarType::i64 ? given.contiguous() : cast(given, ScalarType::i64);
   const std::span<const int64_t> numbers(self.as<int64_t>(), static_cast<size_t>(self.numel()));
   int64_t length = call.integer(2);
   for (int64_t number : numbers) {
