@@ -171,13 +171,14 @@ Results nonzero(const ExternCall& call) {
     Tensor result = Tensor::empty(ScalarType::i64, {count, static_cast<int64_t>(rank)});
     if (rank == 0) return std::vector<Datum>{result};
     int64_t* row = result.mutable_as<int64_t>();
-    std::vector<int64_t> at(rank, 0);  // of the last axis, where a line begins
-    for (const int64_t* end = row + result.numel(); row < end; from += self.sizes.back()) {
+    std::vector<int64_t> at(rank, 0);  // where a line begins
+    const int64_t length = self.sizes.back();
+    for (const int64_t* end = row + result.numel(); row < end; from += length) {
       // Each position is written, and the next one over it where it does not count: half of all jumps would be wrong.
-      for (int64_t i = 0; i < self.sizes.back() && row < end; ++i) {
+      for (int64_t i = 0; i < length && row < end; ++i) {
         for (size_t axis = 0; axis + 1 < rank; ++axis) row[axis] = at[axis];
         row[rank - 1] = i;
-        row += counts(from[i]) ? rank : 0;
+        row += rank * static_cast<size_t>(counts(from[i]));
       }
       for (size_t axis = rank - 1; axis-- > 0 && ++at[axis] == self.sizes[axis];) at[axis] = 0;
     }
