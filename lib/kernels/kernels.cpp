@@ -53,6 +53,7 @@ std::span<const Kernel* const> all() {
       &onednn_pooling(),
       &bilinear(),
       &sorting(),
+      &searching(),
       &fourier(),
       &generated(),
       &reference_kernel(),

@@ -27,6 +27,7 @@ const Kernel& recurrent();
 const Kernel& onednn_pooling();
 const Kernel& bilinear();
 const Kernel& sorting();
+const Kernel& searching();
 const Kernel& fourier();
 const Kernel& generated();
 const Kernel& reference_kernel();

@@ -1,18 +1,16 @@
 // Sorting along an axis, and the k largest or smallest elements of it, or the first k of them sorted.
 //
-// A line becomes whole numbers that sort as its elements do, NaN last, each with its position: an element of 32 bits
-// and its position are one word. Words are sorted by radix, a byte at a time, and equal elements keep their order;
-// which of equal ones topk takes, move_first says.
+// A line becomes words (tensor/sort_words.h). Of equal elements sorting keeps the order; which of them topk takes,
+// move_first says.
 #include <algorithm>
-#include <bit>
 #include <cassert>
-#include <cmath>
 #include <utility>
 
 #include "kernels/body.h"
 #include "kernels/list.h"
 #include "kernels/tiled_call.h"
 #include "tensor/largest.h"
+#include "tensor/sort_words.h"
 
 namespace atenon::kernels {
 
@@ -57,61 +55,13 @@ std::string read_sorting(const ir::Graph& body, const shape::Bindings& symbols, 
   return "";
 }
 
-// Sorts as the elements do: NaN is the largest, and zeros are equal.
-uint32_t key_of(int32_t x) { return static_cast<uint32_t>(x) ^ 0x80000000u; }
-uint64_t key_of(int64_t x) { return static_cast<uint64_t>(x) ^ 0x8000000000000000u; }
-uint32_t key_of(float x) {
-  if (std::isnan(x)) return ~0u;
-  const auto bits = std::bit_cast<uint32_t>(x + 0.0f);
-  return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
-}
-uint64_t key_of(double x) {
-  if (std::isnan(x)) return ~uint64_t(0);
-  const auto bits = std::bit_cast<uint64_t>(x + 0.0);
-  return bits & 0x8000000000000000u ? ~bits : bits | 0x8000000000000000u;
-}
-
-using Word = uint64_t;  // a key of 32 bits above its position
-struct WideWord {       // of 64 bits
-  uint64_t key, position;
-  auto operator<=>(const WideWord&) const = default;
-};
-Word word(uint32_t key, int64_t position) { return Word(key) << 32 | static_cast<uint32_t>(position); }
-WideWord word(uint64_t key, int64_t position) { return {key, static_cast<uint64_t>(position)}; }
 struct IsBefore {  // equal elements are not before each other
-  bool operator()(Word a, Word b) const { return a >> 32 < b >> 32; }
-  bool operator()(const WideWord& a, const WideWord& b) const { return a.key < b.key; }
+  template <class W>
+  bool operator()(const W& a, const W& b) const {
+    return key(a) < key(b);
+  }
 };
 constexpr IsBefore is_before;
-int64_t position(Word word) { return static_cast<uint32_t>(word); }
-int64_t position(const WideWord& word) { return static_cast<int64_t>(word.position); }
-
-// Positions are in order, so only keys are looked at. Gives where the result lies: in `words` or in `spare`.
-Word* sort_words(Word* words, Word* spare, int64_t n) {
-  constexpr int64_t few = 96;  // below, comparing is faster
-  if (n < few) {
-    std::sort(words, words + n);
-    return words;
-  }
-  uint32_t counts[4][256] = {};
-  for (int64_t i = 0; i < n; ++i)
-    for (int digit = 0; digit < 4; ++digit) ++counts[digit][words[i] >> (32 + 8 * digit) & 255];
-  for (int digit = 0; digit < 4; ++digit) {
-    const int shift = 32 + 8 * digit;
-    uint32_t* count = counts[digit];
-    if (count[words[0] >> shift & 255] == n) continue;  // all alike
-    uint32_t place = 0;
-    for (int value = 0; value < 256; ++value) place += std::exchange(count[value], place);
-    for (int64_t i = 0; i < n; ++i) spare[count[words[i] >> shift & 255]++] = words[i];
-    std::swap(words, spare);
-  }
-  return words;
-}
-
-WideWord* sort_words(WideWord* words, WideWord*, int64_t n) {
-  std::sort(words, words + n);
-  return words;
-}
 
 constexpr int64_t block = 64;  // elements that are looked at together
 
@@ -142,8 +92,8 @@ class SortingCall : public TiledCall {
  private:
   template <class W, class T>
   W word_at(const T* source, int64_t step, int64_t i) const {
-    const auto key = key_of(source[i * step]);
-    return word(sorting.descending ? ~key : key, i);
+    const auto found = key_of(source[i * step]);
+    return word(sorting.descending ? ~found : found, i);
   }
 
   // The first k words of a line, sorted, found among the elements before the last of those so far, which most are not;

@@ -7,6 +7,7 @@
 
 #include "tensor/elements.h"
 #include "tensor/largest.h"
+#include "tensor/sort_words.h"
 
 namespace atenon::reference {
 
@@ -93,6 +94,16 @@ bool is_nan(T x) {
   return x != x;
 }
 
+// The same number, of a type that has keys.
+template <class T>
+auto sortable(T x) {
+  const auto number = comparable(x);
+  if constexpr (sizeof(number) < sizeof(int32_t))
+    return static_cast<int32_t>(number);
+  else
+    return number;
+}
+
 // Whether one element of a line stands before another; NaN counts as the largest.
 template <class T>
 auto before(const T* line, int64_t step, bool descending) {
@@ -152,18 +163,24 @@ Results topk(const ExternCall& call) {
 // (self): positions that are not zero, in row-major order, one a row.
 Results nonzero(const ExternCall& call) {
   const Tensor self = call.tensor(0).contiguous();
-  const auto rank = static_cast<int64_t>(self.sizes.size());
+  const size_t rank = self.sizes.size();
   return visit_real(self, [&]<class T>(T) -> Results {
-    std::vector<int64_t> positions;
-    const int64_t numel = self.numel();
-    for (int64_t i = 0; i < numel; ++i)
-      if (convert<bool>(comparable(self.as<T>()[i]))) positions.push_back(i);
-    Tensor result = Tensor::empty(ScalarType::i64, {static_cast<int64_t>(positions.size()), rank});
+    const T* from = self.as<T>();
+    const auto counts = [](T x) { return convert<bool>(comparable(x)); };
+    const auto count = static_cast<int64_t>(std::count_if(from, from + self.numel(), counts));
+    Tensor result = Tensor::empty(ScalarType::i64, {count, static_cast<int64_t>(rank)});
+    if (rank == 0) return std::vector<Datum>{result};
     int64_t* row = result.mutable_as<int64_t>();
-    for (int64_t position : positions) {
-      for (int64_t axis = rank; axis-- > 0; position /= self.sizes[static_cast<size_t>(axis)])
-        row[axis] = position % self.sizes[static_cast<size_t>(axis)];
-      row += rank;
+    std::vector<int64_t> at(rank, 0);  // where a line begins
+    const int64_t length = self.sizes.back();
+    for (const int64_t* end = row + result.numel(); row < end; from += length) {
+      // Each position is written, and the next one over it where it does not count: half of all jumps would be wrong.
+      for (int64_t i = 0; i < length && row < end; ++i) {
+        for (size_t axis = 0; axis + 1 < rank; ++axis) row[axis] = at[axis];
+        row[rank - 1] = i;
+        row += rank * static_cast<size_t>(counts(from[i]));
+      }
+      for (size_t axis = rank - 1; axis-- > 0 && ++at[axis] == self.sizes[axis];) at[axis] = 0;
     }
     return std::vector<Datum>{result};
   });
@@ -228,25 +245,29 @@ Results unique(const ExternCall& call) {
   const Tensor self = call.tensor(0).contiguous();
   return visit_real(self, [&]<class T>(T) -> Results {
     const T* from = self.as<T>();
+    const auto key_at = [&](int64_t i) { return key_of(sortable(from[i])); };
+    using W = decltype(word(key_at(0), 0));
     const int64_t numel = self.numel();
-    std::vector<int64_t> order(static_cast<size_t>(numel));
-    std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-      const auto x = comparable(from[a]), y = comparable(from[b]);
-      return is_nan(y) ? !is_nan(x) : x < y;
-    });
+    std::vector<W> memory(2 * static_cast<size_t>(numel));
+    for (int64_t i = 0; i < numel; ++i) memory[static_cast<size_t>(i)] = word(key_at(i), i);
+    const W* words = sort_words(memory.data(), memory.data() + numel, numel);
     Tensor inverse = call.truth(2) ? Tensor::empty(ScalarType::i64, self.sizes) : Tensor::empty(ScalarType::i64, {0});
-    std::vector<int64_t> first, count;
-    for (const int64_t position : order) {
-      const bool is_new = first.empty() || !(comparable(from[first.back()]) == comparable(from[position]));
-      if (is_new) first.push_back(position), count.push_back(0);
-      ++count.back();
-      if (call.truth(2)) inverse.mutable_as<int64_t>()[position] = static_cast<int64_t>(first.size()) - 1;
+    int64_t* const place = inverse.mutable_as<int64_t>();
+    std::vector<int64_t> begins;  // among the words, of each kind
+    for (int64_t i = 0; i < numel; ++i) {
+      const int64_t at = position(words[i]);
+      // A NaN is of a kind of its own.
+      if (i == 0 || key(words[i]) != key(words[i - 1]) || is_nan(comparable(from[at]))) begins.push_back(i);
+      if (call.truth(2)) place[at] = static_cast<int64_t>(begins.size()) - 1;
     }
-    Tensor values = Tensor::empty(self.dtype, {static_cast<int64_t>(first.size())});
-    for (size_t i = 0; i < first.size(); ++i) values.mutable_as<T>()[i] = from[first[i]];
-    Tensor counts = Tensor::empty(ScalarType::i64, {call.truth(3) ? static_cast<int64_t>(count.size()) : 0});
-    if (call.truth(3)) std::copy(count.begin(), count.end(), counts.mutable_as<int64_t>());
+    Tensor values = Tensor::empty(self.dtype, {static_cast<int64_t>(begins.size())});
+    Tensor counts = Tensor::empty(ScalarType::i64, {call.truth(3) ? static_cast<int64_t>(begins.size()) : 0});
+    T* const value = values.mutable_as<T>();
+    int64_t* const count = counts.mutable_as<int64_t>();
+    for (size_t i = 0; i < begins.size(); ++i) {
+      value[i] = from[position(words[begins[i]])];
+      if (call.truth(3)) count[i] = (i + 1 < begins.size() ? begins[i + 1] : numel) - begins[i];
+    }
     return std::vector<Datum>{values, inverse, counts};
   });
 }
@@ -301,7 +322,8 @@ Results unique_rows(const ExternCall& call) {
 
 // (self, weights, minlength)
 Results bincount(const ExternCall& call) {
-  const Tensor self = cast(call.tensor(0), ScalarType::i64).contiguous();
+  const Tensor& given = call.tensor(0);
+  const Tensor self = given.dtype == ScalarType::i64 ? given.contiguous() : cast(given, ScalarType::i64);
   const std::span<const int64_t> numbers(self.as<int64_t>(), static_cast<size_t>(self.numel()));
   int64_t length = call.integer(2);
   for (int64_t number : numbers) {

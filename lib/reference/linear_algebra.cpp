@@ -52,6 +52,31 @@ class Stack {
   int64_t rows_ = 1, columns_ = 0, count_ = 1;
 };
 
+// A copy of the tensor in what its elements are computed in, in rows.
+template <class T>
+Tensor computed_in(const Tensor& tensor) {
+  return cast(tensor, is_complex_type<T> ? ScalarType::c128 : ScalarType::f64);
+}
+
+// How many matrices of `numel` elements there are in a tensor.
+int64_t count_of(const Tensor& tensor, int64_t numel) { return numel == 0 ? 0 : tensor.numel() / numel; }
+
+// Calls `visit` with the number of each matrix of a stack, which takes so many steps; small ones share a tile.
+template <class Visit>
+void each_of(int64_t count, int64_t steps, Visit visit) {
+  constexpr int64_t tile_steps = 4096;
+  const int64_t grain = 1 + tile_steps / std::max<int64_t>(steps, 1);
+  parallel_for((count + grain - 1) / grain, [&](int64_t tile) {
+    for (int64_t b = tile * grain; b < std::min(count, (tile + 1) * grain); ++b) visit(b);
+  });
+}
+
+// to -= factor * from
+template <class T>
+void subtract_row(T* to, T factor, const T* from, int64_t n) {
+  Eigen::Map<Vector<T>>(to, n) -= factor * Eigen::Map<const Vector<T>>(from, n);
+}
+
 // A result, into which matrices, or vectors, are put by number, by any thread.
 class Output {
  public:
@@ -62,9 +87,6 @@ class Output {
   void put(int64_t number, const Eigen::MatrixBase<Values>& values) {
     const Matrix<typename Values::Scalar> rows = values;
     put(number, rows.data(), rows.size());
-  }
-  void put(int64_t number, const std::vector<int64_t>& values) {
-    put(number, values.data(), static_cast<int64_t>(values.size()));
   }
 
  private:
@@ -153,23 +175,24 @@ void turn_to_real(Matrix<Complex>& vectors) {
 // (A): the lower factor, and for each matrix 0 or the order of the first minor that is not positive.
 Results cholesky(const ExternCall& call) {
   return visit_double(call.tensor(0), [&]<class T>(T) -> Results {
-    const Stack<T> stack(call.tensor(0));
-    Output lower(call, 0), info(call, 1);
-    parallel_for(stack.count(), [&](int64_t b) {
-      Matrix<T> l = stack.get(b);
-      int64_t failed = 0;
-      for (int64_t i = 0; i < l.rows(); ++i) {
-        for (int64_t j = 0; j < i; ++j)
-          l(i, j) = (l(i, j) - l.row(j).head(j).dot(l.row(i).head(j))) / std::real(l(j, j));
-        const double rest = std::real(l(i, i)) - l.row(i).head(i).squaredNorm();
-        if (!(rest > 0) && failed == 0) failed = i + 1;
-        l(i, i) = std::sqrt(rest);
-        l.row(i).tail(l.cols() - i - 1).setZero();
+    const Tensor& self = call.tensor(0);
+    Tensor lower = computed_in<T>(self), info = call.result(1);
+    const int64_t n = self.sizes.back();
+    T* const first = lower.mutable_as<T>();
+    auto* const fails = info.mutable_as<int32_t>();
+    each_of(info.numel(), n * n * n, [&](int64_t b) {
+      const auto row = [a = first + b * n * n, n](int64_t i) { return a + i * n; };
+      const auto head = [&](int64_t i, int64_t size) { return Eigen::Map<const Vector<T>>(row(i), size); };
+      fails[b] = 0;
+      for (int64_t i = 0; i < n; ++i) {
+        for (int64_t j = 0; j < i; ++j) row(i)[j] = (row(i)[j] - head(j, j).dot(head(i, j))) / std::real(row(j)[j]);
+        const double rest = std::real(row(i)[i]) - head(i, i).squaredNorm();
+        if (!(rest > 0) && fails[b] == 0) fails[b] = static_cast<int32_t>(i + 1);
+        row(i)[i] = std::sqrt(rest);
+        std::fill(row(i) + i + 1, row(i) + n, T(0));
       }
-      lower.put(b, l);
-      info.put(b, std::vector<int64_t>{failed});
     });
-    return std::vector<Datum>{lower.tensor(), info.tensor()};
+    return std::vector<Datum>{cast(lower, self.dtype), info};
   });
 }
 
@@ -177,75 +200,91 @@ Results cholesky(const ExternCall& call) {
 // above.
 Results lu(const ExternCall& call) {
   return visit_double(call.tensor(0), [&]<class T>(T) -> Results {
-    const Stack<T> stack(call.tensor(0));
-    Output factors(call, 0), pivots(call, 1), info(call, 2);
+    const Tensor& self = call.tensor(0);
+    Tensor factors = computed_in<T>(self), pivots = call.result(1), info = call.result(2);
+    const int64_t rows = self.sizes[self.sizes.size() - 2], columns = self.sizes.back(), k = std::min(rows, columns);
+    T* const first = factors.mutable_as<T>();
+    auto* const swaps = pivots.mutable_as<int32_t>();
+    auto* const fails = info.mutable_as<int32_t>();
     const bool has_pivots = call.truth(1);
-    parallel_for(stack.count(), [&](int64_t b) {
-      Matrix<T> a = stack.get(b);
-      std::vector<int64_t> swaps;
-      int64_t failed = 0;
-      for (int64_t k = 0; k < std::min(a.rows(), a.cols()); ++k) {
-        const int64_t below = a.rows() - k - 1, right = a.cols() - k - 1;
-        int64_t best = k;
-        for (int64_t i = k + 1; has_pivots && i < a.rows(); ++i)
-          if (weight(a(i, k)) > weight(a(best, k))) best = i;
-        swaps.push_back(best + 1);
-        if (best != k) a.row(k).swap(a.row(best));
-        if (a(k, k) == T(0)) {
-          failed = failed ? failed : k + 1;
+    each_of(info.numel(), rows * columns * k, [&](int64_t b) {
+      T* const a = first + b * rows * columns;
+      fails[b] = 0;
+      for (int64_t i = 0; i < k; ++i) {
+        T* const row = a + i * columns;
+        int64_t best = i;
+        for (int64_t j = i + 1; has_pivots && j < rows; ++j)
+          if (weight(a[j * columns + i]) > weight(a[best * columns + i])) best = j;
+        swaps[b * k + i] = static_cast<int32_t>(best + 1);
+        if (best != i) std::swap_ranges(row, row + columns, a + best * columns);
+        if (row[i] == T(0)) {
+          if (fails[b] == 0) fails[b] = static_cast<int32_t>(i + 1);
           continue;
         }
-        a.col(k).tail(below) /= a(k, k);
-        a.bottomRightCorner(below, right).noalias() -= a.col(k).tail(below) * a.row(k).tail(right);
+        for (int64_t j = i + 1; j < rows; ++j) {
+          T* const below = a + j * columns;
+          below[i] /= row[i];
+          subtract_row(below + i + 1, below[i], row + i + 1, columns - i - 1);
+        }
       }
-      factors.put(b, a);
-      pivots.put(b, swaps);
-      info.put(b, std::vector<int64_t>{failed});
     });
-    return std::vector<Datum>{factors.tensor(), pivots.tensor(), info.tensor()};
+    return std::vector<Datum>{cast(factors, self.dtype), pivots, info};
   });
 }
 
 // (pivots): where each row of the swapped matrix came from.
 Results lu_order(const ExternCall& call) {
-  const Tensor pivots = call.tensor(0).contiguous();
-  Output result(call, 0);
-  const int64_t k = pivots.sizes.back(), n = result.tensor().sizes.back();
-  const int64_t count = n == 0 ? 0 : result.tensor().numel() / n;
-  for (int64_t b = 0; b < count; ++b) {
-    std::vector<int64_t> order(static_cast<size_t>(n));
-    std::iota(order.begin(), order.end(), 0);
+  const Tensor pivots = cast(call.tensor(0), ScalarType::i64);
+  Tensor result = call.result(0);
+  const int64_t k = pivots.sizes.back(), n = result.sizes.back();
+  const int64_t* with = pivots.as<int64_t>();
+  auto* order = result.mutable_as<int64_t>();
+  for (int64_t b = 0; b < count_of(result, n); ++b, with += k, order += n) {
+    std::iota(order, order + n, 0);
     for (int64_t i = 0; i < k; ++i) {
-      const int64_t with = pivots.int_at(b * k + i) - 1;
-      if (with < 0 || with >= n)
-        return error(Status::violated, 611, "pivot " + std::to_string(with + 1) + " names no row");
-      std::swap(order[static_cast<size_t>(i)], order[static_cast<size_t>(with)]);
+      if (with[i] < 1 || with[i] > n)
+        return error(Status::violated, 611, "pivot " + std::to_string(with[i]) + " names no row");
+      std::swap(order[i], order[with[i] - 1]);
     }
-    result.put(b, order);
   }
-  return std::vector<Datum>{result.tensor()};
+  return std::vector<Datum>{result};
 }
 
 // (A, B, upper, unitriangular): X with AX = B.
 Results solve_triangular(const ExternCall& call) {
   return visit_double(call.tensor(0), [&]<class T>(T) -> Results {
-    const Stack<T> left(call.tensor(0)), right(call.tensor(1));
+    const Tensor left = computed_in<T>(call.tensor(0));
+    Tensor result = computed_in<T>(call.tensor(1));
+    const int64_t n = left.sizes.back(), columns = result.sizes.back();
     const bool upper = call.truth(2), unit = call.truth(3);
-    Output result(call, 0);
-    parallel_for(left.count(), [&](int64_t b) {
-      const Matrix<T> a = left.get(b);
-      Matrix<T> x = right.get(b);
+    const T* const first_left = left.as<T>();
+    T* const first = result.mutable_as<T>();
+    constexpr int64_t few = 16;  // rows: the solver for blocks takes longer to begin
+    each_of(count_of(result, n * columns), n * n * columns, [&](int64_t b) {
+      const T* const a = first_left + b * n * n;
+      T* const x = first + b * n * columns;
+      if (n <= few) {
+        for (int64_t turn = 0; turn < n; ++turn) {
+          const int64_t i = upper ? n - 1 - turn : turn;
+          T* const row = x + i * columns;
+          for (int64_t j = upper ? i + 1 : 0; j < (upper ? n : i); ++j)
+            subtract_row(row, a[i * n + j], x + j * columns, columns);
+          for (int64_t c = 0; !unit && c < columns; ++c) row[c] /= a[i * n + i];
+        }
+        return;
+      }
+      const Eigen::Map<const Matrix<T>> known(a, n, n);
+      Eigen::Map<Matrix<T>> solved(x, n, columns);
       if (upper && unit)
-        a.template triangularView<Eigen::UnitUpper>().solveInPlace(x);
+        known.template triangularView<Eigen::UnitUpper>().solveInPlace(solved);
       else if (upper)
-        a.template triangularView<Eigen::Upper>().solveInPlace(x);
+        known.template triangularView<Eigen::Upper>().solveInPlace(solved);
       else if (unit)
-        a.template triangularView<Eigen::UnitLower>().solveInPlace(x);
+        known.template triangularView<Eigen::UnitLower>().solveInPlace(solved);
       else
-        a.template triangularView<Eigen::Lower>().solveInPlace(x);
-      result.put(b, x);
+        known.template triangularView<Eigen::Lower>().solveInPlace(solved);
     });
-    return std::vector<Datum>{result.tensor()};
+    return std::vector<Datum>{cast(result, call.tensor(1).dtype)};
   });
 }
 

@@ -119,11 +119,21 @@ template <class T>
 const T* find_beyond(const T* x, int64_t count, int64_t stride, const Indices& range) {
   constexpr int64_t block = 1024;
   const auto is_beyond = [&](T index) { return index < range.lowest || index >= range.end; };
+  // Of what is beyond, the distance from one of the ends is negative; the signs of a block are looked at together.
+  const auto lowest = static_cast<uint64_t>(range.lowest), highest = static_cast<uint64_t>(range.end) - 1;
+  const auto distances = [&](T index) {
+    const auto at = static_cast<uint64_t>(static_cast<int64_t>(index));
+    return (at - lowest) | (highest - at);
+  };
   for (int64_t first = 0; first < count; first += block) {
-    bool is_any = false;
     const int64_t last = std::min(count, first + block);
-    for (int64_t i = first; i < last; ++i) is_any |= is_beyond(x[i * stride]);
-    for (int64_t i = first; is_any && i < last; ++i)
+    uint64_t joined = 0;
+    if (stride == 1 && last - first == block) {  // as many as the compiler knows become vectors
+      for (int64_t i = 0; i < block; ++i) joined |= distances(x[first + i]);
+    } else {
+      for (int64_t i = first; i < last; ++i) joined |= distances(x[i * stride]);
+    }
+    for (int64_t i = first; joined >> 63 != 0 && i < last; ++i)
       if (is_beyond(x[i * stride])) return x + i * stride;
   }
   return nullptr;
