@@ -96,7 +96,9 @@ class FewLinesCall : public TiledCall {
 
  private:
   int64_t images() const { return loops.rank() > 2 ? loops.y.size(3) : 1; }
-  int64_t pixels_a_tile() const { return divide_up(tile_elements, loops.k() * panel_columns) * panel_columns; }
+  int64_t pixels_a_tile() const {
+    return divide_up(tile_elements, std::max<int64_t>(1, loops.k()) * panel_columns) * panel_columns;
+  }
   int64_t tiles_of_image() const { return divide_up(loops.m(), pixels_a_tile()); }
   // Of an image in an operand.
   int64_t place(const Matrix& operand, int64_t image) const {

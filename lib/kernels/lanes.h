@@ -261,7 +261,7 @@ struct FourierPairs {
   bool are_given;            // real numbers are transformed, else frequencies
   bool is_whole;             // all frequencies are wanted: the others are the conjugates of those
   const T *cosines, *sines;  // of turn * 2 pi k / n
-  T scale;
+  T scale;                   // of frequencies
   const T* from;
   T* to;
 };
@@ -270,7 +270,7 @@ struct FourierPairs {
 template <class T>
 struct FourierCopy {
   T* side_by_side;
-  int64_t row;  // from a number of a line to the next: fourier_lines, or more
+  int64_t row;  // from a number of a line to the next
   T* memory;
   const int64_t* begins;  // of each line
   int64_t lines;          // at most fourier_lines

@@ -211,7 +211,8 @@ bool has_few_outputs(const Product& product, const CallSite& site) {
 }
 
 bool lies_in_lines(const Product& product, const Loops& loops, const CallSite& site) {
-  return loops.rank() <= 3 && loops.fits && (loops.a.stride(1) == 1 || loops.k() == 1) && loops.y.stride(2) == 1 &&
+  return loops.rank() <= 3 && loops.fits && (loops.a.stride(1) == 1 || loops.k() == 1) &&
+         (loops.b.stride(2) == 1 || loops.k() == 1) && loops.y.stride(2) == 1 &&
          (product.bias < 0 || site.operands[product.bias].strides[0] == 1 || loops.n() == 1);
 }
 

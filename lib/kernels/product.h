@@ -56,6 +56,7 @@ class RowsKernel : public Kernel {
 
 // So few rows are multiplied by a matrix that lies column by column as it lies: making panels of it takes longer.
 constexpr int64_t most_dots_rows = 16;
+
 // Sizes and strides of an operand over [batch..., rows, columns]; size 1 where it is broadcast.
 struct Matrix {
   std::vector<int64_t> sizes, strides;

@@ -355,6 +355,22 @@ TEST_CASE(
           }
 }
 
+TEST_CASE("a pointwise convolution with few outputs whose computed filter lies input by input") {
+  const Tensor x = testing::whole_numbers({2, 24, 7, 11}, 1), turned = testing::whole_numbers({24, 3}, 2);
+  Tensor results[2];
+  for (const bool is_turned : {false, true}) {
+    Tensor w = testing::laid_out(Tensor::zeros(ScalarType::f32, {3, 24, 1, 1}),
+                                 is_turned ? std::vector<int>{1, 0, 2, 3} : std::vector<int>{0, 1, 2, 3});
+    for (int64_t i = 0; i < w.numel(); ++i) w.set(i, turned.float_at(i % 24 * 3 + i / 24));
+    Call call;
+    ir::Value *px = call.input(testing::laid_out(x, {0, 2, 3, 1})), *pw = call.input(w);
+    call.body.set_outputs({call.apply("aten::conv2d", {px, pw}, {2, 3, 7, 11})});
+    results[is_turned] = Tensor::zeros(ScalarType::f32, {2, 3, 7, 11});
+    REQUIRE(call.run(panels(), results[is_turned]) == "");
+  }
+  CHECK(testing::difference(results[0], results[1]) == 0);
+}
+
 TEST_CASE("one row by a deep matrix in panels, in pieces and what is left of them") {
   for (int64_t depth : {513, 2304, 2307, 5001})
     for (int epilogue : {0, 2, 3}) {
