@@ -140,6 +140,9 @@ _table = {
     "torch.autograd.anomaly_mode": {"detect_anomaly": nothing, "set_detect_anomaly": nothing},
     "torch.autograd.profiler": {"record_function": nothing, "profile": nothing},
     "torch.utils.hooks": {},
+    "torch.utils.cpp_extension": {
+        "CUDA_HOME": None, "CUDNN_HOME": None, "ROCM_HOME": None, "HIP_HOME": None, "SYCL_HOME": None, "ROCM_VERSION": None, "IS_HIP_EXTENSION": False,
+    },
     "torch.utils.data._utils.collate": {"default_collate_fn_map": {}, "np_str_obj_array_pattern": re.compile("[SaUO]")},
     "torch.utils.data._utils.worker": {"_worker_info": None},
     "torch.distributed.constants": {"default_pg_timeout": datetime.timedelta(minutes=30)},

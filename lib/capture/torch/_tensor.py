@@ -446,8 +446,11 @@ def _made_as(name, args):
         args = tuple(args[0])
     if len(args) == 1 and isinstance(args[0], Tensor):
         return args[0].detach().to(dtype)
-    if len(args) == 1 and getattr(args[0], "ndim", None) == 0:  # a number of NumPy's is a size as well
-        args = (operator.index(args[0]),)
+    if len(args) == 1 and getattr(args[0], "ndim", None) == 0:  # an integer of NumPy's is a size as well, any other array data
+        try:
+            args = (operator.index(args[0]),)
+        except TypeError:
+            pass
     if len(args) == 1 and (not isinstance(args[0], (builtins.int, _atenon.SymInt)) or isinstance(args[0], builtins.bool)):
         if not hasattr(args[0], "__len__"):
             raise TypeError(f"new(): data must be a sequence (got {builtins.type(args[0]).__name__})")

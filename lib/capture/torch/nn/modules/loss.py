@@ -1,7 +1,7 @@
 # Losses as modules: thin over nn.functional.
 import math
 
-from torch.nn import functional as F
+from torch.nn import _reduction, functional as F
 from torch.nn.modules.distance import PairwiseDistance
 from torch.nn.modules.linear import Linear
 from torch.nn.modules.module import Module
@@ -20,7 +20,7 @@ class _Loss(Module):
     def __init__(self, size_average=None, reduce=None, reduction="mean"):
         super().__init__()
         if size_average is not None or reduce is not None:
-            reduction = "none" if reduce is False else "sum" if size_average is False else "mean"
+            reduction = _reduction.legacy_get_string(size_average, reduce)
         self.reduction = reduction
 
 

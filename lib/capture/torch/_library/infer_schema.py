@@ -1,0 +1,2 @@
+# Where libraries import infer_schema from.
+from torch.library import infer_schema
