@@ -9,13 +9,14 @@
 #include <bit>
 #include <cassert>
 #include <cmath>
-#include <numbers>
 #include <optional>
 
 #include "kernels/body.h"
 #include "kernels/lanes.h"
+#include "kernels/lines.h"
 #include "kernels/list.h"
 #include "kernels/tiled_call.h"
+#include "support/roots.h"
 
 namespace atenon::kernels {
 
@@ -102,19 +103,18 @@ void mix_line(const FourierPairs<double>& pairs) { lanes().mix_double_line(pairs
 void copy_lines(const FourierCopy<float>& copy) { lanes().copy_lines(copy); }
 void copy_lines(const FourierCopy<double>& copy) { lanes().copy_double_lines(copy); }
 
-// Cosines and sines of turn * 2 pi k / n for k < n.
 template <class T>
 struct Circle {
   std::vector<T> cosines, sines;
 
   Circle() = default;
-  Circle(double turn, int64_t n) {
-    for (int64_t k = 0; k < n; ++k) {
-      const double angle = turn * 2 * std::numbers::pi * static_cast<double>(k) / static_cast<double>(n);
-      // Quarters are exact: what is real, or has no real part, stays so.
-      cosines.push_back(4 * k % n == 0 && k * 4 / n % 2 == 1 ? T(0) : static_cast<T>(std::cos(angle)));
-      sines.push_back(2 * k % n == 0 ? T(0) : static_cast<T>(std::sin(angle)));
-    }
+  // Of turn * 2 pi k / n for k < count.
+  Circle(double turn, int64_t n, int64_t count) {
+    for (int64_t k = 0; k < count; ++k) add(math::root_of_one(k, n, turn));
+  }
+  void add(math::Root root) {
+    cosines.push_back(static_cast<T>(root.cosine));
+    sines.push_back(static_cast<T>(root.sine));
   }
 };
 
@@ -126,7 +126,7 @@ struct Smooth {
   std::vector<int64_t> factors;
   Circle<T> circle;
 
-  Smooth(double turn, int64_t n) : n(n), turn(static_cast<T>(turn)), factors(factors_of(n)), circle(turn, n) {}
+  Smooth(double turn, int64_t n) : n(n), turn(static_cast<T>(turn)), factors(factors_of(n)), circle(turn, n, n) {}
   // Of `side` lines, which are overwritten; `turns` as in FourierLines.
   T* run(T* from, T* to, double scale, const T* turns) const {
     return transform_lines(FourierLines<T>{.length = n,
@@ -159,11 +159,7 @@ class Length {
   Length(double turn, int64_t n) : n_(n), smooth_(turn, smooth_length(n)) {
     if (room() == n) return;
     back_.emplace(-turn, room());
-    for (int64_t k = 0; k < n; ++k) {
-      const double angle = turn * std::numbers::pi * static_cast<double>(k * k % (2 * n)) / static_cast<double>(n);
-      chirp_.cosines.push_back(static_cast<T>(std::cos(angle)));
-      chirp_.sines.push_back(static_cast<T>(std::sin(angle)));
-    }
+    for (int64_t k = 0; k < n; ++k) chirp_.add(math::root_of_one(k * k % (2 * n), 2 * n, turn));
     std::vector<T> from(static_cast<size_t>(2 * side * room())), to(from.size());
     for (int64_t k = 1 - n; k < n; ++k) {
       const int64_t place = 2 * side * (k < 0 ? k + room() : k);
@@ -171,10 +167,7 @@ class Length {
       from[static_cast<size_t>(place + side)] = -chirp_.sines[static_cast<size_t>(std::abs(k))];
     }
     const T* done = smooth_.run(from.data(), to.data(), 1 / static_cast<double>(room()), nullptr);
-    for (int64_t k = 0; k < room(); ++k) {
-      chirps_transform_.cosines.push_back(done[2 * side * k]);
-      chirps_transform_.sines.push_back(done[2 * side * k + side]);
-    }
+    for (int64_t k = 0; k < room(); ++k) chirps_transform_.add({done[2 * side * k], done[2 * side * k + side]});
   }
 
   int64_t n() const { return n_; }
@@ -223,11 +216,12 @@ template <class T>
 class Ends {
  public:
   Ends(const CallSite& site, const Transform& of)
-      : of_(of), x_(site.operands[0]), y_(site.results[0]), circle_(of.turn, of.has_pairs() ? of.n : 0) {
-    const auto axis = static_cast<size_t>(of.axis);
-    const std::vector<int64_t>& strides = x_.strides[axis] == 1 ? y_.strides : x_.strides;
-    for (size_t i = 0; i < strides.size(); ++i)
-      if (i != axis) axes_.push_back(i);
+      : of_(of),
+        x_(site.operands[0]),
+        y_(site.results[0]),
+        circle_(of.turn, of.n, of.has_pairs() ? of.length + 1 : 0),
+        axes_(axes_but(x_.sizes.size(), static_cast<size_t>(of.axis))) {
+    const std::vector<int64_t>& strides = x_.strides[static_cast<size_t>(of.axis)] == 1 ? y_.strides : x_.strides;
     std::stable_sort(axes_.begin(), axes_.end(), [&](size_t a, size_t b) { return strides[a] > strides[b]; });
   }
 
@@ -282,21 +276,12 @@ class Ends {
             bool is_given) const {
     const int64_t there = std::min(count, of_.lines - first), parts = is_complex(operand.dtype) ? 2 : 1;
     std::array<int64_t, side> begins{};
-    for (int64_t l = 0; l < there; ++l) begins[static_cast<size_t>(l)] = place(operand, first + l) * parts;
+    for (int64_t l = 0; l < there; ++l)
+      begins[static_cast<size_t>(l)] = begin_of_line(operand, axes_, first + l) * parts;
     const int64_t step = operand.strides[static_cast<size_t>(of_.axis)] * parts;
     // Neighbours among real numbers are the parts of a pair.
     copy_lines({numbers, parts == 2 || of_.has_pairs() ? count : 2 * count, static_cast<T*>(memory), begins.data(),
                 there, elements, step, parts, is_given});
-  }
-
-  // Where a line begins.
-  int64_t place(const Operand& operand, int64_t line) const {
-    int64_t first = 0;
-    for (size_t i = axes_.size(); i-- > 0;) {
-      first += line % operand.sizes[axes_[i]] * operand.strides[axes_[i]];
-      line /= operand.sizes[axes_[i]];
-    }
-    return first;
   }
 
   Transform of_;
@@ -339,7 +324,7 @@ class FewLines final : public PreparedCall {
  public:
   FewLines(const CallSite& site, const Transform& of, int64_t within)
       : of_(of), ends_(site, of), first_(of.turn, of.length / within), second_(of.turn, within) {
-    const Circle<T> circle(of.turn, of.length);
+    const Circle<T> circle(of.turn, of.length, of.length);
     for (int64_t tile = 0; tile < within; tile += side)
       for (int64_t k = 0; k < first_.n(); ++k)
         for (const std::vector<T>* part : {&circle.cosines, &circle.sines})

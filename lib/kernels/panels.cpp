@@ -245,11 +245,12 @@ class Panels : public RowsKernel {
     Product product;
     if (!read_product(*site.body, site.symbols, product).empty() || static_cast<int>(operand) != product.b.input)
       return std::nullopt;
-    const Loops loops = make_loops(product, site);
     const bool has_few = has_few_outputs(product, site);
-    if (product.is_convolution() && !lies_in_rows(product, loops, site) &&
-        !(has_few && lies_in_lines(product, loops, site)))
-      return other_kernel(product).weight_layout(site, operand);
+    if (product.is_convolution()) {
+      const Loops loops = make_loops(product, site);
+      if (!lies_in_rows(product, loops, site) && !(has_few && lies_in_lines(product, loops, site)))
+        return other_kernel(product).weight_layout(site, operand);
+    }
     if (has_few) return std::nullopt;
     return panel_layout(site.operands[operand].sizes, product.b.axes);
   }

@@ -6,6 +6,7 @@
 #include <cassert>
 
 #include "kernels/body.h"
+#include "kernels/lines.h"
 #include "kernels/list.h"
 #include "kernels/tiled_call.h"
 
@@ -66,6 +67,7 @@ class SearchingCall : public TiledCall {
   Operand sequence, x, y;
   int64_t n = 0;                  // elements of a sequence
   int64_t length = 1, count = 1;  // numbers of a line, and in all
+  std::vector<size_t> axes;       // that count the lines
 
   int64_t tiles() const override { return divide_up(count, tile_numbers); }
   size_t worker_bytes() const override { return 0; }
@@ -82,12 +84,9 @@ class SearchingCall : public TiledCall {
   }
 
  private:
-  // Where a line of numbers begins in an operand, or the sequence in which they are looked for.
+  // Where a line of numbers begins in an operand, or the sequence in which they are looked for; one may serve all.
   int64_t place(const Operand& operand, int64_t line) const {
-    int64_t place = 0;
-    for (size_t axis = x.sizes.size(); axis-- > 1; line /= x.sizes[axis - 1])
-      if (operand.sizes.size() == x.sizes.size()) place += line % x.sizes[axis - 1] * operand.strides[axis - 1];
-    return place;
+    return operand.sizes.size() == x.sizes.size() ? begin_of_line(operand, axes, line) : 0;
   }
   static int64_t distance(const Operand& operand) { return operand.strides.empty() ? 1 : operand.strides.back(); }
 
@@ -141,6 +140,7 @@ class SearchingKernel : public Kernel {
     call->y = site.results[0];
     call->n = call->sequence.sizes.back();
     if (!call->x.sizes.empty()) call->length = call->x.sizes.back();
+    call->axes = axes_but(call->x.sizes.size(), call->x.sizes.size() - 1);
     for (const int64_t size : call->x.sizes) call->count *= size;
     call->bytes =
         static_cast<double>(call->count) * static_cast<double>(size_of(call->x.dtype) + size_of(call->y.dtype));

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "kernels/body.h"
+#include "kernels/lines.h"
 #include "kernels/list.h"
 #include "kernels/tiled_call.h"
 #include "tensor/largest.h"
@@ -71,6 +72,7 @@ class SortingCall : public TiledCall {
   Operand x;
   std::vector<Operand> results;
   int64_t n = 1, k = 1, lines = 1, grain = 1;
+  std::vector<size_t> axes;  // that count the lines
 
   bool is_wide() const { return size_of(x.dtype) == 8; }
   bool keeps_few() const { return (k + 1) * 8 <= n && (sorting.sorted || is_few(k, n)); }
@@ -130,13 +132,8 @@ class SortingCall : public TiledCall {
 
   // Where the line begins in an operand, and the distance of its elements.
   std::pair<int64_t, int64_t> place(const Operand& operand, int64_t line) const {
-    int64_t first = 0;
-    for (size_t axis = x.sizes.size(); axis-- > 0;) {
-      if (static_cast<int64_t>(axis) == sorting.axis) continue;
-      first += line % x.sizes[axis] * operand.strides[axis];
-      line /= x.sizes[axis];
-    }
-    return {first, x.sizes.empty() ? 1 : operand.strides[static_cast<size_t>(sorting.axis)]};
+    return {begin_of_line(operand, axes, line),
+            x.sizes.empty() ? 1 : operand.strides[static_cast<size_t>(sorting.axis)]};
   }
 
   template <class T, class W>
@@ -182,6 +179,7 @@ class SortingKernel : public Kernel {
     assert(refusal.empty() && site.operands.size() == 1);
     call->x = site.operands[0];
     call->results = site.results;
+    call->axes = axes_but(call->x.sizes.size(), static_cast<size_t>(call->sorting.axis));
     for (size_t axis = 0; axis < call->x.sizes.size(); ++axis) {
       const bool is_sorted = static_cast<int64_t>(axis) == call->sorting.axis;
       (is_sorted ? call->n : call->lines) *= call->x.sizes[axis];

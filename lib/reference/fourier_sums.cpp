@@ -4,10 +4,9 @@
 // through a transform are folded, and the sums as they are defined took seconds. Angles are of positions modulo n, so
 // they stay exact. Source of the formula: Van Loan, "Computational Frameworks for the Fast Fourier Transform", 1.2.
 #include <complex>
-#include <numbers>
 
 #include "reference/extern_kernels.h"
-#include "support/math.h"
+#include "support/roots.h"
 
 namespace atenon::reference {
 namespace {
@@ -18,22 +17,13 @@ Complex product(Complex a, Complex b) {  // as it is written: the library's look
   return {a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real()};
 }
 
-// Exact at quarters of a turn: the middle of what real numbers become is real, of no sign but PyTorch's.
-Complex root(int64_t j, int64_t n, double turn) {
-  if (4 * j % n == 0) {
-    const double quarters[] = {1, 0, -1, 0};
-    const int64_t quarter = 4 * j / n;
-    const double sine = quarters[(quarter + 3) % 4];
-    return {quarters[quarter], sine == 0 ? 0 : turn * sine};
-  }
-  const double at = static_cast<double>(j) * (turn * 2 * std::numbers::pi) / static_cast<double>(n);
-  return {math::cos(at), math::sin(at)};
-}
-
 class Transform {
  public:
   Transform(int64_t n, double turn) : n_(n), spare_(static_cast<size_t>(n)) {
-    for (int64_t j = 0; j < n; ++j) roots_.push_back(root(j, n, turn));
+    for (int64_t j = 0; j < n; ++j) {
+      const auto [cosine, sine] = math::root_of_one(j, n, turn);
+      roots_.emplace_back(cosine, sine);
+    }
   }
 
   void run(const Complex* x, Complex* out) { split(x, 1, n_, out); }
