@@ -32,7 +32,8 @@ void destroy_function(PyObject* self) {
 
 PyObject* call_function(PyObject* self, PyObject* const* args, size_t flags, PyObject* keyword_names) {
   FunctionObject& function = function_of(self);
-  return function.session->call(*function.name, args, static_cast<size_t>(PyVectorcall_NARGS(flags)), keyword_names);
+  return function.session->call(*function.name, args, static_cast<size_t>(PyVectorcall_NARGS(flags)), keyword_names,
+                                self);
 }
 
 PyObject* bind_method(PyObject* self, PyObject* object, PyObject*) {
@@ -286,6 +287,11 @@ PyObject* set_autocast(PyObject* module, PyObject* function) {
   session_of(module).autocast = function == Py_None ? Ref() : Ref::borrow(function);
   return new_none();
 }
+// set_overriding(function or None): see Session::overriding.
+PyObject* set_overriding(PyObject* module, PyObject* function) {
+  session_of(module).overriding = function == Py_None ? Ref() : Ref::borrow(function);
+  return new_none();
+}
 // set_decompositions({operator: function}): see Session::decompositions.
 PyObject* set_decompositions(PyObject* module, PyObject* functions) {
   session_of(module).decompositions = Ref::borrow(functions);
@@ -466,6 +472,7 @@ PyMethodDef functions[] = {
     {"set_decompositions", set_decompositions, METH_O, nullptr},
     {"value_name", value_name, METH_O, nullptr},
     {"set_autocast", set_autocast, METH_O, nullptr},
+    {"set_overriding", set_overriding, METH_O, nullptr},
     {"set_default_dtype", set_default_dtype, METH_O, nullptr},
     {"check_device", check, METH_O, nullptr},
     {"promote_types", promote_types, METH_VARARGS, nullptr},

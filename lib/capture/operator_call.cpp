@@ -592,24 +592,31 @@ Ref named_results(Session& session, const Operator& op) {
   return make;
 }
 
-// The Python of torch.autocast casts the arguments and calls again; inside, autocast is off.
-static PyObject* call_cast(Session& session, const std::string& name, PyObject* const* args, size_t count,
-                           PyObject* keyword_names) {
-  const Ref hook = std::exchange(session.autocast, Ref());
-  const Ref text(PyUnicode_FromString(name.c_str()));
-  std::vector<PyObject*> all{text.get()};
+// Calls Python that stands in for an operator, told of it by `called`, and calls again; inside, the hook is off.
+static PyObject* call_hook(Ref& hook, PyObject* called, PyObject* const* args, size_t count, PyObject* keyword_names) {
+  const Ref function = std::exchange(hook, Ref());
+  std::vector<PyObject*> all{called};
   all.insert(all.end(), args, args + count + (keyword_names ? PyTuple_GET_SIZE(keyword_names) : 0));
-  PyObject* result = text ? PyObject_Vectorcall(hook.get(), all.data(), count + 1, keyword_names) : nullptr;
-  session.autocast = hook;
+  PyObject* result = PyObject_Vectorcall(function.get(), all.data(), count + 1, keyword_names);
+  hook = function;
   return result;
 }
 
+// What Python knows an operator by: the method of torch.Tensor, or else the function.
+static Ref function_named(Session& session, const std::string& name) {
+  const std::string short_name = name.substr(name.find("::") + 2);
+  if (Ref method = attribute(session.tensor_class.get(), short_name.c_str())) return method;
+  const Ref native(PyImport_ImportModule("_atenon"));
+  return Ref(native ? PyObject_CallMethod(native.get(), "function", "s", name.c_str()) : nullptr);
+}
+
 // The first argument, or item of a list, whose class is not ours and has a __torch_function__.
-static PyObject* overriding(PyObject* const* args, size_t count) {
+static PyObject* overriding_object(PyObject* const* args, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     if (PyList_Check(args[i]) || PyTuple_Check(args[i])) {
       PyObject* const* items = PySequence_Fast_ITEMS(args[i]);
-      if (PyObject* found = overriding(items, static_cast<size_t>(PySequence_Fast_GET_SIZE(args[i])))) return found;
+      if (PyObject* found = overriding_object(items, static_cast<size_t>(PySequence_Fast_GET_SIZE(args[i]))))
+        return found;
     } else if (!as_tensor(args[i]) && attribute(reinterpret_cast<PyObject*>(Py_TYPE(args[i])), "__torch_function__")) {
       return args[i];
     }
@@ -628,10 +635,9 @@ static PyObject* overriding_sequence(PyObject* const* args, size_t count) {
 }
 
 // What no operator takes may say itself what it is for: type.__torch_function__(function, types, args, kwargs).
-static PyObject* call_override(PyObject* own, const std::string& name, PyObject* const* args, size_t count,
-                               PyObject* keyword_names) {
-  const Ref native(PyImport_ImportModule("_atenon"));
-  const Ref function(native ? PyObject_CallMethod(native.get(), "function", "s", name.c_str()) : nullptr);
+static PyObject* call_override(Session& session, PyObject* own, const std::string& name, PyObject* const* args,
+                               size_t count, PyObject* keyword_names) {
+  const Ref function = function_named(session, name);
   const Ref types(PyTuple_Pack(1, Py_TYPE(own))), positional(PyTuple_New(static_cast<Py_ssize_t>(count))),
       keywords(PyDict_New());
   if (!function || !types || !positional || !keywords) return nullptr;
@@ -643,17 +649,26 @@ static PyObject* call_override(PyObject* own, const std::string& name, PyObject*
                              types.get(), positional.get(), keywords.get());
 }
 
-PyObject* Session::call(const std::string& name, PyObject* const* args, size_t count, PyObject* keyword_names) {
-  if (autocast) return call_cast(*this, name, args, count, keyword_names);
+PyObject* Session::call(const std::string& name, PyObject* const* args, size_t count, PyObject* keyword_names,
+                        PyObject* called) {
+  if (overriding) {
+    const Ref function = called ? Ref::borrow(called) : function_named(*this, name);
+    return function ? call_hook(overriding, function.get(), args, count, keyword_names) : nullptr;
+  }
+  if (autocast) {
+    const Ref text(PyUnicode_FromString(name.c_str()));
+    return text ? call_hook(autocast, text.get(), args, count, keyword_names) : nullptr;
+  }
   const size_t all = count + static_cast<size_t>(keyword_names ? PyTuple_GET_SIZE(keyword_names) : 0);
-  if (PyObject* own = overriding_sequence(args, all)) return call_override(own, name, args, count, keyword_names);
+  if (PyObject* own = overriding_sequence(args, all))
+    return call_override(*this, own, name, args, count, keyword_names);
   PyObject* result = Dispatch(*this, name).run(args, count, keyword_names);
   if (result || !PyErr_ExceptionMatches(PyExc_TypeError)) return result;
   PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
   PyErr_Fetch(&type, &value, &traceback);
-  if (PyObject* own = overriding(args, all)) {
+  if (PyObject* own = overriding_object(args, all)) {
     Py_XDECREF(type), Py_XDECREF(value), Py_XDECREF(traceback);
-    return call_override(own, name, args, count, keyword_names);
+    return call_override(*this, own, name, args, count, keyword_names);
   }
   PyErr_Restore(type, value, traceback);
   return nullptr;
@@ -661,6 +676,11 @@ PyObject* Session::call(const std::string& name, PyObject* const* args, size_t c
 
 PyObject* Session::call(const std::string& name, std::initializer_list<PyObject*> args) {
   return call(name, args.begin(), args.size(), nullptr);
+}
+
+PyObject* Session::call_overriding(const char* method, std::initializer_list<PyObject*> args) {
+  const Ref function = attribute(tensor_class.get(), method);
+  return function ? call_hook(overriding, function.get(), args.begin(), args.size(), nullptr) : nullptr;
 }
 
 PyObject* Session::call_node(const std::string& target, PyObject* const* args, size_t count, PyObject* keyword_names) {

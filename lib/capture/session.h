@@ -216,6 +216,7 @@ class Session : public Recording {
   Ref default_generator;
   Ref decompositions;  // dict: operator -> Python function that stands in for it while an exported module runs
   Ref autocast;        // while torch.autocast is on: called with an operator's name and arguments in its place
+  Ref overriding;      // while classes or modes have a __torch_function__: called with a function and its arguments
   ScalarType default_dtype = ScalarType::f32;
   bool grad_enabled = true;
 
@@ -232,8 +233,12 @@ class Session : public Recording {
   bool is_stale(const Base& base) const { return base.recording != recording_number; }
 
   // operator_call.cpp: one call. Null with a Python exception on failure.
-  PyObject* call(const std::string& name, PyObject* const* args, size_t count, PyObject* keyword_names);
+  // `called`: what Python called, where that is known.
+  PyObject* call(const std::string& name, PyObject* const* args, size_t count, PyObject* keyword_names,
+                 PyObject* called = nullptr);
   PyObject* call(const std::string& name, std::initializer_list<PyObject*> args);
+  // Asks the hook `overriding`, which is set, what a method of torch.Tensor is.
+  PyObject* call_overriding(const char* method, std::initializer_list<PyObject*> args);
   // The same as a node of a graph: what a custom operator updates stays, and is among the results.
   PyObject* call_node(const std::string& target, PyObject* const* args, size_t count, PyObject* keyword_names);
   // Appends a node while tracing; null with a Python exception on failure.

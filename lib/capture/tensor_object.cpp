@@ -270,12 +270,17 @@ PyObject* iterate(PyObject* self) {
   const Ref parts(self_of(self).session->call("aten::unbind", {self}));
   return parts ? PyObject_GetIter(parts.get()) : nullptr;
 }
-PyObject* subscript(PyObject* self, PyObject* index) { return get_item(self_of(self), index); }
+PyObject* subscript(PyObject* self, PyObject* index) {
+  Session& session = *self_of(self).session;
+  return session.overriding ? session.call_overriding("__getitem__", {self, index}) : get_item(self_of(self), index);
+}
 int store(PyObject* self, PyObject* index, PyObject* value) {
   if (!value) {
     PyErr_SetString(PyExc_TypeError, "a tensor does not support deleting items");
     return -1;
   }
+  Session& session = *self_of(self).session;
+  if (session.overriding) return Ref(session.call_overriding("__setitem__", {self, index, value})) ? 0 : -1;
   return set_item(self_of(self), index, value) ? 0 : -1;
 }
 
@@ -317,6 +322,7 @@ PyObject* binary(PyObject* a, PyObject* b) {
   if (!is_operand(a) || !is_operand(b)) Py_RETURN_NOTIMPLEMENTED;
   Session& session = session_of(a, b);
   if (as_tensor(a)) return session.call(name.text, {a, b});
+  if (*reflected.text && session.overriding) return session.call_overriding("__rsub__", {b, a});
   return session.call(*reflected.text ? reflected.text : name.text, {b, a});
 }
 
@@ -326,23 +332,27 @@ PyObject* in_place(PyObject* self, PyObject* other) {
   return self_of(self).session->call(name.text, {self, other});
 }
 
-// number / tensor: as PyTorch, the reciprocal times the number.
+// number / tensor: as PyTorch, the reciprocal times the number. Classes and modes are asked what it is by its name
+// there.
 PyObject* true_divide(PyObject* a, PyObject* b) {
   if (!is_operand(a) || !is_operand(b)) Py_RETURN_NOTIMPLEMENTED;
   Session& session = session_of(a, b);
   if (as_tensor(a)) return session.call("aten::div", {a, b});
+  if (session.overriding) return session.call_overriding("__rdiv__", {b, a});
   const Ref reciprocal(session.call("aten::reciprocal", {b}));
   return reciprocal ? session.call("aten::mul", {reciprocal.get(), a}) : nullptr;
 }
 
-// Operators that take a number on the left, too.
-template <Name name>
+// Operators that take a number on the left, too; `method` and `reflected` are what classes and modes know them by.
+template <Name name, Name method, Name reflected>
 PyObject* in_order(PyObject* a, PyObject* b) {
   if (!is_operand(a) || !is_operand(b)) Py_RETURN_NOTIMPLEMENTED;
-  return session_of(a, b).call(name.text, {a, b});
+  Session& session = session_of(a, b);
+  if (!session.overriding) return session.call(name.text, {a, b});
+  return as_tensor(a) ? session.call_overriding(method.text, {a, b}) : session.call_overriding(reflected.text, {b, a});
 }
 
-PyObject* power(PyObject* a, PyObject* b, PyObject*) { return in_order<"aten::pow">(a, b); }
+PyObject* power(PyObject* a, PyObject* b, PyObject*) { return in_order<"aten::pow", "pow", "__rpow__">(a, b); }
 PyObject* power_in_place(PyObject* self, PyObject* other, PyObject*) {
   return self_of(self).session->call("aten::pow_", {self, other});
 }
@@ -361,6 +371,7 @@ PyObject* compare(PyObject* a, PyObject* b, int op) {
     return other ? session.call(names[op], {a, other.get()}) : nullptr;
   }
   if (!is_operand(b)) Py_RETURN_NOTIMPLEMENTED;
+  if (op == Py_EQ && session.overriding) return session.call_overriding("__eq__", {a, b});
   return session.call(names[op], {a, b});
 }
 
@@ -435,15 +446,15 @@ PyType_Slot slots[] = {
     slot(Py_nb_subtract, binary<"aten::sub", "aten::rsub">),
     slot(Py_nb_multiply, binary<"aten::mul", "">),
     slot(Py_nb_true_divide, true_divide),
-    slot(Py_nb_floor_divide, in_order<"aten::floor_divide">),
-    slot(Py_nb_remainder, in_order<"aten::remainder">),
+    slot(Py_nb_floor_divide, in_order<"aten::floor_divide", "__floordiv__", "__rfloordiv__">),
+    slot(Py_nb_remainder, in_order<"aten::remainder", "remainder", "__rmod__">),
     slot(Py_nb_power, power),
     slot(Py_nb_matrix_multiply, matmul),
     slot(Py_nb_and, binary<"aten::bitwise_and", "">),
     slot(Py_nb_or, binary<"aten::bitwise_or", "">),
     slot(Py_nb_xor, binary<"aten::bitwise_xor", "">),
-    slot(Py_nb_lshift, in_order<"aten::bitwise_left_shift">),
-    slot(Py_nb_rshift, in_order<"aten::bitwise_right_shift">),
+    slot(Py_nb_lshift, in_order<"aten::bitwise_left_shift", "__lshift__", "__rlshift__">),
+    slot(Py_nb_rshift, in_order<"aten::bitwise_right_shift", "__rshift__", "__rrshift__">),
     slot(Py_nb_inplace_add, in_place<"aten::add_">),
     slot(Py_nb_inplace_subtract, in_place<"aten::sub_">),
     slot(Py_nb_inplace_multiply, in_place<"aten::mul_">),

@@ -13,7 +13,7 @@ import typing
 
 import _atenon
 
-from torch import _operators
+from torch import _operators, overrides
 from torch._scaler import GradScaler
 
 
@@ -130,10 +130,6 @@ _table = {
     "torch._dynamo.eval_frame": {"is_dynamo_supported": answer(False)},
     "torch._dynamo._trace_wrapped_higher_order_op": {"TransformGetItemToIndex": nothing},
     "torch._logging": {"set_logs": answer()},
-    "torch.overrides": {"has_torch_function": answer(False), "has_torch_function_unary": answer(False),
-                        "has_torch_function_variadic": answer(False), "is_tensor_like": lambda x: _is_tensor(x),
-                        "TorchFunctionMode": type("TorchFunctionMode", (nothing,), {"__module__": "torch.overrides"}),
-                        "wrap_torch_function": lambda dispatcher: unchanged},
     "torch.onnx": {"is_in_onnx_export": answer(False)},
     "torch.profiler": {"record_function": nothing, "profile": nothing},
     "torch.autograd.forward_ad": {"UnpackedDualTensor": _Dual, "unpack_dual": lambda tensor, *, level=None: _Dual(tensor, None)},
@@ -150,8 +146,12 @@ _table = {
     "torch.utils._config_module": {"install_config_module": answer()},
     "torch._C": {"_nn": _operators.aten, "_VariableFunctions": _operators.aten, "_log_api_usage_once": answer(), "_get_tracing_state": answer(), "_is_tracing": answer(False), "_jit_set_profiling_executor": answer(False),
                  "_jit_set_profiling_mode": answer(False), "_jit_set_texpr_fuser_enabled": answer(), "_get_accelerator": answer(),
-                 "_has_mkldnn": False, "_has_cuda": False, "_is_torch_function_enabled": answer(False),
-                 "DisableTorchFunctionSubclass": nothing, "_get_privateuse1_backend_name": answer("privateuseone"),
+                 "_has_mkldnn": False, "_has_cuda": False, "_is_torch_function_enabled": overrides.is_torch_function_enabled,
+                 "DisableTorchFunction": overrides.DisableTorchFunction,
+                 "DisableTorchFunctionSubclass": overrides.DisableTorchFunctionSubclass,
+                 "_disabled_torch_function_impl": overrides.disabled_torch_function,
+                 "_disabled_torch_dispatch_impl": overrides.disabled_torch_dispatch,
+                 "_get_privateuse1_backend_name": answer("privateuseone"),
                  # vmap calls a function on one example, which sees no transform
                  "_are_functorch_transforms_active": answer(False)},
     "torch.jit.annotations": {**{f"BroadcastingList{i}": list for i in range(1, 7)}, "List": list, "Optional": typing.Optional,
@@ -162,12 +162,6 @@ _table = {
     "torch._dynamo.config": {"patch": nothing, "cache_size_limit": 8, "recompile_limit": 8, "suppress_errors": False, "verbose": False,
                              "capture_scalar_outputs": False, "optimize_ddp": True},
 }
-
-
-def _is_tensor(value):
-    import torch
-
-    return isinstance(value, torch.Tensor)
 
 
 def of(module):

@@ -6,7 +6,7 @@ import math
 
 import _atenon
 
-from torch import _modes
+from torch import _modes, overrides
 from torch._operators import aten
 from torch._size import Size
 from torch._tensor import Tensor
@@ -32,7 +32,8 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=Fal
     if device is not None:
         _atenon.check_device(device)
     if isinstance(data, Tensor):
-        made = data.detach().clone() if dtype is None else data.detach().to(dtype, copy=True)
+        data = data.as_subclass(Tensor)
+        made = data.clone() if dtype is None else data.to(dtype, copy=True)
     else:
         made = _atenon.tensor(data, dtype=dtype)
     if requires_grad:
@@ -565,3 +566,14 @@ def set_warn_always(value):
 
 def is_warn_always_enabled():
     return False
+
+
+# Modes are asked for whatever makes a tensor, classes for what takes tensors alone.
+for _name in ("as_tensor", "asarray", "from_numpy", "full", "range", "tensor"):
+    globals()[_name] = overrides.overridable(globals()[_name], by_arguments=False)
+for _name in (
+        "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_tensors", "cartesian_prod", "cdist", "chain_matmul",
+        "combinations", "einsum", "gradient", "is_complex", "is_conj", "is_floating_point", "is_inference", "is_neg", "is_nonzero",
+        "is_same_size", "is_signed", "istft", "meshgrid", "nonzero", "norm", "numel", "ravel", "result_type", "split", "stft",
+        "tensordot", "unique", "unique_consecutive", "unravel_index", "vander"):
+    globals()[_name] = overrides.overridable(globals()[_name])

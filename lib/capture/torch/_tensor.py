@@ -9,7 +9,7 @@ import operator
 
 import _atenon
 
-from torch import _dtypes, _modes, _names, _operators
+from torch import _dtypes, _modes, _names, _operators, overrides
 from torch._operators import aten
 from torch._placeholder import Unsupported
 from torch._size import Size
@@ -46,12 +46,13 @@ def _becoming(name):
     return method
 
 
-def _cast(dtype_name):
+def _cast(name, dtype_name):
     dtype = _dtypes.named[dtype_name]
 
     def method(self, memory_format=_preserve):
         return self.to(dtype)
 
+    method.__name__ = name
     return method
 
 
@@ -78,7 +79,7 @@ class Tensor(_atenon.Tensor):
 
     def __new__(cls, *args, device=None):
         made = _made_as(_dtypes.name_of(_modes.get_default_dtype()), args)
-        return made if cls is Tensor else _atenon.make_subclass(cls, made, False)
+        return made if cls is Tensor else _made_subclass(cls, made, False)
 
     # --- Types and devices
 
@@ -127,10 +128,11 @@ class Tensor(_atenon.Tensor):
         _atenon.check_device("cuda")
         return self
 
-    half, bfloat16, float, double = _cast("float16"), _cast("bfloat16"), _cast("float32"), _cast("float64")
-    char, short, int, long = _cast("int8"), _cast("int16"), _cast("int32"), _cast("int64")
-    byte, bool = _cast("uint8"), _cast("bool")
-    cfloat, cdouble = _cast("complex64"), _cast("complex128")
+    for _name, _dtype in (
+            ("half", "float16"), ("bfloat16", "bfloat16"), ("float", "float32"), ("double", "float64"), ("char", "int8"), ("short", "int16"),
+            ("int", "int32"), ("long", "int64"), ("byte", "uint8"), ("bool", "bool"), ("cfloat", "complex64"), ("cdouble", "complex128")):
+        vars()[_name] = _cast(_name, _dtype)
+    del _name, _dtype
 
     def is_floating_point(self):
         return self.dtype.is_floating_point
@@ -264,6 +266,9 @@ class Tensor(_atenon.Tensor):
         return _functional.stft(self, n_fft, hop_length, win_length, window, center, pad_mode, normalized, onesided,
                                 return_complex, align_to_window)
 
+    def __rdiv__(self, other):
+        return other / self
+
     def __contains__(self, element):
         return builtins.bool((self == element).any())
 
@@ -349,11 +354,11 @@ class Tensor(_atenon.Tensor):
         return False
 
     def as_subclass(self, cls):
-        return _atenon.make_subclass(cls, self, self.requires_grad)
+        return _made_subclass(cls, self, _atenon.Tensor.requires_grad.__get__(self))
 
     @staticmethod
     def _make_subclass(cls, data, require_grad=False, **options):
-        return _atenon.make_subclass(cls, data, require_grad)
+        return _made_subclass(cls, data, require_grad)
 
     def is_conj(self):
         return False
@@ -404,9 +409,29 @@ class Tensor(_atenon.Tensor):
     def __array_wrap__(self, array, context=None, return_scalar=False):
         return _atenon.tensor(array)
 
+    def __init_subclass__(cls, **keywords):
+        super().__init_subclass__(**keywords)
+        overrides.watch(cls)
+
     @classmethod
-    def __torch_function__(cls, function, types, args=(), kwargs=None):
-        return function(*args, **(kwargs or {}))
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        if not builtins.all(issubclass(cls, other) for other in types):
+            return NotImplemented
+        with overrides.DisableTorchFunctionSubclass():
+            result = func(*args, **(kwargs or {}))
+            return result if func in overrides.get_default_nowrap_functions() else overrides.as_class(result, cls)
+
+
+Tensor.detach = _atenon.Tensor.detach
+overrides.make_overridable(Tensor)
+
+
+def _made_subclass(cls, data, requires_grad):
+    own = getattr(cls, "__torch_dispatch__", None)
+    if own is not None and own is not overrides.disabled_torch_dispatch:
+        raise Unsupported(f"{cls.__qualname__}.__torch_dispatch__ is not supported: operators do not ask it",
+                          "torch.Tensor.__torch_dispatch__")
+    return _atenon.make_subclass(cls, data, requires_grad)
 
 
 def _rebuild_from_type_v2(func, new_type, args, state):
@@ -445,7 +470,7 @@ def _made_as(name, args):
     if len(args) == 1 and isinstance(args[0], Size):
         args = tuple(args[0])
     if len(args) == 1 and isinstance(args[0], Tensor):
-        return args[0].detach().to(dtype)
+        return args[0].as_subclass(Tensor).to(dtype)
     if len(args) == 1 and getattr(args[0], "ndim", None) == 0:  # an integer of NumPy's is a size as well, any other array data
         try:
             args = (operator.index(args[0]),)

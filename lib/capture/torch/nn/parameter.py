@@ -3,7 +3,7 @@ import collections
 
 import _atenon
 
-from torch import _utils
+from torch import _utils, overrides
 from torch._sparse import SparseTensor
 from torch._tensor import Tensor, copy_attributes
 
@@ -19,13 +19,14 @@ class _ParameterMeta(type(Tensor)):
 
 class Parameter(Tensor, metaclass=_ParameterMeta):
     __module__ = "torch.nn.parameter"
+    __torch_function__ = overrides.disabled_torch_function
 
     def __new__(cls, data=None, requires_grad=True):
         if data is None:
             data = _atenon.empty((0,), dtype=None)
         if not isinstance(data, Tensor):
             raise TypeError(f"a Parameter is made of a tensor, not of {type(data).__name__}")
-        if type(data) is SparseTensor:
+        if type(data) is SparseTensor or overrides.is_overriding(type(data)):  # stays of its class
             made = data.detach().requires_grad_(requires_grad)
             made._is_param = True
             return made
@@ -59,6 +60,7 @@ class Buffer(Tensor, metaclass=_BufferMeta):
     """A tensor that is registered as a buffer when assigned; the object itself stays a plain Tensor."""
 
     __module__ = "torch.nn.parameter"
+    __torch_function__ = overrides.disabled_torch_function
 
     def __new__(cls, data=None, *, persistent=True):
         if data is None:
@@ -94,6 +96,7 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):
 
 class UninitializedBuffer(UninitializedTensorMixin, Tensor):
     __module__ = "torch.nn.parameter"
+    __torch_function__ = overrides.disabled_torch_function
     cls_to_become = Tensor
 
     def __new__(cls, requires_grad=False, device=None, dtype=None):

@@ -3,11 +3,11 @@
 # Functions that are one operator under PyTorch's signature are made by __getattr__ when first asked for; the others are
 # in the private modules, by kind.
 import contextlib
+import sys
 
 import _atenon
 
-from torch import _operators, _placeholder
-from torch._constants import answer as _answer
+from torch import _operators, _placeholder, overrides
 from torch.nn.functional._activation import *
 from torch.nn.functional._attention import *
 from torch.nn.functional._attention import _canonical_mask, _in_projection, _in_projection_packed, _none_or_dtype
@@ -15,6 +15,7 @@ from torch.nn.functional._loss import *
 from torch.nn.functional._normalization import *
 from torch.nn.functional._pooling import *
 from torch.nn.functional._vision import *
+from torch.overrides import handle_torch_function, has_torch_function, has_torch_function_unary, has_torch_function_variadic
 
 _operator_names = frozenset((
     "avg_pool1d", "avg_pool2d", "avg_pool3d", "bilinear", "celu_", "channel_shuffle", "conv1d", "conv2d", "conv3d", "conv_tbc",
@@ -22,9 +23,6 @@ _operator_names = frozenset((
     "leaky_relu_", "linear", "native_channel_shuffle", "pairwise_distance", "pdist", "pixel_shuffle",
     "pixel_unshuffle", "prelu", "relu_", "rrelu_", "selu_", "softplus", "softshrink", "adaptive_avg_pool1d", "threshold_",
     "gelu"))
-
-
-has_torch_function = has_torch_function_unary = has_torch_function_variadic = _answer(False)
 
 
 def grouped_mm(mat_a, mat_b, *, offs=None, bias=None, out_dtype=None):
@@ -36,6 +34,9 @@ def one_hot(tensor, num_classes=-1):
         with contextlib.suppress(_atenon.CaptureError):  # of classes that depend on the model's inputs
             num_classes = int(tensor.max()) + 1
     return _operators.aten.one_hot(tensor, num_classes)
+
+
+overrides.make_overridable(sys.modules[__name__])
 
 
 def __getattr__(name):

@@ -1,0 +1,257 @@
+# torch.overrides: classes of tensors with a __torch_function__, and modes, say themselves what a function is on them.
+#
+# An operator asks through the hook that `_ask` sets in the native module, a function or method in Python through
+# `overridable`. Neither costs anything before such a class is defined or such a mode entered. Classes that are no tensors at all
+# are found without a hook: the native module gives up on them, and asks then.
+import builtins
+import functools
+import inspect
+import types as _types
+
+import _atenon
+
+from torch import _placeholder
+
+__all__ = ["TorchFunctionMode", "get_default_nowrap_functions", "handle_torch_function", "has_torch_function",
+           "has_torch_function_unary", "has_torch_function_variadic", "is_tensor_like", "wrap_torch_function"]
+
+_modes = []  # those entered, the innermost last
+_defined = False  # is there a class of tensors with a __torch_function__?
+_asks_classes = _asks_modes = True
+_is_asking = False
+
+
+def _ask():
+    """Sets the hook as what is above says."""
+    global _is_asking
+    _is_asking = builtins.bool(_asks_modes and _modes or _asks_classes and _defined)
+    _atenon.set_overriding(_call if _is_asking else None)
+
+
+def disabled_torch_function(func, types, args=(), kwargs=None):
+    """torch._C._disabled_torch_function_impl: the __torch_function__ of a class that is as a plain tensor."""
+    with DisableTorchFunctionSubclass():
+        return func(*args, **(kwargs or {}))
+
+
+def disabled_torch_dispatch(func, types, args=(), kwargs=None):
+    """torch._C._disabled_torch_dispatch_impl"""
+    return func(*args, **(kwargs or {}))
+
+
+class DisableTorchFunctionSubclass:
+    """Inside, classes are not asked."""
+
+    _with_modes = False
+
+    def __enter__(self):
+        global _asks_classes, _asks_modes
+        self._before = _asks_classes, _asks_modes
+        _asks_classes, _asks_modes = False, _asks_modes and not self._with_modes
+        _ask()
+
+    def __exit__(self, *error):
+        global _asks_classes, _asks_modes
+        _asks_classes, _asks_modes = self._before
+        _ask()
+
+
+class DisableTorchFunction(DisableTorchFunctionSubclass):
+    """Inside, neither classes nor modes are asked."""
+
+    _with_modes = True
+
+
+class TorchFunctionMode:
+    """Inside, every function of torch is __torch_function__(function, types, args, kwargs) of the innermost one."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        raise NotImplementedError
+
+    def __enter__(self):
+        _modes.append(self)
+        _ask()
+        return self
+
+    def __exit__(self, *error):
+        _modes.pop()
+        _ask()
+
+    @classmethod
+    def push(cls, *args, **kwargs):
+        return cls(*args, **kwargs)
+
+
+BaseTorchFunctionMode = type("BaseTorchFunctionMode", (TorchFunctionMode,), {
+    "__torch_function__": lambda self, func, types, args=(), kwargs=None: func(*args, **(kwargs or {}))})
+
+
+def is_overriding(cls):
+    """Does a class say itself what functions are on it?"""
+    from torch._tensor import Tensor
+
+    own = getattr(cls, "__torch_function__", None)
+    return cls is not Tensor and own is not None and own is not disabled_torch_function
+
+
+def _overriding(arguments, base=object):
+    """The classes to be asked of the arguments and of the items of lists: a class before those that it derives from, otherwise in
+    the order of the arguments."""
+    classes = []
+    for argument in arguments:
+        for item in argument if isinstance(argument, (list, tuple)) else (argument,):
+            cls = type(item)
+            if cls not in classes and issubclass(cls, base) and is_overriding(cls):
+                classes.insert(next((i for i, other in enumerate(classes) if issubclass(cls, other)), len(classes)), cls)
+    return tuple(classes)
+
+
+def _overridden(function, args, kwargs, classes):
+    """What a mode or one of the classes says that the call is."""
+    if _asks_modes and _modes:
+        mode = _modes.pop()
+        _ask()
+        try:
+            return mode.__torch_function__(function, classes, args, kwargs)
+        finally:
+            _modes.append(mode)
+            _ask()
+    for cls in classes:
+        result = cls.__torch_function__(function, classes, args, kwargs)
+        if result is not NotImplemented:
+            return result
+    raise TypeError(f"no implementation found for '{_name(function)}' on types that implement __torch_function__: {[*classes]}")
+
+
+def _name(function):
+    return f"{getattr(function, '__module__', None) or 'torch'}.{getattr(function, '__name__', function)}"
+
+
+def _of_tensors(args, kwargs):
+    """Classes that are no tensors are found where the native module gives up on them."""
+    from torch._tensor import Tensor
+
+    return _overriding((*args, *kwargs.values()), Tensor) if _asks_classes else ()
+
+
+def _call(function, /, *args, **kwargs):
+    """The hook: the native module calls it with an operator and its arguments, and with the hook off."""
+    classes = _of_tensors(args, kwargs)
+    if not classes and not (_asks_modes and _modes):
+        return function(*args, **kwargs)
+    _ask()
+    return _overridden(function, args, kwargs, classes)
+
+
+def overridable(function, by_arguments=True, known_as=None):
+    """A function or method in Python that modes and classes with a __torch_function__ may override. What makes tensors of
+    Python's values is not asked for `by_arguments`. They are told of `known_as`, or else of the function that this gives."""
+    @functools.wraps(function)
+    def call(*args, **kwargs):
+        if not _is_asking:
+            return function(*args, **kwargs)
+        classes = _of_tensors(args, kwargs) if by_arguments else ()
+        if not classes and not (_asks_modes and _modes):
+            return function(*args, **kwargs)
+        return _overridden(known_as or call, args, kwargs, classes)
+
+    return call
+
+
+# What no class overrides, as in PyTorch: it makes objects, or says what they are.
+_never = {"__new__", "__init_subclass__", "__torch_function__", "__setstate__", "as_subclass", "_make_subclass"}
+
+
+def make_overridable(namespace):
+    """The methods of a class, or the functions of a module, that are no operators."""
+    own = namespace.__dict__
+    for name, value in list(own.items()):
+        if isinstance(value, (_types.FunctionType, _types.MethodDescriptorType)) and name not in _never and (name[0] != "_" or name.endswith("__")):
+            setattr(namespace, name, overridable(value))
+
+
+def watch(cls):
+    """A class that derives from Tensor has been defined. It is asked for the native methods and for attributes as well: x.T is
+    __torch_function__(Tensor.T.__get__, types, (x,))."""
+    from torch._tensor import Tensor
+
+    global _defined
+    if not is_overriding(cls):
+        return
+    _defined = True
+    _ask()
+    for name, own in {**vars(_atenon.Tensor), **vars(Tensor)}.items():
+        if name.startswith("_") or inspect.getattr_static(cls, name) is not own:
+            continue
+        if isinstance(own, _types.MethodDescriptorType):
+            setattr(cls, name, overridable(own, known_as=own))
+        elif isinstance(own, (property, _types.GetSetDescriptorType)):
+            setattr(cls, name, property(overridable(own.__get__, known_as=own.__get__), own.__set__))
+
+
+def get_default_nowrap_functions():
+    """Attributes whose tensors stay what they are, whatever the class of the tensor that has them."""
+    from torch._tensor import Tensor
+
+    return {Tensor.grad.__get__}
+
+
+def as_class(result, cls):
+    """A function's result as tensors of this class, in lists as well."""
+    from torch._tensor import Tensor
+
+    if cls is Tensor:
+        return result
+    if isinstance(result, Tensor) and not isinstance(result, cls):
+        return result.as_subclass(cls)
+    if isinstance(result, (tuple, list)):
+        items = (as_class(item, cls) for item in result)
+        return type(result)._make(items) if hasattr(result, "_make") else type(result)(items)
+    return result
+
+
+# --- What functions of users' own ask
+
+
+def has_torch_function(relevant_args):
+    return builtins.bool(_asks_modes and _modes or _asks_classes and any(is_overriding(type(argument)) for argument in relevant_args))
+
+
+def is_torch_function_enabled():
+    return _asks_classes
+
+
+def has_torch_function_unary(argument):
+    return has_torch_function((argument,))
+
+
+def has_torch_function_variadic(*arguments):
+    return has_torch_function(arguments)
+
+
+def handle_torch_function(public_api, relevant_args, *args, **kwargs):
+    return _overridden(public_api, args, kwargs, _overriding(relevant_args))
+
+
+def wrap_torch_function(dispatcher):
+    def wrap(function):
+        @functools.wraps(function)
+        def call(*args, **kwargs):
+            relevant = dispatcher(*args, **kwargs)
+            if has_torch_function(relevant):
+                return handle_torch_function(call, relevant, *args, **kwargs)
+            return function(*args, **kwargs)
+
+        return call
+
+    return wrap
+
+
+def is_tensor_like(value):
+    from torch._tensor import Tensor
+
+    return isinstance(value, Tensor) or hasattr(type(value), "__torch_function__")
+
+
+def __getattr__(name):
+    return _placeholder.attribute(__name__, name)
