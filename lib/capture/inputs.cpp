@@ -7,6 +7,7 @@
 #include "capture/dimensions.h"
 #include "capture/pytree.h"
 #include "capture/symbols.h"
+#include "capture/tensor_object.h"
 #include "text/limits.h"
 
 namespace atenon::capture {
@@ -194,6 +195,17 @@ bool InputMaker::make_example() {
   return true;
 }
 
+// Of the class of the example, with what hangs on it; a parameter that is passed is a plain tensor.
+static Ref wrapped_like(Session& session, PyObject* example, TensorState state) {
+  PyTypeObject* type = Py_TYPE(example);
+  if (PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(session.parameter_class.get())))
+    return session.wrap(std::move(state));
+  Ref made = new_tensor(session, type, std::move(state), false);
+  const Ref own = attribute(example, "__dict__"), other = made ? attribute(made.get(), "__dict__") : Ref();
+  if (own && other && PyDict_Update(other.get(), own.get()) < 0) return {};
+  return made;
+}
+
 // An integer that dynamic_shapes names: a symbol. Nullopt where it turns out to be a constant.
 std::optional<Ref> InputMaker::trace_number(Inputs& inputs, const std::string& path, PyObject* object, PyObject* spec) {
   const std::string name = value_name(path);  // of the symbol, too
@@ -274,7 +286,7 @@ Ref InputMaker::trace_leaf(Inputs& inputs, const std::string& path, PyObject* ob
   if (tensor) session_.examples.emplace(input, tensor->state->real);
   inputs.specs.push_back({.kind = ir::InputKind::user_input, .value = input->name, .target = path});
   inputs.bases.push_back(state.base);
-  return session_.wrap(std::move(state));
+  return tensor ? wrapped_like(session_, object, std::move(state)) : session_.wrap(std::move(state));
 }
 
 bool InputMaker::trace(Inputs& inputs) {
