@@ -35,6 +35,7 @@ class LayoutChoice {
  private:
   std::optional<Access> read_through(const std::vector<ir::Node*>& views) const;
   std::optional<Layout> view_layout(const std::vector<ir::Node*>& views, std::optional<Layout> from = {}) const;
+  std::optional<Layout> layout_of_parts(const ir::Node& node, const Layout& from) const;
   bool join_views(Group& group);
   void place_results(Group& group);
   bool ends_in_order_of_its_own(const Value& value, bool through_loops = false) const;
@@ -66,9 +67,33 @@ std::optional<Access> LayoutChoice::read_through(const std::vector<ir::Node*>& v
   return access_of(meanings, lowering_.facts);
 }
 
+// Where the parts of complex numbers lie, or complex numbers of the parts that lie so; nullopt where these are no
+// neighbours.
+std::optional<Layout> LayoutChoice::layout_of_parts(const ir::Node& node, const Layout& from) const {
+  if (!(from.offset == SymInt(0))) return std::nullopt;  // which counts other elements
+  Layout layout{{}, 0};
+  if (is_complex(node.operands()[0]->meta().dtype)) {
+    for (const SymInt& stride : from.strides) layout.strides.push_back(stride * SymInt(2));
+    layout.strides.push_back(1);
+  } else {
+    if (!(from.strides.back() == SymInt(1))) return std::nullopt;
+    for (size_t axis = 0; axis + 1 < from.strides.size(); ++axis) {
+      if (!lowering_.facts.proves(shape::equal(shape::mod(from.strides[axis], 2), 0))) return std::nullopt;
+      layout.strides.push_back(lowering_.facts.simplify(shape::floor_div(from.strides[axis], 2)));
+    }
+  }
+  const Value& result = *node.result();
+  if (result.returned > 0 && layout.strides != row_major(result.meta().sizes).strides) return std::nullopt;
+  return layout;
+}
+
 // The strides at which a view of views of a strided operand lies (as `from`, where that is not chosen yet): the factors
 // of its index variables in the operand's address; nullopt where strides do not say it.
 std::optional<Layout> LayoutChoice::view_layout(const std::vector<ir::Node*>& views, std::optional<Layout> from) const {
+  if (std::ranges::any_of(views, [&](const ir::Node* view) { return reinterprets(lowering_, *view); })) {
+    if (views.size() > 1) return std::nullopt;  // an address of one is none of the other
+    return layout_of_parts(*views[0], from ? *from : lowering_.layout(*views[0]->operands()[0]));
+  }
   const std::optional<Access> access = read_through(views);
   if (!access) return std::nullopt;
   if (!from) from = lowering_.layout(*access->tensor);

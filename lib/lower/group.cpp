@@ -9,6 +9,7 @@
 
 #include "ir/readers.h"
 #include "lower/lowering.h"
+#include "tensor/real_parts.h"
 
 namespace atenon::lower {
 
@@ -430,7 +431,7 @@ bool Grouper::is_shared_expansion(const Group& group, const Node& view) const {
 // Views whose group does not need them inside become groups of their own: nothing has to be computed for them.
 void Grouper::release_views() {
   const auto is_released = [&](const Group& group, const Node& node) {
-    if (!is_view(lowering_, node)) return false;
+    if (!is_view(lowering_, node) && !reinterprets(lowering_, node)) return false;
     const bool is_last = std::none_of(node.result()->users.begin(), node.result()->users.end(),
                                       [&](const Node* user) { return lowering_.group_of.at(user) == &group; });
     return group.nodes.size() == 1 || is_last || is_shared_expansion(group, node);
@@ -464,6 +465,21 @@ void Grouper::run() {
 }
 
 }  // namespace
+
+bool reinterprets(const Lowering& lowering, const Node& node) {
+  const opset::Operator* op = lowering.opset.find(node.target());
+  if (!op || op->schema().parameters.empty() || op->schema().returns.size() != 1 || node.operands().size() != 1)
+    return false;
+  const std::string& alias = op->schema().returns[0].type.alias;
+  if (alias.empty() || alias != op->schema().parameters[0].type.alias || op->schema().parameters[0].type.mutated)
+    return false;
+  const ir::TensorMeta &from = node.operands()[0]->meta(), &to = node.result()->meta();
+  if (is_complex(from.dtype) == is_complex(to.dtype)) return false;
+  const ir::TensorMeta &numbers = is_complex(from.dtype) ? from : to, &parts = is_complex(from.dtype) ? to : from;
+  std::vector<SymInt> sizes = numbers.sizes;
+  sizes.push_back(2);
+  return parts.dtype == part_of(numbers.dtype) && parts.sizes == sizes;
+}
 
 void group_nodes(Lowering& lowering) { Grouper(lowering).run(); }
 

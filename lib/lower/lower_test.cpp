@@ -137,6 +137,19 @@ const Case cases[] = {
     {"%x: c64[n, 4], %y: c64[4, 3]", "%r: c64[n, 3] = aten::mm(%x, %y)", "%r"},
     {"%x: c64[n, 4, 6]", "%p: c64[6, n, 4] = aten::permute(%x, [2, 0, 1])\n    %r: c64[6, n, 4] = aten::neg(%p)", "%r"},
     {"%x: c64[n, 6]", "%r: f32[n, 6, 2] = aten::view_as_real(%x)", "%r"},
+    {"%x: c64[n, 3, 6], %y: c64[6]",
+     "%m: c64[n, 3, 6] = aten::mul.Tensor(%x, %y)\n    %p: c64[3, n, 6] = aten::permute(%m, [1, 0, 2])\n"
+     "    %v: f32[3, n, 6, 2] = aten::view_as_real(%p)\n    %f: f32[3, n, 12] = aten::flatten.using_ints(%v, 2)\n"
+     "    %r: f32[3, n, 12] = aten::cumsum(%f, 2)",
+     "%r"},
+    {"%x: f32[n, 2, 6]",
+     "%e: f32[n, 2, 6] = aten::exp(%x)\n    %p: f32[n, 6, 2] = aten::permute(%e, [0, 2, 1])\n"
+     "    %c: c64[n, 6] = aten::view_as_complex(%p)\n    %r: c64[n, 6] = aten::cumsum(%c, 1)",
+     "%r"},
+    {"%x: f32[n, 12], %y: c64[6, 4]",
+     "%e: f32[n, 12] = aten::exp(%x)\n    %p: f32[n, 6, 2] = aten::view(%e, [n, 6, 2])\n"
+     "    %c: c64[n, 6] = aten::view_as_complex(%p)\n    %r: c64[n, 4] = aten::mm(%c, %y)",
+     "%r"},
     {"%x: f32[n, 6, 2]", "%c: c64[n, 6] = aten::view_as_complex(%x)\n    %r: c64[n, 6] = aten::conj_physical(%c)",
      "%r"},
     {"%x: c64[7, 6], %i: i64[n]", "%r: c64[n, 6] = aten::index_select(%x, 0, %i)", "%r"},

@@ -396,7 +396,9 @@ Result<void> Interpreter::run_alias(Scope& scope, const ir::Node& node) {
   if (!view) return misfit(node, "an alias does not say what it views");
   const std::optional<int64_t> elements = offset_of_alias(node, *whole, *view, scope.environment.symbols);
   if (!elements) return misfit(node, "an alias reaches beyond its operand");
-  view->offset = whole->offset + *elements;
+  const auto from = static_cast<int64_t>(size_of(whole->dtype)), to = static_cast<int64_t>(size_of(view->dtype));
+  if (whole->offset * from % to != 0) return misfit(node, "an alias begins between two elements");
+  view->offset = whole->offset * from / to + *elements;
   view->storage = whole->storage;
   scope.environment.values[node.result()] = std::move(*view);
   return {};

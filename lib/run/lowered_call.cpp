@@ -2,6 +2,7 @@
 
 #include "kernels/body.h"
 #include "run/engine.h"
+#include "tensor/real_parts.h"
 #include "text/text.h"
 
 namespace atenon::run {
@@ -55,13 +56,18 @@ Tensor outline(ScalarType dtype, std::vector<int64_t> sizes) {
   return tensor;
 }
 
+// Complex numbers may be seen as their parts, and parts as such numbers.
+static bool is_seen_as(ScalarType whole, ScalarType view) {
+  return whole == view || (is_complex(whole) && part_of(whole) == view) || (is_complex(view) && part_of(view) == whole);
+}
+
 std::optional<int64_t> offset_of_alias(const ir::Node& node, const Tensor& whole, const Tensor& view,
                                        const shape::Bindings& symbols) {
   const ir::Argument* offset = item(node, "offset", 0);
   const std::optional<int64_t> elements = offset ? integer(*offset, symbols) : 0;
   const std::optional<int64_t> bytes = extent(view.sizes, view.strides, view.dtype),
                                room = extent(whole.sizes, whole.strides, whole.dtype);
-  if (!elements || !bytes || !room || view.dtype != whole.dtype || *elements < 0) return std::nullopt;
+  if (!elements || !bytes || !room || !is_seen_as(whole.dtype, view.dtype) || *elements < 0) return std::nullopt;
   if (*bytes == 0) return 0;
   const auto width = static_cast<int64_t>(size_of(view.dtype));
   if (*elements > *room / width || *bytes > *room - *elements * width) return std::nullopt;

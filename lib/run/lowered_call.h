@@ -22,8 +22,8 @@ std::optional<Tensor> geometry_of(const ir::Node& node, size_t i, const shape::B
 // A tensor in rows that has no elements: for who looks at its type alone.
 Tensor outline(ScalarType dtype, std::vector<int64_t> sizes);
 
-// How many elements into `whole` an alias of it begins; nullopt where it reaches beyond. Of both only the geometry
-// counts.
+// How many of its own elements into `whole` an alias of it begins; nullopt where it reaches beyond, or sees elements of
+// another type, other than complex numbers as their parts and back. Of both only the geometry counts.
 std::optional<int64_t> offset_of_alias(const ir::Node& node, const Tensor& whole, const Tensor& view,
                                        const shape::Bindings& symbols);
 
