@@ -54,6 +54,14 @@ class nothing(contextlib.ContextDecorator):
         return False
 
 
+class _DispatchMode:
+    def __enter__(self):
+        raise overrides.no_dispatch(type(self))
+
+    def __exit__(self, *exception):
+        pass
+
+
 def _no_device(type):
     return {
         "is_available": answer(False), "device_count": answer(0), "is_initialized": answer(False), "is_bf16_supported": answer(False),
@@ -130,6 +138,7 @@ _table = {
     "torch._dynamo.eval_frame": {"is_dynamo_supported": answer(False)},
     "torch._dynamo._trace_wrapped_higher_order_op": {"TransformGetItemToIndex": nothing},
     "torch._logging": {"set_logs": answer()},
+    "torch.utils._python_dispatch": {"TorchDispatchMode": _DispatchMode},
     "torch.onnx": {"is_in_onnx_export": answer(False)},
     "torch.profiler": {"record_function": nothing, "profile": nothing},
     "torch.autograd.forward_ad": {"UnpackedDualTensor": _Dual, "unpack_dual": lambda tensor, *, level=None: _Dual(tensor, None)},

@@ -429,8 +429,7 @@ overrides.make_overridable(Tensor)
 def _made_subclass(cls, data, requires_grad):
     own = getattr(cls, "__torch_dispatch__", None)
     if own is not None and own is not overrides.disabled_torch_dispatch:
-        raise Unsupported(f"{cls.__qualname__}.__torch_dispatch__ is not supported: operators do not ask it",
-                          "torch.Tensor.__torch_dispatch__")
+        raise overrides.no_dispatch(cls)
     return _atenon.make_subclass(cls, data, requires_grad)
 
 

@@ -39,6 +39,12 @@ def disabled_torch_dispatch(func, types, args=(), kwargs=None):
     return func(*args, **(kwargs or {}))
 
 
+def no_dispatch(cls):
+    refusal = _placeholder.Unsupported(f"{cls.__qualname__}.__torch_dispatch__ is not supported: operators do not ask it")
+    refusal.add_note("fix: let it have a __torch_function__ instead, which is told of the functions that are called")
+    return refusal
+
+
 class DisableTorchFunctionSubclass:
     """Inside, classes are not asked."""
 
