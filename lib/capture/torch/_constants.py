@@ -41,6 +41,38 @@ def assume_constant_result(function):
     return call
 
 
+def _parse_to(*args, **kwargs):
+    """What a `to` of a module's or of a library's own is asked for: (device, dtype, non_blocking, memory_format)."""
+    def of_device(device=None, dtype=None, non_blocking=False, copy=False, *, memory_format=None):
+        return device, dtype, non_blocking, copy, memory_format
+
+    def of_dtype(dtype, non_blocking=False, copy=False, *, memory_format=None):
+        return None, dtype, non_blocking, copy, memory_format
+
+    def of_tensor(tensor, non_blocking=False, copy=False, *, memory_format=None):
+        return tensor.device, tensor.dtype, non_blocking, copy, memory_format
+
+    first = args[0] if args else kwargs.get("tensor")
+    form = of_tensor if _is_tensor(first) else of_dtype if isinstance(first, _atenon.dtype) else of_device
+    try:
+        device, dtype, non_blocking, copy, memory_format = form(*args, **kwargs)
+    except TypeError:
+        device = dtype = non_blocking = copy = args  # refused below
+    if not (isinstance(device, (str, int, _atenon.device, type(None))) and isinstance(dtype, (_atenon.dtype, type(None)))
+            and isinstance(non_blocking, bool) and isinstance(copy, bool)):
+        raise TypeError("to() takes (device, dtype, non_blocking), (dtype, non_blocking) or (tensor, non_blocking), and memory_format by name")
+    if copy:
+        raise RuntimeError(".to() does not accept copy argument")
+    if isinstance(device, int):
+        _atenon.check_device(device)
+    return None if device is None else _atenon.device(device), dtype, non_blocking, memory_format
+
+
+# torch._C._nn is aten with what parses arguments.
+_nn = type(_operators.aten)("aten")
+_nn._parse_to = _parse_to
+
+
 class nothing(contextlib.ContextDecorator):
     """A context manager and decorator without effect; it accepts anything."""
 
@@ -149,11 +181,12 @@ _table = {
         "CUDA_HOME": None, "CUDNN_HOME": None, "ROCM_HOME": None, "HIP_HOME": None, "SYCL_HOME": None, "ROCM_VERSION": None, "IS_HIP_EXTENSION": False,
     },
     "torch.utils.data._utils.collate": {"default_collate_fn_map": {}, "np_str_obj_array_pattern": re.compile("[SaUO]")},
+    "torch.utils.data.dataloader": {"_worker_init_fn_t": typing.Callable[[int], None], "_collate_fn_t": typing.Callable[[list], typing.Any]},
     "torch.utils.data._utils.worker": {"_worker_info": None},
     "torch.distributed.constants": {"default_pg_timeout": datetime.timedelta(minutes=30)},
     "torch.utils._triton": {"has_triton": answer(False), "has_triton_package": answer(False)},
     "torch.utils._config_module": {"install_config_module": answer()},
-    "torch._C": {"_nn": _operators.aten, "_VariableFunctions": _operators.aten, "_log_api_usage_once": answer(), "_get_tracing_state": answer(), "_is_tracing": answer(False), "_jit_set_profiling_executor": answer(False),
+    "torch._C": {"_nn": _nn, "_VariableFunctions": _operators.aten, "_log_api_usage_once": answer(), "_get_tracing_state": answer(), "_is_tracing": answer(False), "_jit_set_profiling_executor": answer(False),
                  "_jit_set_profiling_mode": answer(False), "_jit_set_texpr_fuser_enabled": answer(), "_get_accelerator": answer(),
                  "_has_mkldnn": False, "_has_cuda": False, "_is_torch_function_enabled": overrides.is_torch_function_enabled,
                  "DisableTorchFunction": overrides.DisableTorchFunction,

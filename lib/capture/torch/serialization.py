@@ -13,6 +13,7 @@ import io
 import os
 import pickle
 import struct
+import typing
 import zipfile
 
 import _atenon
@@ -21,6 +22,7 @@ from torch import _utils
 from torch._constants import answer, nothing
 
 DEFAULT_PROTOCOL = 2  # of pickle, what torch.save writes by default
+MAP_LOCATION: typing.TypeAlias = typing.Callable | _atenon.device | str | dict[str, str] | None  # what libraries annotate with
 set_crc32_options = nothing
 get_unsafe_globals_in_checkpoint = answer([])
 
