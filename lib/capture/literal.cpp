@@ -100,16 +100,22 @@ struct Elements {
   std::vector<PyObject*> numbers;  // borrowed from `alive`
   std::vector<Ref> alive;
   bool has_complex = false, has_float = false, has_integer = false, has_tensor = false, has_symbol = false;
-  size_t of_arrays = 0;                  // numbers that are NumPy's
-  std::optional<ScalarType> array_type;  // of these, promoted
+  size_t of_own_type = 0;              // numbers that have one: NumPy's and tensors
+  std::optional<ScalarType> own_type;  // of these, promoted
 };
 
 bool collect(PyObject* data, size_t depth, Elements& elements) {
   const Recursion level(" in the data of a tensor");
   if (!level) return false;
+  // A tensor is one number, whatever its rank.
   if (TensorObject* tensor = as_tensor(data); tensor && !tensor->session->meta(*tensor).sizes.empty()) {
-    const Ref list(PyObject_CallMethod(data, "tolist", nullptr));
-    return list && collect(list.get(), depth, elements);
+    if (shape::product(tensor->session->meta(*tensor).sizes).constant().value_or(1) != 1) {
+      PyErr_SetString(PyExc_ValueError, "only one element tensors can be converted to Python scalars");
+      return false;
+    }
+    const Ref none(PyTuple_New(0));
+    const Ref number(none ? tensor->session->call("aten::view", {data, none.get()}) : nullptr);
+    return number && collect(number.get(), depth, elements);
   }
   const std::optional<ScalarType> scalar = type_of_scalar(data);
   if (!scalar && !as_tensor(data) && !as_symbol(data) && PySequence_Check(data) && !PyUnicode_Check(data)) {
@@ -130,13 +136,12 @@ bool collect(PyObject* data, size_t depth, Elements& elements) {
     PyErr_SetString(PyExc_ValueError, "the lists of a tensor's data are not all of one depth");
     return false;
   }
-  if (scalar) {
-    ++elements.of_arrays;
-    elements.array_type = elements.array_type ? promote(*elements.array_type, *scalar) : *scalar;
-  } else if (TensorObject* tensor = as_tensor(data)) {
-    const ScalarType type = tensor->session->meta(*tensor).dtype;
-    elements.has_tensor = true;
-    (is_floating(type) ? elements.has_float : is_complex(type) ? elements.has_complex : elements.has_integer) = true;
+  TensorObject* tensor = as_tensor(data);
+  if (scalar || tensor) {
+    const ScalarType type = tensor ? tensor->session->meta(*tensor).dtype : *scalar;
+    ++elements.of_own_type;
+    elements.own_type = elements.own_type ? promote(*elements.own_type, type) : type;
+    elements.has_tensor |= tensor != nullptr;
   } else if (SymbolObject* symbol = as_symbol(data)) {
     elements.has_symbol = true;
     elements.has_float |= std::holds_alternative<SymFloat>(*symbol->value);
@@ -154,6 +159,10 @@ bool collect(PyObject* data, size_t depth, Elements& elements) {
 }
 
 bool store(Tensor& tensor, int64_t position, PyObject* number) {
+  if (as_tensor(number)) {
+    const Ref value(PyObject_CallMethod(number, "item", nullptr));
+    return value && store(tensor, position, value.get());
+  }
   if (is_complex(tensor.dtype)) {
     const Py_complex value = PyComplex_AsCComplex(number);
     if (PyErr_Occurred()) return false;
@@ -230,10 +239,10 @@ PyObject* tensor_from(Session& session, PyObject* data, std::optional<ScalarType
                            : elements.has_integer     ? ScalarType::i64
                            : elements.numbers.empty() ? session.default_dtype
                                                       : ScalarType::boolean;
-  const bool is_all_arrays = elements.of_arrays > 0 && elements.of_arrays == elements.numbers.size();
-  const ScalarType joined = is_all_arrays         ? *elements.array_type
-                            : elements.array_type ? promote(*elements.array_type, found)
-                                                  : found;
+  const bool all_have_own = elements.of_own_type > 0 && elements.of_own_type == elements.numbers.size();
+  const ScalarType joined = all_have_own        ? *elements.own_type
+                            : elements.own_type ? promote(*elements.own_type, found)
+                                                : found;
   const ScalarType type = dtype.value_or(joined);
   if (session.is_tracing && (elements.has_tensor || elements.has_symbol)) return stacked(session, elements, type);
   Tensor tensor = Tensor::empty(type, elements.sizes);

@@ -95,7 +95,7 @@ class Dispatch {
   void give_default_dtype(Call& call) const;
   bool makes_floats_of_integers(const Call& call) const;
   PyObject* run_in_default_dtype(PyObject* const* args, size_t count, PyObject* keyword_names);
-  bool make_number(Argument& argument);              // where it is a tensor of rank 0, or a list of such
+  bool make_number(Argument& argument, bool is_item = false);
   PyObject* passed(const Argument& argument) const;  // the tensor that it stands for, borrowed, or null
   std::vector<Laid> operands(const Call& call) const;
   std::optional<Tensor> turned(const Call& call, ScalarType dtype, const std::vector<int64_t>& sizes,
@@ -232,17 +232,22 @@ PyObject* Dispatch::run_in_default_dtype(PyObject* const* args, size_t count, Py
   return result && as_tensor(result.get()) ? turned(result.get()).release() : Ref(result).release();
 }
 
-bool Dispatch::make_number(Argument& argument) {
+// What is a tensor of rank 0, or a list of tensors of one element, becomes numbers; all else stays.
+bool Dispatch::make_number(Argument& argument, bool is_item) {
   if (argument.is<ArgumentList>()) {
     ArgumentList items = argument.get<ArgumentList>();
     for (Argument& item : items)
-      if (!make_number(item)) return false;
+      if (!make_number(item, true)) return false;
     argument = std::move(items);
     return true;
   }
   PyObject* tensor = passed(argument);
-  if (!tensor || !session_.meta(*as_tensor(tensor)).sizes.empty()) return true;
-  const Ref number(PyObject_CallMethod(tensor, "item", nullptr));
+  if (!tensor) return true;
+  const std::vector<SymInt> sizes = session_.meta(*as_tensor(tensor)).sizes;
+  if (is_item ? shape::product(sizes).constant() != 1 : !sizes.empty()) return true;
+  const Ref none(PyTuple_New(0));
+  const Ref scalar(none ? session_.call("aten::view", {tensor, none.get()}) : nullptr);
+  const Ref number(scalar ? PyObject_CallMethod(scalar.get(), "item", nullptr) : nullptr);
   return number && arguments_.convert(number.get(), argument);
 }
 
