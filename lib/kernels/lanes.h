@@ -222,7 +222,7 @@ struct PoolTile {
   // each output in a line, of which whole vectors are read. Null: the largest is wanted.
   const float *row_shares, *shares;
   float* y;
-  float* scratch;  // line_floats for each line: a row of x between what pads it, and two vectors behind them
+  float* scratch;  // line_floats for each line: a row of x between what pads it, and vectors behind them
   int64_t line_floats;
 };
 

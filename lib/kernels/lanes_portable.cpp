@@ -51,8 +51,11 @@ struct V {
       if (truths[i]) result.v[i] = yes.v[i];
     return result;
   }
-  // p[2 * i]
-  static V even(const float* p) { return {{p[0], p[2], p[4], p[6]}}; }
+  // p[step * i], for steps of 2 to 4.
+  template <int step>
+  static V every(const float* p) {
+    return {{p[0], p[step], p[2 * step], p[3 * step]}};
+  }
   // line[places[i]], where places ascend.
   static V pick(const float* line, const int32_t* places) {
     return {{line[places[0]], line[places[1]], line[places[2]], line[places[3]]}};
