@@ -24,6 +24,7 @@ constexpr Lanes lanes_of(const char* name) {
           dots,
           lstm_cell,
           panel,
+          product,
           row_by_panels,
           finish,
           make_panel,

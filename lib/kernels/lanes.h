@@ -295,6 +295,9 @@ struct Lanes {
   // step's input and from the state before. c and h are overwritten.
   void (*lstm_cell)(const float* const of_input[4], const float* const of_state[4], float* c, float* h, int64_t units);
   void (*panel)(const PanelTile& tile);
+  // c = a * b: m x depth times depth x n, the columns of each side by side. Distances are those between rows.
+  void (*product)(int64_t m, int64_t n, int64_t depth, const float* a, int64_t a_row, const float* b, int64_t b_row,
+                  float* c, int64_t c_row);
   // y := a row of k numbers by `panels` whole panels that lie one behind the other.
   void (*row_by_panels)(const float* a, int64_t k, const float* b, int64_t panels, float* y);
   // What follows a product: bias and epilogue. The sums lie in the tile's scratch.

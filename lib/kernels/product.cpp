@@ -200,16 +200,16 @@ std::optional<ir::BlockedLayout> RowsKernel::half_layout(const CallSite& site, s
 
 namespace {
 
-// Whether rows of a, and the bias, are dense, and the epilogue's operands can be read.
-bool has_dense_rows(const Product& product, const Loops& loops, const CallSite& site) {
-  return loops.fits && (loops.a.stride(1) == 1 || loops.k() == 1) &&
-         (product.bias < 0 || site.operands[product.bias].strides[0] == 1 || loops.n() == 1);
+// Whether the bias is dense, and the epilogue's operands can be read.
+bool has_plain_addends(const Product& product, const Loops& loops, const CallSite& site) {
+  return loops.fits && (product.bias < 0 || site.operands[product.bias].strides[0] == 1 || loops.n() == 1);
 }
 
 }  // namespace
 
 bool lies_in_rows(const Product& product, const Loops& loops, const CallSite& site) {
-  return loops.rank() == 2 && has_dense_rows(product, loops, site) && (loops.y.stride(1) == 1 || loops.n() == 1);
+  return loops.rank() == 2 && has_plain_addends(product, loops, site) && loops.a.in_rows() &&
+         (loops.y.stride(1) == 1 || loops.n() == 1);
 }
 
 bool has_few_outputs(const Product& product, const CallSite& site) {
@@ -219,8 +219,8 @@ bool has_few_outputs(const Product& product, const CallSite& site) {
 }
 
 bool lies_in_lines(const Product& product, const Loops& loops, const CallSite& site) {
-  return loops.rank() <= 3 && has_dense_rows(product, loops, site) && (loops.b.stride(2) == 1 || loops.k() == 1) &&
-         loops.y.stride(2) == 1;
+  return loops.rank() <= 3 && has_plain_addends(product, loops, site) && (loops.a.in_rows() || loops.a.in_columns()) &&
+         (loops.b.stride(2) == 1 || loops.k() == 1) && loops.y.stride(2) == 1;
 }
 
 const Kernel& other_kernel(const Product& product) {

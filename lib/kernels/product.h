@@ -85,7 +85,8 @@ bool lies_in_rows(const Product& product, const Loops& loops, const CallSite& si
 // rows. The matrix lies output by output then.
 constexpr int64_t most_row_outputs = 8;
 bool has_few_outputs(const Product& product, const CallSite& site);
-// Whether each output is a line of the result: an image's channel; in as many images as there are.
+// Whether each output is a line of the result: an image's channel; in as many images as there are. Inputs lie pixel by
+// pixel, or in lines, too.
 bool lies_in_lines(const Product& product, const Loops& loops, const CallSite& site);
 
 // The kernel behind those of our own, where operands lie as these do not read them: oneDNN's.
