@@ -47,6 +47,7 @@ std::span<const Kernel* const> all() {
       &small_matrices(),
       &onednn_matmul(),
       &chosen_matrices(),
+      &doubles(),
       &attention(),
       &lstm(),
       &recurrent(),

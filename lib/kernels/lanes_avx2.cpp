@@ -124,6 +124,16 @@ struct V {
   }
 };
 
+// The same bytes as f64.
+struct D {
+  static constexpr int width = 4;
+  __m256d v;
+  static D all(double x) { return {_mm256_set1_pd(x)}; }
+  static D load(const double* p) { return {_mm256_loadu_pd(p)}; }
+  void add_product(D a, D b) { asm("vfmadd231pd %2, %1, %0" : "+x"(v) : "x"(a.v), "x"(b.v)); }
+  void store(double* p) const { _mm256_storeu_pd(p, v); }
+};
+
 inline V operator+(V a, V b) { return {_mm256_add_ps(a.v, b.v)}; }
 inline V operator-(V a, V b) { return {_mm256_sub_ps(a.v, b.v)}; }
 inline V operator*(V a, V b) { return {_mm256_mul_ps(a.v, b.v)}; }

@@ -125,6 +125,16 @@ struct V {
   static __mmask16 first(int n) { return static_cast<__mmask16>((1u << n) - 1); }
 };
 
+// The same bytes as f64.
+struct D {
+  static constexpr int width = 8;
+  __m512d v;
+  static D all(double x) { return {_mm512_set1_pd(x)}; }
+  static D load(const double* p) { return {_mm512_loadu_pd(p)}; }
+  void add_product(D a, D b) { v = _mm512_fmadd_pd(a.v, b.v, v); }
+  void store(double* p) const { _mm512_storeu_pd(p, v); }
+};
+
 inline V operator+(V a, V b) { return {_mm512_add_ps(a.v, b.v)}; }
 inline V operator-(V a, V b) { return {_mm512_sub_ps(a.v, b.v)}; }
 inline V operator*(V a, V b) { return {_mm512_mul_ps(a.v, b.v)}; }

@@ -73,6 +73,20 @@ struct V {
   }
 };
 
+// The same bytes as f64.
+struct D {
+  static constexpr int width = 2;
+  double v[2];
+  static D all(double x) { return {{x, x}}; }
+  static D load(const double* p) { return {{p[0], p[1]}}; }
+  void add_product(D a, D b) {
+    for (int i = 0; i < width; ++i) v[i] = a.v[i] * b.v[i] + v[i];
+  }
+  void store(double* p) const {
+    for (int i = 0; i < width; ++i) p[i] = v[i];
+  }
+};
+
 template <class F>
 inline V each(V a, V b, F f) {
   return {{f(a.v[0], b.v[0]), f(a.v[1], b.v[1]), f(a.v[2], b.v[2]), f(a.v[3], b.v[3])}};

@@ -21,6 +21,7 @@ const Kernel& panels();
 const Kernel& chosen_matrices();
 const Kernel& small_matrices();
 const Kernel& onednn_matmul();
+const Kernel& doubles();
 const Kernel& attention();
 const Kernel& lstm();
 const Kernel& recurrent();

@@ -27,8 +27,9 @@ struct Product {
   bool is_convolution() const { return !order.empty(); }
 };
 
-// "" and `found`, or why the body is no product.
-std::string read_product(const ir::Graph& body, const shape::Bindings& symbols, Product& found);
+// "" and `found`, or why the body is no product of this type.
+std::string read_product(const ir::Graph& body, const shape::Bindings& symbols, Product& found,
+                         ScalarType dtype = ScalarType::f32);
 
 // m * n * k of one product, if these sizes are known.
 std::optional<int64_t> constant_products(const ir::Graph& body, const Product& product);
