@@ -1,8 +1,8 @@
 // Products and convolutions of f64, for which oneDNN has no code.
 //
 // Both are products of rows with a matrix that becomes panels, some terms at a time, which stay in the nearest cache: a
-// convolution's rows are its outputs, its columns the pixels, and a term is what one tap reads of one channel. All lies
-// in rows; how a product is cut follows from its sizes alone.
+// convolution's rows are its outputs, its columns the pixels, and a term is what one tap reads of one channel. How a
+// product is cut follows from its sizes alone.
 #include <algorithm>
 #include <cassert>
 
@@ -150,84 +150,47 @@ class DoubleConvolutionCall : public DoublesCall {
   }
 };
 
-class Doubles : public Kernel {
+// What is known of a call as soon as its sizes are.
+std::unique_ptr<PreparedCall> described(std::unique_ptr<DoublesCall> call, const CallSite& site) {
+  call->result = site.operands.size();
+  call->flops =
+      2.0 * static_cast<double>(call->places) * static_cast<double>(call->m * call->n) * static_cast<double>(call->k);
+  for (const Operand& operand : site.operands) call->bytes += 8 * count(operand.sizes);
+  call->bytes += 8 * count(site.results[0].sizes);
+  call->detail = lanes().name;
+  return call;
+}
+
+class DoubleProducts : public Kernel {
  public:
-  const char* name() const override { return "doubles"; }
+  const char* name() const override { return "double_products"; }
 
   std::string refusal(const ir::Graph& body) const override {
-    Convolution convolution;
-    const std::string why = read_convolution(body, {}, convolution, ScalarType::f64);
-    if (why.empty()) {
-      if (convolution.transposed) return "it has no code for transposed convolutions";
-      return convolution.epilogue.empty() ? "" : "it has no code for what follows";
-    }
     Product product;
     if (std::string refusal = read_product(body, {}, product, ScalarType::f64); !refusal.empty()) return refusal;
+    if (product.is_convolution()) return "a convolution";
     return product.epilogue.empty() ? thin_refusal(body, product) : "it has no code for what follows";
   }
 
   std::string drawback(const ir::Graph& body) const override {
-    Convolution convolution;
-    if (read_convolution(body, {}, convolution, ScalarType::f64).empty()) {
-      const ir::TensorMeta &filter = body.inputs()[static_cast<size_t>(convolution.weight)]->meta(),
-                           &y = body.outputs()[0].value()->meta();
-      const auto pixels = shape::floor_div(y.numel(), y.sizes[0] * y.sizes[1]).constant();
-      return *filter.sizes[0].constant() / convolution.groups < least_rows ? "a panel would serve too few outputs"
-             : pixels && *pixels < least_columns                           ? "its pixels fill no vector"
-                                                                           : "";
-    }
     Product product;
     read_product(body, {}, product, ScalarType::f64);
     const ir::TensorMeta &a = body.inputs()[static_cast<size_t>(product.a.input)]->meta(),
                          &b = body.inputs()[static_cast<size_t>(product.b.input)]->meta();
-    shape::SymInt rows = a.sizes[static_cast<size_t>(product.a.axes[product.a.axes.size() - 2])];
-    if (product.b.axes.size() == 2)
-      rows = shape::floor_div(a.numel(), a.sizes[static_cast<size_t>(product.a.axes.back())]);
-    const auto m = rows.constant(), n = b.sizes[static_cast<size_t>(product.b.axes.back())].constant();
-    if (m && *m < least_rows) return "a panel would serve too few rows";
-    if (n && *n < least_columns) return "its columns fill no vector";
+    const auto from_end = [](const ir::TensorMeta& meta, const View& view, size_t place) {
+      return meta.sizes[static_cast<size_t>(view.axes[view.axes.size() - place])];
+    };
+    const bool has_batch = product.b.axes.size() > 2;
+    const auto rows = (has_batch ? from_end(a, product.a, 2) : shape::floor_div(a.numel(), from_end(a, product.a, 1)))
+                          .constant(),
+               columns = from_end(b, product.b, 1).constant();
+    if (rows && *rows < least_rows) return "a panel would serve too few rows";
+    if (columns && *columns < least_columns) return "its columns fill no vector";
     const auto terms = constant_products(body, product);
-    return terms && product.b.axes.size() > 2 && *terms < least_terms ? "a batch of small products" : "";
+    return has_batch && terms && *terms < least_terms ? "a batch of small products" : "";
   }
-
-  bool needs_rows() const override { return true; }
 
   Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const override {
-    Convolution convolution;
-    const bool is_convolution = read_convolution(*site.body, site.symbols, convolution, ScalarType::f64).empty();
-    std::unique_ptr<DoublesCall> call = is_convolution ? prepare_convolution(convolution, site) : prepare_product(site);
-    call->result = site.operands.size();
-    call->flops =
-        2.0 * static_cast<double>(call->places) * static_cast<double>(call->m * call->n) * static_cast<double>(call->k);
-    for (const Operand& operand : site.operands) call->bytes += 8 * count(operand.sizes);
-    call->bytes += 8 * count(site.results[0].sizes);
-    call->detail = lanes().name;
-    return std::unique_ptr<PreparedCall>(std::move(call));
-  }
-
- private:
-  static std::unique_ptr<DoublesCall> prepare_convolution(const Convolution& convolution, const CallSite& site) {
-    auto call = std::make_unique<DoubleConvolutionCall>();
-    ConvolutionSizes& sizes = call->sizes;
-    sizes.read(site, 3, ScalarType::f64);
-    call->groups = convolution.groups;
-    call->channels = sizes.x_sizes[1] / call->groups;
-    call->m = sizes.y_sizes[1] / call->groups;
-    call->n = sizes.y_sizes[2] * sizes.y_sizes[3] * sizes.y_sizes[4];
-    call->k = call->channels * sizes.filter[0] * sizes.filter[1] * sizes.filter[2];
-    call->places = sizes.y_sizes[0] * call->groups;
-    call->a = static_cast<size_t>(convolution.weight);
-    call->b = static_cast<size_t>(convolution.x);
-    call->bias = convolution.bias;
-    call->a_row = call->k;
-    call->a_column = 1;
-    call->y_row = call->n;
-    call->y_column = 1;
-    call->bias_row = 1;
-    return call;
-  }
-
-  static std::unique_ptr<DoublesCall> prepare_product(const CallSite& site) {
     Product product;
     [[maybe_unused]] const std::string refusal = read_product(*site.body, site.symbols, product, ScalarType::f64);
     assert(refusal.empty());
@@ -245,15 +208,66 @@ class Doubles : public Kernel {
     call->a_column = loops.a.stride(1);
     call->y_row = loops.y.stride(2);
     call->y_column = loops.y.stride(1);
-    call->bias_column = 1;
-    return call;
+    if (product.bias >= 0) call->bias_column = site.operands[static_cast<size_t>(product.bias)].strides[0];
+    return described(std::move(call), site);
+  }
+};
+
+class DoubleConvolutions : public Kernel {
+ public:
+  const char* name() const override { return "double_convolutions"; }
+
+  std::string refusal(const ir::Graph& body) const override {
+    Convolution convolution;
+    if (std::string refusal = read_convolution(body, {}, convolution, ScalarType::f64); !refusal.empty())
+      return refusal;
+    if (convolution.transposed) return "it has no code for transposed convolutions";
+    return convolution.epilogue.empty() ? "" : "it has no code for what follows";
+  }
+
+  std::string drawback(const ir::Graph& body) const override {
+    Convolution convolution;
+    read_convolution(body, {}, convolution, ScalarType::f64);
+    const ir::TensorMeta &filter = body.inputs()[static_cast<size_t>(convolution.weight)]->meta(),
+                         &y = body.outputs()[0].value()->meta();
+    const auto pixels = shape::floor_div(y.numel(), y.sizes[0] * y.sizes[1]).constant();
+    if (*filter.sizes[0].constant() / convolution.groups < least_rows) return "a panel would serve too few outputs";
+    return pixels && *pixels < least_columns ? "its pixels fill no vector" : "";
+  }
+
+  bool needs_rows() const override { return true; }
+
+  Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const override {
+    auto call = std::make_unique<DoubleConvolutionCall>();
+    ConvolutionSizes& sizes = call->sizes;
+    sizes.read(site, 3, ScalarType::f64);
+    call->groups = sizes.convolution.groups;
+    call->channels = sizes.x_sizes[1] / call->groups;
+    call->m = sizes.y_sizes[1] / call->groups;
+    call->n = sizes.y_sizes[2] * sizes.y_sizes[3] * sizes.y_sizes[4];
+    call->k = call->channels * sizes.filter[0] * sizes.filter[1] * sizes.filter[2];
+    call->places = sizes.y_sizes[0] * call->groups;
+    call->a = static_cast<size_t>(sizes.convolution.weight);
+    call->b = static_cast<size_t>(sizes.convolution.x);
+    call->bias = sizes.convolution.bias;
+    call->a_row = call->k;
+    call->a_column = 1;
+    call->y_row = call->n;
+    call->y_column = 1;
+    call->bias_row = 1;
+    return described(std::move(call), site);
   }
 };
 
 }  // namespace
 
-const Kernel& doubles() {
-  static const Doubles kernel;
+const Kernel& double_products() {
+  static const DoubleProducts kernel;
+  return kernel;
+}
+
+const Kernel& double_convolutions() {
+  static const DoubleConvolutions kernel;
   return kernel;
 }
 

@@ -68,7 +68,7 @@ TEST_CASE("products of f64 equal plain loops") {
     std::vector<ir::Argument> arguments{left, call.input(b)};
     if (c.has_bias) arguments.emplace_back(call.input(bias));
     apply(call, c.target, arguments, result);
-    REQUIRE(call.run(doubles(), result) == "");
+    REQUIRE(call.run(double_products(), result) == "");
     int64_t wrong = 0;
     for (int64_t i = 0; i < result.numel(); ++i) {
       const int64_t place = i / c.n / c.m, row = i / c.n % c.m, column = i % c.n;
@@ -126,7 +126,7 @@ TEST_CASE("convolutions of f64 equal plain loops") {
          std::vector<ir::Argument>{ir::SymBool(false), values(std::vector<int64_t>(c.size.size(), 0)), c.groups})
       arguments.push_back(more);
     apply(call, "aten::convolution", arguments, result);
-    REQUIRE(call.run(doubles(), result) == "");
+    REQUIRE(call.run(double_convolutions(), result) == "");
     const int64_t pixels = out[0] * out[1] * out[2], taps = filter[0] * filter[1] * filter[2],
                   inputs = c.channels / c.groups;
     int64_t wrong = 0;
