@@ -110,6 +110,22 @@ class DoubleConvolutionCall : public DoublesCall {
  public:
   ConvolutionSizes sizes;
   int64_t channels = 0, groups = 1;  // of a group
+  struct Tap {
+    int64_t place, depth, height, width;  // from where a window begins in a group's first channel
+  };
+  std::vector<Tap> taps;  // of all terms
+
+  void find_taps() {
+    for (int64_t channel = 0; channel < channels; ++channel)
+      for (int64_t i = 0; i < sizes.filter[0]; ++i)
+        for (int64_t j = 0; j < sizes.filter[1]; ++j)
+          for (int64_t l = 0; l < sizes.filter[2]; ++l) {
+            const int64_t depth = i * sizes.dilation[0], height = j * sizes.dilation[1], width = l * sizes.dilation[2];
+            taps.push_back(
+                {channel * sizes.x_strides[1] + depth * sizes.x_strides[2] + height * sizes.x_strides[3] + width, depth,
+                 height, width});
+          }
+  }
 
  protected:
   int64_t begin_of(int what, int64_t place) const override {
@@ -121,32 +137,34 @@ class DoubleConvolutionCall : public DoublesCall {
 
   void make_panel(const double* x, int64_t column, int64_t columns, int64_t term, int64_t terms,
                   double* panel) const override {
-    const int64_t taps = sizes.filter[0] * sizes.filter[1] * sizes.filter[2], width = sizes.y_sizes[4];
     std::fill_n(panel, terms * double_columns, 0.0);
-    for (int64_t i = 0; i < terms; ++i, panel += double_columns) {
-      int64_t tap = (term + i) % taps;
-      const double* channel = x + (term + i) / taps * sizes.x_strides[1];
-      const int64_t at_width = tap % sizes.filter[2];
-      tap /= sizes.filter[2];
-      const int64_t at_height = tap % sizes.filter[1], at_depth = tap / sizes.filter[1];
-      for (int64_t j = 0, next; j < columns; j = next) {  // outputs side by side in a line
-        const int64_t line = (column + j) / width, from = (column + j) % width;
-        next = std::min(columns, j + width - from);
-        const int64_t depth = place_of(0, line / sizes.y_sizes[3], at_depth),
-                      height = place_of(1, line % sizes.y_sizes[3], at_height), left = place_of(2, from, at_width);
-        if (depth < 0 || depth >= sizes.x_sizes[2] || height < 0 || height >= sizes.x_sizes[3]) continue;
-        const double* read = channel + depth * sizes.x_strides[2] + height * sizes.x_strides[3];
-        const int64_t step = sizes.stride[2], behind = sizes.x_sizes[4] - left;
-        const int64_t first = left >= 0 ? 0 : divide_up(-left, step),
+    const int64_t width = sizes.y_sizes[4], step = sizes.stride[2];
+    for (int64_t j = 0, next; j < columns; j = next) {  // outputs side by side in a line
+      const int64_t line = (column + j) / width, from = (column + j) % width;
+      next = std::min(columns, j + width - from);
+      const int64_t depth = begin_of_window(0, line / sizes.y_sizes[3]),
+                    height = begin_of_window(1, line % sizes.y_sizes[3]), left = begin_of_window(2, from);
+      const double* window = x + depth * sizes.x_strides[2] + height * sizes.x_strides[3] + left;
+      for (int64_t i = 0; i < terms; ++i) {
+        const Tap& tap = taps[static_cast<size_t>(term + i)];
+        if (!is_inside(depth + tap.depth, sizes.x_sizes[2]) || !is_inside(height + tap.height, sizes.x_sizes[3]))
+          continue;
+        const int64_t at = left + tap.width, behind = sizes.x_sizes[4] - at;
+        const int64_t first = at >= 0 ? 0 : divide_up(-at, step),
                       last = std::min(next - j, behind <= 0 ? 0 : divide_up(behind, step));
-        for (int64_t c = first; c < last; ++c) panel[j + c] = read[left + c * step];
+        double* to = panel + i * double_columns + j;
+        if (step == 1)
+          std::copy(window + tap.place + first, window + tap.place + std::max(first, last), to + first);
+        else
+          for (int64_t c = first; c < last; ++c) to[c] = window[tap.place + c * step];
       }
     }
   }
 
  private:
-  int64_t place_of(size_t axis, int64_t output, int64_t tap) const {
-    return output * sizes.stride[axis] - sizes.padding[axis] + tap * sizes.dilation[axis];
+  static bool is_inside(int64_t place, int64_t size) { return place >= 0 && place < size; }
+  int64_t begin_of_window(size_t axis, int64_t output) const {
+    return output * sizes.stride[axis] - sizes.padding[axis];
   }
 };
 
@@ -247,6 +265,7 @@ class DoubleConvolutions : public Kernel {
     call->n = sizes.y_sizes[2] * sizes.y_sizes[3] * sizes.y_sizes[4];
     call->k = call->channels * sizes.filter[0] * sizes.filter[1] * sizes.filter[2];
     call->places = sizes.y_sizes[0] * call->groups;
+    call->find_taps();
     call->a = static_cast<size_t>(sizes.convolution.weight);
     call->b = static_cast<size_t>(sizes.convolution.x);
     call->bias = sizes.convolution.bias;
