@@ -6,6 +6,7 @@
 #include "kernels/attention_loops.h"
 #include "kernels/bilinear_loops.h"
 #include "kernels/depthwise_loops.h"
+#include "kernels/double_loops.h"
 #include "kernels/fourier_loops.h"
 #include "kernels/groups_loops.h"
 #include "kernels/line_filter_loops.h"
@@ -24,6 +25,8 @@ constexpr Lanes lanes_of(const char* name) {
           dots,
           lstm_cell,
           panel,
+          double_panel,
+          product,
           row_by_panels,
           finish,
           make_panel,

@@ -75,7 +75,8 @@ std::string add_zeros(const std::vector<int64_t>& before, const std::vector<int6
 
 }  // namespace
 
-std::string read_convolution(const ir::Graph& body, const shape::Bindings& symbols, Convolution& found) {
+std::string read_convolution(const ir::Graph& body, const shape::Bindings& symbols, Convolution& found,
+                             ScalarType dtype) {
   const ir::Node *anchor = nullptr, *first = nullptr;
   for (const ir::Node& node : body.forward()) {
     if (is_convolution(node)) {
@@ -91,7 +92,7 @@ std::string read_convolution(const ir::Graph& body, const shape::Bindings& symbo
   const ir::Value *x = arguments.tensor(0, "input"), *weight = arguments.tensor(1, "weight"),
                   *bias = arguments.tensor(2, "bias");
   if (!x || !weight || weight->producer || (bias && bias->producer)) return "an operand is computed in the body";
-  if (x->meta().dtype != ScalarType::f32 || weight->meta().dtype != ScalarType::f32) return "only f32 so far";
+  if (x->meta().dtype != dtype || weight->meta().dtype != dtype) return "not of " + std::string(name_of(dtype));
   const int spatial = weight->meta().rank() - 2;
   if (spatial < 1 || spatial > 3 || x->meta().rank() != spatial + 2)
     return "needs a batch axis and 1 to 3 spatial axes";
@@ -233,8 +234,8 @@ std::vector<std::vector<int64_t>> operand_strides(const std::vector<PostOp>& epi
   return all;
 }
 
-void ConvolutionSizes::read(const CallSite& site, size_t axes) {
-  [[maybe_unused]] const std::string refusal = read_convolution(*site.body, site.symbols, convolution);
+void ConvolutionSizes::read(const CallSite& site, size_t axes, ScalarType dtype) {
+  [[maybe_unused]] const std::string refusal = read_convolution(*site.body, site.symbols, convolution, dtype);
   assert(refusal.empty());
   const Operand &x = site.operands[static_cast<size_t>(convolution.x)],
                 &weight = site.operands[static_cast<size_t>(convolution.weight)], &y = site.results[0];

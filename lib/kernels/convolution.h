@@ -26,9 +26,10 @@ struct Convolution {
 
 bool is_convolution(const ir::Node& node);
 
-// "" and `found`, or why this is no convolution that we can run. Zeros that a node before it writes around its image
-// are padding.
-std::string read_convolution(const ir::Graph& body, const shape::Bindings& symbols, Convolution& found);
+// "" and `found`, or why this is no convolution of this type that we can run. Zeros that a node before it writes around
+// its image are padding.
+std::string read_convolution(const ir::Graph& body, const shape::Bindings& symbols, Convolution& found,
+                             ScalarType dtype = ScalarType::f32);
 
 // Does the epilogue read what the convolution itself reads (conv(x) + x)? Then what lies otherwise for one of the two
 // does so for the other.
@@ -94,7 +95,7 @@ struct ConvolutionSizes {
   size_t result = 0;                                            // buffer
 
   // Takes these from a site whose body is a convolution, for `axes` axes.
-  void read(const CallSite& site, size_t axes);
+  void read(const CallSite& site, size_t axes, ScalarType dtype = ScalarType::f32);
 
   // How many places of an axis, in the image and beyond it, so many outputs side by side read.
   int64_t reach(size_t axis, int64_t outputs) const {

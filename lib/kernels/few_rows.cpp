@@ -78,7 +78,7 @@ class FewRowsCall : public PreparedCall {
 };
 
 // The same of few outputs where each is a line of the result: a pointwise convolution, channel by channel. Its sums are
-// those of as few rows, the filter's, with pixels for a matrix.
+// those of as few rows, the filter's, with pixels for a matrix, which lie one by one or in lines, too.
 class FewLinesCall : public TiledCall {
  public:
   Product product;
@@ -109,8 +109,12 @@ class FewLinesCall : public TiledCall {
     const auto* x =
         static_cast<const float*>(buffers[product.a.input]) + place(loops.a, image) + pixel * loops.a.stride(2);
     alignas(64) float sums[most_row_outputs * panel_columns];
-    lanes().dots(static_cast<const float*>(buffers[product.b.input]), loops.b.stride(1), loops.n(), x,
-                 loops.a.stride(2), pixels, loops.k(), sums, panel_columns, false);
+    const auto* w = static_cast<const float*>(buffers[product.b.input]);
+    if (loops.a.in_rows())
+      lanes().dots(w, loops.b.stride(1), loops.n(), x, loops.a.stride(2), pixels, loops.k(), sums, panel_columns,
+                   false);
+    else
+      lanes().product(loops.n(), pixels, loops.k(), w, loops.b.stride(1), x, loops.a.stride(1), sums, panel_columns);
     // Rows of the tile are columns of the product.
     Step steps[most_steps + 1];
     const size_t biases = product.bias < 0 ? 0 : 1;

@@ -47,6 +47,8 @@ std::span<const Kernel* const> all() {
       &small_matrices(),
       &onednn_matmul(),
       &chosen_matrices(),
+      &double_products(),
+      &double_convolutions(),
       &attention(),
       &lstm(),
       &recurrent(),

@@ -222,7 +222,7 @@ struct PoolTile {
   // each output in a line, of which whole vectors are read. Null: the largest is wanted.
   const float *row_shares, *shares;
   float* y;
-  float* scratch;  // line_floats for each line: a row of x between what pads it, and two vectors behind them
+  float* scratch;  // line_floats for each line: a row of x between what pads it, and vectors behind them
   int64_t line_floats;
 };
 
@@ -279,6 +279,18 @@ struct FourierCopy {
   bool is_given;  // copied from the memory, else to it
 };
 
+// Some rows of a product of f64 with a panel of some of its terms: k rows of double_columns numbers, 0 where there is
+// none.
+constexpr int64_t double_columns = 32;
+struct DoubleTile {
+  const double* a;
+  int64_t a_row, a_column, rows, k;
+  const double* b;
+  int64_t columns;  // of the panel that are there
+  bool adds;        // to what the sums are, else they begin
+  double* sums;     // rows of double_columns
+};
+
 struct Lanes {
   const char* name;
   int64_t width;  // of a vector, in floats
@@ -295,6 +307,10 @@ struct Lanes {
   // step's input and from the state before. c and h are overwritten.
   void (*lstm_cell)(const float* const of_input[4], const float* const of_state[4], float* c, float* h, int64_t units);
   void (*panel)(const PanelTile& tile);
+  void (*double_panel)(const DoubleTile& tile);
+  // c = a * b: m x depth times depth x n, the columns of each side by side. Distances are those between rows.
+  void (*product)(int64_t m, int64_t n, int64_t depth, const float* a, int64_t a_row, const float* b, int64_t b_row,
+                  float* c, int64_t c_row);
   // y := a row of k numbers by `panels` whole panels that lie one behind the other.
   void (*row_by_panels)(const float* a, int64_t k, const float* b, int64_t panels, float* y);
   // What follows a product: bias and epilogue. The sums lie in the tile's scratch.

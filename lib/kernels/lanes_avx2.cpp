@@ -64,10 +64,18 @@ struct V {
     const __m256i wide = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(truths)));
     return {_mm256_blendv_ps(no.v, yes.v, _mm256_castsi256_ps(_mm256_cmpgt_epi32(wide, _mm256_setzero_si256())))};
   }
-  // p[2 * i]
-  static V even(const float* p) {
-    const __m256 quarters = _mm256_shuffle_ps(_mm256_loadu_ps(p), _mm256_loadu_ps(p + width), 0x88);
-    return {_mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(quarters), 0xd8))};
+  // p[step * i], for steps of 2 to 4.
+  template <int step>
+  static V every(const float* p) {
+    if constexpr (step == 3) {
+      const __m256i places = _mm256_setr_epi32(0, 3, 6, 1, 4, 7, 2, 5);  // in the vector that each lies in
+      const __m256 ends = _mm256_blend_ps(_mm256_loadu_ps(p), _mm256_loadu_ps(p + width), 0x92);
+      return {_mm256_permutevar8x32_ps(_mm256_blend_ps(ends, _mm256_loadu_ps(p + 2 * width), 0x24), places)};
+    } else {
+      const __m256 a = step == 2 ? _mm256_loadu_ps(p) : every<2>(p).v,
+                   b = step == 2 ? _mm256_loadu_ps(p + width) : every<2>(p + 2 * width).v;
+      return {_mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(_mm256_shuffle_ps(a, b, 0x88)), 0xd8))};
+    }
   }
   // line[places[i]], where places ascend.
   static V pick(const float* line, const int32_t* places) {
@@ -114,6 +122,16 @@ struct V {
   static __m256i first(int n) {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
   }
+};
+
+// The same bytes as f64.
+struct D {
+  static constexpr int width = 4;
+  __m256d v;
+  static D all(double x) { return {_mm256_set1_pd(x)}; }
+  static D load(const double* p) { return {_mm256_loadu_pd(p)}; }
+  void add_product(D a, D b) { asm("vfmadd231pd %2, %1, %0" : "+x"(v) : "x"(a.v), "x"(b.v)); }
+  void store(double* p) const { _mm256_storeu_pd(p, v); }
 };
 
 inline V operator+(V a, V b) { return {_mm256_add_ps(a.v, b.v)}; }

@@ -59,10 +59,20 @@ struct V {
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(truths));
     return {_mm512_mask_blend_ps(_mm_test_epi8_mask(bytes, bytes), no.v, yes.v)};
   }
-  // p[2 * i]
-  static V even(const float* p) {
-    const __m512i places = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-    return {_mm512_permutex2var_ps(_mm512_loadu_ps(p), places, _mm512_loadu_ps(p + width))};
+  // p[step * i], for steps of 2 to 4.
+  template <int step>
+  static V every(const float* p) {
+    const __m512i places = _mm512_mullo_epi32(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
+                                              _mm512_set1_epi32(step));
+    __m512 picked = _mm512_permutex2var_ps(_mm512_loadu_ps(p), places, _mm512_loadu_ps(p + width));
+    constexpr __mmask16 behind = static_cast<__mmask16>(0xffffu << (2 * width + step - 1) / step);
+    if constexpr (step == 3)
+      return {_mm512_mask_permutexvar_ps(picked, behind, places, _mm512_loadu_ps(p + 2 * width))};
+    if constexpr (step == 4)
+      picked = _mm512_mask_mov_ps(
+          picked, behind,
+          _mm512_permutex2var_ps(_mm512_loadu_ps(p + 2 * width), places, _mm512_loadu_ps(p + 3 * width)));
+    return {picked};
   }
   // line[places[i]], where places ascend.
   static V pick(const float* line, const int32_t* places) {
@@ -113,6 +123,16 @@ struct V {
 
  private:
   static __mmask16 first(int n) { return static_cast<__mmask16>((1u << n) - 1); }
+};
+
+// The same bytes as f64.
+struct D {
+  static constexpr int width = 8;
+  __m512d v;
+  static D all(double x) { return {_mm512_set1_pd(x)}; }
+  static D load(const double* p) { return {_mm512_loadu_pd(p)}; }
+  void add_product(D a, D b) { v = _mm512_fmadd_pd(a.v, b.v, v); }
+  void store(double* p) const { _mm512_storeu_pd(p, v); }
 };
 
 inline V operator+(V a, V b) { return {_mm512_add_ps(a.v, b.v)}; }

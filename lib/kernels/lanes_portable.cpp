@@ -51,8 +51,11 @@ struct V {
       if (truths[i]) result.v[i] = yes.v[i];
     return result;
   }
-  // p[2 * i]
-  static V even(const float* p) { return {{p[0], p[2], p[4], p[6]}}; }
+  // p[step * i], for steps of 2 to 4.
+  template <int step>
+  static V every(const float* p) {
+    return {{p[0], p[step], p[2 * step], p[3 * step]}};
+  }
   // line[places[i]], where places ascend.
   static V pick(const float* line, const int32_t* places) {
     return {{line[places[0]], line[places[1]], line[places[2]], line[places[3]]}};
@@ -67,6 +70,20 @@ struct V {
   static void transpose(const float* from, int64_t from_row, int64_t depth, float* to, int64_t to_row) {
     for (int64_t d = 0; d < depth; ++d)
       for (int i = 0; i < width; ++i) to[d * to_row + i] = from[i * from_row + d];
+  }
+};
+
+// The same bytes as f64.
+struct D {
+  static constexpr int width = 2;
+  double v[2];
+  static D all(double x) { return {{x, x}}; }
+  static D load(const double* p) { return {{p[0], p[1]}}; }
+  void add_product(D a, D b) {
+    for (int i = 0; i < width; ++i) v[i] = a.v[i] * b.v[i] + v[i];
+  }
+  void store(double* p) const {
+    for (int i = 0; i < width; ++i) p[i] = v[i];
   }
 };
 

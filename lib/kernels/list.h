@@ -21,6 +21,8 @@ const Kernel& panels();
 const Kernel& chosen_matrices();
 const Kernel& small_matrices();
 const Kernel& onednn_matmul();
+const Kernel& double_products();
+const Kernel& double_convolutions();
 const Kernel& attention();
 const Kernel& lstm();
 const Kernel& recurrent();

@@ -1,9 +1,11 @@
 // Pooling against plain loops, rows and channels-last.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
+#include "kernels/lanes.h"
 #include "kernels/list.h"
 #include "kernels/testing.h"
 
@@ -26,6 +28,9 @@ TEST_CASE("pooling equals plain loops") {
       {"aten::avg_pool2d", 9, 3, 2, 1, false, true},           {"aten::avg_pool2d", 9, 3, 2, 1, false, false},
       {"aten::adaptive_avg_pool2d", 7, 7, 1, 0, false, false}, {"aten::adaptive_avg_pool2d", 8, 2, 2, 0, false, false},
       {"aten::adaptive_max_pool2d", 9, 3, 3, 0, false, false}, {"aten::mean.dim", 5, 5, 1, 0, false, false},
+      {"aten::max_pool2d", 200, 3, 3, 0, false, false},        {"aten::max_pool2d", 149, 2, 3, 0, true, false},
+      {"aten::max_pool2d", 260, 4, 4, 0, false, false},        {"aten::avg_pool2d", 141, 4, 3, 1, false, true},
+      {"aten::avg_pool2d", 131, 5, 4, 2, false, false},        {"aten::max_pool2d", 90, 7, 5, 0, false, false},
   };
   struct Layout {
     std::vector<int> order;
@@ -108,6 +113,42 @@ TEST_CASE("means of large images are right to the last digits") {
       }
       CHECK(testing::difference(result, expected) <= 6e-4);
     }
+}
+
+TEST_CASE("windows several columns apart, by all widths of vectors") {
+  std::vector<const Lanes*> widths{&lanes_portable};
+  if (lanes().name != lanes_portable.name) widths.push_back(&lanes_avx2);
+  if (lanes().name == lanes_avx512.name) widths.push_back(&lanes_avx512);
+  const int64_t window = 3;
+  const int32_t row = 0, row_count = 1;
+  for (const Lanes* width : widths)
+    for (int64_t step = 1; step <= 6; ++step)
+      for (int64_t outputs = 1; outputs <= 150; ++outputs) {
+        const int64_t columns = (outputs - 1) * step + window;
+        const Tensor x = testing::whole_numbers({columns}, 1);
+        std::vector<int32_t> places;
+        for (int64_t i = 0; i < outputs + widest_vector; ++i)
+          places.push_back(static_cast<int32_t>(std::min(i, outputs - 1) * step));
+        PoolTile tile{};
+        tile.line_floats = (columns + widest_vector - 1) / widest_vector * widest_vector + 4 * widest_vector;
+        std::vector<float> y(static_cast<size_t>(outputs)), scratch(static_cast<size_t>(tile.line_floats));
+        tile.x = x.as<float>();
+        tile.planes = tile.lines = tile.dilation = 1;
+        tile.width = columns;
+        tile.rows = &row, tile.row_counts = &row_count;
+        tile.window = window;
+        tile.step = step, tile.outputs = outputs;
+        tile.places = places.data();
+        tile.y = y.data();
+        tile.scratch = scratch.data();
+        width->pool(tile);
+        int64_t wrong = 0;
+        for (int64_t i = 0; i < outputs; ++i) {
+          const float* from = x.as<float>() + i * step;
+          wrong += y[static_cast<size_t>(i)] != *std::max_element(from, from + window);
+        }
+        CHECK(wrong == 0);
+      }
 }
 
 }  // namespace atenon::kernels

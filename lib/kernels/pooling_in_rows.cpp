@@ -83,8 +83,9 @@ std::unique_ptr<PreparedCall> prepare_pooling_in_rows(const Pooling& pooling, co
   const int64_t reach = call->places.back() + (window[1] - 1) * dilation[1] + 1;
   call->places.insert(call->places.end(), widest_vector, call->places.back());
   if (!call->shares.empty()) call->shares.insert(call->shares.end(), widest_vector, 0.f);
-  shape.line_floats =
-      (std::max(reach, padding[1] + shape.width) + 3 * widest_vector - 1) / widest_vector * widest_vector;
+  // Behind them there are as many as the last output's vector reads from the vectors between its windows.
+  shape.line_floats = divide_up(std::max(reach, padding[1] + shape.width), widest_vector) * widest_vector +
+                      std::clamp<int64_t>(shape.step, 2, 4) * widest_vector;
   call->lines_a_tile = std::clamp<int64_t>(most_held / shape.line_floats, 1, call->lines);
   if (call->lines_a_tile == call->lines) {
     const int64_t terms = call->planes * shape.y_plane * window[0] * window[1];

@@ -69,7 +69,7 @@ void pool_rows(const float* from, int64_t step, int64_t count, int64_t width, fl
   });
 }
 
-// `step`: the distance between windows where it is 1 or 2; 0: any other.
+// `step`: the distance between windows where it is 1 to 4; 0: any other.
 template <bool is_max, int step>
 void pool_columns(const PoolTile& tile, float share, const float* line, float* y) {
   const int64_t window = tile.window, dilation = tile.dilation;
@@ -84,8 +84,10 @@ void pool_columns(const PoolTile& tile, float share, const float* line, float* y
         const float* place = from + step * v * V::width;
         if constexpr (step == 0)
           all[v] = pooled<is_max>(V::pick(place, tile.places + at + v * V::width), all[v]);
+        else if constexpr (step == 1)
+          all[v] = pooled<is_max>(V::load(place), all[v]);
         else
-          all[v] = pooled<is_max>(step == 1 ? V::load(place) : V::even(place), all[v]);
+          all[v] = pooled<is_max>(V::every<step>(place), all[v]);
       }
     if (!is_max)
 #pragma GCC unroll 4
@@ -111,12 +113,18 @@ void pool_planes(const PoolTile& tile) {
 
 template <bool is_max>
 void pool_planes(const PoolTile& tile) {
-  if (tile.step == 1)
-    pool_planes<is_max, 1>(tile);
-  else if (tile.step == 2)
-    pool_planes<is_max, 2>(tile);
-  else
-    pool_planes<is_max, 0>(tile);
+  switch (tile.step) {
+    case 1:
+      return pool_planes<is_max, 1>(tile);
+    case 2:
+      return pool_planes<is_max, 2>(tile);
+    case 3:
+      return pool_planes<is_max, 3>(tile);
+    case 4:
+      return pool_planes<is_max, 4>(tile);
+    default:
+      return pool_planes<is_max, 0>(tile);
+  }
 }
 
 void pool(const PoolTile& tile) {

@@ -76,9 +76,9 @@ void merge(Matrix& matrix, size_t i, bool drop_outer, bool drop_inner) {
   matrix.strides.erase(matrix.strides.begin() + i);
 }
 
-std::string read_pointwise(const ir::Graph& body, const shape::Bindings& symbols, Product& found) {
+std::string read_pointwise(const ir::Graph& body, const shape::Bindings& symbols, Product& found, ScalarType dtype) {
   Convolution convolution;
-  if (std::string refusal = read_convolution(body, symbols, convolution); !refusal.empty()) return refusal;
+  if (std::string refusal = read_convolution(body, symbols, convolution, dtype); !refusal.empty()) return refusal;
   const std::vector<ir::SymInt>& filter = body.inputs()[convolution.weight]->meta().sizes;
   found.groups = std::exchange(convolution.groups, 1);
   if (!is_pointwise(convolution, filter)) return "the convolution is not pointwise";
@@ -92,11 +92,11 @@ std::string read_pointwise(const ir::Graph& body, const shape::Bindings& symbols
 
 }  // namespace
 
-std::string read_product(const ir::Graph& body, const shape::Bindings& symbols, Product& found) {
+std::string read_product(const ir::Graph& body, const shape::Bindings& symbols, Product& found, ScalarType dtype) {
   const ir::Node* anchor = nullptr;
   for (const ir::Node& node : body.forward()) {
     if (is_view_node(node)) continue;
-    if (is_convolution(node)) return read_pointwise(body, symbols, found);
+    if (is_convolution(node)) return read_pointwise(body, symbols, found, dtype);
     if (!is_product(name_without_overload(node.target()))) return node.target() + " stands before a product";
     anchor = &node;
     break;
@@ -112,7 +112,7 @@ std::string read_product(const ir::Graph& body, const shape::Bindings& symbols, 
                                                     : nullptr;
   if (!a || !b) return "an operand is missing";
   for (const ir::Value* operand : {a, b, added})
-    if (operand && operand->meta().dtype != ScalarType::f32) return "only f32 so far";
+    if (operand && operand->meta().dtype != dtype) return "not of " + std::string(name_of(dtype));
   if (addmm && (arguments.number(3, "beta", 1) != 1.0 || arguments.number(4, "alpha", 1) != 1.0))
     return "alpha or beta is not 1";
   found.a = view_of(a);
@@ -200,16 +200,16 @@ std::optional<ir::BlockedLayout> RowsKernel::half_layout(const CallSite& site, s
 
 namespace {
 
-// Whether rows of a, and the bias, are dense, and the epilogue's operands can be read.
-bool has_dense_rows(const Product& product, const Loops& loops, const CallSite& site) {
-  return loops.fits && (loops.a.stride(1) == 1 || loops.k() == 1) &&
-         (product.bias < 0 || site.operands[product.bias].strides[0] == 1 || loops.n() == 1);
+// Whether the bias is dense, and the epilogue's operands can be read.
+bool has_plain_addends(const Product& product, const Loops& loops, const CallSite& site) {
+  return loops.fits && (product.bias < 0 || site.operands[product.bias].strides[0] == 1 || loops.n() == 1);
 }
 
 }  // namespace
 
 bool lies_in_rows(const Product& product, const Loops& loops, const CallSite& site) {
-  return loops.rank() == 2 && has_dense_rows(product, loops, site) && (loops.y.stride(1) == 1 || loops.n() == 1);
+  return loops.rank() == 2 && has_plain_addends(product, loops, site) && loops.a.in_rows() &&
+         (loops.y.stride(1) == 1 || loops.n() == 1);
 }
 
 bool has_few_outputs(const Product& product, const CallSite& site) {
@@ -219,8 +219,8 @@ bool has_few_outputs(const Product& product, const CallSite& site) {
 }
 
 bool lies_in_lines(const Product& product, const Loops& loops, const CallSite& site) {
-  return loops.rank() <= 3 && has_dense_rows(product, loops, site) && (loops.b.stride(2) == 1 || loops.k() == 1) &&
-         loops.y.stride(2) == 1;
+  return loops.rank() <= 3 && has_plain_addends(product, loops, site) && (loops.a.in_rows() || loops.a.in_columns()) &&
+         (loops.b.stride(2) == 1 || loops.k() == 1) && loops.y.stride(2) == 1;
 }
 
 const Kernel& other_kernel(const Product& product) {

@@ -27,8 +27,9 @@ struct Product {
   bool is_convolution() const { return !order.empty(); }
 };
 
-// "" and `found`, or why the body is no product.
-std::string read_product(const ir::Graph& body, const shape::Bindings& symbols, Product& found);
+// "" and `found`, or why the body is no product of this type.
+std::string read_product(const ir::Graph& body, const shape::Bindings& symbols, Product& found,
+                         ScalarType dtype = ScalarType::f32);
 
 // m * n * k of one product, if these sizes are known.
 std::optional<int64_t> constant_products(const ir::Graph& body, const Product& product);
@@ -85,7 +86,8 @@ bool lies_in_rows(const Product& product, const Loops& loops, const CallSite& si
 // rows. The matrix lies output by output then.
 constexpr int64_t most_row_outputs = 8;
 bool has_few_outputs(const Product& product, const CallSite& site);
-// Whether each output is a line of the result: an image's channel; in as many images as there are.
+// Whether each output is a line of the result: an image's channel; in as many images as there are. Inputs lie pixel by
+// pixel, or in lines, too.
 bool lies_in_lines(const Product& product, const Loops& loops, const CallSite& site);
 
 // The kernel behind those of our own, where operands lie as these do not read them: oneDNN's.

@@ -318,22 +318,22 @@ TEST_CASE(
   for (int64_t images : {1, 3})
     for (int64_t outputs : {1, 2, 5, 8})
       for (int64_t depth : {16, 72})
-        for (bool is_in_lines : {false, true})
+        for (int lines : {0, 1, 2})         // 1: outputs, 2: inputs, too
           for (int residual : {0, 1, 2}) {  // 2: in place
             CAPTURE(images);
             CAPTURE(outputs);
             CAPTURE(depth);
-            CAPTURE(is_in_lines);
+            CAPTURE(lines);
             CAPTURE(residual);
             const std::vector<int64_t> sizes = {images, outputs, 9, 13};
             const Tensor x = testing::whole_numbers({images, depth, 9, 13}, 1),
                          w = testing::whole_numbers({outputs, depth, 1, 1}, 2),
                          bias = testing::whole_numbers({outputs}, 3), added = testing::whole_numbers(sizes, 4);
             const auto placed = [&](const Tensor& tensor) {
-              return is_in_lines ? tensor : testing::laid_out(tensor, channels_last);
+              return lines > 0 ? tensor : testing::laid_out(tensor, channels_last);
             };
             Call call;
-            ir::Value *px = call.input(testing::laid_out(x, channels_last)), *pb = call.input(bias),
+            ir::Value *px = call.input(lines > 1 ? x : testing::laid_out(x, channels_last)), *pb = call.input(bias),
                       *pr = call.input(placed(added)), *pw = call.weight(w);
             ir::Value* y = call.apply("aten::conv2d", {px, pw, pb}, sizes);
             if (residual > 0) y = call.apply("aten::add.Tensor", {pr, y}, sizes);

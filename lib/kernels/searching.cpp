@@ -47,6 +47,20 @@ constexpr int64_t few = 64;      // elements of a sequence
 constexpr int64_t several = 16;  // numbers that are looked for together
 constexpr int64_t tile_numbers = 4096;
 
+// How many elements there are before the NaN at the end of a sequence: no number has its place among those.
+template <class T>
+int64_t numbers_of(const T* elements, int64_t step, int64_t n) {
+  const auto is_number = [&](int64_t at) { return elements[at * step] == elements[at * step]; };
+  if (n == 0 || is_number(n - 1)) return n;
+  int64_t begin = 0;
+  for (int64_t left = n - 1; left > 0;) {
+    const int64_t half = (left + 1) / 2;
+    if (is_number(begin + half - 1)) begin += half;
+    left -= half;
+  }
+  return begin;
+}
+
 // How many of n elements, `step` apart, stand before each of `several` numbers.
 template <bool right, class T>
 void find_places(const T* elements, int64_t step, int64_t n, const T* numbers, int64_t* places) {
@@ -103,14 +117,16 @@ class SearchingCall : public TiledCall {
     const T* elements = static_cast<const T*>(buffers[static_cast<size_t>(searching.sequence)]) + place(sequence, line);
     Place* to = static_cast<Place*>(buffers.back()) + place(y, line) + first * distance(y);
     from += first * distance(x);
+    const int64_t last = numbers_of(elements, distance(sequence), n);
     for (int64_t i = 0; i < numbers; i += several) {
       const int64_t here = std::min(several, numbers - i);
       T number[several] = {};
       int64_t places[several];
       for (int64_t j = 0; j < here; ++j) number[j] = from[(i + j) * distance(x)];
-      searching.right ? find_places<true>(elements, distance(sequence), n, number, places)
-                      : find_places<false>(elements, distance(sequence), n, number, places);
-      for (int64_t j = 0; j < here; ++j) to[(i + j) * distance(y)] = static_cast<Place>(places[j]);
+      searching.right ? find_places<true>(elements, distance(sequence), last, number, places)
+                      : find_places<false>(elements, distance(sequence), last, number, places);
+      for (int64_t j = 0; j < here; ++j)
+        to[(i + j) * distance(y)] = static_cast<Place>(places[j] < last ? places[j] : n);
     }
   }
 };

@@ -1,5 +1,5 @@
-// Searching by halves against counting: both sides, equal elements, NaN, one sequence for all lines and one for each,
-// sequences of no and of one element, operands that do not lie in rows.
+// Searching by halves against looking at all: both sides, equal elements, NaN in either operand, one sequence for all
+// lines and one for each, sequences of no and of one element, operands that do not lie in rows.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -17,6 +17,7 @@ TEST_CASE("searching finds where numbers belong, before or behind what is equal"
     std::vector<int64_t> sequence, x;
     ScalarType dtype, result;
     bool right, is_bucketize = false, is_turned = false;
+    int64_t nans = 0;  // at the end of each sequence
   };
   const Case cases[] = {{{13}, {50}, ScalarType::f32, ScalarType::i64, false},
                         {{13}, {50}, ScalarType::f32, ScalarType::i64, true},
@@ -27,7 +28,14 @@ TEST_CASE("searching finds where numbers belong, before or behind what is equal"
                         {{31}, {4, 33}, ScalarType::f64, ScalarType::i64, true, true},
                         {{4, 33}, {4, 33}, ScalarType::i32, ScalarType::i64, false},
                         {{3, 2, 40}, {3, 2, 9}, ScalarType::f32, ScalarType::i64, true},
-                        {{3, 2, 40}, {3, 2, 9}, ScalarType::i64, ScalarType::i64, false, false, true}};
+                        {{3, 2, 40}, {3, 2, 9}, ScalarType::i64, ScalarType::i64, false, false, true},
+                        {{13}, {50}, ScalarType::f32, ScalarType::i64, false, true, false, 1},
+                        {{13}, {50}, ScalarType::f32, ScalarType::i32, true, false, false, 12},
+                        {{13}, {50}, ScalarType::f64, ScalarType::i64, true, false, false, 13},
+                        {{1}, {9}, ScalarType::f64, ScalarType::i64, false, false, false, 1},
+                        {{2}, {70}, ScalarType::f32, ScalarType::i64, false, false, false, 1},
+                        {{100}, {4, 33}, ScalarType::f64, ScalarType::i32, false, true, false, 37},
+                        {{3, 2, 40}, {3, 2, 9}, ScalarType::f32, ScalarType::i64, true, false, true, 7}};
   for (const Case& c : cases) {
     CAPTURE(c.sequence);
     CAPTURE(c.x);
@@ -45,7 +53,7 @@ TEST_CASE("searching finds where numbers belong, before or behind what is equal"
       std::vector<double> line;
       for (int64_t i = 0; i < n; ++i) line.push_back(sequence.float_at(first + i));
       std::sort(line.begin(), line.end());
-      for (int64_t i = 0; i < n; ++i) sequence.set(first + i, line[static_cast<size_t>(i)]);
+      for (int64_t i = 0; i < n; ++i) sequence.set(first + i, i < n - c.nans ? line[static_cast<size_t>(i)] : NAN);
     }
     Tensor result = Tensor::zeros(c.result, c.x);
     const auto turned = [&](const Tensor& tensor) {
@@ -62,11 +70,9 @@ TEST_CASE("searching finds where numbers belong, before or behind what is equal"
     REQUIRE(call.run(searching(), result) == "");
     for (int64_t i = 0; i < x.numel(); ++i) {
       const int64_t line = c.sequence.size() == 1 ? 0 : i / length;
-      int64_t want = 0;
-      for (int64_t k = 0; k < n; ++k) {
-        const double met = sequence.float_at(line * n + k), number = x.float_at(i);
-        want += c.right ? !(met > number) : !(met >= number);
-      }
+      int64_t want = 0;  // the first that is not before the number
+      for (const double number = x.float_at(i); want < n; ++want)
+        if (const double met = sequence.float_at(line * n + want); c.right ? met > number : met >= number) break;
       CHECK(result.int_at(i) == want);
     }
   }

@@ -46,6 +46,7 @@ class Functions {
   Value* copy_sign(Value* x, Value* sign) { return b_.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, x, sign); }
   Value* add(Value* a, double b) { return b_.CreateFAdd(a, number(a, b)); }
   Value* mul(Value* a, double b) { return b_.CreateFMul(a, number(a, b)); }
+  Value* is_below_zero(Value* x) { return b_.CreateICmpSLT(bits(x), integer(x, 0)); }  // -0 is
   Value* equals(Value* a, double b) { return b_.CreateFCmpOEQ(a, number(a, b)); }
   Value* less(Value* a, double b) { return b_.CreateFCmpOLT(a, number(a, b)); }
   Value* greater(Value* a, double b) { return b_.CreateFCmpOGT(a, number(a, b)); }
@@ -106,6 +107,7 @@ class Functions {
   Value* sine_of_pi_times(Value* x, bool cosine);
   Value* atan(Value* x);
   Value* atan2(Value* y, Value* x);
+  Value* atan2_single(Value* y, Value* x);
   Value* arc_single(ScalarOp op, Value* x);
   Value* lgamma(Value* x);
   Value* digamma(Value* x);
@@ -453,7 +455,7 @@ Value* Functions::trigonometric(ScalarOp op, Value* x) {
                                        : b_.CreateFDiv(sine(angle, false), sine(angle, true));
   if (!is_double(x)) value = narrow(value, x);
   if (op == ScalarOp::cos) return value;
-  return choose(b_.CreateICmpSLT(bits(x), integer(x, 0)), b_.CreateFNeg(value), value);  // odd functions
+  return choose(is_below_zero(x), b_.CreateFNeg(value), value);  // odd functions
 }
 
 // In f64: x is exact in half turns.
@@ -492,11 +494,24 @@ Value* Functions::atan2(Value* y, Value* x) {
   Value* ratio = b_.CreateFDiv(absolute(y), absolute(x));
   ratio = choose(both_infinite, 1, choose(both_zero, 0.0, ratio));
   Value* angle = atan(ratio);
-  Value* is_left = b_.CreateICmpSLT(bits(x), integer(x, 0));  // -0 is
   Value* turned = b_.CreateFSub(number(x, std::numbers::pi), add(angle, -2 * math::fdlibm::atan_at_rest[4]));
-  angle = choose(is_left, turned, angle);
-  Value* is_nan = b_.CreateFCmpUNO(x, y);
-  return choose(is_nan, b_.CreateFAdd(x, y), copy_sign(angle, y));
+  angle = choose(is_below_zero(x), turned, angle);
+  return choose(b_.CreateFCmpUNO(x, y), b_.CreateFAdd(x, y), copy_sign(angle, y));
+}
+
+// Of f32. The smaller one by the larger one is an angle up to pi/4, whose tangent the series is fitted to, within 3e-9.
+Value* Functions::atan2_single(Value* y, Value* x) {
+  Value *height = absolute(y), *width = absolute(x), *is_steep = b_.CreateFCmpOGT(height, width);
+  Value *above = choose(is_steep, width, height), *below = choose(is_steep, height, width);
+  Value* ratio = choose(equals(below, 0), 0.0, b_.CreateFDiv(above, below));
+  ratio = choose(b_.CreateFCmpOEQ(above, infinity(x)), 1, ratio);
+  Value* z = b_.CreateFMul(ratio, ratio);
+  Value* tail = polynomial(z, {-0.00179362031, 0.0109145996, -0.0311778345, 0.0579575823, -0.0840344968, 0.109521856,
+                               -0.142642416, 0.199985483, -0.333332991});
+  Value* angle = fma(b_.CreateFMul(ratio, z), tail, ratio);
+  angle = choose(is_steep, b_.CreateFSub(number(x, std::numbers::pi / 2), angle), angle);
+  angle = choose(is_below_zero(x), b_.CreateFSub(number(x, std::numbers::pi), angle), angle);
+  return choose(b_.CreateFCmpUNO(x, y), b_.CreateFAdd(x, y), copy_sign(angle, y));
 }
 
 // asin or acos of f32. Beyond 1/2 it is that of sqrt((1 - |x|) / 2), whose square is exact. The series is fitted to
@@ -508,8 +523,7 @@ Value* Functions::arc_single(ScalarOp op, Value* x) {
   Value* s = choose(is_far, call(llvm::Intrinsic::sqrt, square), t);
   Value* tail = series(square, {0.166667539, 0.0749524177, 0.045477098, 0.0241476071, 0.0422185545});
   Value* angle = fma(b_.CreateFMul(s, square), tail, s);
-  Value* quarter = number(x, std::numbers::pi / 2);
-  Value* doubled = mul(angle, 2);
+  Value *quarter = number(x, std::numbers::pi / 2), *doubled = mul(angle, 2);
   if (op == ScalarOp::asin) return copy_sign(choose(is_far, b_.CreateFSub(quarter, doubled), angle), x);
   Value* far = choose(less(x, 0), b_.CreateFSub(number(x, std::numbers::pi), doubled), doubled);
   return choose(is_far, far, b_.CreateFSub(quarter, copy_sign(angle, x)));
@@ -519,16 +533,22 @@ Value* Functions::arc_single(ScalarOp op, Value* x) {
 Value* Functions::lgamma(Value* x) {
   Value* is_mirrored = less(x, 0.5);
   Value* y = choose(is_mirrored, b_.CreateFNeg(x), add(x, -1));
-  Value* sum = number(x, math::lanczos_first);
-  for (int i = 0; i < 8; ++i) sum = b_.CreateFAdd(sum, b_.CreateFDiv(number(x, math::lanczos[i]), add(y, i + 1)));
+  // The sum as one quotient, whose parts stay in range; from 1e30 on it is its first term.
+  Value *above = number(x, math::lanczos_first), *below = number(x, 1), *bounded = choose(greater(y, 1e30), 1e30, y);
+  for (int i = 0; i < 8; ++i) {
+    Value* next = add(bounded, i + 1);
+    above = fma(above, next, mul(below, math::lanczos[i]));
+    below = b_.CreateFMul(below, next);
+  }
+  Value* sum = b_.CreateFDiv(above, below);
   Value* t = add(y, 7.5);
-  Value* value = fma(add(y, 0.5), log(t), b_.CreateFNeg(t));
-  value = b_.CreateFAdd(add(value, 0.91893853320467274178), log(sum));
-  // log(pi / |sin(pi x)|) less that; near 0 gamma is 1 / x.
+  Value* value = add(fma(add(y, 0.5), log(t), b_.CreateFNeg(t)), 0.91893853320467274178);
+  // value + log(sum), or log(pi / |sin(pi x)|) less that; near 0 gamma is 1 / x.
   Value* is_tiny = less(absolute(x), 0x1p-60);
-  Value* sine = log(choose(is_tiny, absolute(x), absolute(sine_of_pi_times(x, false))));
-  Value* mirrored = b_.CreateFSub(b_.CreateFSub(number(x, 1.1447298858494001741), sine), value);
-  value = choose(is_tiny, b_.CreateFNeg(sine), choose(is_mirrored, mirrored, value));
+  Value* factor = choose(is_mirrored, b_.CreateFMul(sum, absolute(sine_of_pi_times(x, false))), sum);
+  Value* rest = log(choose(is_tiny, absolute(x), factor));
+  Value* mirrored = b_.CreateFSub(b_.CreateFSub(number(x, 1.1447298858494001741), rest), value);
+  value = choose(is_tiny, b_.CreateFNeg(rest), choose(is_mirrored, mirrored, b_.CreateFAdd(value, rest)));
   value = choose(b_.CreateOr(equals(x, 1), equals(x, 2)), 0.0, value);
   Value* is_pole =
       b_.CreateAnd(b_.CreateFCmpOEQ(x, call(llvm::Intrinsic::floor, x)), b_.CreateFCmpOLE(x, number(x, 0)));
@@ -753,9 +773,9 @@ Value* Functions::evaluate(ScalarOp op, std::span<Value* const> operands) {
     case ScalarOp::tan:
       return trigonometric(op, x);
     case ScalarOp::atan:
-      return wide(x, [&](Value* v) { return atan(v); });
+      return is_double(x) ? atan(x) : atan2_single(x, number(x, 1));
     case ScalarOp::atan2:
-      return is_double(x) ? atan2(x, operands[1]) : narrow(atan2(widen(x), widen(operands[1])), x);
+      return is_double(x) ? atan2(x, operands[1]) : atan2_single(x, operands[1]);
     case ScalarOp::floor_div:
     case ScalarOp::mod:
       return is_double(x) ? floored(op, x, operands[1]) : narrow(floored(op, widen(x), widen(operands[1])), x);

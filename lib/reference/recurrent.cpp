@@ -33,14 +33,26 @@ struct Network {
   Cell cell;
 };
 
-// out[row] = bias[row] + sum over k of weight[row, k] * x[k]
+template <int rows, class T>
+void product_of(const T* weight, const T* bias, const T* x, int64_t columns, double* out) {
+  double sums[rows];
+  for (int i = 0; i < rows; ++i) sums[i] = bias ? bias[i] : 0;
+  for (int64_t k = 0; k < columns; ++k) {
+#pragma GCC unroll 8
+    for (int i = 0; i < rows; ++i) sums[i] += static_cast<double>(weight[i * columns + k]) * x[k];
+  }
+  std::copy_n(sums, rows, out);
+}
+
+// out[row] = bias[row] + sum over k of weight[row, k] * x[k]. Several rows at a time: in one, each sum waits for the
+// last.
 template <class T>
 void product(const T* weight, const T* bias, const T* x, int64_t rows, int64_t columns, double* out) {
-  for (int64_t row = 0; row < rows; ++row) {
-    double sum = bias ? bias[row] : 0;
-    for (int64_t k = 0; k < columns; ++k) sum += static_cast<double>(weight[row * columns + k]) * x[k];
-    out[row] = sum;
-  }
+  constexpr int at_once = 8;
+  int64_t row = 0;
+  for (; row + at_once <= rows; row += at_once)
+    product_of<at_once>(weight + row * columns, bias ? bias + row : nullptr, x, columns, out + row);
+  for (; row < rows; ++row) product_of<1>(weight + row * columns, bias ? bias + row : nullptr, x, columns, out + row);
 }
 
 // What a call says of the whole network.
