@@ -246,7 +246,7 @@ bool Dispatch::make_number(Argument& argument, bool is_item) {
   const std::vector<SymInt> sizes = session_.meta(*as_tensor(tensor)).sizes;
   if (is_item ? shape::product(sizes).constant() != 1 : !sizes.empty()) return true;
   const Ref none(PyTuple_New(0));
-  const Ref scalar(none ? session_.call("aten::view", {tensor, none.get()}) : nullptr);
+  const Ref scalar = sizes.empty() ? Ref::borrow(tensor) : Ref(session_.call("aten::view", {tensor, none.get()}));
   const Ref number(scalar ? PyObject_CallMethod(scalar.get(), "item", nullptr) : nullptr);
   return number && arguments_.convert(number.get(), argument);
 }

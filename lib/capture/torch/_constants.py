@@ -53,7 +53,7 @@ def _parse_to(*args, **kwargs):
         return tensor.device, tensor.dtype, non_blocking, copy, memory_format
 
     first = args[0] if args else kwargs.get("tensor")
-    form = of_tensor if _is_tensor(first) else of_dtype if isinstance(first, _atenon.dtype) else of_device
+    form = of_tensor if isinstance(first, _atenon.Tensor) else of_dtype if isinstance(first, _atenon.dtype) else of_device
     try:
         device, dtype, non_blocking, copy, memory_format = form(*args, **kwargs)
     except TypeError:
