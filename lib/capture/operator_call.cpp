@@ -615,43 +615,30 @@ static Ref function_named(Session& session, const std::string& name) {
   return Ref(native ? PyObject_CallMethod(native.get(), "function", "s", name.c_str()) : nullptr);
 }
 
-// The first argument, or item of a list, whose class is not ours and has a __torch_function__.
-static PyObject* overriding_object(PyObject* const* args, size_t count) {
-  for (size_t i = 0; i < count; ++i) {
-    if (PyList_Check(args[i]) || PyTuple_Check(args[i])) {
-      PyObject* const* items = PySequence_Fast_ITEMS(args[i]);
-      if (PyObject* found = overriding_object(items, static_cast<size_t>(PySequence_Fast_GET_SIZE(args[i]))))
-        return found;
-    } else if (!as_tensor(args[i]) && attribute(reinterpret_cast<PyObject*>(Py_TYPE(args[i])), "__torch_function__")) {
-      return args[i];
-    }
-  }
-  return nullptr;
+// Whether the class of an argument, or of an item of a list, is no tensor's and has a __torch_function__.
+static bool has_overriding(PyObject* const* args, size_t count) {
+  return std::any_of(args, args + count, [](PyObject* arg) {
+    if (PyList_Check(arg) || PyTuple_Check(arg))
+      return has_overriding(PySequence_Fast_ITEMS(arg), static_cast<size_t>(PySequence_Fast_GET_SIZE(arg)));
+    return !as_tensor(arg) && attribute(reinterpret_cast<PyObject*>(Py_TYPE(arg)), "__torch_function__");
+  });
 }
 
-// The first list or tuple of a class of its own that has a __torch_function__. Operators would take it for its items.
-static PyObject* overriding_sequence(PyObject* const* args, size_t count) {
-  const auto found = std::find_if(args, args + count, [](PyObject* arg) {
+// The same of lists and tuples of classes of their own: operators would take them for their items.
+static bool has_overriding_sequence(PyObject* const* args, size_t count) {
+  return std::any_of(args, args + count, [](PyObject* arg) {
     const bool is_own =
         (PyList_Check(arg) && !PyList_CheckExact(arg)) || (PyTuple_Check(arg) && !PyTuple_CheckExact(arg));
     return is_own && attribute(reinterpret_cast<PyObject*>(Py_TYPE(arg)), "__torch_function__");
   });
-  return found == args + count ? nullptr : *found;
 }
 
-// What no operator takes may say itself what it is for: type.__torch_function__(function, types, args, kwargs).
-static PyObject* call_override(Session& session, PyObject* own, const std::string& name, PyObject* const* args,
-                               size_t count, PyObject* keyword_names) {
-  const Ref function = function_named(session, name);
-  const Ref types(PyTuple_Pack(1, Py_TYPE(own))), positional(PyTuple_New(static_cast<Py_ssize_t>(count))),
-      keywords(PyDict_New());
-  if (!function || !types || !positional || !keywords) return nullptr;
-  for (size_t i = 0; i < count; ++i) PyTuple_SET_ITEM(positional.get(), static_cast<Py_ssize_t>(i), Py_NewRef(args[i]));
-  for (Py_ssize_t i = 0; keyword_names && i < PyTuple_GET_SIZE(keyword_names); ++i)
-    if (PyDict_SetItem(keywords.get(), PyTuple_GET_ITEM(keyword_names, i), args[count + static_cast<size_t>(i)]) < 0)
-      return nullptr;
-  return PyObject_CallMethod(reinterpret_cast<PyObject*>(Py_TYPE(own)), "__torch_function__", "OOOO", function.get(),
-                             types.get(), positional.get(), keywords.get());
+// What no operator takes may say itself what it is for: torch.overrides asks its class. NotImplemented: nobody is
+// asked.
+static Ref call_override(PyObject* function, PyObject* const* args, size_t count, PyObject* keyword_names) {
+  const Ref module(PyImport_ImportModule("torch.overrides"));
+  Ref ask(module ? PyObject_GetAttrString(module.get(), "ask") : nullptr);
+  return Ref(ask ? call_hook(ask, function, args, count, keyword_names) : nullptr);
 }
 
 PyObject* Session::call(const std::string& name, PyObject* const* args, size_t count, PyObject* keyword_names,
@@ -665,15 +652,24 @@ PyObject* Session::call(const std::string& name, PyObject* const* args, size_t c
     return text ? call_hook(autocast, text.get(), args, count, keyword_names) : nullptr;
   }
   const size_t all = count + static_cast<size_t>(keyword_names ? PyTuple_GET_SIZE(keyword_names) : 0);
-  if (PyObject* own = overriding_sequence(args, all))
-    return call_override(*this, own, name, args, count, keyword_names);
+  const auto override = [&] {
+    const Ref function = called ? Ref::borrow(called) : function_named(*this, name);
+    return function ? call_override(function.get(), args, count, keyword_names) : Ref();
+  };
+  if (has_overriding_sequence(args, all)) {
+    Ref result = override();
+    if (result.get() != Py_NotImplemented) return result.release();
+  }
   PyObject* result = Dispatch(*this, name).run(args, count, keyword_names);
   if (result || !PyErr_ExceptionMatches(PyExc_TypeError)) return result;
   PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
   PyErr_Fetch(&type, &value, &traceback);
-  if (PyObject* own = overriding_object(args, all)) {
-    Py_XDECREF(type), Py_XDECREF(value), Py_XDECREF(traceback);
-    return call_override(*this, own, name, args, count, keyword_names);
+  if (has_overriding(args, all)) {
+    Ref said = override();
+    if (said.get() != Py_NotImplemented) {
+      Py_XDECREF(type), Py_XDECREF(value), Py_XDECREF(traceback);
+      return said.release();
+    }
   }
   PyErr_Restore(type, value, traceback);
   return nullptr;

@@ -310,40 +310,43 @@ struct Name {  // of an operator, as a template argument
   }
 };
 
-template <Name name>
-PyObject* unary(PyObject* self) {
-  return self_of(self).session->call(name.text, {self});
+// The operator, unless classes or modes are asked, who know it by `method`; "" is the operator's own name.
+PyObject* call(Session& session, const char* name, const char* method, std::initializer_list<PyObject*> args) {
+  return *method && session.overriding ? session.call_overriding(method, args) : session.call(name, args);
 }
 
-// `self op other`, where either may be the tensor. `reflected` is the operator of `number op tensor`; "" swaps the
-// operands.
-template <Name name, Name reflected>
+template <Name name, Name method = "">
+PyObject* unary(PyObject* self) {
+  return call(*self_of(self).session, name.text, method.text, {self});
+}
+
+// `self op other`, where either may be the tensor: `number op tensor` swaps the operands.
+template <Name name, Name method = "">
 PyObject* binary(PyObject* a, PyObject* b) {
   if (!is_operand(a) || !is_operand(b)) Py_RETURN_NOTIMPLEMENTED;
   Session& session = session_of(a, b);
-  if (as_tensor(a)) return session.call(name.text, {a, b});
-  if (*reflected.text && session.overriding) return session.call_overriding("__rsub__", {b, a});
-  return session.call(*reflected.text ? reflected.text : name.text, {b, a});
+  return as_tensor(a) ? call(session, name.text, method.text, {a, b}) : session.call(name.text, {b, a});
 }
 
-template <Name name>
-PyObject* in_place(PyObject* self, PyObject* other) {
-  if (!is_operand(other)) Py_RETURN_NOTIMPLEMENTED;
-  return self_of(self).session->call(name.text, {self, other});
-}
-
-// number / tensor: as PyTorch, the reciprocal times the number. Classes and modes are asked what it is by its name
-// there.
-PyObject* true_divide(PyObject* a, PyObject* b) {
+PyObject* subtract(PyObject* a, PyObject* b) {
   if (!is_operand(a) || !is_operand(b)) Py_RETURN_NOTIMPLEMENTED;
   Session& session = session_of(a, b);
-  if (as_tensor(a)) return session.call("aten::div", {a, b});
-  if (session.overriding) return session.call_overriding("__rdiv__", {b, a});
-  const Ref reciprocal(session.call("aten::reciprocal", {b}));
-  return reciprocal ? session.call("aten::mul", {reciprocal.get(), a}) : nullptr;
+  return as_tensor(a) ? session.call("aten::sub", {a, b}) : call(session, "aten::rsub", "__rsub__", {b, a});
 }
 
-// Operators that take a number on the left, too; `method` and `reflected` are what classes and modes know them by.
+// number / tensor is Python's business.
+PyObject* true_divide(PyObject* a, PyObject* b) {
+  if (!as_tensor(a) || !is_operand(b)) Py_RETURN_NOTIMPLEMENTED;
+  return self_of(a).session->call("aten::div", {a, b});
+}
+
+template <Name name, Name method = "">
+PyObject* in_place(PyObject* self, PyObject* other) {
+  if (!is_operand(other)) Py_RETURN_NOTIMPLEMENTED;
+  return call(*self_of(self).session, name.text, method.text, {self, other});
+}
+
+// Operators that take a number on the left, too.
 template <Name name, Name method, Name reflected>
 PyObject* in_order(PyObject* a, PyObject* b) {
   if (!is_operand(a) || !is_operand(b)) Py_RETURN_NOTIMPLEMENTED;
@@ -441,18 +444,18 @@ PyType_Slot slots[] = {
     slot(Py_nb_negative, unary<"aten::neg">),
     slot(Py_nb_positive, itself),
     slot(Py_nb_absolute, unary<"aten::abs">),
-    slot(Py_nb_invert, unary<"aten::bitwise_not">),
-    slot(Py_nb_add, binary<"aten::add", "">),
-    slot(Py_nb_subtract, binary<"aten::sub", "aten::rsub">),
-    slot(Py_nb_multiply, binary<"aten::mul", "">),
+    slot(Py_nb_invert, unary<"aten::bitwise_not", "__invert__">),
+    slot(Py_nb_add, binary<"aten::add">),
+    slot(Py_nb_subtract, subtract),
+    slot(Py_nb_multiply, binary<"aten::mul">),
     slot(Py_nb_true_divide, true_divide),
     slot(Py_nb_floor_divide, in_order<"aten::floor_divide", "__floordiv__", "__rfloordiv__">),
     slot(Py_nb_remainder, in_order<"aten::remainder", "remainder", "__rmod__">),
     slot(Py_nb_power, power),
     slot(Py_nb_matrix_multiply, matmul),
-    slot(Py_nb_and, binary<"aten::bitwise_and", "">),
-    slot(Py_nb_or, binary<"aten::bitwise_or", "">),
-    slot(Py_nb_xor, binary<"aten::bitwise_xor", "">),
+    slot(Py_nb_and, binary<"aten::bitwise_and", "__and__">),
+    slot(Py_nb_or, binary<"aten::bitwise_or", "__or__">),
+    slot(Py_nb_xor, binary<"aten::bitwise_xor", "__xor__">),
     slot(Py_nb_lshift, in_order<"aten::bitwise_left_shift", "__lshift__", "__rlshift__">),
     slot(Py_nb_rshift, in_order<"aten::bitwise_right_shift", "__rshift__", "__rrshift__">),
     slot(Py_nb_inplace_add, in_place<"aten::add_">),
@@ -462,9 +465,11 @@ PyType_Slot slots[] = {
     slot(Py_nb_inplace_floor_divide, in_place<"aten::floor_divide_">),
     slot(Py_nb_inplace_remainder, in_place<"aten::remainder_">),
     slot(Py_nb_inplace_power, power_in_place),
-    slot(Py_nb_inplace_and, in_place<"aten::bitwise_and_">),
-    slot(Py_nb_inplace_or, in_place<"aten::bitwise_or_">),
-    slot(Py_nb_inplace_xor, in_place<"aten::bitwise_xor_">),
+    slot(Py_nb_inplace_lshift, in_place<"aten::bitwise_left_shift_", "__ilshift__">),
+    slot(Py_nb_inplace_rshift, in_place<"aten::bitwise_right_shift_", "__irshift__">),
+    slot(Py_nb_inplace_and, in_place<"aten::bitwise_and_", "__iand__">),
+    slot(Py_nb_inplace_or, in_place<"aten::bitwise_or_", "__ior__">),
+    slot(Py_nb_inplace_xor, in_place<"aten::bitwise_xor_", "__ixor__">),
     {0, nullptr},
 };
 

@@ -9,7 +9,6 @@
 
 #include "ir/readers.h"
 #include "lower/lowering.h"
-#include "tensor/real_parts.h"
 
 namespace atenon::lower {
 
@@ -466,19 +465,42 @@ void Grouper::run() {
 
 }  // namespace
 
+// Whether a scalar is the operand's element at the result's own index, and then at `part`, if there is one.
+static bool reads_in_place(const opset::Meaning& meaning, opset::ScalarId id, std::optional<int64_t> part) {
+  const opset::Scalar& read = meaning.scalars[id];
+  const std::vector<int>& variables = meaning.results[0].variables;
+  if (read.op != opset::ScalarOp::read || read.operands.size() > variables.size() + (part ? 1 : 0)) return false;
+  for (size_t axis = 0; axis < read.operands.size(); ++axis) {
+    const opset::Scalar& index = meaning.scalars[read.operands[axis]];
+    const bool is_part = part && axis + 1 == read.operands.size();
+    if (is_part ? index.op != opset::ScalarOp::constant || index.integer != *part
+                : index.op != opset::ScalarOp::index || index.variable != variables[axis])
+      return false;
+  }
+  return true;
+}
+
 bool reinterprets(const Lowering& lowering, const Node& node) {
-  const opset::Operator* op = lowering.opset.find(node.target());
-  if (!op || op->schema().parameters.empty() || op->schema().returns.size() != 1 || node.operands().size() != 1)
+  const auto found = lowering.meanings.find(&node);
+  if (found == lowering.meanings.end()) return false;
+  const opset::Meaning& meaning = found->second;
+  if (meaning.tensors.size() != 1 || meaning.results.size() != 1 || meaning.results[0].value == opset::no_scalar)
     return false;
-  const std::string& alias = op->schema().returns[0].type.alias;
-  if (alias.empty() || alias != op->schema().parameters[0].type.alias || op->schema().parameters[0].type.mutated)
+  const std::vector<opset::Scalar>& scalars = meaning.scalars;
+  const opset::Scalar& value = scalars[meaning.results[0].value];
+  if (value.op == opset::ScalarOp::complex)
+    return meaning.tensors[0]->meta().rank() == node.result()->meta().rank() + 1 &&
+           reads_in_place(meaning, value.operands[0], 0) && reads_in_place(meaning, value.operands[1], 1);
+  if (value.op != opset::ScalarOp::select || meaning.tensors[0]->meta().rank() + 1 != node.result()->meta().rank())
     return false;
-  const ir::TensorMeta &from = node.operands()[0]->meta(), &to = node.result()->meta();
-  if (is_complex(from.dtype) == is_complex(to.dtype)) return false;
-  const ir::TensorMeta &numbers = is_complex(from.dtype) ? from : to, &parts = is_complex(from.dtype) ? to : from;
-  std::vector<SymInt> sizes = numbers.sizes;
-  sizes.push_back(2);
-  return parts.dtype == part_of(numbers.dtype) && parts.sizes == sizes;
+  const opset::Scalar &is_first = scalars[value.operands[0]], &first = scalars[value.operands[1]],
+                      &second = scalars[value.operands[2]];
+  if (is_first.op != opset::ScalarOp::eq || first.op != opset::ScalarOp::real || second.op != opset::ScalarOp::imag)
+    return false;
+  const opset::Scalar &part = scalars[is_first.operands[0]], &zero = scalars[is_first.operands[1]];
+  return part.op == opset::ScalarOp::index && part.variable == meaning.results[0].variables.back() &&
+         zero.op == opset::ScalarOp::constant && zero.integer == 0 && node.result()->meta().sizes.back() == SymInt(2) &&
+         reads_in_place(meaning, first.operands[0], {}) && reads_in_place(meaning, second.operands[0], {});
 }
 
 void group_nodes(Lowering& lowering) { Grouper(lowering).run(); }

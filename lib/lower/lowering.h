@@ -89,8 +89,8 @@ bool stays(const ir::Node& node);
 using Positions = std::map<const ir::Node*, size_t>;
 // The number of nodes before this one that stay: symbols have no edges, so no group reaches across such a node.
 Positions find_segments(ir::Graph& graph);
-// Whether the result is the memory of the operand in another type: complex numbers as pairs of parts, or such pairs as
-// complex numbers.
+// Whether the meaning is the operand in another type: complex numbers as pairs of parts, or such pairs as complex
+// numbers.
 bool reinterprets(const Lowering& lowering, const ir::Node& node);
 // The next node that reads what `nodes` give; null where there is none, or the graph returns one of their results.
 ir::Node* next_reader(const std::vector<ir::Node*>& nodes, const Positions& positions);

@@ -397,7 +397,6 @@ Result<void> Interpreter::run_alias(Scope& scope, const ir::Node& node) {
   const std::optional<int64_t> elements = offset_of_alias(node, *whole, *view, scope.environment.symbols);
   if (!elements) return misfit(node, "an alias reaches beyond its operand");
   const auto from = static_cast<int64_t>(size_of(whole->dtype)), to = static_cast<int64_t>(size_of(view->dtype));
-  if (whole->offset * from % to != 0) return misfit(node, "an alias begins between two elements");
   view->offset = whole->offset * from / to + *elements;
   view->storage = whole->storage;
   scope.environment.values[node.result()] = std::move(*view);
@@ -574,6 +573,20 @@ Result<bool> Interpreter::run_fast(Scope& scope, const ir::Node& node, Observati
   return true;
 }
 
+// Libraries read strides, but no overlapping ones, and want one axis to be dense.
+static bool is_strided_only(const kernels::Operand& operand) {
+  std::vector<std::pair<int64_t, int64_t>> axes;  // stride and size
+  for (size_t axis = 0; axis < operand.sizes.size(); ++axis)
+    if (operand.sizes[axis] != 1) axes.emplace_back(operand.strides[axis], operand.sizes[axis]);
+  std::ranges::sort(axes);
+  int64_t end = 1;  // of what the axes so far reach over
+  for (const auto& [stride, size] : axes) {
+    if (stride < end) return false;
+    end = stride * size;
+  }
+  return axes.empty() || axes[0].first == 1;
+}
+
 Result<bool> Interpreter::prepare_fast(Scope& scope, const ir::Node& node, Prepared& prepared) {
   kernels::CallSite site;
   site.body = &prepared.body;
@@ -587,7 +600,7 @@ Result<bool> Interpreter::prepare_fast(Scope& scope, const ir::Node& node, Prepa
     if (operand.sizes.empty() || operand.weight) continue;
     const bool is_plain = operand.strides == contiguous_strides(operand.sizes);
     const bool is_row = operand.strides.back() == 1 || !prepared.kernel->reads_rows(prepared.body, i);
-    if (is_plain || (is_row && !prepared.kernel->needs_rows())) continue;
+    if (is_plain || (is_row && !prepared.kernel->needs_rows() && is_strided_only(operand))) continue;
     prepared.needs_rows[i] = true;
     operand.strides = contiguous_strides(operand.sizes);
   }

@@ -70,6 +70,8 @@ std::optional<int64_t> offset_of_alias(const ir::Node& node, const Tensor& whole
   if (!elements || !bytes || !room || !is_seen_as(whole.dtype, view.dtype) || *elements < 0) return std::nullopt;
   if (*bytes == 0) return 0;
   const auto width = static_cast<int64_t>(size_of(view.dtype));
+  const auto width_of_whole = static_cast<int64_t>(size_of(whole.dtype));
+  if (whole.offset * width_of_whole % width != 0) return std::nullopt;  // between two elements
   if (*elements > *room / width || *bytes > *room - *elements * width) return std::nullopt;
   return elements;
 }

@@ -98,7 +98,10 @@ Result<Plan::Place> Plan::place_result(const ir::Node& node, size_t index, const
     const std::vector<ir::Value*> operands = node.operands();
     if (operands.empty()) return unknown_size(node);
     const Place& base = places_.at(operands[0]);
-    const Tensor whole{.dtype = base.dtype, .sizes = base.sizes, .strides = base.strides};
+    const Tensor whole{.dtype = base.dtype,
+                       .sizes = base.sizes,
+                       .strides = base.strides,
+                       .offset = base.offset / static_cast<int64_t>(size_of(base.dtype))};
     const std::optional<int64_t> elements = offset_of_alias(node, whole, *geometry, symbols_);
     if (!elements) return error(Status::bad_input, 618, "an alias reaches beyond its operand: " + text::print(node));
     place.root = base.root;

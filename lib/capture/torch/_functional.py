@@ -171,19 +171,6 @@ def _shape_as_tensor(input):
 # --- Several tensors
 
 
-def _overridable(function):
-    """One whose arguments are not those of its operator: a class with a __torch_function__ is told of the call as it was."""
-    @functools.wraps(function)
-    def call(*args, **kwargs):
-        for argument in args:
-            own = getattr(type(argument), "__torch_function__", None)
-            if own is not None and not isinstance(argument, Tensor):
-                return own(call, (type(argument),), args, kwargs)
-        return function(*args, **kwargs)
-
-    return call
-
-
 def _spread(tensors):
     """f(a, b) and f([a, b]) are the same call."""
     if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
@@ -191,7 +178,6 @@ def _spread(tensors):
     return list(tensors)
 
 
-@_overridable
 def broadcast_tensors(*tensors):
     return aten.broadcast_tensors(_spread(tensors))
 
@@ -215,7 +201,6 @@ def meshgrid(*tensors, indexing=None):
     return aten.meshgrid(_spread(tensors), indexing=indexing or "ij")
 
 
-@_overridable
 def einsum(*args):
     equation, operands = args[0], args[1:]
     if isinstance(equation, Tensor):
@@ -333,7 +318,6 @@ def chain_matmul(*matrices, out=None):
     return aten.linalg_multi_dot(_spread(matrices), out=out)
 
 
-@_overridable
 def tensordot(a, b, dims=2, out=None):
     if isinstance(dims, (int, _atenon.SymInt)):
         dims = [list(builtins.range(a.dim() - dims, a.dim())), list(builtins.range(dims))]
@@ -504,7 +488,7 @@ def _check_tensor_all(condition, message=None):
     _check(condition.all(), message)
 
 
-@_overridable
+@overrides.overridable
 def _assert(condition, message):
     _check_with(AssertionError, condition, message)
 
@@ -570,7 +554,7 @@ def is_warn_always_enabled():
 
 # Modes are asked for whatever makes a tensor, classes for what takes tensors alone.
 for _name in ("as_tensor", "asarray", "from_numpy", "full", "range", "tensor"):
-    globals()[_name] = overrides.overridable(globals()[_name], by_arguments=False)
+    globals()[_name] = overrides.overridable(globals()[_name], takes_tensors=False)
 for _name in (
         "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_tensors", "cartesian_prod", "cdist", "chain_matmul",
         "combinations", "einsum", "gradient", "is_complex", "is_conj", "is_floating_point", "is_inference", "is_neg", "is_nonzero",

@@ -267,7 +267,7 @@ class Tensor(_atenon.Tensor):
                                 return_complex, align_to_window)
 
     def __rdiv__(self, other):
-        return other / self
+        return self.reciprocal() * other
 
     def __contains__(self, element):
         return builtins.bool((self == element).any())
@@ -422,8 +422,9 @@ class Tensor(_atenon.Tensor):
             return result if func in overrides.get_default_nowrap_functions() else overrides.as_class(result, cls)
 
 
-Tensor.detach = _atenon.Tensor.detach
+Tensor.detach = _atenon.Tensor.detach  # overridable, too
 overrides.make_overridable(Tensor)
+Tensor.__neg__, Tensor.__abs__, Tensor.__rtruediv__ = Tensor.neg, Tensor.abs, Tensor.__rdiv__  # operators are known by these
 
 
 def _made_subclass(cls, data, requires_grad):

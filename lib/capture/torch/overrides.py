@@ -1,9 +1,8 @@
-# torch.overrides: classes of tensors with a __torch_function__, and modes, say themselves what a function is on them.
+# torch.overrides: classes with a __torch_function__, and modes, say themselves what a function is on them.
 #
-# An operator asks through the hook that `_ask` sets in the native module, a function or method in Python through
-# `overridable`. Neither costs anything before such a class is defined or such a mode entered. Classes that are no tensors at all
-# are found without a hook: the native module gives up on them, and asks then.
-import builtins
+# A function or method in Python asks through `overridable`, an operator through the hook that `_ask` sets in the native module
+# once such a class of tensors is defined or such a mode entered. Classes that are no tensors need no hook: the native module gives up
+# on them, and asks then.
 import functools
 import inspect
 import types as _types
@@ -18,14 +17,11 @@ __all__ = ["TorchFunctionMode", "get_default_nowrap_functions", "handle_torch_fu
 _modes = []  # those entered, the innermost last
 _defined = False  # is there a class of tensors with a __torch_function__?
 _asks_classes = _asks_modes = True
-_is_asking = False
 
 
 def _ask():
     """Sets the hook as what is above says."""
-    global _is_asking
-    _is_asking = builtins.bool(_asks_modes and _modes or _asks_classes and _defined)
-    _atenon.set_overriding(_call if _is_asking else None)
+    _atenon.set_overriding(_call if _asks_modes and _modes or _asks_classes and _defined else None)
 
 
 def disabled_torch_function(func, types, args=(), kwargs=None):
@@ -69,7 +65,8 @@ class DisableTorchFunction(DisableTorchFunctionSubclass):
 
 
 class TorchFunctionMode:
-    """Inside, every function of torch is __torch_function__(function, types, args, kwargs) of the innermost one."""
+    """Inside, every function of torch is __torch_function__(function, types, args, kwargs) of the innermost one. What a plain
+    tensor says of itself (x.shape, x.size(0)) is not asked for."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         raise NotImplementedError
@@ -88,8 +85,9 @@ class TorchFunctionMode:
         return cls(*args, **kwargs)
 
 
-BaseTorchFunctionMode = type("BaseTorchFunctionMode", (TorchFunctionMode,), {
-    "__torch_function__": lambda self, func, types, args=(), kwargs=None: func(*args, **(kwargs or {}))})
+class BaseTorchFunctionMode(TorchFunctionMode):
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
 
 
 def is_overriding(cls):
@@ -100,14 +98,15 @@ def is_overriding(cls):
     return cls is not Tensor and own is not None and own is not disabled_torch_function
 
 
-def _overriding(arguments, base=object):
+def _overriding(arguments):
     """The classes to be asked of the arguments and of the items of lists: a class before those that it derives from, otherwise in
     the order of the arguments."""
     classes = []
     for argument in arguments:
-        for item in argument if isinstance(argument, (list, tuple)) else (argument,):
+        is_list = isinstance(argument, (list, tuple)) and not is_overriding(type(argument))
+        for item in argument if is_list else (argument,):
             cls = type(item)
-            if cls not in classes and issubclass(cls, base) and is_overriding(cls):
+            if cls not in classes and is_overriding(cls):
                 classes.insert(next((i for i, other in enumerate(classes) if issubclass(cls, other)), len(classes)), cls)
     return tuple(classes)
 
@@ -133,35 +132,48 @@ def _name(function):
     return f"{getattr(function, '__module__', None) or 'torch'}.{getattr(function, '__name__', function)}"
 
 
-def _of_tensors(args, kwargs):
-    """Classes that are no tensors are found where the native module gives up on them."""
-    from torch._tensor import Tensor
-
-    return _overriding((*args, *kwargs.values()), Tensor) if _asks_classes else ()
-
-
 def _call(function, /, *args, **kwargs):
     """The hook: the native module calls it with an operator and its arguments, and with the hook off."""
-    classes = _of_tensors(args, kwargs)
-    if not classes and not (_asks_modes and _modes):
+    classes = _overriding((*args, *kwargs.values())) if _asks_classes else ()
+    if not any(map(_is_tensor_class, classes)) and not (_asks_modes and _modes):
         return function(*args, **kwargs)
     _ask()
     return _overridden(function, args, kwargs, classes)
 
 
-def overridable(function, by_arguments=True, known_as=None):
-    """A function or method in Python that modes and classes with a __torch_function__ may override. What makes tensors of
-    Python's values is not asked for `by_arguments`. They are told of `known_as`, or else of the function that this gives."""
+def ask(function, /, *args, **kwargs):
+    """What the native module does not take, it asks the classes; NotImplemented where none is to be asked."""
+    classes = _overriding((*args, *kwargs.values())) if _asks_classes else ()
+    if not classes:
+        return NotImplemented
+    _ask()
+    return _overridden(function, args, kwargs, classes)
+
+
+def overridable(function, takes_tensors=True, known_as=None):
+    """A function or method in Python, which modes and classes may override; classes only where it takes tensors, and does not make
+    them of Python's values. They are told of `known_as`, or else of what this gives."""
     @functools.wraps(function)
     def call(*args, **kwargs):
-        if not _is_asking:
-            return function(*args, **kwargs)
-        classes = _of_tensors(args, kwargs) if by_arguments else ()
-        if not classes and not (_asks_modes and _modes):
+        classes = _overriding((*args, *kwargs.values())) if takes_tensors and _asks_classes else ()
+        if all(map(_is_composed, classes)) and not (_asks_modes and _modes):
             return function(*args, **kwargs)
         return _overridden(known_as or call, args, kwargs, classes)
 
     return call
+
+
+def _is_tensor_class(cls):
+    from torch._tensor import Tensor
+
+    return issubclass(cls, Tensor)
+
+
+def _is_composed(cls):
+    """Tensors that are made of others (sparse ones): what is written in Python works on them as it does on those."""
+    from torch._sparse import SparseTensor
+
+    return cls is SparseTensor
 
 
 # What no class overrides, as in PyTorch: it makes objects, or says what they are.
@@ -187,12 +199,12 @@ def watch(cls):
     _defined = True
     _ask()
     for name, own in {**vars(_atenon.Tensor), **vars(Tensor)}.items():
-        if name.startswith("_") or inspect.getattr_static(cls, name) is not own:
+        if (name.startswith("_") and name != "__len__") or inspect.getattr_static(cls, name) is not own:
             continue
-        if isinstance(own, _types.MethodDescriptorType):
+        if isinstance(own, (_types.MethodDescriptorType, _types.WrapperDescriptorType)):
             setattr(cls, name, overridable(own, known_as=own))
         elif isinstance(own, (property, _types.GetSetDescriptorType)):
-            setattr(cls, name, property(overridable(own.__get__, known_as=own.__get__), own.__set__))
+            setattr(cls, name, property(*(overridable(access, known_as=access) for access in (own.__get__, own.__set__))))
 
 
 def get_default_nowrap_functions():
@@ -220,7 +232,7 @@ def as_class(result, cls):
 
 
 def has_torch_function(relevant_args):
-    return builtins.bool(_asks_modes and _modes or _asks_classes and any(is_overriding(type(argument)) for argument in relevant_args))
+    return bool(_asks_modes and _modes or _asks_classes and any(is_overriding(type(argument)) for argument in relevant_args))
 
 
 def is_torch_function_enabled():
