@@ -28,6 +28,10 @@ class MixtureSameFamily(Distribution):
         away = self.component_distribution.mean - self.mean.unsqueeze(-1 - len(self._event_shape))
         return self._averaged(self.component_distribution.variance) + self._averaged(away.pow(2.0))
 
+    def expand(self, batch_shape, _instance=None):
+        components = self.component_distribution.expand([*batch_shape, self.component_distribution.batch_shape[-1]])
+        return self._filled(MixtureSameFamily(self.mixture_distribution.expand(batch_shape), components), _instance)
+
     def sample(self, sample_shape=()):
         chosen = self.mixture_distribution.sample(sample_shape)
         drawn = self.component_distribution.sample(sample_shape)
