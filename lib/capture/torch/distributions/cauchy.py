@@ -6,6 +6,7 @@ from torch.distributions.distribution import Distribution, broadcast_all
 
 
 class Cauchy(Distribution):
+    has_rsample = True
     arg_constraints, support = {"loc": constraints.real, "scale": constraints.positive}, constraints.real
 
     def __init__(self, loc, scale, validate_args=None):
@@ -18,6 +19,9 @@ class Cauchy(Distribution):
 
     def expand(self, batch_shape, _instance=None):
         return self._filled(Cauchy(self.loc.expand(batch_shape), self.scale.expand(batch_shape)), _instance)
+
+    def rsample(self, sample_shape=()):
+        return self.loc + torch.empty(self._extended_shape(sample_shape), dtype=self.loc.dtype).cauchy_() * self.scale
 
     def log_prob(self, value):
         return -math.log(math.pi) - self.scale.log() - ((value - self.loc) / self.scale).square().log1p()
