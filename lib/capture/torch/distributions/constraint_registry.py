@@ -55,7 +55,8 @@ for _registry in (biject_to, transform_to):
     _registry.register(constraints.corr_cholesky, lambda region: transforms.CorrCholeskyTransform())
     _registry.register(constraints.cat, lambda region, of=_registry: transforms.CatTransform(
         [of(part) for part in region.cseq], region.dim, region.lengths))
-    _registry.register(constraints.stack, lambda region, of=_registry: transforms.StackTransform([of(part) for part in region.cseq], region.dim))
+    _registry.register(constraints.stack, lambda region, of=_registry: transforms.StackTransform(
+        [of(part) for part in region.cseq], region.dim))
 biject_to.register(constraints.simplex, lambda region: transforms.StickBreakingTransform())
 transform_to.register(constraints.simplex, lambda region: transforms.SoftmaxTransform())
 transform_to.register(constraints.lower_cholesky, lambda region: transforms.LowerCholeskyTransform())

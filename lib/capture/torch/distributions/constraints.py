@@ -177,8 +177,8 @@ def _has_rows_of_length_one(x):
     return away.le(torch.finfo(x.dtype).eps * x.size(-1) * 10).all(-1)
 
 
-_Multinomial = type("_Multinomial", (_bounded("_Multinomial", lambda x, most: (x >= 0).all(-1) & (x.sum(-1) <= most), "upper_bound", discrete=True),),
-                    {"event_dim": 1})
+_Multinomial = _bounded("_Multinomial", lambda x, most: (x >= 0).all(-1) & (x.sum(-1) <= most), "upper_bound", discrete=True)
+_Multinomial.event_dim = 1
 _Boolean = _plain("_Boolean", lambda x: (x == 0) | (x == 1), discrete=True)
 _OneHot = _plain("_OneHot", lambda x: ((x == 0) | (x == 1)).all(-1) & x.sum(-1).eq(1), event_dim=1, discrete=True)
 _Real = _plain("_Real", lambda x: x == x)

@@ -77,9 +77,12 @@ class Distribution:
     event_shape = property(lambda self: self._event_shape)
     stddev = property(lambda self: self.variance.sqrt())
 
-    # What a class does not give is an error of this one's: each names what is missing.
-    arg_constraints, support, mean, mode, variance = (property(_missing(name)) for name in ("arg_constraints", "support", "mean", "mode", "variance"))
-    log_prob, cdf, icdf, entropy, enumerate_support, expand = (_missing(name) for name in ("log_prob", "cdf", "icdf", "entropy", "enumerate_support", "expand"))
+    # What a class does not give is an error of this one's: it names what is missing.
+    for _name in ("arg_constraints", "support", "mean", "mode", "variance"):
+        vars()[_name] = property(_missing(_name))
+    for _name in ("log_prob", "cdf", "icdf", "entropy", "enumerate_support", "expand"):
+        vars()[_name] = _missing(_name)
+    del _name
 
     def _get_checked_instance(self, cls, _instance=None):
         if _instance is None and type(self).__init__ != cls.__init__:

@@ -60,8 +60,8 @@ class LowRankMultivariateNormal(Distribution):
 
     def expand(self, batch_shape, _instance=None):
         shape = [*batch_shape, *self._event_shape]
-        return self._filled(LowRankMultivariateNormal(self.loc.expand(shape), self.cov_factor.expand(*shape, -1), self.cov_diag.expand(shape)),
-                            _instance)
+        expanded = LowRankMultivariateNormal(self.loc.expand(shape), self.cov_factor.expand(*shape, -1), self.cov_diag.expand(shape))
+        return self._filled(expanded, _instance)
 
     def rsample(self, sample_shape=()):
         shape = self._extended_shape(sample_shape)

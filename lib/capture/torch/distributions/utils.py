@@ -4,7 +4,8 @@ from torch.distributions.distribution import broadcast_all, inside as clamp_prob
 
 euler_constant = 0.57721566490153286060
 
-__all__ = ["broadcast_all", "logits_to_probs", "clamp_probs", "probs_to_logits", "lazy_property", "tril_matrix_to_vec", "vec_to_tril_matrix"]
+__all__ = ["broadcast_all", "logits_to_probs", "clamp_probs", "probs_to_logits", "lazy_property", "tril_matrix_to_vec",
+           "vec_to_tril_matrix"]
 
 
 def logits_to_probs(logits, is_binary=False):
@@ -37,7 +38,8 @@ def vec_to_tril_matrix(vec, diag=0):
     count = vec.shape[-1]
     n = (-(1 + 2 * diag) + ((1 + 2 * diag) ** 2 + 8 * count + 4 * abs(diag) * (diag + 1)) ** 0.5) / 2
     if round(n) - n > torch.finfo(vec.dtype).eps:
-        raise ValueError(f"The size of last dimension is {count} which cannot be expressed as the lower triangular part of a square D x D matrix.")
+        raise ValueError(f"The size of last dimension is {count} which cannot be expressed as "
+                         "the lower triangular part of a square D x D matrix.")
     n = round(n)
     rows, columns = torch.tril_indices(n, n, diag)
     mat = vec.new_zeros(vec.shape[:-1] + (n, n))
