@@ -17,7 +17,8 @@ class Bernoulli(Distribution):
     mode = property(lambda self: (self.probs >= 0.5).to(self.probs).masked_fill(self.probs == 0.5, torch.nan))
 
     def expand(self, batch_shape, _instance=None):
-        return self._filled(Bernoulli(logits=self.logits.expand(batch_shape)), _instance)
+        return self._filled(Bernoulli(logits=self.logits.expand(batch_shape)), _instance,
+                            probs=self.probs.expand(batch_shape))
 
     def sample(self, sample_shape=()):
         return torch.bernoulli(self.probs.expand(self._extended_shape(sample_shape))).detach()

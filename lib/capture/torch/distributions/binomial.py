@@ -22,7 +22,8 @@ class Binomial(Distribution):
 
     def expand(self, batch_shape, _instance=None):
         count = self._trials.expand(batch_shape) if isinstance(self._trials, torch.Tensor) else self._trials
-        return self._filled(Binomial(count, logits=self.logits.expand(batch_shape)), _instance)
+        return self._filled(Binomial(count, logits=self.logits.expand(batch_shape)), _instance,
+                            probs=self.probs.expand(batch_shape))
 
     def log_prob(self, value):
         ways = torch.lgamma(self.total_count + 1) - torch.lgamma(value + 1) - torch.lgamma(self.total_count - value + 1)

@@ -27,7 +27,8 @@ class Categorical(Distribution):
     mode = property(lambda self: self.probs.argmax(-1))
 
     def expand(self, batch_shape, _instance=None):
-        return self._filled(Categorical(logits=self.logits.expand([*batch_shape, self._num_events])), _instance)
+        return self._filled(Categorical(logits=self.logits.expand([*batch_shape, self._num_events])), _instance,
+                            probs=self.probs.expand([*batch_shape, self._num_events]))
 
     def sample(self, sample_shape=()):
         shape = self._extended_shape(sample_shape)

@@ -90,10 +90,11 @@ class Distribution:
                                       "define a custom .expand() method.")
         return self.__new__(type(self)) if _instance is None else _instance
 
-    def _filled(self, expanded, instance):
-        """`expanded`, as one of the class of self: libraries derive from ours, and may give the instance to fill."""
+    def _filled(self, expanded, instance, **exact):
+        """`expanded`, as one of the class of self: libraries derive from ours, and may give the instance to fill. `exact` are attributes
+        that its constructor would round: a probability of 0 has no logarithm."""
         new = self._get_checked_instance(type(expanded), instance)
-        vars(new).update(vars(expanded))
+        vars(new).update(vars(expanded), **exact)
         return new
 
     def _validate_sample(self, value):

@@ -16,7 +16,8 @@ class Geometric(Distribution):
     variance = property(lambda self: (1 / self.probs - 1) / self.probs)
 
     def expand(self, batch_shape, _instance=None):
-        return self._filled(Geometric(logits=self.logits.expand(batch_shape)), _instance)
+        return self._filled(Geometric(logits=self.logits.expand(batch_shape)), _instance,
+                            probs=self.probs.expand(batch_shape))
 
     def sample(self, sample_shape=()):
         drawn = torch.empty(self._extended_shape(sample_shape), dtype=self.probs.dtype).uniform_(torch.finfo(self.probs.dtype).tiny, 1)

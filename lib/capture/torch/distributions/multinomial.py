@@ -25,7 +25,8 @@ class Multinomial(Distribution):
     variance = property(lambda self: self.total_count * self.probs * (1 - self.probs))
 
     def expand(self, batch_shape, _instance=None):
-        return self._filled(Multinomial(self.total_count, logits=self.logits.expand([*batch_shape, *self._event_shape])), _instance)
+        return self._filled(Multinomial(self.total_count, logits=self.logits.expand([*batch_shape, *self._event_shape])), _instance,
+                            _categorical=self._categorical.expand(batch_shape))
 
     def sample(self, sample_shape=()):
         drawn = self._categorical.sample((self.total_count, *sample_shape)).movedim(0, -1)

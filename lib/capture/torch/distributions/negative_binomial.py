@@ -18,7 +18,8 @@ class NegativeBinomial(Distribution):
     variance = property(lambda self: self.mean / torch.sigmoid(-self.logits))
 
     def expand(self, batch_shape, _instance=None):
-        return self._filled(NegativeBinomial(self.total_count.expand(batch_shape), logits=self.logits.expand(batch_shape)), _instance)
+        return self._filled(NegativeBinomial(self.total_count.expand(batch_shape), logits=self.logits.expand(batch_shape)), _instance,
+                            probs=self.probs.expand(batch_shape))
 
     def log_prob(self, value):
         ways = torch.lgamma(self.total_count + value) - torch.lgamma(1.0 + value) - torch.lgamma(self.total_count)

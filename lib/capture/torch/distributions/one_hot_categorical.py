@@ -22,7 +22,8 @@ class OneHotCategorical(Distribution):
         return torch.nn.functional.one_hot(indices, self._categorical._num_events).to(self.probs)
 
     def expand(self, batch_shape, _instance=None):
-        return self._filled(OneHotCategorical(logits=self.logits.expand([*batch_shape, *self._event_shape])), _instance)
+        return self._filled(OneHotCategorical(logits=self.logits.expand([*batch_shape, *self._event_shape])), _instance,
+                            _categorical=self._categorical.expand(batch_shape))
 
     def sample(self, sample_shape=()):
         return self._one_hot(self._categorical.sample(sample_shape))
