@@ -69,6 +69,7 @@ class Tensor(_atenon.Tensor):
     output_nr = 0
     retains_grad = False
     _backward_hooks = None
+    _cdata = property(id)  # an address in PyTorch: libraries ask by it whether two tensors are one
 
     for _name, _method in _operator_methods().items():
         if not hasattr(_atenon.Tensor, _name):

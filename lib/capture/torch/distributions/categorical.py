@@ -1,8 +1,10 @@
 import torch
+from torch.distributions import constraints
 from torch.distributions.distribution import Distribution, inside
 
 
 class Categorical(Distribution):
+    arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
     has_enumerate_support = True
 
     def __init__(self, probs=None, logits=None, validate_args=None):
@@ -17,11 +19,16 @@ class Categorical(Distribution):
         self._num_events = self.probs.shape[-1]
         super().__init__(self.probs.shape[:-1], validate_args=validate_args)
 
+    @constraints.dependent_property(is_discrete=True, event_dim=0)
+    def support(self):
+        return constraints.integer_interval(0, self._num_events - 1)
+
     param_shape = property(lambda self: self.probs.shape)
     mode = property(lambda self: self.probs.argmax(-1))
 
     def expand(self, batch_shape, _instance=None):
-        return Categorical(logits=self.logits.expand([*batch_shape, self._num_events]))
+        return self._filled(Categorical(logits=self.logits.expand([*batch_shape, self._num_events])), _instance,
+                            probs=self.probs.expand([*batch_shape, self._num_events]))
 
     def sample(self, sample_shape=()):
         shape = self._extended_shape(sample_shape)

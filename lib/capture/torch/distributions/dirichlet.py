@@ -1,8 +1,11 @@
 import torch
+from torch.distributions import constraints
 from torch.distributions.distribution import Distribution
 
 
 class Dirichlet(Distribution):
+    arg_constraints, support = {"concentration": constraints.independent(constraints.positive, 1)}, constraints.simplex
+
     def __init__(self, concentration, validate_args=None):
         self.concentration = concentration
         super().__init__(concentration.shape[:-1], concentration.shape[-1:], validate_args=validate_args)
@@ -15,7 +18,7 @@ class Dirichlet(Distribution):
         return self.concentration * (total - self.concentration) / (total.pow(2) * (total + 1))
 
     def expand(self, batch_shape, _instance=None):
-        return Dirichlet(self.concentration.expand([*batch_shape, *self._event_shape]))
+        return self._filled(Dirichlet(self.concentration.expand([*batch_shape, *self._event_shape])), _instance)
 
     def log_prob(self, value):
         return (torch.xlogy(self.concentration - 1.0, value).sum(-1) + torch.lgamma(self.concentration.sum(-1))

@@ -1,8 +1,10 @@
 import torch
+from torch.distributions import constraints
 from torch.distributions.distribution import Distribution, broadcast_all
 
 
 class Exponential(Distribution):
+    arg_constraints, support = {"rate": constraints.positive}, constraints.nonnegative
     has_rsample = True
 
     def __init__(self, rate, validate_args=None):
@@ -14,7 +16,7 @@ class Exponential(Distribution):
     variance = property(lambda self: self.rate.pow(-2))
 
     def expand(self, batch_shape, _instance=None):
-        return Exponential(self.rate.expand(batch_shape))
+        return self._filled(Exponential(self.rate.expand(batch_shape)), _instance)
 
     def rsample(self, sample_shape=()):
         return torch.empty(self._extended_shape(sample_shape), dtype=self.rate.dtype).exponential_() / self.rate

@@ -1,9 +1,12 @@
 import torch
+from torch.distributions import constraints
 from torch.distributions.distribution import Distribution, broadcast_all, chance
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 
 class Geometric(Distribution):
+    arg_constraints, support = {"probs": constraints.unit_interval, "logits": constraints.real}, constraints.nonnegative_integer
+
     def __init__(self, probs=None, logits=None, validate_args=None):
         self.probs, self.logits = chance(probs, logits)
         super().__init__(self.probs.shape, validate_args=validate_args)
@@ -13,7 +16,8 @@ class Geometric(Distribution):
     variance = property(lambda self: (1 / self.probs - 1) / self.probs)
 
     def expand(self, batch_shape, _instance=None):
-        return Geometric(logits=self.logits.expand(batch_shape))
+        return self._filled(Geometric(logits=self.logits.expand(batch_shape)), _instance,
+                            probs=self.probs.expand(batch_shape))
 
     def sample(self, sample_shape=()):
         drawn = torch.empty(self._extended_shape(sample_shape), dtype=self.probs.dtype).uniform_(torch.finfo(self.probs.dtype).tiny, 1)

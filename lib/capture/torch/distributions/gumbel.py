@@ -1,12 +1,14 @@
 import math
 
 import torch
+from torch.distributions import constraints
 from torch.distributions.distribution import Distribution, broadcast_all
 
 _EULER = 0.57721566490153286060
 
 
 class Gumbel(Distribution):
+    arg_constraints, support = {"loc": constraints.real, "scale": constraints.positive}, constraints.real
     has_rsample = True
 
     def __init__(self, loc, scale, validate_args=None):
@@ -19,7 +21,7 @@ class Gumbel(Distribution):
     variance = property(lambda self: self.stddev.pow(2))
 
     def expand(self, batch_shape, _instance=None):
-        return Gumbel(self.loc.expand(batch_shape), self.scale.expand(batch_shape))
+        return self._filled(Gumbel(self.loc.expand(batch_shape), self.scale.expand(batch_shape)), _instance)
 
     def rsample(self, sample_shape=()):
         limits = torch.finfo(self.loc.dtype)
@@ -32,3 +34,9 @@ class Gumbel(Distribution):
 
     def entropy(self):
         return self.scale.log() + (1 + _EULER)
+
+    def cdf(self, value):
+        return torch.exp(-torch.exp((self.loc - value) / self.scale))
+
+    def icdf(self, value):
+        return self.loc - self.scale * torch.log(-torch.log(value))

@@ -1,11 +1,13 @@
 import math
 
 import torch
+from torch.distributions import constraints
 from torch.distributions.distribution import Distribution
 from torch.distributions.normal import Normal
 
 
 class HalfNormal(Distribution):
+    arg_constraints, support = {"scale": constraints.positive}, constraints.nonnegative
     has_rsample = True
 
     def __init__(self, scale, validate_args=None):
@@ -18,7 +20,7 @@ class HalfNormal(Distribution):
     variance = property(lambda self: self.scale.pow(2) * (1 - 2 / math.pi))
 
     def expand(self, batch_shape, _instance=None):
-        return HalfNormal(self.scale.expand(batch_shape))
+        return self._filled(HalfNormal(self.scale.expand(batch_shape)), _instance)
 
     def rsample(self, sample_shape=()):
         return self.base_dist.rsample(sample_shape).abs()
@@ -29,3 +31,9 @@ class HalfNormal(Distribution):
 
     def entropy(self):
         return self.base_dist.entropy() - math.log(2)
+
+    def cdf(self, value):
+        return 2 * self.base_dist.cdf(value) - 1
+
+    def icdf(self, value):
+        return self.base_dist.icdf((value + 1) / 2)

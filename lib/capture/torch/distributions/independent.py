@@ -1,4 +1,4 @@
-import torch
+from torch.distributions import constraints
 from torch.distributions.distribution import Distribution
 
 
@@ -13,16 +13,21 @@ class Independent(Distribution):
         edge = len(shape) - count
         super().__init__(shape[:edge], [*shape[edge:], *base_distribution.event_shape], validate_args=validate_args)
 
+    arg_constraints = {}
     has_rsample = property(lambda self: self.base_dist.has_rsample)
+
+    @property
+    def has_enumerate_support(self):
+        return not self.reinterpreted_batch_ndims and self.base_dist.has_enumerate_support
+
+    @constraints.dependent_property
+    def support(self):
+        count = self.reinterpreted_batch_ndims
+        return constraints.independent(self.base_dist.support, count) if count else self.base_dist.support
+
     mean = property(lambda self: self.base_dist.mean)
     mode = property(lambda self: self.base_dist.mode)
     variance = property(lambda self: self.base_dist.variance)
-
-    def _get_checked_instance(self, cls, _instance=None):
-        if _instance is None and type(self).__init__ != cls.__init__:
-            raise NotImplementedError(f"Subclass {type(self).__name__} of {cls.__name__} that defines a custom __init__ method must also "
-                                      "define a custom .expand() method.")
-        return self.__new__(type(self)) if _instance is None else _instance
 
     def expand(self, batch_shape, _instance=None):
         new = self._get_checked_instance(Independent, _instance)
@@ -45,3 +50,8 @@ class Independent(Distribution):
 
     def entropy(self):
         return self._summed(self.base_dist.entropy())
+
+    def enumerate_support(self, expand=True):
+        if self.reinterpreted_batch_ndims:
+            raise NotImplementedError("Enumeration over cartesian product is not implemented")
+        return self.base_dist.enumerate_support(expand=expand)

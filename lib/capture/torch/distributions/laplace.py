@@ -1,8 +1,10 @@
 import torch
+from torch.distributions import constraints
 from torch.distributions.distribution import Distribution, broadcast_all
 
 
 class Laplace(Distribution):
+    arg_constraints, support = {"loc": constraints.real, "scale": constraints.positive}, constraints.real
     has_rsample = True
 
     def __init__(self, loc, scale, validate_args=None):
@@ -14,7 +16,7 @@ class Laplace(Distribution):
     stddev = property(lambda self: 2**0.5 * self.scale)
 
     def expand(self, batch_shape, _instance=None):
-        return Laplace(self.loc.expand(batch_shape), self.scale.expand(batch_shape))
+        return self._filled(Laplace(self.loc.expand(batch_shape), self.scale.expand(batch_shape)), _instance)
 
     def rsample(self, sample_shape=()):
         eps = torch.finfo(self.loc.dtype).eps

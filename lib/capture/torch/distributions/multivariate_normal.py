@@ -1,11 +1,15 @@
 import math
 
 import torch
+from torch.distributions import constraints
 from torch.distributions.distribution import Distribution
 from torch.distributions.kl import register_kl
 
 
 class MultivariateNormal(Distribution):
+    arg_constraints = {"loc": constraints.real_vector, "covariance_matrix": constraints.positive_definite,
+                       "precision_matrix": constraints.positive_definite, "scale_tril": constraints.lower_cholesky}
+    support = constraints.real_vector
     has_rsample = True
 
     def __init__(self, loc, covariance_matrix=None, precision_matrix=None, scale_tril=None, validate_args=None):
@@ -30,7 +34,7 @@ class MultivariateNormal(Distribution):
     _half_log_determinant = property(lambda self: self.scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1))
 
     def expand(self, batch_shape, _instance=None):
-        return MultivariateNormal(self.loc.expand(*batch_shape, *self.event_shape), scale_tril=self.scale_tril)
+        return self._filled(MultivariateNormal(self.loc.expand(*batch_shape, *self.event_shape), scale_tril=self.scale_tril), _instance)
 
     def rsample(self, sample_shape=()):
         drawn = torch.randn(self._extended_shape(sample_shape), dtype=self.loc.dtype)

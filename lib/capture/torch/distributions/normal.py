@@ -1,10 +1,12 @@
 import math
 
 import torch
+from torch.distributions import constraints
 from torch.distributions.distribution import Distribution, broadcast_all
 
 
 class Normal(Distribution):
+    arg_constraints, support = {"loc": constraints.real, "scale": constraints.positive}, constraints.real
     has_rsample = True
 
     def __init__(self, loc, scale, validate_args=None):
@@ -16,7 +18,7 @@ class Normal(Distribution):
     variance = property(lambda self: self.scale.pow(2))
 
     def expand(self, batch_shape, _instance=None):
-        return Normal(self.loc.expand(batch_shape), self.scale.expand(batch_shape))
+        return self._filled(Normal(self.loc.expand(batch_shape), self.scale.expand(batch_shape)), _instance)
 
     def rsample(self, sample_shape=()):
         return self.loc + torch.randn(self._extended_shape(sample_shape), dtype=self.loc.dtype) * self.scale

@@ -1,10 +1,12 @@
 import torch
+from torch.distributions import constraints
 from torch.distributions.distribution import Distribution, broadcast_all, chance, inside
 from torch.distributions.transformed_distribution import TransformedDistribution
 from torch.distributions.transforms import SigmoidTransform
 
 
 class LogitRelaxedBernoulli(Distribution):
+    arg_constraints, support = {"probs": constraints.unit_interval, "logits": constraints.real}, constraints.real
     has_rsample = True
 
     def __init__(self, temperature, probs=None, logits=None, validate_args=None):
@@ -13,7 +15,7 @@ class LogitRelaxedBernoulli(Distribution):
         super().__init__(self.probs.shape, validate_args=validate_args)
 
     def expand(self, batch_shape, _instance=None):
-        return LogitRelaxedBernoulli(self.temperature, logits=self.logits.expand(batch_shape))
+        return self._filled(LogitRelaxedBernoulli(self.temperature, logits=self.logits.expand(batch_shape)), _instance)
 
     def rsample(self, sample_shape=()):
         drawn = inside(torch.rand(self._extended_shape(sample_shape), dtype=self.probs.dtype))
@@ -27,6 +29,8 @@ class LogitRelaxedBernoulli(Distribution):
 
 
 class RelaxedBernoulli(TransformedDistribution):
+    arg_constraints, support = {"probs": constraints.unit_interval, "logits": constraints.real}, constraints.unit_interval
+
     def __init__(self, temperature, probs=None, logits=None, validate_args=None):
         super().__init__(LogitRelaxedBernoulli(temperature, probs, logits), SigmoidTransform(), validate_args=validate_args)
 
@@ -35,4 +39,4 @@ class RelaxedBernoulli(TransformedDistribution):
     probs = property(lambda self: self.base_dist.probs)
 
     def expand(self, batch_shape, _instance=None):
-        return RelaxedBernoulli(self.temperature, logits=self.logits.expand(batch_shape))
+        return self._filled(RelaxedBernoulli(self.temperature, logits=self.logits.expand(batch_shape)), _instance)

@@ -1,6 +1,7 @@
 import math
 
 import torch
+from torch.distributions import constraints
 from torch.distributions.categorical import Categorical
 from torch.distributions.distribution import Distribution, broadcast_all, inside
 from torch.distributions.transformed_distribution import TransformedDistribution
@@ -8,6 +9,7 @@ from torch.distributions.transforms import ExpTransform
 
 
 class ExpRelaxedCategorical(Distribution):
+    arg_constraints, support = {"probs": constraints.simplex, "logits": constraints.real_vector}, constraints.real_vector
     has_rsample = True
 
     def __init__(self, temperature, probs=None, logits=None, validate_args=None):
@@ -19,7 +21,7 @@ class ExpRelaxedCategorical(Distribution):
     param_shape = property(lambda self: self._categorical.param_shape)
 
     def expand(self, batch_shape, _instance=None):
-        return ExpRelaxedCategorical(self.temperature, logits=self.logits.expand([*batch_shape, *self._event_shape]))
+        return self._filled(ExpRelaxedCategorical(self.temperature, logits=self.logits.expand([*batch_shape, *self._event_shape])), _instance)
 
     def rsample(self, sample_shape=()):
         drawn = inside(torch.rand(self._extended_shape(sample_shape), dtype=self.logits.dtype))
@@ -34,6 +36,8 @@ class ExpRelaxedCategorical(Distribution):
 
 
 class RelaxedOneHotCategorical(TransformedDistribution):
+    arg_constraints, support = {"probs": constraints.simplex, "logits": constraints.real_vector}, constraints.simplex
+
     def __init__(self, temperature, probs=None, logits=None, validate_args=None):
         super().__init__(ExpRelaxedCategorical(temperature, probs, logits), ExpTransform(), validate_args=validate_args)
 
@@ -42,4 +46,4 @@ class RelaxedOneHotCategorical(TransformedDistribution):
     probs = property(lambda self: self.base_dist.probs)
 
     def expand(self, batch_shape, _instance=None):
-        return RelaxedOneHotCategorical(self.temperature, logits=self.logits.expand([*batch_shape, *self._event_shape]))
+        return self._filled(RelaxedOneHotCategorical(self.temperature, logits=self.logits.expand([*batch_shape, *self._event_shape])), _instance)
