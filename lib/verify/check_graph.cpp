@@ -1,5 +1,7 @@
 #include "verify/check_graph.h"
 
+#include <algorithm>
+
 #include "ir/call_body.h"
 #include "ir/control_flow.h"
 #include "opset/call.h"
