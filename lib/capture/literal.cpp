@@ -113,8 +113,7 @@ bool collect(PyObject* data, size_t depth, Elements& elements) {
       PyErr_SetString(PyExc_ValueError, "only one element tensors can be converted to Python scalars");
       return false;
     }
-    const Ref none(PyTuple_New(0));
-    const Ref number(none ? tensor->session->call("aten::view", {data, none.get()}) : nullptr);
+    const Ref number = scalar_of(*tensor->session, data);
     return number && collect(number.get(), depth, elements);
   }
   const std::optional<ScalarType> scalar = type_of_scalar(data);
@@ -214,6 +213,11 @@ PyObject* give(Session& session, Tensor tensor) {
 }
 
 }  // namespace
+
+Ref scalar_of(Session& session, PyObject* tensor) {
+  const Ref no_axes(PyTuple_New(0));
+  return Ref(no_axes ? session.call("aten::view", {tensor, no_axes.get()}) : nullptr);
+}
 
 PyObject* tensor_over(Session& session, PyObject* data) {
   if (!session.is_tracing && is_array(data))

@@ -11,6 +11,7 @@
 #include "capture/custom_operator.h"
 #include "capture/functionalize.h"
 #include "capture/lazy_fill.h"
+#include "capture/literal.h"
 #include "capture/strides.h"
 #include "capture/symbols.h"
 #include "capture/tensor_data.h"
@@ -245,8 +246,7 @@ bool Dispatch::make_number(Argument& argument, bool is_item) {
   if (!tensor) return true;
   const std::vector<SymInt> sizes = session_.meta(*as_tensor(tensor)).sizes;
   if (is_item ? shape::product(sizes).constant() != 1 : !sizes.empty()) return true;
-  const Ref none(PyTuple_New(0));
-  const Ref scalar = sizes.empty() ? Ref::borrow(tensor) : Ref(session_.call("aten::view", {tensor, none.get()}));
+  const Ref scalar = sizes.empty() ? Ref::borrow(tensor) : scalar_of(session_, tensor);
   const Ref number(scalar ? PyObject_CallMethod(scalar.get(), "item", nullptr) : nullptr);
   return number && arguments_.convert(number.get(), argument);
 }

@@ -47,20 +47,20 @@ class DoublesCall : public TiledCall {
     tile.sums = static_cast<double*>(own);
     double* panel = tile.sums + rows_a_tile() * double_columns;
     tile.b = panel;
-    const double* rows = static_cast<const double*>(buffers[a]) + begin_of(0, place) + row * a_row;
+    const double* rows = static_cast<const double*>(buffers[a]) + begin_of(Part::a, place) + row * a_row;
     if (k == 0) std::fill_n(tile.sums, tile.rows * double_columns, 0.0);
     for (int64_t term = 0; term < k; term += panel_terms) {
       tile.k = std::min(panel_terms, k - term);
-      make_panel(static_cast<const double*>(buffers[b]) + begin_of(1, place), column, tile.columns, term, tile.k,
+      make_panel(static_cast<const double*>(buffers[b]) + begin_of(Part::b, place), column, tile.columns, term, tile.k,
                  panel);
       tile.a = rows + term * a_column;
       tile.adds = term > 0;
       lanes().double_panel(tile);
     }
-    const double* added =
-        bias < 0 ? nullptr
-                 : static_cast<const double*>(buffers[static_cast<size_t>(bias)]) + begin_of(3, place) + row * bias_row;
-    auto* y = static_cast<double*>(buffers[result]) + begin_of(2, place) + row * y_row + column * y_column;
+    const double* added = bias < 0 ? nullptr
+                                   : static_cast<const double*>(buffers[static_cast<size_t>(bias)]) +
+                                         begin_of(Part::bias, place) + row * bias_row;
+    auto* y = static_cast<double*>(buffers[result]) + begin_of(Part::result, place) + row * y_row + column * y_column;
     for (int64_t r = 0; r < tile.rows; ++r)
       for (int64_t c = 0; c < tile.columns; ++c)
         y[r * y_row + c * y_column] =
@@ -68,15 +68,16 @@ class DoublesCall : public TiledCall {
   }
 
  protected:
-  // Where a product's a (0), b (1), result (2) or bias (3) begins.
-  virtual int64_t begin_of(int what, int64_t place) const = 0;
+  enum class Part { a, b, result, bias };
+  // Where a part of a product begins.
+  virtual int64_t begin_of(Part part, int64_t place) const = 0;
   // Some terms of some columns of b, rows of double_columns; 0 where there is none.
   virtual void make_panel(const double* b, int64_t column, int64_t columns, int64_t term, int64_t terms,
                           double* panel) const = 0;
 
  private:
   int64_t row_tiles() const { return divide_up(m, tile_rows); }
-  int64_t rows_a_tile() const { return divide_up(m, row_tiles()); }
+  int64_t rows_a_tile() const { return m == 0 ? 0 : divide_up(m, row_tiles()); }
 };
 
 class DoubleProductCall : public DoublesCall {
@@ -84,13 +85,9 @@ class DoubleProductCall : public DoublesCall {
   Loops loops;
 
  protected:
-  int64_t begin_of(int what, int64_t place) const override {
-    if (what == 3) return 0;
-    const Matrix& matrix = what == 0 ? loops.a : what == 1 ? loops.b : loops.y;
-    int64_t begin = 0;
-    for (size_t axis = loops.rank() - 2; axis-- > 0; place /= loops.y.sizes[axis])
-      if (matrix.sizes[axis] > 1) begin += place % loops.y.sizes[axis] * matrix.strides[axis];
-    return begin;
+  int64_t begin_of(Part part, int64_t place) const override {
+    if (part == Part::bias) return 0;
+    return loops.begin_of(part == Part::a ? loops.a : part == Part::b ? loops.b : loops.y, place);
   }
 
   void make_panel(const double* b, int64_t column, int64_t columns, int64_t term, int64_t terms,
@@ -128,11 +125,18 @@ class DoubleConvolutionCall : public DoublesCall {
   }
 
  protected:
-  int64_t begin_of(int what, int64_t place) const override {
+  int64_t begin_of(Part part, int64_t place) const override {
     const int64_t group = place % groups;
-    if (what == 0) return group * m * k;
-    if (what == 1) return place / groups * sizes.x_strides[0] + group * channels * sizes.x_strides[1];
-    return what == 2 ? place / groups * sizes.y_strides[0] + group * m * sizes.y_strides[1] : group * m;
+    switch (part) {
+      case Part::a:
+        return group * m * k;
+      case Part::b:
+        return place / groups * sizes.x_strides[0] + group * channels * sizes.x_strides[1];
+      case Part::result:
+        return place / groups * sizes.y_strides[0] + group * m * sizes.y_strides[1];
+      default:
+        return group * m;
+    }
   }
 
   void make_panel(const double* x, int64_t column, int64_t columns, int64_t term, int64_t terms,
@@ -215,7 +219,7 @@ class DoubleProducts : public Kernel {
     auto call = std::make_unique<DoubleProductCall>();
     call->loops = make_loops(product, site);
     const Loops& loops = call->loops;
-    for (size_t axis = 0; axis + 2 < loops.rank(); ++axis) call->places *= loops.y.sizes[axis];
+    call->places = loops.places();
     call->m = loops.m();
     call->n = loops.n();
     call->k = loops.k();

@@ -85,7 +85,7 @@ class FewLinesCall : public TiledCall {
   Loops loops;        // [images, pixels, outputs], or without images
   size_t result = 0;  // buffer
 
-  int64_t tiles() const override { return images() * tiles_of_image(); }
+  int64_t tiles() const override { return loops.places() * tiles_of_image(); }
   size_t worker_bytes() const override { return 0; }
 
   void run_tile(std::span<void* const> buffers, int64_t i, void*) const override {
@@ -95,19 +95,14 @@ class FewLinesCall : public TiledCall {
   }
 
  private:
-  int64_t images() const { return loops.rank() > 2 ? loops.y.size(3) : 1; }
   int64_t pixels_a_tile() const {
     return divide_up(tile_elements, std::max<int64_t>(1, loops.k()) * panel_columns) * panel_columns;
   }
   int64_t tiles_of_image() const { return divide_up(loops.m(), pixels_a_tile()); }
-  // Of an image in an operand.
-  int64_t place(const Matrix& operand, int64_t image) const {
-    return loops.rank() > 2 && operand.size(3) > 1 ? image * operand.stride(3) : 0;
-  }
 
   void multiply(std::span<void* const> buffers, int64_t image, int64_t pixel, int64_t pixels) const {
-    const auto* x =
-        static_cast<const float*>(buffers[product.a.input]) + place(loops.a, image) + pixel * loops.a.stride(2);
+    const auto* x = static_cast<const float*>(buffers[product.a.input]) + loops.begin_of(loops.a, image) +
+                    pixel * loops.a.stride(2);
     alignas(64) float sums[most_row_outputs * panel_columns];
     const auto* w = static_cast<const float*>(buffers[product.b.input]);
     if (loops.a.in_rows())
@@ -122,7 +117,7 @@ class FewLinesCall : public TiledCall {
     write_steps(product, loops, buffers, pixel, 0, steps + biases);
     for (size_t s = 0; s < product.epilogue.size(); ++s) {
       Step& step = steps[biases + s];
-      if (step.operand) step.operand += place(loops.epilogue[s], image);
+      if (step.operand) step.operand += loops.begin_of(loops.epilogue[s], image);
       std::swap(step.row, step.column);
     }
     PanelTile out{};
@@ -130,7 +125,7 @@ class FewLinesCall : public TiledCall {
     out.columns = pixels;
     out.steps = steps;
     out.step_count = static_cast<int64_t>(biases + product.epilogue.size());
-    out.y = static_cast<float*>(buffers[result]) + place(loops.y, image) + pixel * loops.y.stride(2);
+    out.y = static_cast<float*>(buffers[result]) + loops.begin_of(loops.y, image) + pixel * loops.y.stride(2);
     out.y_row = loops.y.stride(1);
     out.scratch = sums;
     lanes().finish(out);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <functional>
 #include <numeric>
 #include <utility>
 
@@ -225,6 +226,17 @@ bool lies_in_lines(const Product& product, const Loops& loops, const CallSite& s
 
 const Kernel& other_kernel(const Product& product) {
   return product.is_convolution() ? onednn_convolution() : onednn_matmul();
+}
+
+int64_t Loops::places() const {
+  return std::accumulate(y.sizes.begin(), y.sizes.end() - 2, int64_t{1}, std::multiplies());
+}
+
+int64_t Loops::begin_of(const Matrix& matrix, int64_t place) const {
+  int64_t begin = 0;
+  for (size_t axis = rank() - 2; axis-- > 0; place /= y.sizes[axis])
+    if (matrix.sizes[axis] > 1) begin += place % y.sizes[axis] * matrix.strides[axis];
+  return begin;
 }
 
 Loops make_loops(const Product& product, const CallSite& site) {

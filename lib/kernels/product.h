@@ -75,6 +75,9 @@ struct Loops {
   int64_t n() const { return y.size(1); }
   int64_t k() const { return a.size(1); }
   size_t rank() const { return y.sizes.size(); }
+  int64_t places() const;  // of the batch, each of a product
+  // Where the matrix of a place begins, in elements.
+  int64_t begin_of(const Matrix& matrix, int64_t place) const;
 };
 
 Loops make_loops(const Product& product, const CallSite& site);

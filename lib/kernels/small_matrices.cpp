@@ -42,27 +42,19 @@ class SmallMatricesCall : public TiledCall {
   }
 
  private:
-  // Where the matrix at a place of the batch begins.
-  int64_t offset(const Matrix& matrix, int64_t place) const {
-    int64_t offset = 0;
-    for (size_t axis = loops.rank() - 2; axis-- > 0; place /= loops.y.sizes[axis])
-      if (matrix.sizes[axis] > 1) offset += place % loops.y.sizes[axis] * matrix.strides[axis];
-    return offset;
-  }
-
   void multiply(std::span<void* const> buffers, int64_t place, float* own) const {
     const auto operand = [&](const View& view, const Matrix& matrix) {
-      return static_cast<const float*>(buffers[static_cast<size_t>(view.input)]) + offset(matrix, place);
+      return static_cast<const float*>(buffers[static_cast<size_t>(view.input)]) + loops.begin_of(matrix, place);
     };
     const float *a = operand(product.a, loops.a), *b = operand(product.b, loops.b);
-    float* y = static_cast<float*>(buffers[result]) + offset(loops.y, place);
+    float* y = static_cast<float*>(buffers[result]) + loops.begin_of(loops.y, place);
     float *panel = own + loops.m() * panel_columns, *turned = panel + loops.k() * panel_columns;
     if (is_turned()) turn(a, loops.a.stride(1), loops.k(), loops.m(), turned);
     for (int64_t column = 0; column < loops.n(); column += panel_columns) {
       Step steps[most_steps];
       write_steps(product, loops, buffers, 0, column, steps);
       for (size_t s = 0; s < product.epilogue.size(); ++s)
-        if (product.epilogue[s].is_binary()) steps[s].operand += offset(loops.epilogue[s], place);
+        if (product.epilogue[s].is_binary()) steps[s].operand += loops.begin_of(loops.epilogue[s], place);
       PanelTile tile{};
       tile.rows = loops.m();
       tile.k = loops.k();
@@ -143,7 +135,7 @@ class SmallMatrices : public Kernel {
     call->loops = make_loops(call->product, site);
     const Loops& loops = call->loops;
     if (!takes(call->product, loops, site)) return other_kernel(call->product).prepare(site);
-    for (size_t axis = 0; axis + 2 < loops.rank(); ++axis) call->count *= loops.y.sizes[axis];
+    call->count = loops.places();
     call->result = site.operands.size();
     call->flops = 2.0 * static_cast<double>(call->count * call->products());
     call->bytes = 4.0 * static_cast<double>(call->count) *

@@ -35,6 +35,7 @@ class LayoutChoice {
  private:
   std::optional<Access> read_through(const std::vector<ir::Node*>& views) const;
   std::optional<Layout> view_layout(const std::vector<ir::Node*>& views, std::optional<Layout> from = {}) const;
+  std::optional<Layout> strided_layout(const std::vector<ir::Node*>& views, std::optional<Layout> from) const;
   std::optional<Layout> layout_of_parts(const ir::Node& node, const Layout& from) const;
   bool join_views(Group& group);
   void place_results(Group& group);
@@ -82,14 +83,22 @@ std::optional<Layout> LayoutChoice::layout_of_parts(const ir::Node& node, const 
       layout.strides.push_back(lowering_.facts.simplify(shape::floor_div(from.strides[axis], 2)));
     }
   }
-  const Value& result = *node.result();
-  if (result.returned > 0 && layout.strides != row_major(result.meta().sizes).strides) return std::nullopt;
   return layout;
 }
 
 // The strides at which a view of views of a strided operand lies (as `from`, where that is not chosen yet): the factors
 // of its index variables in the operand's address; nullopt where strides do not say it.
 std::optional<Layout> LayoutChoice::view_layout(const std::vector<ir::Node*>& views, std::optional<Layout> from) const {
+  std::optional<Layout> layout = strided_layout(views, std::move(from));
+  // Outputs lie in rows, so a view that is one is copied, by code that was made for it.
+  const Value& result = *views.back()->result();
+  if (layout && result.returned > 0 && layout->strides != row_major(result.meta().sizes).strides) return std::nullopt;
+  return layout;
+}
+
+// The same, wherever the result goes.
+std::optional<Layout> LayoutChoice::strided_layout(const std::vector<ir::Node*>& views,
+                                                   std::optional<Layout> from) const {
   if (std::ranges::any_of(views, [&](const ir::Node* view) { return reinterprets(lowering_, *view); })) {
     if (views.size() > 1) return std::nullopt;  // an address of one is none of the other
     return layout_of_parts(*views[0], from ? *from : lowering_.layout(*views[0]->operands()[0]));
@@ -97,8 +106,7 @@ std::optional<Layout> LayoutChoice::view_layout(const std::vector<ir::Node*>& vi
   const std::optional<Access> access = read_through(views);
   if (!access) return std::nullopt;
   if (!from) from = lowering_.layout(*access->tensor);
-  const Value& result = *views.back()->result();
-  const std::vector<SymInt>& sizes = result.meta().sizes;
+  const std::vector<SymInt>& sizes = views.back()->result()->meta().sizes;
   SymInt address = address_of(*from, access->index);
   Layout layout{std::vector<SymInt>(sizes.size(), 1), address};
   for (size_t axis = sizes.size(); axis-- > 0;) {
@@ -121,8 +129,6 @@ std::optional<Layout> LayoutChoice::view_layout(const std::vector<ir::Node*>& vi
     return std::nullopt;
   for (const SymInt& stride : layout.strides)
     if (lowering_.facts.decide(shape::less_equal(0, stride)) != shape::Truth::proven) return std::nullopt;
-  // Outputs lie in rows, so a view that is one is copied, by code that was made for it.
-  if (result.returned > 0 && layout.strides != row_major(sizes).strides) return std::nullopt;
   return layout;
 }
 

@@ -224,9 +224,7 @@ class GraphCheck {
     for (const auto& [symbol, range] : facts_.ranges()) ranges.declare(symbol, range);
     const Result<opset::Inference> inference = opset::infer(findings_.opset, call, ranges, first_fresh);
     if (!inference || !inference->unbacked.empty() || result >= inference->types.size()) return false;
-    const auto is_assumed = [&](const ir::Constraint& needed) {
-      return facts_.decide(needed.truth) == shape::Truth::proven;
-    };
+    const auto is_assumed = [&](const ir::Constraint& needed) { return facts_.proves(needed.truth); };
     return std::ranges::all_of(inference->assumptions, is_assumed) &&
            same_type(inference->types[result], node.result(result)->type, ranges, {});
   }

@@ -1,7 +1,6 @@
 # Functions of torch that are not one operator under their own name: constructors, functions over several tensors, symbolic
 # numbers, assertions, random state.
 import builtins
-import functools
 import math
 
 import _atenon

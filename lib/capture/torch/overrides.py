@@ -21,7 +21,11 @@ _asks_classes = _asks_modes = True
 
 def _ask():
     """Sets the hook as what is above says."""
-    _atenon.set_overriding(_call if _asks_modes and _modes or _asks_classes and _defined else None)
+    _atenon.set_overriding(_call if _is_in_mode() or _asks_classes and _defined else None)
+
+
+def _is_in_mode():
+    return bool(_asks_modes and _modes)
 
 
 def disabled_torch_function(func, types, args=(), kwargs=None):
@@ -113,7 +117,7 @@ def _overriding(arguments):
 
 def _overridden(function, args, kwargs, classes):
     """What a mode or one of the classes says that the call is."""
-    if _asks_modes and _modes:
+    if _is_in_mode():
         mode = _modes.pop()
         _ask()
         try:
@@ -132,10 +136,14 @@ def _name(function):
     return f"{getattr(function, '__module__', None) or 'torch'}.{getattr(function, '__name__', function)}"
 
 
+def _classes_of(args, kwargs):
+    return _overriding((*args, *kwargs.values())) if _asks_classes else ()
+
+
 def _call(function, /, *args, **kwargs):
     """The hook: the native module calls it with an operator and its arguments, and with the hook off."""
-    classes = _overriding((*args, *kwargs.values())) if _asks_classes else ()
-    if not any(map(_is_tensor_class, classes)) and not (_asks_modes and _modes):
+    classes = _classes_of(args, kwargs)
+    if not any(map(_is_tensor_class, classes)) and not _is_in_mode():
         return function(*args, **kwargs)
     _ask()
     return _overridden(function, args, kwargs, classes)
@@ -143,7 +151,7 @@ def _call(function, /, *args, **kwargs):
 
 def ask(function, /, *args, **kwargs):
     """What the native module does not take, it asks the classes; NotImplemented where none is to be asked."""
-    classes = _overriding((*args, *kwargs.values())) if _asks_classes else ()
+    classes = _classes_of(args, kwargs)
     if not classes:
         return NotImplemented
     _ask()
@@ -155,8 +163,8 @@ def overridable(function, takes_tensors=True, known_as=None):
     them of Python's values. They are told of `known_as`, or else of what this gives."""
     @functools.wraps(function)
     def call(*args, **kwargs):
-        classes = _overriding((*args, *kwargs.values())) if takes_tensors and _asks_classes else ()
-        if all(map(_is_composed, classes)) and not (_asks_modes and _modes):
+        classes = _classes_of(args, kwargs) if takes_tensors else ()
+        if all(map(_is_composed, classes)) and not _is_in_mode():
             return function(*args, **kwargs)
         return _overridden(known_as or call, args, kwargs, classes)
 
@@ -232,7 +240,7 @@ def as_class(result, cls):
 
 
 def has_torch_function(relevant_args):
-    return bool(_asks_modes and _modes or _asks_classes and any(is_overriding(type(argument)) for argument in relevant_args))
+    return _is_in_mode() or _asks_classes and any(is_overriding(type(argument)) for argument in relevant_args)
 
 
 def is_torch_function_enabled():

@@ -1,5 +1,5 @@
-# torch.distributions: Arguments are not validated, since a program cannot look at
-# them; samples are draws of the run (`atenon run --seed N`), in PyTorch's order.
+# torch.distributions. Arguments are not validated, since a program cannot look at them; samples are draws of the run
+# (`atenon run --seed N`), in PyTorch's order.
 from torch.distributions import constraints, transforms, utils
 from torch.distributions.bernoulli import Bernoulli
 from torch.distributions.beta import Beta
