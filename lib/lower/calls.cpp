@@ -25,12 +25,14 @@ std::string layout_text(const Layout& layout) {
   return text + "}";
 }
 
-// What a kernel depends on: its body up to names, and where its operands and results lie.
+// What a kernel depends on: its body up to names and to where it came from, and where its operands and results lie.
 std::string key_of(const Lowering& lowering, ir::Graph& body, const std::vector<Layout>& layouts) {
   int number = 0;
   for (const auto& input : body.inputs()) input->name = "x" + std::to_string(number++);
-  for (ir::Node& node : body.forward())
+  for (ir::Node& node : body.forward()) {
+    node.provenance = 0;
     for (const auto& result : node.results()) result->name = "y" + std::to_string(number++);
+  }
   std::string key = text::print(body);
   for (const Layout& layout : layouts) key += layout_text(layout);
   // Other ranges of the symbols prove other things.
