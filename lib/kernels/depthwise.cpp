@@ -5,8 +5,9 @@
 // Channels lie side by side, and 64 of them are computed at once for some outputs along the last axis; the epilogue is
 // applied while these lie in the nearest cache. A sequence or volume in rows is turned block by block of channels on
 // the way, as are computed filters and a result in rows, and where each channel has several filters, it is copied for
-// all of their outputs. Windows of five and seven columns, and those of three whose pixels a number of channels leaves
-// in few of a cache's places, read a copy of some lines in which the pixels of a vector of channels lie side by side.
+// all of their outputs, or spread to them as it is read, if that is once. Windows of five and seven columns, and those
+// of three whose pixels a number of channels leaves in few of a cache's places, read a copy of some lines in which the
+// pixels of a vector of channels lie side by side.
 #include <algorithm>
 #include <array>
 #include <numeric>
@@ -39,7 +40,7 @@ class DepthwiseCall : public ConvolutionCall {
  public:
   int64_t blocks = 0, block_tiles = 0, line_tiles = 1;  // blocks of channels
   int64_t filters = 1;                                  // of each channel
-  bool is_copied = false;                               // the image lies in rows, or channels have several filters
+  bool is_copied = false;                               // the image, for all outputs of each channel
   bool is_turned = false;                               // the result lies in rows
   bool packs = false;                                   // the filters lie as they were computed
   std::vector<int64_t> w_strides;                       // of these: outputs and axes
@@ -91,7 +92,7 @@ class DepthwiseCall : public ConvolutionCall {
   void run_block(std::span<void* const> buffers, int64_t batch, int64_t channel, int64_t begin, int64_t end,
                  float* scratch) const {
     const auto* x = static_cast<const float*>(buffers[static_cast<size_t>(convolution.x)]) + batch * x_strides[0];
-    Image whole{x + channel * x_strides[1], x_strides[2], x_strides[3], x_strides[4]};
+    Image whole{x + channel / filters * x_strides[1], x_strides[2], x_strides[3], x_strides[4]};
     float* copy = scratch + most_depthwise_outputs * panel_columns;
     if (is_copied) {
       const int64_t row = x_sizes[4] * panel_columns;
@@ -183,6 +184,7 @@ class DepthwiseCall : public ConvolutionCall {
     tile.x_tap = dilation[2] * image.pixel;
     tile.x_vector = image.vector;
     tile.taps = filter[2];
+    tile.filters = is_copied ? 1 : filters;
     tile.rows_x = rows_x;
     tile.rows_w = rows_w;
     tile.rows = rows;
@@ -217,12 +219,27 @@ class DepthwiseCall : public ConvolutionCall {
 // How a call reads its image; `other` is left to oneDNN.
 enum class Order { channels_last, copied, other };
 
+// Places along the axes behind the channels.
+int64_t places(const std::vector<int64_t>& sizes) {
+  return std::accumulate(sizes.begin() + 2, sizes.end(), int64_t{1}, std::multiplies<>());
+}
+
+// Whether the several filters of each channel read its numbers once or twice, in windows that spread them.
+bool spreads(const Convolution& convolution, const Operand& x, const Operand& weight, const Operand& y) {
+  const int64_t filters = y.sizes[1] / x.sizes[1], taps = weight.sizes.back();
+  const bool has_other_loops = taps == 3 || in_runs(taps, convolution.stride.back(), convolution.dilation.back());
+  return (filters == 2 || filters == 4) && !has_other_loops &&
+         places(y.sizes) * places(weight.sizes) <= 2 * places(x.sizes);
+}
+
 Order order_of(const Convolution& convolution, const CallSite& site) {
   if (!has_plain_bias(convolution, site)) return Order::other;
-  const Operand& x = site.operands[static_cast<size_t>(convolution.x)];
-  if (x.sizes[1] == site.results[0].sizes[1] && lies_channels_last(x)) return Order::channels_last;
-  const int64_t image = std::accumulate(x.sizes.begin() + 2, x.sizes.end(), int64_t{1}, std::multiplies<>());
-  return image * panel_columns <= most_copied ? Order::copied : Order::other;
+  const Operand &x = site.operands[static_cast<size_t>(convolution.x)], &y = site.results[0];
+  const bool has_one_filter = x.sizes[1] == y.sizes[1];
+  if ((has_one_filter || spreads(convolution, x, site.operands[static_cast<size_t>(convolution.weight)], y)) &&
+      lies_channels_last(x))
+    return Order::channels_last;
+  return places(x.sizes) * panel_columns <= most_copied ? Order::copied : Order::other;
 }
 
 class Depthwise : public ConvolutionKernel {

@@ -2,17 +2,24 @@
 
 namespace {
 
-// Outputs [at, at + outputs) of vectors [column, column + vectors * width), from taps [begin, stop) of each row.
-template <int outputs, int vectors, bool is_partial>
+// Outputs [at, at + outputs) of vectors [column, column + vectors * width), from taps [begin, stop) of each row. Where
+// channels have several filters, each number is spread to the outputs of them all.
+template <int outputs, int vectors, bool is_partial, bool spreads>
 inline void depthwise_block(const DepthwiseTile& tile, const float* bias, const End& end, int64_t at, int64_t column,
                             int64_t begin, int64_t stop) {
+  static constexpr int32_t twice[] = {0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7},
+                           four_times[] = {0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3};
+  const int64_t filters = spreads ? tile.filters : 1, vector = V::width / filters;
+  const int channels = static_cast<int>(vector),
+            last = static_cast<int>((end.last + filters - 1) / filters);  // of a partial vector
   V sum[outputs][vectors];
 #pragma GCC unroll 6
   for (int i = 0; i < outputs; ++i)
 #pragma GCC unroll 2
     for (int j = 0; j < vectors; ++j) sum[i][j] = V::load(bias + column + j * V::width);
   for (int64_t row = 0; row < tile.rows; ++row) {
-    const float *x = tile.x + tile.rows_x[row] + at * tile.x_step + column, *w = tile.w + tile.rows_w[row] + column;
+    const float *x = tile.x + tile.rows_x[row] + at * tile.x_step + column / filters,
+                *w = tile.w + tile.rows_w[row] + column;
     for (int64_t k = begin; k < stop; ++k) {
       V weight[vectors];
 #pragma GCC unroll 2
@@ -21,8 +28,10 @@ inline void depthwise_block(const DepthwiseTile& tile, const float* bias, const 
       for (int i = 0; i < outputs; ++i)
 #pragma GCC unroll 2
         for (int j = 0; j < vectors; ++j) {
-          const float* place = x + i * tile.x_step + k * tile.x_tap + j * V::width;
-          const V value = is_partial && j + 1 == vectors ? V::load_first(place, end.last) : V::load(place);
+          const float* place = x + i * tile.x_step + k * tile.x_tap + j * vector;
+          const bool is_last = is_partial && j + 1 == vectors;
+          V value = is_last ? V::load_first(place, last) : spreads ? V::load_first(place, channels) : V::load(place);
+          if (spreads) value = value.placed(filters == 2 ? twice : four_times);
           sum[i][j] = fma(value, weight[j], sum[i][j]);
         }
     }
@@ -45,9 +54,13 @@ __attribute__((always_inline)) inline void in_vectors(int64_t column, int64_t co
 template <int outputs>
 inline void depthwise_outputs(const DepthwiseTile& tile, const float* bias, const End& end, int64_t at, int64_t begin,
                               int64_t stop) {
-  in_vectors<2>(0, tile.out.columns, [&]<int vectors, bool is_partial>(int64_t column) __attribute__((always_inline)) {
-    depthwise_block<outputs, vectors, is_partial>(tile, bias, end, at, column, begin, stop);
-  });
+  const auto run = [&]<bool spreads>() {
+    in_vectors<2>(0, tile.out.columns,
+                  [&]<int vectors, bool is_partial>(int64_t column) __attribute__((always_inline)) {
+                    depthwise_block<outputs, vectors, is_partial, spreads>(tile, bias, end, at, column, begin, stop);
+                  });
+  };
+  tile.filters > 1 ? run.template operator()<true>() : run.template operator()<false>();
 }
 
 void depthwise_row(const DepthwiseTile& tile, const float* bias, const End& end) {

@@ -128,6 +128,7 @@ struct DepthwiseTile {
   int64_t x_step, x_tap;  // in x, between outputs, and between taps of a row of the window
   int64_t x_vector;       // and between vectors of channels, if the pixels of each lie apart; else 0: side by side
   int64_t taps;           // of a row of the window
+  int64_t filters;        // of each channel of x: 1, or 2 or 4, but not of three taps, nor in runs
   const int64_t* rows_x;  // the rows of the window that lie in the image: where they begin in x and in w
   const int64_t* rows_w;
   int64_t rows;

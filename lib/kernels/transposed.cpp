@@ -188,7 +188,7 @@ class DepthwiseTransposedCall : public PhasedCall {
     tile.rows_x = taps_x;
     tile.rows_w = taps_w;
     tile.x_step = x_strides[3];
-    tile.taps = tile.stride = tile.dilation = tile.lines = 1;
+    tile.taps = tile.filters = tile.stride = tile.dilation = tile.lines = 1;
     tile.width = pixels;
     Step steps[most_steps];
     tile.out = tile_of_result(buffers, at, steps, own, stride[1]);

@@ -37,6 +37,8 @@ Changed inline_conditions(Scope& scope);
 Result<Changed> remove_identities(Scope& scope);
 // Lets what is read and written at the elements that a mask names be chosen by the mask.
 Result<Changed> select_by_masks(Scope& scope);
+// Lets what is written part by part be the concatenation of the parts.
+Result<Changed> concatenate_writes(Scope& scope);
 // Computes nodes whose operands are all constants, with the reference kernels. Results become constant tensors.
 Result<Changed> fold_constants(Scope& scope);
 // Folds what scales and shifts channels (batch norms in inference) into the weights and bias of the product before it.
@@ -49,6 +51,8 @@ Result<Changed> shorten_affine_maps(Scope& scope);
 Result<Changed> postpone_concatenations(Scope& scope);
 // Replaces a product of concatenated tensors by the sum of their products where that moves fewer bytes.
 Result<Changed> split_concatenations(Scope& scope);
+// Lets a concatenation of very many parts be one of concatenations.
+Result<Changed> nest_concatenations(Scope& scope);
 // Replaces strided transposed convolutions by ordinary ones whose results are interleaved.
 Result<Changed> untranspose_convolutions(Scope& scope);
 // Replaces convolutions whose kernels cover all of an image by products of its pixels.

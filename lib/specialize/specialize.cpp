@@ -15,7 +15,8 @@ Result<ir::ExportedProgram> run(ir::ExportedProgram program, const opset::Opset&
       if (inline_conditions(scope) == Changed::yes) scope.facts = entry.facts(variant);
       if (Result<Changed> done = remove_identities(scope); !done) return done.error();
       merge_duplicates(scope);
-      for (const auto pass : {select_by_masks, narrow_sorts}) {
+      remove_unused(scope);  // what was read to know its sizes alone
+      for (const auto pass : {select_by_masks, narrow_sorts, concatenate_writes}) {
         Result<Changed> done = pass(scope);
         if (!done) return done.error();
         if (*done == Changed::yes) remove_unused(scope);  // others look for sole readers
@@ -42,6 +43,7 @@ Result<ir::ExportedProgram> run(ir::ExportedProgram program, const opset::Opset&
         if (Result<Changed> done = multiply_chosen_matrices(scope); !done) return done.error();
         write_numbers(scope);  // last, as the others look for constants among operands
       }
+      if (Result<Changed> done = nest_concatenations(scope); !done) return done.error();
       remove_unused(scope);
       discharge_assumptions(scope);
     }

@@ -1,0 +1,215 @@
+// A tensor that is written part by part, as loops over time fill their results, is the concatenation of its parts:
+//
+//     select_scatter(select_scatter(zeros, a, 1, 0), b, 1, 1) = cat([unsqueeze(a, 1), unsqueeze(b, 1)], 1)
+//
+// Each write copies the whole, so n of them take n * n steps. What reads a part in between reads what was written
+// there, or what was written to. Nothing here knows the operators: a write is a scatter, and a read a view, whose
+// indices are the result's, along one axis perhaps moved, or at one place.
+#include "ir/readers.h"
+#include "specialize/channel_affine.h"
+#include "specialize/index_expressions.h"
+
+namespace atenon::specialize {
+namespace {
+
+constexpr int64_t longest_axis = int64_t{1} << 20;
+
+// Places [start, end) of an axis of a tensor; all of its other axes.
+struct Places {
+  size_t axis = 0;
+  int64_t start = 0, end = 0;
+  bool drops_axis = false;  // there is one place, and the part has no such axis
+
+  bool contains(const Places& other) const { return start <= other.start && other.end <= end; }
+  bool meets(const Places& other) const { return start < other.end && other.start < end; }
+};
+
+// The places of `whole` that loops over `variables`, of the sizes `part`, go to at `index`; nullopt where they are not
+// such, or not known.
+std::optional<Places> places_of(const opset::Meaning& meaning, const std::vector<opset::ScalarId>& index,
+                                const std::vector<int>& variables, const std::vector<ir::SymInt>& part,
+                                const std::vector<ir::SymInt>& whole) {
+  if (whole.size() != part.size() && whole.size() != part.size() + 1) return std::nullopt;
+  std::map<int, ir::SymInt> symbols;
+  for (size_t i = 0; i < variables.size(); ++i) symbols[variables[i]] = result_index(i);
+  const IndexExpressions expressions(meaning, symbols);
+  std::optional<Places> found;
+  for (size_t axis = 0, of_part = 0; axis < whole.size(); ++axis) {
+    const std::optional<ir::SymInt> at_axis = expressions.integer(index[axis]);
+    if (!at_axis) return std::nullopt;
+    const bool is_all = of_part < part.size() && part[of_part] == whole[axis];
+    if (is_all && (*at_axis == result_index(of_part) || (whole[axis] == ir::SymInt(1) && *at_axis == ir::SymInt(0)))) {
+      ++of_part;
+      continue;
+    }
+    if (found) return std::nullopt;
+    found.emplace();
+    found->axis = axis;
+    found->drops_axis = whole.size() > part.size();
+    const std::optional<int64_t> start = (found->drops_axis ? *at_axis : *at_axis - result_index(of_part)).constant(),
+                                 size = found->drops_axis ? 1 : part[of_part].constant();
+    if (!start || !size || *size == 0) return std::nullopt;
+    found->start = *start;
+    found->end = *start + *size;
+    if (!found->drops_axis) ++of_part;
+  }
+  return found;
+}
+
+// What puts `part` at some places of a copy of `base`.
+struct Write {
+  ir::Node* node = nullptr;
+  ir::Value *base = nullptr, *part = nullptr;
+  Places places;
+};
+
+std::optional<Write> write_of(const Scope& scope, ir::Node& node) {
+  if (!has_one_result(node)) return std::nullopt;
+  const std::optional<opset::Meaning> meaning = loops(scope, node);
+  if (!meaning || !meaning->scatter || meaning->scatter->join) return std::nullopt;
+  const opset::Scatter& scatter = *meaning->scatter;
+  const opset::Scalar& value = at(*meaning, scatter.value);
+  if (value.op != opset::ScalarOp::read) return std::nullopt;
+  Write write{&node, meaning->tensors[static_cast<size_t>(scatter.base)], tensor_of(*meaning, value), {}};
+  const std::vector<ir::SymInt>&whole = write.base->meta().sizes, &part = write.part->meta().sizes;
+  if (part.size() != scatter.variables.size()) return std::nullopt;
+  // Each element of the part is written, in its own place.
+  for (size_t i = 0; i < part.size(); ++i) {
+    const opset::Scalar& read = at(*meaning, value.operands[i]);
+    if (read.op != opset::ScalarOp::index || read.variable != scatter.variables[i] ||
+        IndexExpressions(*meaning, {}).integer(scatter.extents[i]) != part[i])
+      return std::nullopt;
+  }
+  const std::optional<Places> places = places_of(*meaning, scatter.at, scatter.variables, part, whole);
+  if (!places) return std::nullopt;
+  write.places = *places;
+  return write;
+}
+
+std::optional<Places> read_of(const Scope& scope, const ir::Node& node) {
+  if (node.operands().size() != 1 || !has_one_result(node)) return std::nullopt;
+  const std::optional<opset::Meaning> meaning = loops(scope, node);
+  if (!meaning || !meaning->is_view) return std::nullopt;
+  const opset::LoopNest& nest = meaning->results[0];
+  return places_of(*meaning, at(*meaning, nest.value).operands, nest.variables, nest.type.sizes,
+                   node.operands()[0]->meta().sizes);
+}
+
+Result<ir::Value*> part_between(Scope& scope, ir::Node& node, ir::Value* whole, size_t axis, int64_t start,
+                                int64_t end) {
+  if (start == 0 && whole->meta().sizes[axis] == ir::SymInt(end)) return whole;
+  return append_before(scope, node, "aten::slice.Tensor", {whole, int64_t(axis), start, end});
+}
+
+class Writes {
+ public:
+  explicit Writes(Scope& scope) : scope_(scope) {}
+
+  Result<Changed> run() {
+    for (ir::Node& node : scope_.variant.graph.forward())
+      if (!note(node))
+        if (Result<void> moved = move_read(node); !moved) return moved.error();
+    if (changed_ == Changed::yes) remove_unused(scope_);  // reads that have moved
+    writes_.clear();
+    for (ir::Node& node : scope_.variant.graph.forward())
+      if (const Write* write = note(node))
+        if (Result<void> joined = join(*write); !joined) return joined.error();
+    return changed_;
+  }
+
+ private:
+  // Lets a view of what was written look behind the writes that do not concern it.
+  Result<void> move_read(ir::Node& node) {
+    if (node.operands().size() != 1) return {};
+    const Write* write = write_to(*node.operands()[0]);
+    if (!write) return {};
+    const std::optional<Places> read = read_of(scope_, node);
+    if (!read) return {};
+    ir::Value* source = node.operands()[0];
+    for (; write && write->places.axis == read->axis && !write->places.meets(*read); write = write_to(*source))
+      source = write->base;
+    const bool is_written = write && write->places.axis == read->axis && write->places.contains(*read) &&
+                            write->places.drops_axis == read->drops_axis;
+    Result<ir::Value*> made = source;
+    if (is_written)
+      made = read->drops_axis ? write->part
+                              : part_between(scope_, node, write->part, read->axis, read->start - write->places.start,
+                                             read->end - write->places.start);
+    else if (source != node.operands()[0])
+      made = append_copy(scope_, node, node, [&](size_t, const ir::Argument& argument) -> ir::Argument {
+        return argument.value() == node.operands()[0] ? source : argument;
+      });
+    else
+      return {};
+    if (!made) return made.error();
+    scope_.report("read %" + node.result()->name + " from " +
+                  (is_written ? "what was written there" : "before it was written elsewhere"));
+    scope_.variant.graph.replace_uses(node.result(), *made);
+    changed_ = Changed::yes;
+    return {};
+  }
+
+  const Write* note(ir::Node& node) {
+    const std::optional<Write> write = write_of(scope_, node);
+    return write ? &writes_.emplace(&node, *write).first->second : nullptr;
+  }
+
+  const Write* write_to(const ir::Value& value) const {
+    const auto found = value.producer ? writes_.find(value.producer) : writes_.end();
+    return found == writes_.end() ? nullptr : &found->second;
+  }
+
+  // The write to the result of this one and along the same axis that alone reads it.
+  std::optional<Write> next_of(const Write& write) const {
+    ir::Node* reader = ir::sole_reader(*write.node->result());
+    std::optional<Write> next = reader ? write_of(scope_, *reader) : std::nullopt;
+    return next && next->base == write.node->result() && next->places.axis == write.places.axis ? next : std::nullopt;
+  }
+
+  Result<void> join(const Write& last) {
+    if (next_of(last)) return {};
+    std::vector<const Write*> chain = {&last};  // the last first
+    for (const Write* before; (before = write_to(*chain.back()->base)) && next_of(*before);) chain.push_back(before);
+    if (chain.size() < 2) return {};
+    ir::Value* const base = chain.back()->base;
+    const size_t axis = last.places.axis;
+    const std::optional<int64_t> size = base->meta().sizes[axis].constant();
+    if (!size || *size > longest_axis) return {};
+    std::vector<const Write*> writer(static_cast<size_t>(*size), nullptr);  // of each place, the last
+    for (auto write = chain.rbegin(); write != chain.rend(); ++write)
+      std::fill(writer.begin() + (*write)->places.start, writer.begin() + (*write)->places.end, *write);
+    // Few writes to much that stays may be made where it lies.
+    if (std::ranges::count(writer, nullptr) * 2 > *size) return {};
+    ir::ArgumentList parts;
+    for (size_t start = 0, end; start < writer.size(); start = end) {
+      const Write* write = writer[start];
+      for (end = start + 1; end < writer.size() && writer[end] == write;) ++end;
+      const int64_t from = write ? write->places.start : 0;
+      Result<ir::Value*> part = write && write->places.drops_axis
+                                    ? append_before(scope_, *last.node, "aten::unsqueeze", {write->part, int64_t(axis)})
+                                    : part_between(scope_, *last.node, write ? write->part : base, axis,
+                                                   int64_t(start) - from, int64_t(end) - from);
+      if (!part) return part.error();
+      parts.emplace_back(*part);
+    }
+    scope_.report("concatenated " + std::to_string(parts.size()) + " parts of %" + last.node->result()->name +
+                  ", which were written to it");
+    Result<ir::Value*> whole = parts.size() == 1
+                                   ? Result<ir::Value*>(parts[0].value())
+                                   : append_before(scope_, *last.node, "aten::cat", {parts, int64_t(axis)});
+    if (!whole) return whole.error();
+    scope_.variant.graph.replace_uses(last.node->result(), *whole);
+    changed_ = Changed::yes;
+    return {};
+  }
+
+  Scope& scope_;
+  std::map<const ir::Node*, Write> writes_;
+  Changed changed_ = Changed::no;
+};
+
+}  // namespace
+
+Result<Changed> concatenate_writes(Scope& scope) { return Writes(scope).run(); }
+
+}  // namespace atenon::specialize
