@@ -181,7 +181,6 @@ _table = {
         "CUDA_HOME": None, "CUDNN_HOME": None, "ROCM_HOME": None, "HIP_HOME": None, "SYCL_HOME": None, "ROCM_VERSION": None, "IS_HIP_EXTENSION": False,
     },
     "torch.utils.data._utils.collate": {"default_collate_fn_map": {}, "np_str_obj_array_pattern": re.compile("[SaUO]")},
-    "torch.utils.data.dataloader": {"_worker_init_fn_t": typing.Callable[[int], None], "_collate_fn_t": typing.Callable[[list], typing.Any]},
     "torch.utils.data._utils.worker": {"_worker_info": None},
     "torch.distributed.constants": {"default_pg_timeout": datetime.timedelta(minutes=30)},
     "torch.utils._triton": {"has_triton": answer(False), "has_triton_package": answer(False)},
