@@ -110,6 +110,8 @@ class _Flags:
     """torch.backends.cuda.matmul and its like: attributes that may be set and mean nothing here."""
 
     allow_tf32 = False
+    allow_fp16_reduced_precision_reduction = allow_bf16_reduced_precision_reduction = True
+    allow_fp16_accumulation = False
     fp32_precision = "none"
 
 
@@ -148,7 +150,8 @@ _table = {
     "torch.backends.mkldnn": _backend(False),
     "torch.backends.openmp": _backend(False),
     "torch.backends.nnpack": _backend(False),
-    "torch.backends.opt_einsum": _backend(False),
+    "torch.backends.opt_einsum": {**_backend(False), "strategy": None},
+    "torch.backends.xnnpack": {"enabled": False},
     "torch.backends.quantized": {"engine": "none", "supported_engines": ["none"]},
     "torch.backends.cpu": {"get_cpu_capability": answer("DEFAULT")},
     "torch.distributed": {"is_available": answer(False), "is_initialized": answer(False), "get_rank": answer(0),
@@ -177,11 +180,11 @@ _table = {
     "torch.autograd.anomaly_mode": {"detect_anomaly": nothing, "set_detect_anomaly": nothing},
     "torch.autograd.profiler": {"record_function": nothing, "profile": nothing},
     "torch.utils.hooks": {},
+    "torch.utils.deterministic": {"fill_uninitialized_memory": True},
     "torch.utils.cpp_extension": {
         "CUDA_HOME": None, "CUDNN_HOME": None, "ROCM_HOME": None, "HIP_HOME": None, "SYCL_HOME": None, "ROCM_VERSION": None, "IS_HIP_EXTENSION": False,
     },
     "torch.utils.data._utils.collate": {"default_collate_fn_map": {}, "np_str_obj_array_pattern": re.compile("[SaUO]")},
-    "torch.utils.data.dataloader": {"_worker_init_fn_t": typing.Callable[[int], None], "_collate_fn_t": typing.Callable[[list], typing.Any]},
     "torch.utils.data._utils.worker": {"_worker_info": None},
     "torch.distributed.constants": {"default_pg_timeout": datetime.timedelta(minutes=30)},
     "torch.utils._triton": {"has_triton": answer(False), "has_triton_package": answer(False)},

@@ -46,8 +46,12 @@ legacy_names = {
 }
 
 
+_names_of_python = {float: "float64", complex: "complex128", int: "int64", bool: "bool"}
+
+
 def name_of(element_type):
-    return str(element_type).removeprefix("torch.")
+    """Of a dtype, or of the Python type whose numbers it holds."""
+    return _names_of_python.get(element_type) or str(element_type).removeprefix("torch.")
 
 
 _short_names = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u", "complex": "c", "bool": "b8"}

@@ -1,2 +1,3 @@
-# torch.functional: older path of functions that torch has too.
+# torch.functional: older path of functions that torch has too, and of what PyTorch's file imports.
+import torch.nn.functional as F
 from torch._functional import *

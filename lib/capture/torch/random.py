@@ -1,5 +1,6 @@
 # torch.random: the default generator's state.
 import contextlib
+from collections.abc import Generator  # PyTorch's file imports it, and annotations name it by mistake
 
 import _atenon
 

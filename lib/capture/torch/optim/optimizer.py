@@ -7,6 +7,16 @@ import torch
 from torch import _placeholder
 
 ParamsT = typing.Iterable
+Args = tuple[typing.Any, ...]
+Kwargs = dict[str, typing.Any]
+StateDict = dict[str, typing.Any]
+DeviceDict = dict[torch.device | None, torch.Tensor]
+DeviceDtypeDict = dict[tuple[torch.device, torch.dtype] | None, torch.Tensor]
+_foreach_doc = "foreach (bool, optional): whether many parameters are updated at once"
+_fused_doc = "fused (bool, optional): whether the fused implementation is used"
+_capturable_doc = "capturable (bool, optional): whether a step may be captured in a CUDA graph"
+_differentiable_doc = "differentiable (bool, optional): whether derivatives go through a step"
+_maximize_doc = "maximize (bool, optional): whether the objective is maximized"
 required = object()
 
 

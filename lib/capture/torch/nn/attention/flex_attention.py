@@ -6,6 +6,7 @@
 # whom asks. Results are those of PyTorch's unfused implementation, which does not look at blocks either.
 import functools
 import math
+from collections.abc import Callable
 from typing import NamedTuple, Optional
 
 import torch
@@ -20,6 +21,8 @@ __all__ = ["AuxOutput", "AuxRequest", "BlockMask", "FlexKernelOptions", "and_mas
 
 _DEFAULT_SPARSE_BLOCK_SIZE = 128
 FlexKernelOptions = dict
+_score_mod_signature = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
+_mask_mod_signature = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
 class AuxRequest(NamedTuple):

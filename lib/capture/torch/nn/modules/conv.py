@@ -4,6 +4,7 @@ import math
 import torch
 from torch.nn import functional as F
 from torch.nn import init
+from torch.nn.common_types import _size_1_t, _size_2_t, _size_3_t
 from torch.nn.modules.module import Module
 from torch.nn.modules.utils import _pair, _reverse_repeat_tuple, _single, _triple
 from torch.nn.parameter import Parameter

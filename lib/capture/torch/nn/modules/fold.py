@@ -1,5 +1,6 @@
 # Sliding windows as columns, and columns summed back into an image.
 from torch.nn import functional as F
+from torch.nn.common_types import _size_any_t
 from torch.nn.modules.module import Module
 
 __all__ = ["Fold", "Unfold"]

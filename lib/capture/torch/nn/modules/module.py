@@ -17,6 +17,10 @@ from torch.utils.hooks import RemovableHandle
 
 _EXTRA_STATE_KEY_SUFFIX = "_extra_state"
 
+# The globals that no hook is ever in are read by libraries that call modules themselves.
+_global_backward_pre_hooks = OrderedDict()
+_global_backward_hooks = OrderedDict()
+_global_is_full_backward_hook = None
 _global_forward_hooks = OrderedDict()
 _global_forward_pre_hooks = OrderedDict()
 _global_buffer_registration_hooks = OrderedDict()
@@ -133,6 +137,9 @@ class Module:
         return Module.__call__(self, *args, **kwargs)
 
     _wrapped_call_impl = _call_impl
+
+    def _slow_forward(self, *input, **kwargs):  # libraries with a call of their own name it beside forward
+        return self.forward(*input, **kwargs)
 
     def _call_with_hooks(self, args, kwargs):
         for key, hook in (*_global_forward_pre_hooks.items(), *self._forward_pre_hooks.items()):

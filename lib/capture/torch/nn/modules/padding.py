@@ -1,5 +1,6 @@
 # Padding: one function over dimensions, mode and value. The classes differ in these only, and are made from them.
 from torch.nn import functional as F
+from torch.nn.common_types import _size_2_t, _size_4_t, _size_6_t
 from torch.nn.modules.module import Module
 from torch.nn.modules.utils import _ntuple
 

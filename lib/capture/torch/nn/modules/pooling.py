@@ -1,5 +1,8 @@
 # Pooling.
 from torch.nn import functional as F
+from torch.nn.common_types import (
+    _ratio_2_t, _ratio_3_t, _size_1_t, _size_2_opt_t, _size_2_t, _size_3_opt_t, _size_3_t, _size_any_opt_t, _size_any_t,
+)
 from torch.nn.modules.module import Module
 from torch.nn.modules.utils import _pair, _single, _triple
 

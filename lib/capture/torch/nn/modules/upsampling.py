@@ -1,5 +1,6 @@
 # Resizing.
 from torch.nn import functional as F
+from torch.nn.common_types import _ratio_2_t, _ratio_any_t, _size_2_t, _size_any_t
 from torch.nn.modules.module import Module
 
 __all__ = ["Upsample", "UpsamplingBilinear2d", "UpsamplingNearest2d"]

@@ -35,6 +35,8 @@ class Sampler(typing.Generic[_Item]):
 
 
 class DataLoader(typing.Generic[_Item]):
+    """Items of a data set in batches, for training."""
+
     def __init__(self, dataset, *args, **kwargs):
         raise NotImplementedError("torch.utils.data.DataLoader is not supported: Atenon compiles models, it does not train them")
 

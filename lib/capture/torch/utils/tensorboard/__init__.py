@@ -6,4 +6,6 @@ from torch import _placeholder
 if importlib.util.find_spec("tensorboard") is None:
     raise ModuleNotFoundError("No module named 'tensorboard'", name="tensorboard")
 
-FileWriter, RecordWriter, SummaryWriter = (_placeholder.make(f"torch.utils.tensorboard.{name}") for name in ("FileWriter", "RecordWriter", "SummaryWriter"))
+from torch.utils.tensorboard.writer import FileWriter, SummaryWriter
+
+RecordWriter = _placeholder.make("torch.utils.tensorboard.RecordWriter")
