@@ -624,11 +624,11 @@ static bool has_overriding(PyObject* const* args, size_t count) {
   });
 }
 
-// The same of lists and tuples of classes of their own: operators would take them for their items.
+// The same of sequences of classes of their own: operators would take them for their items.
 static bool has_overriding_sequence(PyObject* const* args, size_t count) {
   return std::any_of(args, args + count, [](PyObject* arg) {
-    const bool is_own =
-        (PyList_Check(arg) && !PyList_CheckExact(arg)) || (PyTuple_Check(arg) && !PyTuple_CheckExact(arg));
+    const bool is_own = !PyList_CheckExact(arg) && !PyTuple_CheckExact(arg) && !PyUnicode_Check(arg) &&
+                        !as_tensor(arg) && PySequence_Check(arg);
     return is_own && attribute(reinterpret_cast<PyObject*>(Py_TYPE(arg)), "__torch_function__");
   });
 }
