@@ -5,6 +5,8 @@
 // Each write copies the whole, so n of them take n * n steps. What reads a part in between reads what was written
 // there, or what was written to. Nothing here knows the operators: a write is a scatter, and a read a view, whose
 // indices are the result's, along one axis perhaps moved, or at one place.
+#include <algorithm>
+
 #include "ir/readers.h"
 #include "specialize/channel_affine.h"
 #include "specialize/index_expressions.h"
@@ -13,6 +15,7 @@ namespace atenon::specialize {
 namespace {
 
 constexpr int64_t longest_axis = int64_t{1} << 20;
+constexpr size_t most_parts = 16;  // of what is read between two writes
 
 // Places [start, end) of an axis of a tensor; all of its other axes.
 struct Places {
@@ -76,9 +79,9 @@ std::optional<Write> write_of(const Scope& scope, ir::Node& node) {
   // Each element of the part is written, in its own place.
   for (size_t i = 0; i < part.size(); ++i) {
     const opset::Scalar& read = at(*meaning, value.operands[i]);
-    if (read.op != opset::ScalarOp::index || read.variable != scatter.variables[i] ||
-        IndexExpressions(*meaning, {}).integer(scatter.extents[i]) != part[i])
-      return std::nullopt;
+    const bool is_read_in_place =
+        read.op == opset::ScalarOp::index ? read.variable == scatter.variables[i] : part[i] == ir::SymInt(1);
+    if (!is_read_in_place || IndexExpressions(*meaning, {}).integer(scatter.extents[i]) != part[i]) return std::nullopt;
   }
   const std::optional<Places> places = places_of(*meaning, scatter.at, scatter.variables, part, whole);
   if (!places) return std::nullopt;
@@ -118,35 +121,50 @@ class Writes {
   }
 
  private:
-  // Lets a view of what was written look behind the writes that do not concern it.
+  // Lets a view of what was written look behind the writes that do not concern it, or read what was written there: of
+  // a few writes where the next one follows, as a filter reads what it gave last.
   Result<void> move_read(ir::Node& node) {
     if (node.operands().size() != 1) return {};
-    const Write* write = write_to(*node.operands()[0]);
-    if (!write) return {};
-    const std::optional<Places> read = read_of(scope_, node);
+    ir::Value* const whole = node.operands()[0];
+    const Write* write = write_to(*whole);
+    const std::optional<Places> read = write ? read_of(scope_, node) : std::nullopt;
     if (!read) return {};
-    ir::Value* source = node.operands()[0];
-    for (; write && write->places.axis == read->axis && !write->places.meets(*read); write = write_to(*source))
+    std::vector<const Write*> met;  // the last first
+    ir::Value *source = whole, *behind_disjoint = whole;
+    for (; write && write->places.axis == read->axis && met.size() < most_parts; write = write_to(*source)) {
       source = write->base;
-    const bool is_written = write && write->places.axis == read->axis && write->places.contains(*read) &&
-                            write->places.drops_axis == read->drops_axis;
-    Result<ir::Value*> made = source;
-    if (is_written)
-      made = read->drops_axis ? write->part
-                              : part_between(scope_, node, write->part, read->axis, read->start - write->places.start,
-                                             read->end - write->places.start);
-    else if (source != node.operands()[0])
+      if (write->places.meets(*read)) met.push_back(write);
+      if (met.empty()) behind_disjoint = source;
+      if (!met.empty() && met.back()->places.contains(*read)) break;
+    }
+    const bool is_of_one = met.size() == 1 && met[0]->places.contains(*read);
+    const bool is_whole = is_of_one
+                              ? met[0]->places.drops_axis || !read->drops_axis
+                              : !met.empty() && !read->drops_axis && met.size() < most_parts && is_written_to(*whole);
+    Result<ir::Value*> made = behind_disjoint;
+    if (is_whole && read->drops_axis)
+      made = met[0]->part;
+    else if (is_whole)
+      made = assemble(node, met, source, read->axis, read->start, read->end);
+    else if (behind_disjoint != whole)
       made = append_copy(scope_, node, node, [&](size_t, const ir::Argument& argument) -> ir::Argument {
-        return argument.value() == node.operands()[0] ? source : argument;
+        return argument.value() == whole ? behind_disjoint : argument;
       });
     else
       return {};
     if (!made) return made.error();
     scope_.report("read %" + node.result()->name + " from " +
-                  (is_written ? "what was written there" : "before it was written elsewhere"));
+                  (is_whole ? "what was written there" : "before it was written elsewhere"));
     scope_.variant.graph.replace_uses(node.result(), *made);
     changed_ = Changed::yes;
     return {};
+  }
+
+  bool is_written_to(const ir::Value& value) const {
+    return std::ranges::any_of(value.users, [&](ir::Node* user) {
+      const std::optional<Write> write = write_of(scope_, *user);
+      return write && write->base == &value;
+    });
   }
 
   const Write* note(ir::Node& node) {
@@ -175,32 +193,45 @@ class Writes {
     const size_t axis = last.places.axis;
     const std::optional<int64_t> size = base->meta().sizes[axis].constant();
     if (!size || *size > longest_axis) return {};
-    std::vector<const Write*> writer(static_cast<size_t>(*size), nullptr);  // of each place, the last
-    for (auto write = chain.rbegin(); write != chain.rend(); ++write)
-      std::fill(writer.begin() + (*write)->places.start, writer.begin() + (*write)->places.end, *write);
     // Few writes to much that stays may be made where it lies.
-    if (std::ranges::count(writer, nullptr) * 2 > *size) return {};
-    ir::ArgumentList parts;
-    for (size_t start = 0, end; start < writer.size(); start = end) {
-      const Write* write = writer[start];
-      for (end = start + 1; end < writer.size() && writer[end] == write;) ++end;
-      const int64_t from = write ? write->places.start : 0;
-      Result<ir::Value*> part = write && write->places.drops_axis
-                                    ? append_before(scope_, *last.node, "aten::unsqueeze", {write->part, int64_t(axis)})
-                                    : part_between(scope_, *last.node, write ? write->part : base, axis,
-                                                   int64_t(start) - from, int64_t(end) - from);
-      if (!part) return part.error();
-      parts.emplace_back(*part);
-    }
-    scope_.report("concatenated " + std::to_string(parts.size()) + " parts of %" + last.node->result()->name +
-                  ", which were written to it");
-    Result<ir::Value*> whole = parts.size() == 1
-                                   ? Result<ir::Value*>(parts[0].value())
-                                   : append_before(scope_, *last.node, "aten::cat", {parts, int64_t(axis)});
+    const std::vector<const Write*> writers = writers_of(chain, 0, *size);
+    if (std::ranges::count(writers, nullptr) * 2 > *size) return {};
+    scope_.report("concatenated what was written to %" + last.node->result()->name);
+    Result<ir::Value*> whole = assemble(*last.node, chain, base, axis, 0, *size);
     if (!whole) return whole.error();
     scope_.variant.graph.replace_uses(last.node->result(), *whole);
     changed_ = Changed::yes;
     return {};
+  }
+
+  // Of each place in [start, end) the last write; null: there is none. The last of `chain` was the first.
+  static std::vector<const Write*> writers_of(const std::vector<const Write*>& chain, int64_t start, int64_t end) {
+    std::vector<const Write*> writers(static_cast<size_t>(end - start), nullptr);
+    for (auto write = chain.rbegin(); write != chain.rend(); ++write)
+      for (int64_t i = std::max(start, (*write)->places.start); i < std::min(end, (*write)->places.end); ++i)
+        writers[static_cast<size_t>(i - start)] = *write;
+    return writers;
+  }
+
+  // Places [start, end) of what the chain of writes made of `base`, put before `node`.
+  Result<ir::Value*> assemble(ir::Node& node, const std::vector<const Write*>& chain, ir::Value* base, size_t axis,
+                              int64_t start, int64_t end) {
+    const std::vector<const Write*> writers = writers_of(chain, start, end);
+    ir::ArgumentList parts;
+    for (int64_t from = start, next; from < end; from = next) {
+      const auto writer = [&](int64_t place) { return writers[static_cast<size_t>(place - start)]; };
+      const Write* write = writer(from);
+      for (next = from + 1; next < end && writer(next) == write;) ++next;
+      const int64_t first = write ? write->places.start : 0;
+      Result<ir::Value*> part =
+          write && write->places.drops_axis
+              ? append_before(scope_, node, "aten::unsqueeze", {write->part, int64_t(axis)})
+              : part_between(scope_, node, write ? write->part : base, axis, from - first, next - first);
+      if (!part) return part.error();
+      parts.emplace_back(*part);
+    }
+    if (parts.size() == 1) return parts[0].value();
+    return append_before(scope_, node, "aten::cat", {std::move(parts), int64_t(axis)});
   }
 
   Scope& scope_;

@@ -1,5 +1,6 @@
 // A concatenation of very many parts is one of concatenations: code that looks for the part of an element looks through
 // few, and those of the same sizes share it.
+#include <algorithm>
 #include <cmath>
 
 #include "specialize/concatenation.h"
