@@ -9,6 +9,7 @@
 
 #include "ir/readers.h"
 #include "specialize/channel_affine.h"
+#include "specialize/concatenation.h"
 #include "specialize/index_expressions.h"
 
 namespace atenon::specialize {
@@ -230,8 +231,7 @@ class Writes {
       if (!part) return part.error();
       parts.emplace_back(*part);
     }
-    if (parts.size() == 1) return parts[0].value();
-    return append_before(scope_, node, "aten::cat", {std::move(parts), int64_t(axis)});
+    return append_concatenation(scope_, node, std::move(parts), int64_t(axis));
   }
 
   Scope& scope_;

@@ -1,5 +1,8 @@
 #include "specialize/concatenation.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "specialize/channel_affine.h"
 
 namespace atenon::specialize {
@@ -56,6 +59,23 @@ std::optional<Concatenation> concatenation(const Scope& scope, const ir::Node& n
     if (scalar.op != ScalarOp::select) return found;
     if (constant_of(at(*meaning, scalar.operands[0]).operands[1]) != start) return std::nullopt;
   }
+}
+
+Result<ir::Value*> append_concatenation(Scope& scope, ir::Node& node, ir::ArgumentList parts, int64_t axis) {
+  while (parts.size() > 1) {
+    const auto root = static_cast<size_t>(std::ceil(std::sqrt(static_cast<double>(parts.size()))));
+    const size_t count = parts.size() <= many_parts ? parts.size() : std::min(root, many_parts);
+    ir::ArgumentList joined;
+    for (auto begin = parts.begin(); begin != parts.end();) {
+      const auto end = begin + std::min(static_cast<std::ptrdiff_t>(count), parts.end() - begin);
+      Result<ir::Value*> some = append_before(scope, node, "aten::cat", {ir::ArgumentList(begin, end), axis});
+      if (!some) return some.error();
+      joined.emplace_back(*some);
+      begin = end;
+    }
+    parts = std::move(joined);
+  }
+  return parts[0].value();
 }
 
 bool has_thin_part(const Concatenation& joined) {
