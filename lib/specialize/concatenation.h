@@ -17,7 +17,7 @@ std::optional<Concatenation> concatenation(const Scope& scope, const ir::Node& n
 
 // A concatenation of more parts is better one of concatenations: code that looks for the part of an element looks
 // through few then, and those of the same sizes share it.
-inline constexpr size_t many_parts = 64;
+inline constexpr size_t many_parts = 32;
 // `parts` one behind the other along an axis, put before `node`; none has more than `many_parts`.
 Result<ir::Value*> append_concatenation(Scope& scope, ir::Node& node, ir::ArgumentList parts, int64_t axis);
 
