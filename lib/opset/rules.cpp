@@ -89,6 +89,16 @@ Datum fold(Evaluator& evaluator, const Expr& call, const Data& arguments) {
   return result;
 }
 
+// [a, b, c] -> [a, a + b, a + b + c]
+Datum prefix_sums(Evaluator& evaluator, const Expr& call, const Data& arguments) {
+  const Data* items = list_argument(evaluator, call, arguments);
+  if (!items) return {};
+  Data sums;
+  for (const Datum& item : *items)
+    sums.push_back(sums.empty() ? item : evaluator.binary(Operation::add, sums.back(), item, &call));
+  return list(std::move(sums));
+}
+
 Datum dot(Evaluator& evaluator, const Expr& call, const Data& arguments) {
   const Data* left = list_argument(evaluator, call, arguments, 0);
   const Data* right = left ? list_argument(evaluator, call, arguments, 1) : nullptr;
@@ -486,6 +496,7 @@ const RuleTable& list_rules() {
       {"concat", {concat, 0, any_number}},
       {"sum", {fold<Operation::add>}},
       {"prod", {fold<Operation::mul>}},
+      {"prefix_sums", {prefix_sums}},
       {"all", {fold<Operation::logical_and>}},
       {"any", {fold<Operation::logical_or>}},
       {"dot", {dot, 2}},

@@ -367,11 +367,10 @@ std::optional<ProductIndices> product_indices(const Scope& scope, const ir::Node
   ProductIndices found;
   found.operand = tensor_of(*meaning, *sum->left);
   found.facts = scope.facts;
-  std::map<int, ir::SymInt> variables;
   const opset::LoopNest& nest = meaning->results[0];
+  std::map<int, ir::SymInt> variables = result_indices(nest.variables);
   for (size_t axis = 0; axis < nest.variables.size(); ++axis) {
     const ir::SymInt index = result_index(axis);
-    variables[nest.variables[axis]] = index;
     found.facts.declare(*index.as_symbol(), {0, nest.type.sizes[axis].constant().value_or(shape::Range::highest) - 1});
     found.facts.assume(shape::less(index, nest.type.sizes[axis]));
   }

@@ -15,7 +15,6 @@
 namespace atenon::specialize {
 namespace {
 
-constexpr int64_t longest_axis = int64_t{1} << 20;
 constexpr size_t most_parts = 16;  // of what is read between two writes
 
 // Places [start, end) of an axis of a tensor; all of its other axes.
@@ -34,8 +33,7 @@ std::optional<Places> places_of(const opset::Meaning& meaning, const std::vector
                                 const std::vector<int>& variables, const std::vector<ir::SymInt>& part,
                                 const std::vector<ir::SymInt>& whole) {
   if (whole.size() != part.size() && whole.size() != part.size() + 1) return std::nullopt;
-  std::map<int, ir::SymInt> symbols;
-  for (size_t i = 0; i < variables.size(); ++i) symbols[variables[i]] = result_index(i);
+  const std::map<int, ir::SymInt> symbols = result_indices(variables);
   const IndexExpressions expressions(meaning, symbols);
   std::optional<Places> found;
   for (size_t axis = 0, of_part = 0; axis < whole.size(); ++axis) {
@@ -110,18 +108,46 @@ class Writes {
   explicit Writes(Scope& scope) : scope_(scope) {}
 
   Result<Changed> run() {
+    collect();
     for (ir::Node& node : scope_.variant.graph.forward())
-      if (!note(node))
+      if (!write_at(&node))
         if (Result<void> moved = move_read(node); !moved) return moved.error();
-    if (changed_ == Changed::yes) remove_unused(scope_);  // reads that have moved
-    writes_.clear();
+    if (changed_ == Changed::yes) {
+      remove_unused(scope_);  // reads that have moved
+      collect();
+    }
     for (ir::Node& node : scope_.variant.graph.forward())
-      if (const Write* write = note(node))
+      if (const Write* write = write_at(&node))
         if (Result<void> joined = join(*write); !joined) return joined.error();
     return changed_;
   }
 
  private:
+  void collect() {
+    writes_.clear();
+    for (ir::Node& node : scope_.variant.graph.forward()) note(node);
+  }
+
+  void note(ir::Node& node) {
+    if (const std::optional<Write> write = write_of(scope_, node)) writes_[&node] = *write;
+  }
+
+  const Write* write_at(const ir::Node* node) const {
+    const auto found = writes_.find(node);
+    return found == writes_.end() ? nullptr : &found->second;
+  }
+
+  // The write that made `value`; null where there is none.
+  const Write* write_to(const ir::Value& value) const { return value.producer ? write_at(value.producer) : nullptr; }
+
+  void replace(ir::Value* old, ir::Value* made) {
+    const std::vector<ir::Node*> readers(old->users.begin(), old->users.end());
+    scope_.variant.graph.replace_uses(old, made);
+    for (ir::Node* reader : readers)
+      if (write_at(reader)) note(*reader);
+    changed_ = Changed::yes;
+  }
+
   // Lets a view of what was written look behind the writes that do not concern it, or read what was written there: of
   // a few writes where the next one follows, as a filter reads what it gave last.
   Result<void> move_read(ir::Node& node) {
@@ -156,78 +182,76 @@ class Writes {
     if (!made) return made.error();
     scope_.report("read %" + node.result()->name + " from " +
                   (is_whole ? "what was written there" : "before it was written elsewhere"));
-    scope_.variant.graph.replace_uses(node.result(), *made);
-    changed_ = Changed::yes;
+    replace(node.result(), *made);
     return {};
   }
 
   bool is_written_to(const ir::Value& value) const {
-    return std::ranges::any_of(value.users, [&](ir::Node* user) {
-      const std::optional<Write> write = write_of(scope_, *user);
+    return std::ranges::any_of(value.users, [&](const ir::Node* user) {
+      const Write* write = write_at(user);
       return write && write->base == &value;
     });
   }
 
-  const Write* note(ir::Node& node) {
-    const std::optional<Write> write = write_of(scope_, node);
-    return write ? &writes_.emplace(&node, *write).first->second : nullptr;
-  }
-
-  const Write* write_to(const ir::Value& value) const {
-    const auto found = value.producer ? writes_.find(value.producer) : writes_.end();
-    return found == writes_.end() ? nullptr : &found->second;
-  }
-
-  // The write to the result of this one and along the same axis that alone reads it.
-  std::optional<Write> next_of(const Write& write) const {
-    ir::Node* reader = ir::sole_reader(*write.node->result());
-    std::optional<Write> next = reader ? write_of(scope_, *reader) : std::nullopt;
-    return next && next->base == write.node->result() && next->places.axis == write.places.axis ? next : std::nullopt;
+  // Whether a write along the same axis alone reads the result of this one, and writes to it.
+  bool has_next(const Write& write) const {
+    const Write* next = write_at(ir::sole_reader(*write.node->result()));
+    return next && next->base == write.node->result() && next->places.axis == write.places.axis;
   }
 
   Result<void> join(const Write& last) {
-    if (next_of(last)) return {};
+    if (has_next(last)) return {};
     std::vector<const Write*> chain = {&last};  // the last first
-    for (const Write* before; (before = write_to(*chain.back()->base)) && next_of(*before);) chain.push_back(before);
+    for (const Write* before; (before = write_to(*chain.back()->base)) && has_next(*before);) chain.push_back(before);
     if (chain.size() < 2) return {};
     ir::Value* const base = chain.back()->base;
     const size_t axis = last.places.axis;
     const std::optional<int64_t> size = base->meta().sizes[axis].constant();
-    if (!size || *size > longest_axis) return {};
+    if (!size) return {};
     // Few writes to much that stays may be made where it lies.
-    const std::vector<const Write*> writers = writers_of(chain, 0, *size);
-    if (std::ranges::count(writers, nullptr) * 2 > *size) return {};
+    int64_t stays = 0;
+    for (const Run& run : runs_of(chain, 0, *size)) stays += run.write ? 0 : run.end - run.start;
+    if (stays * 2 > *size) return {};
     scope_.report("concatenated what was written to %" + last.node->result()->name);
     Result<ir::Value*> whole = assemble(*last.node, chain, base, axis, 0, *size);
     if (!whole) return whole.error();
-    scope_.variant.graph.replace_uses(last.node->result(), *whole);
-    changed_ = Changed::yes;
+    replace(last.node->result(), *whole);
     return {};
   }
 
-  // Of each place in [start, end) the last write; null: there is none. The last of `chain` was the first.
-  static std::vector<const Write*> writers_of(const std::vector<const Write*>& chain, int64_t start, int64_t end) {
-    std::vector<const Write*> writers(static_cast<size_t>(end - start), nullptr);
-    for (auto write = chain.rbegin(); write != chain.rend(); ++write)
-      for (int64_t i = std::max(start, (*write)->places.start); i < std::min(end, (*write)->places.end); ++i)
-        writers[static_cast<size_t>(i - start)] = *write;
-    return writers;
+  // Places [start, end) and the last write to them; null: there is none.
+  struct Run {
+    int64_t start = 0, end = 0;
+    const Write* write = nullptr;
+  };
+
+  // Places [start, end), in order. The last of `chain` was the first write.
+  static std::vector<Run> runs_of(const std::vector<const Write*>& chain, int64_t start, int64_t end) {
+    std::map<int64_t, const Write*> writers = {{start, nullptr}, {end, nullptr}};  // each of the places up to the next
+    for (auto write = chain.rbegin(); write != chain.rend(); ++write) {
+      const int64_t from = std::max(start, (*write)->places.start), to = std::min(end, (*write)->places.end);
+      if (from >= to) continue;
+      const Write* behind = std::prev(writers.upper_bound(to))->second;
+      writers.erase(writers.lower_bound(from), writers.upper_bound(to));
+      writers[from] = *write;
+      writers[to] = behind;
+    }
+    std::vector<Run> runs;
+    for (auto at = writers.begin(); std::next(at) != writers.end(); ++at)
+      runs.push_back({at->first, std::next(at)->first, at->second});
+    return runs;
   }
 
   // Places [start, end) of what the chain of writes made of `base`, put before `node`.
   Result<ir::Value*> assemble(ir::Node& node, const std::vector<const Write*>& chain, ir::Value* base, size_t axis,
                               int64_t start, int64_t end) {
-    const std::vector<const Write*> writers = writers_of(chain, start, end);
     ir::ArgumentList parts;
-    for (int64_t from = start, next; from < end; from = next) {
-      const auto writer = [&](int64_t place) { return writers[static_cast<size_t>(place - start)]; };
-      const Write* write = writer(from);
-      for (next = from + 1; next < end && writer(next) == write;) ++next;
+    for (const auto& [from, to, write] : runs_of(chain, start, end)) {
       const int64_t first = write ? write->places.start : 0;
       Result<ir::Value*> part =
           write && write->places.drops_axis
               ? append_before(scope_, node, "aten::unsqueeze", {write->part, int64_t(axis)})
-              : part_between(scope_, node, write ? write->part : base, axis, from - first, next - first);
+              : part_between(scope_, node, write ? write->part : base, axis, from - first, to - first);
       if (!part) return part.error();
       parts.emplace_back(*part);
     }

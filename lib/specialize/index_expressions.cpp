@@ -42,6 +42,12 @@ std::optional<SumOfProducts> sum_of_products(const Meaning& meaning) {
   return found;
 }
 
+std::map<int, ir::SymInt> result_indices(const std::vector<int>& variables) {
+  std::map<int, ir::SymInt> indices;
+  for (size_t axis = 0; axis < variables.size(); ++axis) indices[variables[axis]] = result_index(axis);
+  return indices;
+}
+
 bool depends_on(const Meaning& meaning, ScalarId id, int variable) {
   const Scalar& scalar = at(meaning, id);
   if (scalar.op == ScalarOp::index) return scalar.variable == variable;

@@ -20,6 +20,9 @@ std::optional<SumOfProducts> sum_of_products(const opset::Meaning& meaning);
 // Whether a scalar's value may change with a loop variable.
 bool depends_on(const opset::Meaning& meaning, opset::ScalarId id, int variable);
 
+// What IndexExpressions takes loop variables for: result_index of each axis, in order.
+std::map<int, ir::SymInt> result_indices(const std::vector<int>& variables);
+
 // Scalars over indices as sizes over symbols: each loop variable stands for what `variables` says. nullopt where a
 // scalar cannot be written so.
 class IndexExpressions {

@@ -14,8 +14,7 @@ std::optional<std::vector<ir::SymInt>> indices_of_view(const Scope& scope, const
   const opset::LoopNest& nest = meaning->results[0];
   const opset::Scalar& read = at(*meaning, nest.value);
   if (read.op != opset::ScalarOp::read) return std::nullopt;
-  std::map<int, ir::SymInt> variables;
-  for (size_t i = 0; i < nest.variables.size(); ++i) variables[nest.variables[i]] = result_index(i);
+  const std::map<int, ir::SymInt> variables = result_indices(nest.variables);
   std::vector<ir::SymInt> indices;
   for (const opset::ScalarId operand : read.operands) {
     const std::optional<ir::SymInt> index = IndexExpressions(*meaning, variables).integer(operand);
