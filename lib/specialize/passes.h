@@ -37,6 +37,8 @@ Changed inline_conditions(Scope& scope);
 Result<Changed> remove_identities(Scope& scope);
 // Lets what is read and written at the elements that a mask names be chosen by the mask.
 Result<Changed> select_by_masks(Scope& scope);
+// Lets concatenations that others alone read be part of those.
+Result<Changed> flatten_concatenations(Scope& scope);
 // Lets what is written part by part be the concatenation of the parts.
 Result<Changed> concatenate_writes(Scope& scope);
 // Computes nodes whose operands are all constants, with the reference kernels. Results become constant tensors.

@@ -16,7 +16,7 @@ Result<ir::ExportedProgram> run(ir::ExportedProgram program, const opset::Opset&
       if (Result<Changed> done = remove_identities(scope); !done) return done.error();
       merge_duplicates(scope);
       remove_unused(scope);  // what was read to know its sizes alone
-      for (const auto pass : {select_by_masks, narrow_sorts, concatenate_writes}) {
+      for (const auto pass : {select_by_masks, narrow_sorts, flatten_concatenations, concatenate_writes}) {
         Result<Changed> done = pass(scope);
         if (!done) return done.error();
         if (*done == Changed::yes) remove_unused(scope);  // others look for sole readers
