@@ -621,7 +621,7 @@ std::optional<reference::Datum> Session::known_value(ir::Value* value) {
     }
   }
   for (const auto& [input, entry] : state_read) {
-    if (entry->spec.kind == ir::InputKind::buffer) buffers_read.emplace_back(entry->base, call_stacks->user_line());
+    if (!entry->is_literal) buffers_read.emplace_back(entry->base, call_stacks->user_line());
     constants_known.values.emplace(input, entry->tensor);
   }
   for (const Visit& visit : needed) {
