@@ -418,6 +418,12 @@ std::shared_ptr<Base> Session::lift(const Tensor& tensor) {
   return entry.base;
 }
 
+TensorState Session::literal(const Tensor& tensor) {
+  ir::Value* value = lift(tensor)->value;
+  lifted.back().is_literal = true;
+  return fresh(value);
+}
+
 std::shared_ptr<Base> Session::base_of(TensorState& state) {
   if (state.is_traced()) return state.base;
   state.is_used = true;
@@ -615,7 +621,7 @@ std::optional<reference::Datum> Session::known_value(ir::Value* value) {
     }
   }
   for (const auto& [input, entry] : state_read) {
-    if (entry->spec.kind == ir::InputKind::buffer) buffers_read.emplace_back(entry->base, call_stacks->user_line());
+    if (!entry->is_literal) buffers_read.emplace_back(entry->base, call_stacks->user_line());
     constants_known.values.emplace(input, entry->tensor);
   }
   for (const Visit& visit : needed) {
@@ -627,6 +633,27 @@ std::optional<reference::Datum> Session::known_value(ir::Value* value) {
     }
   }
   return constants_known.values.at(value);
+}
+
+bool Session::is_literal(ir::Value* value) const {
+  std::vector<ir::Value*> open{value};
+  std::set<const ir::Value*> seen;
+  while (!open.empty()) {
+    ir::Value* next = open.back();
+    open.pop_back();
+    if (!seen.insert(next).second) continue;
+    if (const ir::Node* node = next->producer) {
+      const opset::Operator* op = opset.find(node->target());
+      if (!op || op->has_tag("random") || op->is_declared() || !ir::symbols_read(*node).empty()) return false;
+      for (ir::Value* operand : node->operands()) open.push_back(operand);
+    } else if (ir::Value* outside = captured_by(next)) {
+      open.push_back(outside);
+    } else if (std::none_of(lifted.begin(), lifted.end(),
+                            [&](const Lifted& entry) { return entry.base->input == next && entry.is_literal; })) {
+      return false;
+    }
+  }
+  return true;
 }
 
 std::optional<reference::Datum> Session::constant_value(ir::Value* value, const std::string& purpose) {

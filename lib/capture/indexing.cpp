@@ -16,6 +16,11 @@ bool is_mask(TensorObject& tensor) {
   return type == ScalarType::boolean || type == ScalarType::u8;
 }
 
+bool is_written_down(TensorObject& tensor) {
+  ir::Value* value = tensor.session->is_tracing ? tensor.session->read(tensor) : nullptr;
+  return value && tensor.session->is_literal(value);
+}
+
 class Indexing {
  public:
   explicit Indexing(TensorObject& tensor)
@@ -29,7 +34,8 @@ class Indexing {
   TensorObject* only_mask() const;
   size_t mask_position() const { return indices_.size() - 1; }
   // The list for aten::index: None where an axis is kept. A mask beside other tensors is written as the positions where
-  // it holds: their number then has a name, by which it is held to the others'.
+  // it holds: their number then has a name, by which it is held to the others'. So is a mask that forward wrote down,
+  // whose positions can be counted now.
   Ref indices() const;
 
  private:
@@ -195,7 +201,7 @@ Ref Indexing::indices() const {
   const bool has_others = !only_mask();
   for (const Ref& index : indices_) {
     TensorObject* tensor = index ? as_tensor(index.get()) : nullptr;
-    if (!tensor || !has_others || !is_mask(*tensor)) {
+    if (!tensor || !is_mask(*tensor) || !(has_others || is_written_down(*tensor))) {
       if (!append(tensor ? index.get() : Py_None)) return {};
       continue;
     }

@@ -206,10 +206,9 @@ PyObject* stacked(Session& session, const Elements& elements, ScalarType type) {
   return sizes ? session.call("aten::view", {flat.get(), sizes.get()}) : nullptr;
 }
 
-// What is made inside forward is made anew by every call: a constant of the graph, but memory of its own.
 PyObject* give(Session& session, Tensor tensor) {
   if (!session.is_tracing) return session.wrap(TensorState{.real = std::move(tensor)}).release();
-  return session.wrap(session.fresh(session.lift(tensor)->value)).release();
+  return session.wrap(session.literal(tensor)).release();
 }
 
 }  // namespace

@@ -108,6 +108,8 @@ class Dispatch {
   std::optional<Ref> draw_in_order_of_memory(const Call& call, PyObject* const* args, size_t count,
                                              PyObject* keyword_names);
   std::optional<std::vector<Ref>> evaluate(const Call& call);
+  bool is_literal(const Call& call) const;
+  std::optional<std::vector<Ref>> counted(const Call& call);
   std::optional<std::vector<Ref>> trace(const Call& call);
   PyObject* update(const Call& call);
   PyObject* resize(TensorObject& target, const TensorObject& result);
@@ -389,13 +391,56 @@ std::optional<std::vector<Ref>> Dispatch::evaluate(const Call& call) {
   return results;
 }
 
+bool Dispatch::is_literal(const Call& call) const {
+  bool is_literal = true;
+  const auto look = [&](const Argument& argument) {
+    is_literal &= ir::symbols_of(argument).empty() && (!argument.value() || session_.is_literal(argument.value()));
+  };
+  for (const Argument& argument : call.arguments) {
+    look(argument);
+    if (argument.is<ArgumentList>()) std::ranges::for_each(argument.get<ArgumentList>(), look);
+  }
+  return is_literal && !call.op->has_tag("random");
+}
+
+// How many there are of numbers that forward itself wrote down is a number, for Python's loops and conditions: a call
+// whose sizes data decide is computed now, and what it gives is a constant of the graph.
+std::optional<std::vector<Ref>> Dispatch::counted(const Call& call) {
+  const auto know = [&](const Argument& argument) {
+    return !argument.value() || session_.known_value(argument.value());
+  };
+  for (const Argument& argument : call.arguments) {
+    const bool is_list = argument.is<ArgumentList>();
+    if (is_list ? !std::ranges::all_of(argument.get<ArgumentList>(), know) : !know(argument)) return std::nullopt;
+  }
+  Result<std::vector<reference::Datum>> data = reference::apply(session_.opset, call, session_.constants_known);
+  if (!data) return session_.raise(data.error()), std::nullopt;
+  const std::vector<Laid> laid = operands(call);
+  std::vector<Ref> results;
+  for (const reference::Datum& datum : *data) {
+    if (const auto* tensor = std::get_if<Tensor>(&datum)) {
+      TensorState state = session_.literal(tensor->contiguous());
+      state.strides = strides_of_result(call, laid, state.value->meta().sizes, session_.facts, results.size());
+      results.push_back(session_.wrap(std::move(state)));
+    } else {
+      results.push_back(number_object(datum));
+    }
+    if (!results.back()) return std::nullopt;
+  }
+  return results;
+}
+
 std::optional<std::vector<Ref>> Dispatch::trace(const Call& call) {
   if (!draws_with_the_run(session_, generator_)) return std::nullopt;
   if (std::optional<Ref> same = unchanged(session_, call, first_)) {
     returns_ = {{false, 1}};
     return std::vector<Ref>{*same};
   }
-  ir::Node* node = append(session_, call, &returns_);
+  std::optional<opset::Inference> inference = infer(session_, call);
+  if (!inference) return std::nullopt;
+  returns_ = inference->returns;
+  if (!inference->unbacked.empty() && is_literal(call)) return counted(call);
+  ir::Node* node = append(session_, call, std::move(*inference));
   if (!node) return std::nullopt;
   std::optional<std::vector<TensorState>> states = states_of_results(session_, first_, call, *node);
   if (!states) return std::nullopt;

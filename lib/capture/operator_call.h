@@ -13,8 +13,10 @@ struct Spelling {
 };
 Spelling spell(const opset::Call& call);
 
-// Appends a node: types inferred, assumptions noted, with the user's stack. Null with a Python exception.
-ir::Node* append(Session& session, const opset::Call& call, std::vector<std::pair<bool, size_t>>* returns);
+// What a call that is recorded gives; nullopt with a Python exception.
+std::optional<opset::Inference> infer(Session& session, const opset::Call& call);
+// Appends a node of these types: assumptions noted, with the user's stack. Null with a Python exception.
+ir::Node* append(Session& session, const opset::Call& call, opset::Inference inference);
 
 // A maker of named tuples for operators whose results have names (max.dim: values, indices); null for all others.
 Ref named_results(Session& session, const opset::Operator& op);

@@ -75,38 +75,41 @@ Spelling spell(const Call& call) {
   return spelling;
 }
 
-ir::Node* append(Session& session, const Call& call, std::vector<std::pair<bool, size_t>>* returns) {
+std::optional<opset::Inference> infer(Session& session, const Call& call) {
   Result<opset::Inference> inference =
       opset::infer(session.opset, call, session.facts, session.unbacked, &session.hints);
-  if (!inference) {
-    const Diagnostic problem = inference.error();
-    return session.raise(problem.code == 112 ? with_promises(session, problem, call) : problem);
-  }
+  if (inference) return std::move(*inference);
+  const Diagnostic problem = inference.error();
+  session.raise(problem.code == 112 ? with_promises(session, problem, call) : problem);
+  return std::nullopt;
+}
+
+ir::Node* append(Session& session, const Call& call, opset::Inference inference) {
   const ir::ProvenanceId provenance = session.call_stacks->current(session.program.provenance);
-  for (ir::Constraint& constraint : inference->assumptions) {
+  for (ir::Constraint& constraint : inference.assumptions) {
     if (is_broken_by_example(session, constraint)) return session.raise(broken_by_example(session, constraint));
     constraint.provenance = provenance;
     session.assume(std::move(constraint));
   }
-  for (ir::Symbol& symbol : inference->unbacked) {
+  for (ir::Symbol& symbol : inference.unbacked) {
     session.facts.declare(symbol.name, symbol.range);
     session.symbols.push_back(symbol);
     ++session.unbacked;
   }
   Spelling spelling = spell(call);
   std::vector<ir::Graph::Result> results;
-  for (ir::Type& type : inference->types) results.push_back({"", std::move(type)});
+  for (ir::Type& type : inference.types) results.push_back({"", std::move(type)});
   ir::Node* node = session.graph.add(call.op->target(), std::move(spelling.positional), std::move(spelling.keywords),
                                      std::move(results));
   node->provenance = provenance;
-  if (returns) *returns = std::move(inference->returns);
   return node;
 }
 
 ir::Node* Session::record(const std::string& target, std::vector<Argument> arguments, std::vector<Named> keywords) {
   Result<Call> call = opset::resolve(opset, target, arguments, keywords, opset::Numbers::as_python);
   if (!call) return raise(call.error());
-  return append(*this, *call, nullptr);
+  std::optional<opset::Inference> inference = infer(*this, *call);
+  return inference ? append(*this, *call, std::move(*inference)) : nullptr;
 }
 
 }  // namespace atenon::capture

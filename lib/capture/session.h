@@ -146,6 +146,7 @@ struct Lifted {
   Tensor tensor;
   std::shared_ptr<Base> base;
   ir::InputSpec spec;
+  bool is_literal = false;  // numbers that forward itself writes down: the same in every call, whatever is loaded
 };
 
 // What surrounds a subgraph while it is recorded. A value of the outer graph that the subgraph reads becomes an input.
@@ -246,7 +247,9 @@ class Session : public Recording {
   // Data of a value that does not depend on inputs: evaluates the nodes behind it. Null without an exception where it
   // does depend on them.
   std::optional<reference::Datum> known_value(ir::Value* value);
-  // The same, with E0311 where it depends on them.
+  // Whether it depends on nothing but numbers that forward itself writes down: neither inputs nor state.
+  bool is_literal(ir::Value* value) const;
+  // The same as known_value, with E0311 where it depends on inputs.
   std::optional<reference::Datum> constant_value(ir::Value* value, const std::string& purpose);
   // A number that a node yields, for Python: itself where it is known, else a symbol of the value's name, with what is
   // known of an integer.
@@ -285,6 +288,7 @@ class Session : public Recording {
   bool write(TensorObject& tensor, ir::Value* value);
   bool write_real(TensorObject& tensor, const Tensor& value);
   TensorState fresh(ir::Value* value);
+  TensorState literal(const Tensor& tensor);  // memory of its own that each call makes anew, with these numbers
   std::shared_ptr<Base> lift(const Tensor& tensor);
   std::shared_ptr<Base> base_of(TensorState& state);  // lifting where that was made before forward, which is now used
   // What another object for the same memory holds.

@@ -114,6 +114,28 @@ std::vector<Diagnostic> PythonState::changes(CallStacks& stacks) const {
       tell(module, key, "forward leaves a tensor in `" + name + "`, which the program does not keep",
            "a registered buffer is state that a program keeps; or return the tensor");
     }
+    // What is registered with a tensor is state; what is not has no place in a program, and stays what it was.
+    for (const char* kind : {"_parameters", "_buffers"}) {
+      const Ref registered = attribute(module.object.get(), kind);
+      for (const auto& [container, copy] : module.containers) {
+        if (container.get() != registered.get()) continue;
+        for_each_tensor(
+            module.object.get(), kind, module.path, [&](std::string name, PyObject* now, TensorObject& left) {
+              PyObject* was = PyDict_GetItemWithError(copy.get(), now);
+              if (left.state->is_traced() && (!was || was == Py_None))
+                tell(module, now, "forward leaves a tensor in `" + name + "`, which the program does not keep",
+                     "register it before, with a tensor of its size");
+            });
+        for (Py_ssize_t position = 0; PyDict_Next(copy.get(), &position, &key, &before);) {
+          PyObject* left = PyDict_GetItemWithError(registered.get(), key);
+          if (!as_tensor(before) || (left && left != Py_None)) continue;
+          const std::string name = (module.path.empty() ? "" : module.path + ".") + text_of(key);
+          tell(module, key,
+               "forward removes `" + name + "`, which the program does not: it computes what the first call computes",
+               "write zeros into it instead");
+        }
+      }
+    }
   }
   PyErr_Clear();
   return changes;

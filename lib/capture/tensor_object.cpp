@@ -379,7 +379,10 @@ PyObject* compare(PyObject* a, PyObject* b, int op) {
 }
 
 Py_hash_t hash(PyObject* self) { return _Py_HashPointer(self); }
-PyObject* itself(PyObject* self) { return Py_NewRef(self); }
+PyObject* positive(PyObject* self) {
+  Session& session = *self_of(self).session;
+  return session.overriding ? session.call_overriding("positive", {self}) : Py_NewRef(self);
+}
 
 // --- The type
 
@@ -442,7 +445,7 @@ PyType_Slot slots[] = {
     slot(Py_nb_index, as_index),
     slot(Py_nb_float, as_float),
     slot(Py_nb_negative, unary<"aten::neg">),
-    slot(Py_nb_positive, itself),
+    slot(Py_nb_positive, positive),
     slot(Py_nb_absolute, unary<"aten::abs">),
     slot(Py_nb_invert, unary<"aten::bitwise_not", "__invert__">),
     slot(Py_nb_add, binary<"aten::add">),

@@ -1,6 +1,7 @@
 #include "capture/trace.h"
 
 #include <algorithm>
+#include <cstring>
 #include <set>
 
 #include "capture/callstack.h"
@@ -24,9 +25,10 @@ class Trace {
 
  private:
   bool write_outputs(PyObject* result, const Inputs& inputs);
-  bool add_mutations(const Inputs& inputs);
+  bool add_mutations(const Inputs& inputs, const std::vector<Assigned>& assigned);
   bool add_result(PyObject* result);
-  bool check_buffers_read();
+  bool stays(const Lifted& state, ir::Value* left);
+  bool check_buffers_read(const std::vector<Assigned>& assigned);
   void eliminate_unread_nodes();
   void unify_automatic_symbols();
   void minimise_assumptions();
@@ -106,20 +108,70 @@ std::string change_of_type(const Session& session, const Assigned& state) {
   return "";
 }
 
+// Is it state that forward has replaced, whatever was written into it before?
+bool is_assigned(const std::vector<Assigned>& assigned, const Lifted& entry) {
+  return std::any_of(assigned.begin(), assigned.end(),
+                     [&](const Assigned& state) { return state.name == entry.spec.target; });
+}
+
+// The input of the graph that a parameter or buffer is, or null where forward never met it.
+const Lifted* input_of(const Session& session, const std::string& name) {
+  for (const Lifted& entry : session.lifted)
+    if (entry.spec.target == name) return &entry;
+  return nullptr;
+}
+
 // Was there nothing that forward read, and is what it made the same for all inputs? Such is a table that is made when
 // it is first needed, or too small: each call may make it anew.
 bool is_table(Session& session, const Assigned& state) {
-  for (const Lifted& entry : session.lifted)
-    if (entry.spec.target == state.name && entry.base->input->has_users()) return false;
-  return session.known_value(state.value).has_value();
+  const Lifted* before = input_of(session, state.name);
+  return !(before && before->base->input->has_users()) && session.known_value(state.value).has_value();
+}
+
+bool is_cast(const ir::Node& node) {
+  return node.target().starts_with("aten::to.") || node.target() == "aten::_to_copy" ||
+         node.target() == "aten::type_as";
+}
+
+// Is it the same content in another dtype, and did forward read that only (self.table = self.table.to(x.dtype))? A call
+// that finds what this one leaves converts it to what it is, so each call may convert anew.
+bool is_converted(const Session& session, const Assigned& state) {
+  const Lifted* before = input_of(session, state.name);
+  const ir::Node* made_by = state.value->producer;
+  if (!before || !made_by || !is_cast(*made_by)) return false;
+  const ir::Value* input = before->base->input;
+  const auto is_same_cast = [&](const ir::Node* reader) {
+    return is_cast(*reader) && reader->operands().front() == input &&
+           reader->result()->meta().dtype == state.value->meta().dtype;
+  };
+  return made_by->operands().front() == input && input->returned == 0 &&
+         std::all_of(input->users.begin(), input->users.end(), is_same_cast) &&
+         std::none_of(session.buffers_read.begin(), session.buffers_read.end(),
+                      [&](const auto& read) { return read.first == before->base; });
+}
+
+// E0312. What is first empty and then as large as an input asks for keeps its type once it is there.
+Diagnostic changes_type(const Session& session, const Assigned& state, const std::string& said) {
+  Diagnostic refused = error(Status::unsupported, 312, said);
+  if (const ir::Node* node = state.value->producer)
+    if (const std::string place = session.program.provenance.at(node->provenance).place(); !place.empty())
+      refused.notes.push_back({"it is made at " + place});
+  const std::vector<SymInt>& sizes = state.value->meta().sizes;
+  const Lifted* before = input_of(session, state.name);
+  if (before && before->base->input->meta().sizes == sizes) {
+    refused.notes.push_back({"fix: convert the model before it is captured"});
+    return refused;
+  }
+  refused.notes.push_back({"fix: keep a buffer of the largest size, and write into a slice of it"});
+  if (std::ranges::all_of(sizes, [](const SymInt& size) { return size.constant().has_value(); }))
+    refused.notes.push_back({"fix: call the model once before it is captured, if the type is then what it stays"});
+  return refused;
 }
 
 // Updated state and inputs are outputs, before all others.
-bool Trace::add_mutations(const Inputs& inputs) {
-  std::optional<std::vector<Assigned>> assigned = assigned_state(session_, model_);
-  if (!assigned) return false;
+bool Trace::add_mutations(const Inputs& inputs, const std::vector<Assigned>& assigned) {
   for (Lifted& entry : session_.lifted) {
-    if (!entry.base->is_written()) continue;
+    if (!entry.base->is_written() || is_assigned(assigned, entry)) continue;
     // A plain attribute that forward updates is state: it becomes a buffer that no state dict has.
     if (entry.spec.kind == ir::InputKind::constant_tensor) {
       entry.spec.kind = ir::InputKind::buffer;
@@ -128,11 +180,14 @@ bool Trace::add_mutations(const Inputs& inputs) {
     outputs_.push_back(entry.base->value);
     signature_.outputs.push_back({mutation_of(entry.spec.kind), entry.spec.target});
   }
-  for (const Assigned& state : *assigned) {
+  for (const Assigned& state : assigned) {
     if (const std::string change = change_of_type(session_, state); !change.empty()) {
       const std::string said = "forward changes the type of `" + state.name + "` " + change;
-      const std::string fix = "keep a buffer of the largest size, and write into a slice of it";
-      if (!is_table(session_, state)) return session_.raise(312, said, fix), false;
+      const bool is_conversion = is_converted(session_, state);
+      const std::string fix = is_conversion ? "convert the model before it is captured"
+                                            : "keep a buffer of the largest size, and write into a slice of it";
+      if (!is_conversion && !is_table(session_, state))
+        return session_.raise(changes_type(session_, state, said)), false;
       tables_.push_back(error(Status::unsupported, 316,
                               said + ", which the program does not: it computes what the first call computes")
                             .note("fix: " + fix));
@@ -149,21 +204,42 @@ bool Trace::add_mutations(const Inputs& inputs) {
   return true;
 }
 
-bool Trace::check_buffers_read() {
-  for (const auto& [base, line] : session_.buffers_read)
-    if (base->is_written()) {
-      session_.raise(error(Status::unsupported, 311,
-                           "a number was read from a buffer that forward updates: it would be another one at the next "
-                           "call")
-                         .note("read at " + CallStacks::to_string(line))
-                         .note("fix: compute with tensors instead"));
-      return session_.tolerate();
-    }
+// Does state end each call as it began it? What forward leaves in it must follow from state alone that does so, too.
+bool Trace::stays(const Lifted& state, ir::Value* left) {
+  const std::optional<reference::Datum> datum = session_.known_value(left);
+  if (!datum) return false;
+  const Tensor before = state.tensor.contiguous(), after = std::get<Tensor>(*datum).contiguous();
+  return before.dtype == after.dtype && before.sizes == after.sizes &&
+         (before.numel() == 0 || std::memcmp(before.data(), after.data(), before.nbytes()) == 0);
+}
+
+bool Trace::check_buffers_read(const std::vector<Assigned>& assigned) {
+  // stays() reads numbers as well, at no line, which are looked at in turn.
+  const SourceSpan first_line = session_.buffers_read.empty() ? SourceSpan() : session_.buffers_read.front().second;
+  for (size_t i = 0; i < session_.buffers_read.size(); ++i) {
+    const auto [base, line] = session_.buffers_read[i];
+    const auto entry = std::find_if(session_.lifted.begin(), session_.lifted.end(),
+                                    [&, &read = base](const Lifted& lifted) { return lifted.base == read; });
+    const auto replaced = std::find_if(assigned.begin(), assigned.end(),
+                                       [&](const Assigned& state) { return state.name == entry->spec.target; });
+    // What has another type then is told of by itself: E0312, E0316.
+    const bool is_replaced = replaced != assigned.end() && change_of_type(session_, *replaced).empty();
+    if (!is_replaced && !base->is_written()) continue;
+    if (stays(*entry, is_replaced ? replaced->value : base->value)) continue;
+    if (PyErr_Occurred()) return false;
+    session_.raise(error(Status::unsupported, 311,
+                         "a number was read from a buffer that forward updates: it would be another one at the next "
+                         "call")
+                       .note("read at " + CallStacks::to_string(line.known() ? line : first_line))
+                       .note("fix: compute with tensors instead"));
+    return session_.tolerate();
+  }
   return true;
 }
 
 bool Trace::write_outputs(PyObject* result, const Inputs& inputs) {
-  return check_buffers_read() && add_mutations(inputs) && add_result(result);
+  const std::optional<std::vector<Assigned>> assigned = assigned_state(session_, model_);
+  return assigned && check_buffers_read(*assigned) && add_mutations(inputs, *assigned) && add_result(result);
 }
 
 // Views that were only written through, and what Python computed and forgot. A draw that nobody reads, as those of a

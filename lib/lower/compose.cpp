@@ -290,8 +290,9 @@ ExprId Composer::window(const Instance& instance, const Scalar& reduce) {
   if (reduction.guard == opset::no_scalar && terms > 1 && !slides(instance, reduction, extents)) return no_expr;
 
   // The value of an argmax alone is a maximum, which needs no positions.
+  const bool is_least = reduction.monoid.name == "argmin";
   const bool is_extreme =
-      reduce.component == 0 && (reduction.monoid.name == "argmax" || reduction.monoid.name == "argmin");
+      reduce.component == 0 && (is_least || reduction.monoid.name == "argmax" || reduction.monoid.name == "windowmax");
   std::vector<ExprId> identity;
   for (ScalarId part : reduction.monoid.identity) identity.push_back(scalar(at, part));
   // Where the result is asked for inside its shape, the guard is all that an element needs.
@@ -326,7 +327,7 @@ ExprId Composer::window(const Instance& instance, const Scalar& reduce) {
     for (size_t c = 0; c < components; ++c) {
       const ScalarType dtype = loops_.exprs[sum[c]].dtype;
       if (is_extreme) {
-        const ScalarOp op = reduction.monoid.name == "argmax" ? ScalarOp::maximum : ScalarOp::minimum;
+        const ScalarOp op = is_least ? ScalarOp::minimum : ScalarOp::maximum;
         joined.push_back(
             intern({.op = op, .dtype = dtype, .operands = {sum[c], here.placeholders[reduction.monoid.right[c]]}}));
       } else {

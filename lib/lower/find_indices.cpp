@@ -2,8 +2,9 @@
 //
 // Generated code cannot fail, and takes an index beyond its axis for the nearest one. So a call says which operands it
 // looks up with, as `indices=[[operand, lowest, end, "node"], ..]`: each element lies in [lowest, end), or a run
-// refuses it before. Those are operands of which a node of the body reads every element as an index, whatever else it
-// reads: what the caller gives, and what the program computes where looking at it costs next to nothing.
+// refuses it before; or only the one at a position, `[.., "node", [0]]`. Those are operands of which a node of the body
+// reads every element as an index, whatever else it reads: what the caller gives, and what the program computes where
+// looking at it costs next to nothing.
 #include <algorithm>
 
 #include "ir/call_body.h"
@@ -22,6 +23,12 @@ using opset::ScalarId;
 struct Lookup {
   const ir::Value* index;
   SymInt lowest, end;
+};
+
+// A tensor, or its element at a position.
+struct Part {
+  const ir::Value* tensor = nullptr;
+  std::optional<ir::ArgumentList> position = std::nullopt;
 };
 
 // What a meaning looks up with.
@@ -49,16 +56,23 @@ class Search {
     return std::move(found_);
   }
 
-  // The tensor of whose elements the result is a view, or as integers of another type; else null.
-  const ir::Value* viewed() {
-    if (meaning_.results.size() != 1 || meaning_.results[0].value == opset::no_scalar) return nullptr;
+  // The tensor of whose elements the result is a view, or as integers of another type, or the one that it is; else
+  // null.
+  Part viewed() {
+    if (meaning_.results.size() != 1 || meaning_.results[0].value == opset::no_scalar) return {};
     const opset::LoopNest& nest = meaning_.results[0];
     enter(nest);
     const Scalar& scalar = *without_casts(nest.value);
-    if (scalar.op != ScalarOp::read || !is_integral(scalar.dtype)) return nullptr;
+    if (scalar.op != ScalarOp::read || !is_integral(scalar.dtype)) return {};
     const ir::Value* tensor = meaning_.tensors[scalar.tensor];
     const bool shows_all = meaning_.is_view ? tensor->meta().numel() == nest.type.numel() : reads_all(scalar);
-    return shows_all ? tensor : nullptr;
+    if (shows_all) return {tensor};
+    ir::ArgumentList position;
+    for (const ScalarId index : scalar.operands) {
+      if (at(index).op != ScalarOp::constant || at(index).is_placeholder()) return {};
+      position.emplace_back(at(index).integer);
+    }
+    return {tensor, std::move(position)};
   }
 
  private:
@@ -138,13 +152,15 @@ bool has_integers(const ir::Node& node) {
   });
 }
 
-// The input of the body that an index is, perhaps by views and casts; null where it is computed.
-const ir::Value* input_behind(const Lowering& lowering, const ir::Value* index) {
-  while (index && index->producer) {
-    const Result<Meaning> meaning = loops_of(lowering.opset, *index->producer, lowering.facts);
-    index = meaning ? Search(*meaning).viewed() : nullptr;
+// The input of the body that an index is, perhaps by views and casts, or an element of it; null where it is computed.
+Part input_behind(const Lowering& lowering, const ir::Value* index) {
+  Part part{index};
+  while (part.tensor && part.tensor->producer) {
+    if (part.position) return {};
+    const Result<Meaning> meaning = loops_of(lowering.opset, *part.tensor->producer, lowering.facts);
+    part = meaning ? Search(*meaning).viewed() : Part();
   }
-  return index;
+  return part;
 }
 
 constexpr int64_t many_elements = 16;  // that one index looks up: looking at it takes far less time
@@ -178,7 +194,7 @@ void find_indices(Lowering& lowering) {
       const Result<Meaning> meaning = loops_of(lowering.opset, node, lowering.facts);
       if (!meaning) continue;
       for (const auto& [read, lowest, end] : Search(*meaning).run()) {
-        const ir::Value* index = input_behind(lowering, read);
+        const auto [index, position] = input_behind(lowering, read);
         if (!index) continue;
         const ir::Value& operand = *operands[index->index];
         const bool is_cheap = lowering.typical(operand.meta().numel()) * many_elements <=
@@ -187,12 +203,16 @@ void find_indices(Lowering& lowering) {
         const ir::Weight* weight = constant_weight(lowering, operand);
         if (weight && lies_within(*weight, lowest, end)) continue;
         const ir::ArgumentList range{int64_t{index->index}, lowest, end};
-        const bool is_known = std::any_of(indices.begin(), indices.end(), [&](const ir::Argument& entry) {
-          return std::equal(range.begin(), range.end(), entry.get<ir::ArgumentList>().begin());
+        const bool is_known = std::any_of(indices.begin(), indices.end(), [&](const ir::Argument& argument) {
+          const auto& entry = argument.get<ir::ArgumentList>();
+          return std::equal(range.begin(), range.end(), entry.begin()) &&
+                 (position ? entry.size() > 4 && entry[4] == ir::Argument(*position) : entry.size() == 4);
         });
         if (is_known) continue;
         indices.emplace_back(range);
-        std::get<ir::ArgumentList>(indices.back()).emplace_back(node.results()[0]->name);
+        auto& entry = std::get<ir::ArgumentList>(indices.back());
+        entry.emplace_back(node.results()[0]->name);
+        if (position) entry.emplace_back(*position);
       }
     }
     if (!indices.empty()) call.annotate("indices", std::move(indices));

@@ -19,9 +19,9 @@ bool is_float(ScalarType type) { return is_floating(type); }
 
 MonoidKind kind_of(const Monoid& monoid) {
   static const std::pair<const char*, MonoidKind> known[] = {
-      {"sum", MonoidKind::sum},       {"prod", MonoidKind::product}, {"max", MonoidKind::maximum},
-      {"min", MonoidKind::minimum},   {"any", MonoidKind::any},      {"all", MonoidKind::all},
-      {"argmax", MonoidKind::argmax}, {"argmin", MonoidKind::argmin}};
+      {"sum", MonoidKind::sum},       {"prod", MonoidKind::product},  {"max", MonoidKind::maximum},
+      {"min", MonoidKind::minimum},   {"any", MonoidKind::any},       {"all", MonoidKind::all},
+      {"argmax", MonoidKind::argmax}, {"argmin", MonoidKind::argmin}, {"windowmax", MonoidKind::windowmax}};
   for (const auto& [name, kind] : known)
     if (monoid.name == name) return kind;
   return MonoidKind::custom;

@@ -78,7 +78,7 @@ struct Scope {
   std::vector<std::pair<Register, Register>> imports;  // one lane of an outer register, spread over all lanes of a copy
 };
 
-enum class MonoidKind : uint8_t { sum, product, maximum, minimum, any, all, argmax, argmin, custom };
+enum class MonoidKind : uint8_t { sum, product, maximum, minimum, any, all, argmax, argmin, windowmax, custom };
 
 // A sum of products of two reads: what convolutions and matrix products spend their time with.
 struct Product {

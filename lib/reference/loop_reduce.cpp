@@ -19,12 +19,15 @@ bool is_nan(T x) {
   return x != x;
 }
 
-// Is the new element ahead of the best one? NaN beats everything, and of equals the earlier position wins.
+// Is the new element ahead of the best one? NaN beats everything, and of equals the earlier position wins, but of NaN
+// in a window the later one.
 template <class T>
-bool beats(T element, T best, bool largest, int64_t position, int64_t best_position) {
-  if (is_nan(element) || is_nan(best)) return is_nan(element) && (!is_nan(best) || position < best_position);
+bool beats(T element, T best, MonoidKind kind, int64_t position, int64_t best_position) {
+  if (is_nan(element) && is_nan(best))
+    return kind == MonoidKind::windowmax ? position > best_position : position < best_position;
+  if (is_nan(element) || is_nan(best)) return is_nan(element);
   if (element == best) return position < best_position;
-  return largest ? element > best : element < best;
+  return kind == MonoidKind::argmin ? element < best : element > best;
 }
 
 }  // namespace
@@ -68,12 +71,12 @@ void Frame::join_lane(const ReductionPlan& plan, int into, int from) {
       integers(plan.accumulator[0])[into] &= integers(plan.element[0])[from] != 0;
       break;
     case MonoidKind::argmax:
-    case MonoidKind::argmin: {
-      const bool largest = plan.kind == MonoidKind::argmax;
+    case MonoidKind::argmin:
+    case MonoidKind::windowmax: {
       int64_t& place = integers(plan.accumulator[1])[into];
       const int64_t position = integers(plan.element[1])[from];
       const auto replace = [&](auto* best, const auto* element) {
-        if (!beats(element[from], best[into], largest, position, place)) return;
+        if (!beats(element[from], best[into], plan.kind, position, place)) return;
         best[into] = element[from];
         place = position;
       };

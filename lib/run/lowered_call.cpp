@@ -94,6 +94,21 @@ Result<void> check_call(const kernels::Kernel& kernel, const kernels::CallSite& 
   return {};
 }
 
+// Where the element at a position of an operand lies, and how many there are there: none in an empty one. Nullopt where
+// there is no such element.
+static std::optional<Tensor> element_at(const kernels::Operand& lies, const ir::ArgumentList& position,
+                                        const shape::Bindings& symbols) {
+  if (position.size() != lies.sizes.size()) return std::nullopt;
+  Tensor element{.dtype = lies.dtype};
+  for (size_t axis = 0; axis < position.size(); ++axis) {
+    const std::optional<int64_t> at = integer(position[axis], symbols);
+    if (lies.sizes[axis] == 0) return Tensor{.dtype = lies.dtype, .sizes = {0}, .strides = {1}};
+    if (!at || *at < 0 || *at >= lies.sizes[axis]) return std::nullopt;
+    element.offset += *at * lies.strides[axis];
+  }
+  return element;
+}
+
 Result<std::vector<Indices>> indices_of(const ir::ExportedProgram& program, const ir::Node& call,
                                         const kernels::CallSite& site) {
   std::vector<Indices> all;
@@ -113,6 +128,12 @@ Result<std::vector<Indices>> indices_of(const ir::ExportedProgram& program, cons
     indices.program = &program;
     for (size_t axis = 0; axis < lies.sizes.size(); ++axis)  // what is repeated is looked at once
       if (lies.strides[axis] == 0 && lies.sizes[axis] > 0) indices.geometry.sizes[axis] = 1;
+    if (const auto* position = entry->size() > 4 ? std::get_if<ir::ArgumentList>(&(*entry)[4]) : nullptr) {
+      const std::optional<Tensor> element = element_at(lies, *position, site.symbols);
+      if (!element)
+        return error(Status::bad_input, 617, "an index of a call is at no place of its operand: " + text::print(call));
+      indices.geometry = *element;
+    }
     if (const auto* name = entry->size() > 3 ? std::get_if<std::string>(&(*entry)[3]) : nullptr)
       if (const ir::Value* read = site.body->find(*name)) indices.reader = read->producer;
     all.push_back(std::move(indices));
@@ -155,7 +176,7 @@ std::optional<int64_t> find_beyond(const T* x, const Indices& range) {
   const bool is_dense = lies.is_contiguous() || lies.sizes.empty();
   const int64_t columns = is_dense ? count : lies.sizes.back(), stride = is_dense ? 1 : lies.strides.back();
   for (int64_t first = 0; first < count; first += columns)
-    if (const T* beyond = find_beyond(x + lies.index_of(first), columns, stride, range)) return *beyond;
+    if (const T* beyond = find_beyond(x + lies.offset + lies.index_of(first), columns, stride, range)) return *beyond;
   return std::nullopt;
 }
 

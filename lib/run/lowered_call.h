@@ -35,7 +35,7 @@ Result<void> check_call(const kernels::Kernel& kernel, const kernels::CallSite& 
 struct Indices {
   size_t operand = 0;
   int64_t lowest = 0, end = 0;
-  Tensor geometry;                               // of the operand, without a storage
+  Tensor geometry;                               // of the operand, or of its one element looked at, without a storage
   const ir::Node* reader = nullptr;              // the node of the call's body that looks up; null if it is not said
   const ir::ExportedProgram* program = nullptr;  // that has it
 };

@@ -13,7 +13,7 @@ import typing
 
 import _atenon
 
-from torch import _operators, overrides
+from torch import _modes, _operators, overrides
 from torch._scaler import GradScaler
 
 
@@ -197,8 +197,7 @@ _table = {
                  "_disabled_torch_function_impl": overrides.disabled_torch_function,
                  "_disabled_torch_dispatch_impl": overrides.disabled_torch_dispatch,
                  "_get_privateuse1_backend_name": answer("privateuseone"),
-                 # vmap calls a function on one example, which sees no transform
-                 "_are_functorch_transforms_active": answer(False)},
+                 "_are_functorch_transforms_active": _modes.are_transforms_active},
     "torch.jit.annotations": {**{f"BroadcastingList{i}": list for i in range(1, 7)}, "List": list, "Optional": typing.Optional,
                               "Tuple": tuple, "Dict": dict},
     "torch.jit._state": {"_enabled": types.SimpleNamespace(enabled=True), "disable": answer(), "enable": answer()},

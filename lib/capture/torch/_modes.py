@@ -177,7 +177,21 @@ def is_inference_mode_enabled():
     return False
 
 
-_state = {"dtype": _dtypes.named["float32"], "deterministic": False, "threads": 1}
+class Transform:
+    """While torch.vmap calls a function, on one example."""
+
+    def __enter__(self):
+        _state["transforms"] += 1
+
+    def __exit__(self, *exception):
+        _state["transforms"] -= 1
+
+
+def are_transforms_active():
+    return _state["transforms"] > 0
+
+
+_state = {"dtype": _dtypes.named["float32"], "deterministic": False, "threads": 1, "transforms": 0}
 
 
 def get_default_dtype():

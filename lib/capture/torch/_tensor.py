@@ -267,6 +267,12 @@ class Tensor(_atenon.Tensor):
         return _functional.stft(self, n_fft, hop_length, win_length, window, center, pad_mode, normalized, onesided,
                                 return_complex, align_to_window)
 
+    def __pow__(self, exponent):
+        return _atenon.Tensor.__pow__(self, exponent)
+
+    def __ipow__(self, exponent):
+        return _atenon.Tensor.__ipow__(self, exponent)
+
     def __rdiv__(self, other):
         return self.reciprocal() * other
 
@@ -424,6 +430,7 @@ class Tensor(_atenon.Tensor):
 
 
 Tensor.detach = _atenon.Tensor.detach  # overridable, too
+Tensor.__pow__.__name__, Tensor.__ipow__.__name__ = "pow", "pow_"  # functions of their own, which PyTorch names so
 overrides.make_overridable(Tensor)
 Tensor.__neg__, Tensor.__abs__, Tensor.__rtruediv__ = Tensor.neg, Tensor.abs, Tensor.__rdiv__  # operators are known by these
 

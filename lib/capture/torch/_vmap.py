@@ -5,7 +5,7 @@
 # (higher_order::map). Outside of a capture the function is called for each example.
 import functools
 
-from torch import _batching
+from torch import _batching, _modes
 from torch._higher_order_ops import _Traced, _node, _stack
 from torch._tensor import Tensor
 from torch.utils import _pytree
@@ -63,7 +63,8 @@ def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
         examples = _Examples(in_dims, args)
 
         def one(*parts):
-            result = func(*examples.filled(parts), **kwargs)
+            with _modes.Transform():
+                result = func(*examples.filled(parts), **kwargs)
             for leaf in _pytree.tree_leaves(result):
                 if not isinstance(leaf, Tensor):
                     raise ValueError(f"vmap: the function must return tensors, not a {type(leaf).__name__}")

@@ -69,13 +69,14 @@ class DisableTorchFunction(DisableTorchFunctionSubclass):
 
 
 class TorchFunctionMode:
-    """Inside, every function of torch is __torch_function__(function, types, args, kwargs) of the innermost one. What a plain
-    tensor says of itself (x.shape, x.size(0)) is not asked for."""
+    """Inside, every function of torch is __torch_function__(function, types, args, kwargs) of the innermost one: x.size(0) is
+    that of Tensor.size, x.shape of Tensor.shape.__get__. Of these two kinds, what it passes on is not asked of outer ones."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         raise NotImplementedError
 
     def __enter__(self):
+        _tell_modes()
         _modes.append(self)
         _ask()
         return self
@@ -196,18 +197,77 @@ def make_overridable(namespace):
             setattr(namespace, name, overridable(value))
 
 
+class _Told:
+    """A native method of Tensor, which modes are asked for. The class itself has `own`, which they are told of."""
+
+    def __init__(self, own):
+        self.own, self.ask = own, overridable(own, known_as=own)
+
+    def __get__(self, tensor, cls=None):
+        if tensor is None or not _is_in_mode():
+            return self.own.__get__(tensor, cls)
+        return _types.MethodType(self.ask, tensor)
+
+
+class _ToldAttribute:
+    """The same of an attribute."""
+
+    def __init__(self, own):
+        self.own, self.__doc__ = own, own.__doc__
+
+    def __get__(self, tensor, cls=None):
+        if tensor is None or not _is_in_mode():
+            return self.own.__get__(tensor, cls)
+        return _overridden(self.own.__get__, (tensor,), {}, _classes_of((tensor,), {}))
+
+    def __set__(self, tensor, value):
+        if not _is_in_mode():
+            return self.own.__set__(tensor, value)
+        _overridden(self.own.__set__, (tensor, value), {}, _classes_of((tensor, value), {}))
+
+    def __delete__(self, tensor):
+        self.own.__delete__(tensor)
+
+
+_told_slots = {"__len__", "__bool__", "__int__", "__float__", "__index__"}
+
+
+def _untold(member):
+    return member.own if isinstance(member, (_Told, _ToldAttribute)) else member
+
+
+def _own_of_tensors():
+    """What tensors have that no operator is, by name."""
+    from torch._tensor import Tensor
+
+    members = {**vars(_atenon.Tensor), **vars(Tensor)}
+    return [(name, _untold(own)) for name, own in members.items() if not name.startswith("_") or name in _told_slots]
+
+
+@functools.cache
+def _tell_modes():
+    """Modes are asked for that as well, from the first on."""
+    from torch._tensor import Tensor
+
+    for name, own in _own_of_tensors():
+        if name in _never:
+            continue
+        if isinstance(own, (_types.MethodDescriptorType, _types.WrapperDescriptorType)):
+            setattr(Tensor, name, _Told(own))
+        elif isinstance(own, (property, _types.GetSetDescriptorType)):
+            setattr(Tensor, name, _ToldAttribute(own))
+
+
 def watch(cls):
     """A class that derives from Tensor has been defined. It is asked for the native methods and for attributes as well: x.T is
     __torch_function__(Tensor.T.__get__, types, (x,))."""
-    from torch._tensor import Tensor
-
     global _defined
     if not is_overriding(cls):
         return
     _defined = True
     _ask()
-    for name, own in {**vars(_atenon.Tensor), **vars(Tensor)}.items():
-        if (name.startswith("_") and name != "__len__") or inspect.getattr_static(cls, name) is not own:
+    for name, own in _own_of_tensors():
+        if _untold(inspect.getattr_static(cls, name)) is not own or name.startswith("__") and name != "__len__":
             continue
         if isinstance(own, (_types.MethodDescriptorType, _types.WrapperDescriptorType)):
             setattr(cls, name, overridable(own, known_as=own))
