@@ -3,7 +3,8 @@
 //
 // A tile is some lines of outputs of one group, or a part of a long line. What they read is copied once, with zeros for
 // the padding, to where it stays in the nearest cache; then the terms of an output are at fixed distances from its
-// first, whatever its place.
+// first, whatever its place. Outputs that fill half a vector or less are joined with their neighbours', and those that
+// lie in rows are left to the loops of kernel `line_filters`.
 #include "kernels/few_channels.h"
 
 #include <algorithm>
@@ -24,10 +25,22 @@ constexpr int64_t strip_floats = 12 * 1024;      // of the image, for a tile
 constexpr int64_t serial_products = 128 * 1024;  // less than this is done before a second thread has woken up
 constexpr int64_t tile_products = 64 * 1024;     // worth handing to a thread
 constexpr int64_t enough_tiles = 16;             // of an image and a group: lines are cut where there are less
+// Of a network's first, oneDNN 3 leaves lines with some 25 or more zeros before or behind them to sgemm, at a tenth of
+// the speed.
+constexpr int64_t far_padding = 20;
+constexpr int64_t most_terms_of_long = 1024;  // of a panel's outputs
 // Of more channels than a network's first has:
 constexpr int64_t most_taps = 9;
 constexpr int64_t large_image = 1024;  // pixels
 constexpr int64_t most_terms = 400, most_terms_of_two_panels = 512;
+
+bool is_first(const Convolution& convolution, const ir::TensorMeta& weight) {
+  return convolution.groups == 1 && *weight.sizes[1].constant() <= most_channels_of_first;
+}
+
+bool pads_far(const Convolution& convolution) {
+  return std::max(convolution.padding.back(), convolution.padding_end.back()) > far_padding;
+}
 
 // Columns that lie side by side: a group's, or panels of 64.
 int64_t panel_of(int64_t outputs) { return std::min(outputs, panel_columns); }
@@ -51,7 +64,8 @@ class FewChannelsCall : public LinesCall {
   std::vector<int64_t> taps;
   int64_t channels = 0, outputs = 0;  // of a group
   int64_t lines_a_tile = 1, line_tiles = 1, columns_a_tile = 1, column_tiles = 1;
-  bool in_rows = false;  // the image, and so its strip; else channels lie side by side
+  bool in_rows = false;         // the image, and so its strip; else channels lie side by side
+  Tensor own_weight, own_bias;  // of joined pixels; else those of the call's buffers
 
   int64_t strip_width() const { return reach(1, std::max<int64_t>(columns_a_tile, 1)); }
   // Distances in a strip.
@@ -64,6 +78,37 @@ class FewChannelsCall : public LinesCall {
   int64_t workers() const override { return flops < 2 * serial_products ? 1 : std::min<int64_t>(tiles(), threads()); }
   size_t worker_bytes() const override {
     return static_cast<size_t>(divide_up(strip_size(), 16) * 16 + most_outputs * panel_columns) * sizeof(float);
+  }
+
+  // Whether image and result lie as the loops read and write them.
+  bool fits(const Operand& weight) {
+    channels = weight.sizes[1];
+    outputs = weight.sizes[0] / convolution.groups;
+    in_rows = x_strides[3] == 1;
+    return (in_rows || x_strides[1] == 1 || channels == 1) && y_strides[1] == 1;
+  }
+
+  // Into tiles of so many lines; 0: as many as are good.
+  void cut(int64_t lines) {
+    const int64_t all = std::max<int64_t>(1, y_sizes[2]);
+    const int64_t line_products = y_sizes[3] * outputs * channels * filter[0] * filter[1];
+    lines_a_tile = std::max<int64_t>(1, lines);
+    columns_a_tile = y_sizes[3];
+    if (lines == 0) {
+      // More lines where most of what one reads is read by the next one, too, and tiles are left for the threads.
+      const auto is_worth_more = [&](int64_t at_once) {
+        return at_once * line_products < tile_products ||
+               (at_once * stride[0] < 2 * reach(0, 1) &&
+                y_sizes[0] * convolution.groups * divide_up(all, at_once + 1) >= enough_tiles);
+      };
+      while (lines_a_tile < all && strip_size() < strip_floats && is_worth_more(lines_a_tile)) ++lines_a_tile;
+      line_tiles = divide_up(all, lines_a_tile);
+      lines_a_tile = divide_up(all, line_tiles);
+      if (lines_a_tile == 1)
+        column_tiles = std::clamp<int64_t>(enough_tiles / all, 1, 1 + line_products / (2 * tile_products));
+      columns_a_tile = divide_up(y_sizes[3], column_tiles);
+    }
+    place_taps();
   }
 
   void place_taps() {
@@ -143,10 +188,12 @@ class FewChannelsCall : public LinesCall {
     tile.x = x;
     tile.taps = taps.data();
     tile.tap_count = static_cast<int64_t>(taps.size());
-    tile.w = static_cast<const float*>(buffers[static_cast<size_t>(convolution.weight)]) + at[1] * tile.tap_count;
+    const void* weight = own_weight.storage ? own_weight.data() : buffers[static_cast<size_t>(convolution.weight)];
+    tile.w = static_cast<const float*>(weight) + at[1] * tile.tap_count;
     tile.w_row = panel_of(outputs);
     Step steps[most_steps];
     tile.out = tile_of_result(buffers, at, steps, scratch);
+    if (own_bias.storage) tile.out.bias = own_bias.as<float>() + at[1];
     tile.out.rows = rows;
     tile.out.columns = columns;
     tile.out.y = y;
@@ -169,38 +216,49 @@ std::unique_ptr<LinesCall> prepare_lines(const CallSite& site, int64_t lines) {
     for (std::vector<int64_t>* along : {&call->filter, &call->stride, &call->padding, &call->dilation})
       std::swap((*along)[0], (*along)[1]);
   }
-  call->channels = weight.sizes[1];
-  call->outputs = weight.sizes[0] / convolution.groups;
-  call->in_rows = call->x_strides[3] == 1;
-  const bool fits = (call->in_rows || call->x_strides[1] == 1 || call->channels == 1) && call->y_strides[1] == 1;
-  if (!fits || !is_packed(weight, term_layout(weight.sizes, convolution.groups)) || !has_plain_bias(convolution, site))
+  if (!call->fits(weight) || !is_packed(weight, term_layout(weight.sizes, convolution.groups)) ||
+      !has_plain_bias(convolution, site))
     return nullptr;
-  const int64_t all = std::max<int64_t>(1, call->y_sizes[2]);
-  const int64_t line_products = call->y_sizes[3] * call->outputs * call->channels * call->filter[0] * call->filter[1];
-  call->lines_a_tile = std::max<int64_t>(1, lines);
-  call->columns_a_tile = call->y_sizes[3];
-  if (lines == 0) {
-    // More lines where most of what one reads is read by the next one, too, and tiles are left for the threads.
-    const auto is_worth_more = [&](int64_t at_once) {
-      return at_once * line_products < tile_products ||
-             (at_once * call->stride[0] < 2 * call->reach(0, 1) &&
-              call->y_sizes[0] * convolution.groups * divide_up(all, at_once + 1) >= enough_tiles);
-    };
-    while (call->lines_a_tile < all && call->strip_size() < strip_floats && is_worth_more(call->lines_a_tile))
-      ++call->lines_a_tile;
-    call->line_tiles = divide_up(all, call->lines_a_tile);
-    call->lines_a_tile = divide_up(all, call->line_tiles);
-    if (call->lines_a_tile == 1)
-      call->column_tiles = std::clamp<int64_t>(enough_tiles / all, 1, 1 + line_products / (2 * tile_products));
-    call->columns_a_tile = divide_up(call->y_sizes[3], call->column_tiles);
-  }
-  call->place_taps();
+  call->cut(lines);
   count_work(*call, convolution, site);
   call->detail = lanes().name;
   return call;
 }
 
 namespace {
+
+// Null where pixels had best not be joined, or do not lie so, or oneDNN's joined ones are faster.
+std::unique_ptr<PreparedCall> prepare_joined(const CallSite& site) {
+  Convolution convolution;
+  read_convolution(*site.body, site.symbols, convolution);
+  if (lies_channels_last(site.operands[static_cast<size_t>(convolution.x)]) && !pads_far(convolution)) return nullptr;
+  const int64_t pixels = site.in_tile ? 1 : joined_pixels(site, convolution);
+  if (pixels == 1) return nullptr;
+  const JoinedPixels joined = join_pixels(site, convolution, pixels);
+  auto call = std::make_unique<FewChannelsCall>();
+  call->read(joined.site, 2);
+  call->stride[1] = pixels;
+  if (!call->fits(joined.site.operands[static_cast<size_t>(convolution.weight)])) return nullptr;
+  const Tensor& weight = joined.made.at(convolution.weight);
+  call->own_weight = pack(weight, term_layout(weight.sizes, 1));
+  if (convolution.bias >= 0) call->own_bias = joined.made.at(convolution.bias);
+  call->cut(0);
+  count_work(*call, convolution, site);
+  call->detail = std::string(lanes().name) + ", " + std::to_string(pixels) + " pixels joined";
+  return call;
+}
+
+// Whether the result lies in rows, and kernel `line_filters` is faster there.
+bool is_in_rows(const CallSite& site, const Convolution& convolution) {
+  return !site.in_tile && convolution.groups == 1 && !lies_channels_last(site.results[0]) &&
+         line_filters_fit(convolution, site);
+}
+
+std::unique_ptr<PreparedCall> prepare_in_rows(const CallSite& site) {
+  Convolution convolution;
+  read_convolution(*site.body, site.symbols, convolution);
+  return is_in_rows(site, convolution) ? prepare_line_filters(site) : nullptr;
+}
 
 class FewChannels : public ConvolutionKernel {
  public:
@@ -212,8 +270,11 @@ class FewChannels : public ConvolutionKernel {
     const ir::TensorMeta& weight = body.inputs()[static_cast<size_t>(convolution.weight)]->meta();
     if (convolution.transposed || weight.rank() > 4) return "not forward, in 1 or 2 dimensions";
     const int64_t channels = *weight.sizes[1].constant(), outputs = *weight.sizes[0].constant() / convolution.groups;
-    if (terms_of(weight) > (outputs > 2 * panel_columns ? most_terms : most_terms_of_two_panels))
-      return "its sums have many terms";
+    const bool is_long = is_first(convolution, weight) && pads_far(convolution);
+    const int64_t most = outputs > 2 * panel_columns ? most_terms
+                         : is_long                   ? most_terms_of_long * panel_columns / panel_of(outputs)
+                                                     : most_terms_of_two_panels;
+    if (terms_of(weight) > most) return "its sums have many terms";
     if (convolution.groups > 1 && (channels < 2 || channels > panel_columns)) return "it has not few channels";
     if (convolution.groups > 1 && outputs > panel_columns && outputs % panel_columns != 0)
       return "outputs of its groups do not fill panels";
@@ -227,11 +288,10 @@ class FewChannels : public ConvolutionKernel {
     const int64_t channels = *weight.sizes[1].constant(), outputs = *weight.sizes[0].constant() / convolution.groups,
                   terms = terms_of(weight);
     if (convolution.groups > 1 && weight.rank() == 4) return "oneDNN has faster ones for images in groups";
-    const bool is_first = convolution.groups == 1 && channels <= most_channels_of_first;
     const std::vector<ir::SymInt>& image = body.inputs()[static_cast<size_t>(convolution.x)]->meta().sizes;
     const ir::TensorMeta& y = body.outputs()[0].value()->meta();
     if (image.back() != 1 && y.sizes.back() == 1) return "its lines have one output";
-    if (convolution.groups == 1 && !is_first) {
+    if (convolution.groups == 1 && !is_first(convolution, weight)) {
       const bool is_image = y.rank() == 4, is_strided = convolution.stride.back() > 1;
       const bool is_large = is_image && (y.sizes[2] * y.sizes[3]).constant().value_or(0) >= large_image;
       if (terms == channels) return "it has one tap";
@@ -241,7 +301,7 @@ class FewChannels : public ConvolutionKernel {
       if (is_image && outputs <= widest_vector) return "oneDNN is faster where outputs fill one vector at most";
       if (!is_strided && fills_vectors) return "oneDNN is as fast where outputs fill vectors";
     }
-    const int64_t fewest = weight.rank() == 4 ? 8 : 5;  // oneDNN has faster ones for images
+    const int64_t fewest = weight.rank() == 4 && !pads_far(convolution) ? 8 : 5;  // oneDNN has faster ones for images
     return outputs < fewest ? "its outputs do not fill vectors" : "";
   }
 
@@ -250,14 +310,15 @@ class FewChannels : public ConvolutionKernel {
     if (!read_convolution(*site.body, site.symbols, convolution).empty()) return std::nullopt;
     if (static_cast<int>(operand) != convolution.weight) return std::nullopt;
     if (const std::optional<ir::BlockedLayout> layout = overlapping_layout(site, operand)) return layout;
-    const Operand& x = site.operands[static_cast<size_t>(convolution.x)];
-    // oneDNN is faster then; without a layout, the call is left to it.
-    if (!site.in_tile && lies_channels_last(x) && joined_pixels(site, convolution) > 1) return std::nullopt;
+    if (!site.in_tile && joined_pixels(site, convolution) > 1) return std::nullopt;  // see prepare_joined()
+    if (is_in_rows(site, convolution)) return std::nullopt;
     return term_layout(site.operands[operand].sizes, convolution.groups);
   }
 
   Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const override {
     if (std::unique_ptr<PreparedCall> call = prepare_overlapping(site)) return call;
+    if (std::unique_ptr<PreparedCall> call = prepare_joined(site)) return call;
+    if (std::unique_ptr<PreparedCall> call = prepare_in_rows(site)) return call;
     if (std::unique_ptr<LinesCall> call = prepare_lines(site, 0)) return std::unique_ptr<PreparedCall>(std::move(call));
     return onednn_convolution().prepare(site);
   }

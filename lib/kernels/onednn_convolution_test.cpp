@@ -261,6 +261,8 @@ TEST_CASE("pixels that are joined give what they give alone") {
     std::vector<int64_t> x, weight;
     int64_t padding, pixels, pixels_of_avx2;  // that are joined
     int64_t stride = 1;                       // of all axes but the last
+    const Kernel* kernel = &onednn_convolution();
+    bool in_rows = false;  // the image
   };
   const Shape shapes[] = {
       {{2, 5, 24}, {8, 5, 3}, 1, 2, 1},
@@ -274,6 +276,12 @@ TEST_CASE("pixels that are joined give what they give alone") {
       {{1, 8, 6, 6, 6}, {8, 8, 1, 1, 1}, 0, 1, 1},
       {{1, 8, 6, 13}, {8, 8, 3, 3}, 1, 1, 1},
       {{1, 8, 6, 12}, {9, 8, 3, 3}, 1, 1, 1},
+      {{2, 1, 300}, {8, 1, 65}, 32, 2, 1, 1, &few_channels()},
+      {{2, 3, 301}, {7, 3, 44}, 22, 2, 1, 1, &few_channels()},
+      {{2, 4, 300}, {5, 4, 9}, 4, 3, 1, 1, &few_channels(), true},
+      {{1, 2, 20, 30}, {4, 2, 5, 5}, 2, 3, 2, 2, &few_channels(), true},
+      {{1, 3, 40, 900}, {8, 3, 3, 3}, 1, 2, 1, 1, &few_channels(), true},
+      {{1, 1, 9, 31}, {8, 1, 3, 3}, 1, 1, 1, 1, &few_channels(), true},
   };
   for (const Shape& s : shapes)
     for (int residual : {0, 1, 2}) {  // 2: in place
@@ -293,7 +301,8 @@ TEST_CASE("pixels that are joined give what they give alone") {
       Tensor results[2];
       for (const bool is_joined : {false, true}) {
         Call call;
-        ir::Value* x = call.input(testing::laid_out(testing::whole_numbers(s.x, 1), order));
+        const Tensor image = testing::whole_numbers(s.x, 1);
+        ir::Value* x = call.input(s.in_rows ? image : testing::laid_out(image, order));
         const Tensor numbers = testing::whole_numbers({sizes[1]}, 2);
         ir::Value* bias =
             is_joined ? call.weight(numbers) : call.input(numbers);  // which is not known, and no pixels joined
@@ -304,11 +313,12 @@ TEST_CASE("pixels that are joined give what they give alone") {
         if (residual > 0) y = call.apply("aten::add.Tensor", {y, added}, sizes);
         call.body.set_outputs({call.apply("aten::relu", {y}, sizes)});
         results[is_joined] = testing::laid_out(Tensor::zeros(ScalarType::f32, sizes), order);
-        const bool is_packed = call.pack_weight(onednn_convolution(), 3, results[is_joined]);
-        REQUIRE(call.run(onednn_convolution(), results[is_joined], residual == 2 ? 2 : -1) == "");
+        const bool is_packed = call.pack_weight(*s.kernel, 3, results[is_joined]);
+        REQUIRE(call.run(*s.kernel, results[is_joined], residual == 2 ? 2 : -1) == "");
         const int64_t pixels = !is_joined ? 1 : lanes().name == lanes_avx512.name ? s.pixels : s.pixels_of_avx2;
         CHECK((call.detail.find(std::to_string(pixels) + " pixels joined") != std::string::npos) == (pixels > 1));
         if (pixels > 1) CHECK(!is_packed);
+        if (s.kernel == &few_channels()) CHECK(call.detail.starts_with(lanes().name));  // by loops of its own
       }
       CHECK(testing::difference(results[0], results[1]) == 0);
     }
