@@ -420,7 +420,7 @@ std::shared_ptr<Base> Session::lift(const Tensor& tensor) {
 
 TensorState Session::literal(const Tensor& tensor) {
   ir::Value* value = lift(tensor)->value;
-  lifted.back().is_literal = true;
+  literal_inputs.insert(value);
   return fresh(value);
 }
 
@@ -621,7 +621,7 @@ std::optional<reference::Datum> Session::known_value(ir::Value* value) {
     }
   }
   for (const auto& [input, entry] : state_read) {
-    if (!entry->is_literal) buffers_read.emplace_back(entry->base, call_stacks->user_line());
+    if (!literal_inputs.contains(input)) buffers_read.emplace_back(entry->base, call_stacks->user_line());
     constants_known.values.emplace(input, entry->tensor);
   }
   for (const Visit& visit : needed) {
@@ -635,6 +635,9 @@ std::optional<reference::Datum> Session::known_value(ir::Value* value) {
   return constants_known.values.at(value);
 }
 
+// Of what forward writes down; each mask of a long loop is asked.
+constexpr size_t longest_history = 1024;
+
 bool Session::is_literal(ir::Value* value) const {
   std::vector<ir::Value*> open{value};
   std::set<const ir::Value*> seen;
@@ -642,14 +645,14 @@ bool Session::is_literal(ir::Value* value) const {
     ir::Value* next = open.back();
     open.pop_back();
     if (!seen.insert(next).second) continue;
+    if (seen.size() > longest_history) return false;
     if (const ir::Node* node = next->producer) {
       const opset::Operator* op = opset.find(node->target());
       if (!op || op->has_tag("random") || op->is_declared() || !ir::symbols_read(*node).empty()) return false;
       for (ir::Value* operand : node->operands()) open.push_back(operand);
     } else if (ir::Value* outside = captured_by(next)) {
       open.push_back(outside);
-    } else if (std::none_of(lifted.begin(), lifted.end(),
-                            [&](const Lifted& entry) { return entry.base->input == next && entry.is_literal; })) {
+    } else if (!literal_inputs.contains(next)) {
       return false;
     }
   }

@@ -146,7 +146,6 @@ struct Lifted {
   Tensor tensor;
   std::shared_ptr<Base> base;
   ir::InputSpec spec;
-  bool is_literal = false;  // numbers that forward itself writes down: the same in every call, whatever is loaded
 };
 
 // What surrounds a subgraph while it is recorded. A value of the outer graph that the subgraph reads becomes an input.
@@ -183,6 +182,7 @@ struct Recording {
   std::vector<ir::Constraint> assumptions;
   std::vector<StateEntry> state;
   std::vector<Lifted> lifted;
+  std::set<const ir::Value*> literal_inputs;  // numbers that forward itself writes down: the same in every call
   std::unordered_map<const Storage*, std::vector<size_t>> lifted_by_storage;  // looked up only
   std::vector<Sharing> sharings;
   int constants = 0;                                                       // numbers the constants without a name

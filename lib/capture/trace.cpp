@@ -11,6 +11,7 @@
 #include "capture/pytree.h"
 #include "capture/state.h"
 #include "capture/symbols.h"
+#include "capture/tensor_data.h"
 #include "ir/dead_nodes.h"
 #include "opset/versions.h"
 
@@ -121,11 +122,36 @@ const Lifted* input_of(const Session& session, const std::string& name) {
   return nullptr;
 }
 
-// Was there nothing that forward read, and is what it made the same for all inputs? Such is a table that is made when
-// it is first needed, or too small: each call may make it anew.
-bool is_table(Session& session, const Assigned& state) {
+// Was there nothing that forward read, and is what it made the same in all calls? Such is a table that is made when it
+// is first needed, or too small: each call may make it anew.
+bool is_table(Session& session, const std::vector<Assigned>& assigned, const Assigned& state) {
   const Lifted* before = input_of(session, state.name);
-  return !(before && before->base->input->has_users()) && session.known_value(state.value).has_value();
+  const size_t read_before = session.buffers_read.size();
+  if ((before && before->base->input->has_users()) || !session.known_value(state.value)) return false;
+  const auto changes = [&](const Lifted& entry) { return entry.base->is_written() || is_assigned(assigned, entry); };
+  return std::none_of(session.buffers_read.begin() + static_cast<ptrdiff_t>(read_before), session.buffers_read.end(),
+                      [&](const auto& read) {
+                        return std::ranges::any_of(session.lifted, [&](const Lifted& entry) {
+                          return entry.base == read.first && changes(entry);
+                        });
+                      });
+}
+
+// The name of other state in the same memory as one that forward replaces, where forward also reads or writes it, or
+// replaces both: one input of the program stands for both, and they would no longer be the same. "" where there is
+// none.
+std::string shares_memory(const Session& session, const std::vector<Assigned>& assigned, const Assigned& state) {
+  const auto own = std::ranges::find(session.state, state.name, &StateEntry::name);
+  if (own == session.state.end() || !own->tensor.storage) return "";
+  const bool is_met = std::ranges::any_of(session.lifted, [&](const Lifted& entry) {
+    return same_geometry(entry.tensor, own->tensor) &&
+           (entry.base->is_written() || entry.base->input->has_users() || entry.base->input->returned > 0);
+  });
+  for (const StateEntry& other : session.state)
+    if (other.name != state.name && same_geometry(other.tensor, own->tensor) &&
+        (is_met || std::ranges::find(assigned, other.name, &Assigned::name) != assigned.end()))
+      return other.name;
+  return "";
 }
 
 bool is_cast(const ir::Node& node) {
@@ -150,12 +176,16 @@ bool is_converted(const Session& session, const Assigned& state) {
                       [&](const auto& read) { return read.first == before->base; });
 }
 
-// E0312. What is first empty and then as large as an input asks for keeps its type once it is there.
-Diagnostic changes_type(const Session& session, const Assigned& state, const std::string& said) {
-  Diagnostic refused = error(Status::unsupported, 312, said);
+void tell_place(const Session& session, const Assigned& state, Diagnostic& refused) {
   if (const ir::Node* node = state.value->producer)
     if (const std::string place = session.program.provenance.at(node->provenance).place(); !place.empty())
       refused.notes.push_back({"it is made at " + place});
+}
+
+// E0312. What is first empty and then as large as an input asks for keeps its type once it is there.
+Diagnostic changes_type(const Session& session, const Assigned& state, const std::string& said) {
+  Diagnostic refused = error(Status::unsupported, 312, said);
+  tell_place(session, state, refused);
   const std::vector<SymInt>& sizes = state.value->meta().sizes;
   const Lifted* before = input_of(session, state.name);
   if (before && before->base->input->meta().sizes == sizes) {
@@ -181,12 +211,19 @@ bool Trace::add_mutations(const Inputs& inputs, const std::vector<Assigned>& ass
     signature_.outputs.push_back({mutation_of(entry.spec.kind), entry.spec.target});
   }
   for (const Assigned& state : assigned) {
+    if (const std::string other = shares_memory(session_, assigned, state); !other.empty()) {
+      Diagnostic refused = error(Status::unsupported, 312,
+                                 "forward replaces `" + state.name + "`, which shares its memory with `" + other + "`");
+      tell_place(session_, state, refused);
+      refused.notes.push_back({"fix: let each have its own: self.register_buffer(NAME, tensor.clone())"});
+      return session_.raise(std::move(refused)), false;
+    }
     if (const std::string change = change_of_type(session_, state); !change.empty()) {
       const std::string said = "forward changes the type of `" + state.name + "` " + change;
       const bool is_conversion = is_converted(session_, state);
       const std::string fix = is_conversion ? "convert the model before it is captured"
                                             : "keep a buffer of the largest size, and write into a slice of it";
-      if (!is_conversion && !is_table(session_, state))
+      if (!is_conversion && !is_table(session_, assigned, state))
         return session_.raise(changes_type(session_, state, said)), false;
       tables_.push_back(error(Status::unsupported, 316,
                               said + ", which the program does not: it computes what the first call computes")

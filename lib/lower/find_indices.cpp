@@ -197,8 +197,8 @@ void find_indices(Lowering& lowering) {
         const auto [index, position] = input_behind(lowering, read);
         if (!index) continue;
         const ir::Value& operand = *operands[index->index];
-        const bool is_cheap = lowering.typical(operand.meta().numel()) * many_elements <=
-                              lowering.typical(node.results()[0]->meta().numel());
+        const bool is_cheap = position || lowering.typical(operand.meta().numel()) * many_elements <=
+                                              lowering.typical(node.results()[0]->meta().numel());
         if (!is_given(&operand) && !is_cheap) continue;
         const ir::Weight* weight = constant_weight(lowering, operand);
         if (weight && lies_within(*weight, lowest, end)) continue;

@@ -144,7 +144,7 @@ class Writes {
     const std::vector<ir::Node*> readers(old->users.begin(), old->users.end());
     scope_.variant.graph.replace_uses(old, made);
     for (ir::Node* reader : readers)
-      if (write_at(reader)) note(*reader);
+      if (writes_.erase(reader) > 0) note(*reader);
     changed_ = Changed::yes;
   }
 
