@@ -306,14 +306,16 @@ std::optional<ChannelProduct> channel_product(const Scope& scope, const ir::Node
   for (const Scalar* read : {sum->left, sum->right}) {
     ir::Value* tensor = tensor_of(*meaning, *read);
     if (product.weight || !constant_behind(scope, tensor)) continue;
-    for (size_t axis = 0; axis < read->operands.size(); ++axis) {
-      const int channel = channel_of(*meaning, tensor->meta().sizes[axis], read->operands[axis]);
-      if (channel < 0) continue;
-      product.weight = tensor;
-      product.weight_axis = static_cast<int>(axis);
-      product.channel_axis = channel;
-      break;
-    }
+    // Axes of one, of which each is right, after all others.
+    for (const bool is_one : {false, true})
+      for (size_t axis = 0; axis < read->operands.size() && !product.weight; ++axis) {
+        const ir::SymInt& size = tensor->meta().sizes[axis];
+        const int channel = (size == ir::SymInt(1)) == is_one ? channel_of(*meaning, size, read->operands[axis]) : -1;
+        if (channel < 0) continue;
+        product.weight = tensor;
+        product.weight_axis = static_cast<int>(axis);
+        product.channel_axis = channel;
+      }
   }
   if (!product.weight) return std::nullopt;
   if (product.bias && !constant_behind(scope, product.bias)) return std::nullopt;

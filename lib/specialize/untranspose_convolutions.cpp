@@ -42,7 +42,8 @@ std::optional<Axis> as_transposed(const ProductIndices& indices, size_t axis, in
 std::optional<std::vector<Axis>> read_axes(const ChannelProduct& product, const ProductIndices& indices) {
   const std::vector<SymInt>& weight = product.weight->meta().sizes;
   const size_t rank = weight.size();
-  if (rank < 3 || indices.x.size() != rank || product.weight_axis != 1 || product.channel_axis != 1)
+  if (rank < 3 || indices.x.size() != rank || product.channel_axis != 1 ||
+      (product.weight_axis != 1 && weight[1] != SymInt(1)))
     return std::nullopt;
   const auto is = [&](const SymInt& index, const SymInt& wanted) {
     return indices.facts.decide(shape::equal(index, wanted)) == shape::Truth::proven;
