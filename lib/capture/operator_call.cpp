@@ -391,28 +391,30 @@ std::optional<std::vector<Ref>> Dispatch::evaluate(const Call& call) {
   return results;
 }
 
-bool Dispatch::is_literal(const Call& call) const {
-  bool is_literal = true;
-  const auto look = [&](const Argument& argument) {
-    is_literal &= ir::symbols_of(argument).empty() && (!argument.value() || session_.is_literal(argument.value()));
+// Those of the graph that a call reads.
+std::vector<ir::Value*> values_of(const Call& call) {
+  std::vector<ir::Value*> values;
+  const auto add = [&](const Argument& argument) {
+    if (ir::Value* value = argument.value()) values.push_back(value);
   };
   for (const Argument& argument : call.arguments) {
-    look(argument);
-    if (argument.is<ArgumentList>()) std::ranges::for_each(argument.get<ArgumentList>(), look);
+    add(argument);
+    if (argument.is<ArgumentList>()) std::ranges::for_each(argument.get<ArgumentList>(), add);
   }
-  return is_literal && !call.op->has_tag("random");
+  return values;
+}
+
+bool Dispatch::is_literal(const Call& call) const {
+  return !call.op->has_tag("random") && std::ranges::all_of(call.arguments, [](const Argument& argument) {
+    return ir::symbols_of(argument).empty();
+  }) && std::ranges::all_of(values_of(call), [&](ir::Value* value) { return session_.is_literal(value); });
 }
 
 // How many there are of numbers that forward itself wrote down is a number, for Python's loops and conditions: a call
 // whose sizes data decide is computed now, and what it gives is a constant of the graph.
 std::optional<std::vector<Ref>> Dispatch::counted(const Call& call) {
-  const auto know = [&](const Argument& argument) {
-    return !argument.value() || session_.known_value(argument.value());
-  };
-  for (const Argument& argument : call.arguments) {
-    const bool is_list = argument.is<ArgumentList>();
-    if (is_list ? !std::ranges::all_of(argument.get<ArgumentList>(), know) : !know(argument)) return std::nullopt;
-  }
+  for (ir::Value* value : values_of(call))
+    if (!session_.known_value(value)) return std::nullopt;
   Result<std::vector<reference::Datum>> data = reference::apply(session_.opset, call, session_.constants_known);
   if (!data) return session_.raise(data.error()), std::nullopt;
   const std::vector<Laid> laid = operands(call);

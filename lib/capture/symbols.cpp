@@ -244,9 +244,11 @@ PyObject* refuse_number(PyObject* self, const char* python_type) {
     fix += "; torch.while_loop and scan run a loop so often as data decide";
   else
     fix += std::string(". In place of a loop, ") + instead_of_loop + ". Or make " + promise;
-  return session.raise(
-      310, "the size `" + spelling(as_symbol(self)) + "` " + is_data + " and cannot become Python's own " + python_type,
-      fix);
+  const std::string kind = std::holds_alternative<SymInt>(*as_symbol(self)->value) ? "size" : "number";
+  return session.raise(310,
+                       "the " + kind + " `" + spelling(as_symbol(self)) + "` " + is_data +
+                           " and cannot become Python's own " + python_type,
+                       fix);
 }
 
 // What a draft goes on with: the example's size, which is then assumed.

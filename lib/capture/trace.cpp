@@ -109,10 +109,10 @@ std::string change_of_type(const Session& session, const Assigned& state) {
   return "";
 }
 
-// Is it state that forward has replaced, whatever was written into it before?
-bool is_assigned(const std::vector<Assigned>& assigned, const Lifted& entry) {
-  return std::any_of(assigned.begin(), assigned.end(),
-                     [&](const Assigned& state) { return state.name == entry.spec.target; });
+// What forward has put in the place of this state, whatever was written into it before; null where it has not.
+const Assigned* replacement(const std::vector<Assigned>& assigned, const std::string& name) {
+  const auto found = std::ranges::find(assigned, name, &Assigned::name);
+  return found == assigned.end() ? nullptr : &*found;
 }
 
 // The input of the graph that a parameter or buffer is, or null where forward never met it.
@@ -122,13 +122,20 @@ const Lifted* input_of(const Session& session, const std::string& name) {
   return nullptr;
 }
 
+bool has_tag(const Session& session, const ir::Node& node, const char* tag) {
+  const opset::Operator* op = session.opset.find(node.target());
+  return op && op->has_tag(tag);
+}
+
 // Was there nothing that forward read, and is what it made the same in all calls? Such is a table that is made when it
 // is first needed, or too small: each call may make it anew.
 bool is_table(Session& session, const std::vector<Assigned>& assigned, const Assigned& state) {
   const Lifted* before = input_of(session, state.name);
   const size_t read_before = session.buffers_read.size();
   if ((before && before->base->input->has_users()) || !session.known_value(state.value)) return false;
-  const auto changes = [&](const Lifted& entry) { return entry.base->is_written() || is_assigned(assigned, entry); };
+  const auto changes = [&](const Lifted& entry) {
+    return entry.base->is_written() || replacement(assigned, entry.spec.target);
+  };
   return std::none_of(session.buffers_read.begin() + static_cast<ptrdiff_t>(read_before), session.buffers_read.end(),
                       [&](const auto& read) {
                         return std::ranges::any_of(session.lifted, [&](const Lifted& entry) {
@@ -149,14 +156,9 @@ std::string shares_memory(const Session& session, const std::vector<Assigned>& a
   });
   for (const StateEntry& other : session.state)
     if (other.name != state.name && same_geometry(other.tensor, own->tensor) &&
-        (is_met || std::ranges::find(assigned, other.name, &Assigned::name) != assigned.end()))
+        (is_met || replacement(assigned, other.name)))
       return other.name;
   return "";
-}
-
-bool is_cast(const ir::Node& node) {
-  return node.target().starts_with("aten::to.") || node.target() == "aten::_to_copy" ||
-         node.target() == "aten::type_as";
 }
 
 // Is it the same content in another dtype, and did forward read that only (self.table = self.table.to(x.dtype))? A call
@@ -164,16 +166,14 @@ bool is_cast(const ir::Node& node) {
 bool is_converted(const Session& session, const Assigned& state) {
   const Lifted* before = input_of(session, state.name);
   const ir::Node* made_by = state.value->producer;
-  if (!before || !made_by || !is_cast(*made_by)) return false;
+  if (!before || !made_by) return false;
   const ir::Value* input = before->base->input;
-  const auto is_same_cast = [&](const ir::Node* reader) {
-    return is_cast(*reader) && reader->operands().front() == input &&
-           reader->result()->meta().dtype == state.value->meta().dtype;
+  const auto is_same_cast = [&](const ir::Node* node) {
+    return has_tag(session, *node, "converts") && node->operands().front() == input &&
+           node->result()->meta().dtype == state.value->meta().dtype;
   };
-  return made_by->operands().front() == input && input->returned == 0 &&
-         std::all_of(input->users.begin(), input->users.end(), is_same_cast) &&
-         std::none_of(session.buffers_read.begin(), session.buffers_read.end(),
-                      [&](const auto& read) { return read.first == before->base; });
+  return is_same_cast(made_by) && input->returned == 0 && std::ranges::all_of(input->users, is_same_cast) &&
+         std::ranges::none_of(session.buffers_read, [&](const auto& read) { return read.first == before->base; });
 }
 
 void tell_place(const Session& session, const Assigned& state, Diagnostic& refused) {
@@ -182,6 +182,9 @@ void tell_place(const Session& session, const Assigned& state, Diagnostic& refus
       refused.notes.push_back({"it is made at " + place});
 }
 
+constexpr const char *fix_of_conversion = "fix: convert the model before it is captured",
+                     *fix_of_growth = "fix: keep a buffer of the largest size, and write into a slice of it";
+
 // E0312. What is first empty and then as large as an input asks for keeps its type once it is there.
 Diagnostic changes_type(const Session& session, const Assigned& state, const std::string& said) {
   Diagnostic refused = error(Status::unsupported, 312, said);
@@ -189,10 +192,10 @@ Diagnostic changes_type(const Session& session, const Assigned& state, const std
   const std::vector<SymInt>& sizes = state.value->meta().sizes;
   const Lifted* before = input_of(session, state.name);
   if (before && before->base->input->meta().sizes == sizes) {
-    refused.notes.push_back({"fix: convert the model before it is captured"});
+    refused.notes.push_back({fix_of_conversion});
     return refused;
   }
-  refused.notes.push_back({"fix: keep a buffer of the largest size, and write into a slice of it"});
+  refused.notes.push_back({fix_of_growth});
   if (std::ranges::all_of(sizes, [](const SymInt& size) { return size.constant().has_value(); }))
     refused.notes.push_back({"fix: call the model once before it is captured, if the type is then what it stays"});
   return refused;
@@ -201,7 +204,7 @@ Diagnostic changes_type(const Session& session, const Assigned& state, const std
 // Updated state and inputs are outputs, before all others.
 bool Trace::add_mutations(const Inputs& inputs, const std::vector<Assigned>& assigned) {
   for (Lifted& entry : session_.lifted) {
-    if (!entry.base->is_written() || is_assigned(assigned, entry)) continue;
+    if (!entry.base->is_written() || replacement(assigned, entry.spec.target)) continue;
     // A plain attribute that forward updates is state: it becomes a buffer that no state dict has.
     if (entry.spec.kind == ir::InputKind::constant_tensor) {
       entry.spec.kind = ir::InputKind::buffer;
@@ -221,13 +224,11 @@ bool Trace::add_mutations(const Inputs& inputs, const std::vector<Assigned>& ass
     if (const std::string change = change_of_type(session_, state); !change.empty()) {
       const std::string said = "forward changes the type of `" + state.name + "` " + change;
       const bool is_conversion = is_converted(session_, state);
-      const std::string fix = is_conversion ? "convert the model before it is captured"
-                                            : "keep a buffer of the largest size, and write into a slice of it";
       if (!is_conversion && !is_table(session_, assigned, state))
         return session_.raise(changes_type(session_, state, said)), false;
       tables_.push_back(error(Status::unsupported, 316,
                               said + ", which the program does not: it computes what the first call computes")
-                            .note("fix: " + fix));
+                            .note(is_conversion ? fix_of_conversion : fix_of_growth));
       continue;
     }
     outputs_.push_back(state.value);
@@ -255,12 +256,10 @@ bool Trace::check_buffers_read(const std::vector<Assigned>& assigned) {
   const SourceSpan first_line = session_.buffers_read.empty() ? SourceSpan() : session_.buffers_read.front().second;
   for (size_t i = 0; i < session_.buffers_read.size(); ++i) {
     const auto [base, line] = session_.buffers_read[i];
-    const auto entry = std::find_if(session_.lifted.begin(), session_.lifted.end(),
-                                    [&, &read = base](const Lifted& lifted) { return lifted.base == read; });
-    const auto replaced = std::find_if(assigned.begin(), assigned.end(),
-                                       [&](const Assigned& state) { return state.name == entry->spec.target; });
+    const auto entry = std::ranges::find(session_.lifted, base, &Lifted::base);
+    const Assigned* replaced = replacement(assigned, entry->spec.target);
     // What has another type then is told of by itself: E0312, E0316.
-    const bool is_replaced = replaced != assigned.end() && change_of_type(session_, *replaced).empty();
+    const bool is_replaced = replaced && change_of_type(session_, *replaced).empty();
     if (!is_replaced && !base->is_written()) continue;
     if (stays(*entry, is_replaced ? replaced->value : base->value)) continue;
     if (PyErr_Occurred()) return false;
@@ -282,10 +281,7 @@ bool Trace::write_outputs(PyObject* result, const Inputs& inputs) {
 // Views that were only written through, and what Python computed and forgot. A draw that nobody reads, as those of a
 // module that forward makes and gives other weights, matters to the draws behind it: where none is read, all go.
 void Trace::eliminate_unread_nodes() {
-  const auto has = [&](const ir::Node& node, const char* tag) {
-    const opset::Operator* op = session_.opset.find(node.target());
-    return op && op->has_tag(tag);
-  };
+  const auto has = [&](const ir::Node& node, const char* tag) { return has_tag(session_, node, tag); };
   std::vector<ir::Graph*> graphs;
   for (auto& [name, graph] : variant_.subgraphs) graphs.push_back(&graph);
   graphs.push_back(&variant_.graph);

@@ -228,9 +228,7 @@ std::unique_ptr<LinesCall> prepare_lines(const CallSite& site, int64_t lines) {
 namespace {
 
 // Null where pixels had best not be joined, or do not lie so, or oneDNN's joined ones are faster.
-std::unique_ptr<PreparedCall> prepare_joined(const CallSite& site) {
-  Convolution convolution;
-  read_convolution(*site.body, site.symbols, convolution);
+std::unique_ptr<PreparedCall> prepare_joined(const CallSite& site, const Convolution& convolution) {
   if (lies_channels_last(site.operands[static_cast<size_t>(convolution.x)]) && !pads_far(convolution)) return nullptr;
   const int64_t pixels = site.in_tile ? 1 : joined_pixels(site, convolution);
   if (pixels == 1) return nullptr;
@@ -252,12 +250,6 @@ std::unique_ptr<PreparedCall> prepare_joined(const CallSite& site) {
 bool is_in_rows(const CallSite& site, const Convolution& convolution) {
   return !site.in_tile && convolution.groups == 1 && !lies_channels_last(site.results[0]) &&
          line_filters_fit(convolution, site);
-}
-
-std::unique_ptr<PreparedCall> prepare_in_rows(const CallSite& site) {
-  Convolution convolution;
-  read_convolution(*site.body, site.symbols, convolution);
-  return is_in_rows(site, convolution) ? prepare_line_filters(site) : nullptr;
 }
 
 class FewChannels : public ConvolutionKernel {
@@ -317,8 +309,11 @@ class FewChannels : public ConvolutionKernel {
 
   Result<std::unique_ptr<PreparedCall>> prepare(const CallSite& site) const override {
     if (std::unique_ptr<PreparedCall> call = prepare_overlapping(site)) return call;
-    if (std::unique_ptr<PreparedCall> call = prepare_joined(site)) return call;
-    if (std::unique_ptr<PreparedCall> call = prepare_in_rows(site)) return call;
+    Convolution convolution;
+    read_convolution(*site.body, site.symbols, convolution);
+    if (std::unique_ptr<PreparedCall> call = prepare_joined(site, convolution)) return call;
+    if (is_in_rows(site, convolution))
+      if (std::unique_ptr<PreparedCall> call = prepare_line_filters(site)) return call;
     if (std::unique_ptr<LinesCall> call = prepare_lines(site, 0)) return std::unique_ptr<PreparedCall>(std::move(call));
     return onednn_convolution().prepare(site);
   }

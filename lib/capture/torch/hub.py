@@ -78,4 +78,5 @@ def load_state_dict_from_url(url, model_dir=None, map_location=None, progress=Tr
 
 
 def download_url_to_file(url, dst, hash_prefix=None, progress=True):
-    raise NotImplementedError(f"{url}: capture downloads nothing; put the file at {dst}, or give the weights by `atenon capture --weights FILE`")
+    fix = f"put the file at {dst}, or give the weights by `atenon capture --weights FILE`"
+    raise NotImplementedError(f"{url}: capture downloads nothing; {fix}")

@@ -237,11 +237,15 @@ def _untold(member):
 
 
 def _own_of_tensors():
-    """What tensors have that no operator is, by name."""
+    """What tensors have that no operator is: (name, member, whether it is an attribute)."""
     from torch._tensor import Tensor
 
-    members = {**vars(_atenon.Tensor), **vars(Tensor)}
-    return [(name, _untold(own)) for name, own in members.items() if not name.startswith("_") or name in _told_slots]
+    for name, member in {**vars(_atenon.Tensor), **vars(Tensor)}.items():
+        own = _untold(member)
+        is_attribute = isinstance(own, (property, _types.GetSetDescriptorType))
+        is_method = isinstance(own, (_types.MethodDescriptorType, _types.WrapperDescriptorType))
+        if (is_attribute or is_method) and (not name.startswith("_") or name in _told_slots):
+            yield name, own, is_attribute
 
 
 @functools.cache
@@ -249,13 +253,9 @@ def _tell_modes():
     """Modes are asked for that as well, from the first on."""
     from torch._tensor import Tensor
 
-    for name, own in _own_of_tensors():
-        if name in _never:
-            continue
-        if isinstance(own, (_types.MethodDescriptorType, _types.WrapperDescriptorType)):
-            setattr(Tensor, name, _Told(own))
-        elif isinstance(own, (property, _types.GetSetDescriptorType)):
-            setattr(Tensor, name, _ToldAttribute(own))
+    for name, own, is_attribute in _own_of_tensors():
+        if name not in _never:
+            setattr(Tensor, name, _ToldAttribute(own) if is_attribute else _Told(own))
 
 
 def watch(cls):
@@ -266,13 +266,13 @@ def watch(cls):
         return
     _defined = True
     _ask()
-    for name, own in _own_of_tensors():
+    for name, own, is_attribute in _own_of_tensors():
         if _untold(inspect.getattr_static(cls, name)) is not own or name.startswith("__") and name != "__len__":
             continue
-        if isinstance(own, (_types.MethodDescriptorType, _types.WrapperDescriptorType)):
-            setattr(cls, name, overridable(own, known_as=own))
-        elif isinstance(own, (property, _types.GetSetDescriptorType)):
+        if is_attribute:
             setattr(cls, name, property(*(overridable(access, known_as=access) for access in (own.__get__, own.__set__))))
+        else:
+            setattr(cls, name, overridable(own, known_as=own))
 
 
 def get_default_nowrap_functions():
