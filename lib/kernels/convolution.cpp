@@ -76,7 +76,7 @@ std::string add_zeros(const std::vector<int64_t>& before, const std::vector<int6
 }  // namespace
 
 std::string read_convolution(const ir::Graph& body, const shape::Bindings& symbols, Convolution& found,
-                             ScalarType dtype) {
+                             ScalarType dtype, bool in_any_groups) {
   const ir::Node *anchor = nullptr, *first = nullptr;
   for (const ir::Node& node : body.forward()) {
     if (is_convolution(node)) {
@@ -113,6 +113,8 @@ std::string read_convolution(const ir::Graph& body, const shape::Bindings& symbo
                         : transpose_operator ? arguments.integers(5, "output_padding", spatial, 0)
                                              : std::vector<int64_t>(spatial, 0);
   auto groups = arguments.integer(general ? 8 : 6, "groups", 1);
+  const bool has_open_groups = !groups && in_any_groups && transposed == false;
+  if (has_open_groups) groups = 0;
   if (!stride || !dilation || !output_padding || !groups || !transposed)
     return "its stride, dilation or groups are symbolic";
   found.stride = *stride;
@@ -121,14 +123,18 @@ std::string read_convolution(const ir::Graph& body, const shape::Bindings& symbo
   found.groups = *groups;
   found.transposed = *transposed;
 
-  std::optional<std::vector<int64_t>> filter = concrete(weight->meta().sizes, symbols);
+  std::vector<ir::SymInt> sizes = weight->meta().sizes;
+  if (has_open_groups) sizes[0] = 0;
+  std::optional<std::vector<int64_t>> filter = concrete(sizes, symbols);
   if (!filter) return "the sizes of its weight are symbolic";
   if (std::string refusal = read_padding(arguments, *filter, found); !refusal.empty()) return refusal;
   if (std::string refusal = add_zeros(before, behind, *filter, found); !refusal.empty()) return refusal;
-  int64_t terms = (*filter)[0] / *groups;
-  for (int i = 0; i < spatial; ++i) terms *= (*filter)[i + 2];
-  const bool is_strided = std::any_of(stride->begin(), stride->end(), [](int64_t step) { return step > 1; });
-  found.is_deep = *transposed && is_strided && terms > 2048;
+  if (*transposed) {
+    int64_t terms = (*filter)[0] / *groups;
+    for (int i = 0; i < spatial; ++i) terms *= (*filter)[i + 2];
+    const bool is_strided = std::any_of(stride->begin(), stride->end(), [](int64_t step) { return step > 1; });
+    found.is_deep = is_strided && terms > 2048;
+  }
   std::string refusal = read_epilogue(body, anchor->result(), 1, false, symbols, found.epilogue);
   if (refusal.empty() && found.is_deep && !found.epilogue.empty())
     refusal = "oneDNN has no epilogue for so many channels, transposed";

@@ -27,9 +27,10 @@ struct Convolution {
 bool is_convolution(const ir::Node& node);
 
 // "" and `found`, or why this is no convolution of this type that we can run. Zeros that a node before it writes around
-// its image are padding.
+// its image are padding. `in_any_groups`: also groups that only a run knows, as where each image of a batch has filters
+// of its own; `found` has 0 of them then.
 std::string read_convolution(const ir::Graph& body, const shape::Bindings& symbols, Convolution& found,
-                             ScalarType dtype = ScalarType::f32);
+                             ScalarType dtype = ScalarType::f32, bool in_any_groups = false);
 
 // Does the epilogue read what the convolution itself reads (conv(x) + x)? Then what lies otherwise for one of the two
 // does so for the other.
@@ -71,6 +72,10 @@ ir::BlockedLayout channel_layout(const std::vector<int64_t>& sizes);
 // vectors have 8 floats: how the filter is to lie, or nullopt; and the call if it lies so, or null.
 std::optional<ir::BlockedLayout> overlapping_layout(const CallSite& site, size_t operand);
 std::unique_ptr<PreparedCall> prepare_overlapping(const CallSite& site);
+
+// What kernel `onednn.convolution` leaves to the loops of `few_channels`: a convolution that takes less time than
+// oneDNN's call, where only a run knows that. Null where it is none, or its operands do not lie so.
+std::unique_ptr<PreparedCall> prepare_short(const CallSite& site, const Convolution& convolution);
 
 // Whether kernel `line_filters` can run a call, of any number of channels: the filter lies as it was given, neighbours
 // on the last axis of the result lie side by side, and those of what the epilogue reads do or are one.

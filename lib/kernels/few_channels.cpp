@@ -1,5 +1,6 @@
 // Convolutions whose sums have few terms: the first of a network, over an image or a sequence of up to four channels,
-// those of sequences in groups, and those of up to some 50 channels in strides, or to outputs that fill no vectors.
+// those of sequences in groups, and those of up to some 50 channels in strides, or to outputs that fill no vectors. And
+// short ones of any number of channels, which take less time than oneDNN's call.
 //
 // A tile is some lines of outputs of one group, or a part of a long line. What they read is copied once, with zeros for
 // the padding, to where it stays in the nearest cache; then the terms of an output are at fixed distances from its
@@ -28,11 +29,14 @@ constexpr int64_t enough_tiles = 16;             // of an image and a group: lin
 // Of a network's first, oneDNN 3 leaves lines with some 25 or more zeros before or behind them to sgemm, at a tenth of
 // the speed.
 constexpr int64_t far_padding = 20;
+constexpr int64_t fewest_outputs = 8;         // of images: oneDNN has faster ones for less
 constexpr int64_t most_terms_of_long = 1024;  // of a panel's outputs
 // Of more channels than a network's first has:
 constexpr int64_t most_taps = 9;
 constexpr int64_t large_image = 1024;  // pixels
 constexpr int64_t most_terms = 400, most_terms_of_two_panels = 512;
+// Less than some 20 us of a core: oneDNN 3 takes 1.0 to 12 times as long (552 shapes of 8 to 128 channels, AVX-512).
+constexpr int64_t short_products = 1024 * 1024, short_joined_products = 768 * 1024;
 
 bool is_first(const Convolution& convolution, const ir::TensorMeta& weight) {
   return convolution.groups == 1 && *weight.sizes[1].constant() <= most_channels_of_first;
@@ -50,6 +54,22 @@ int64_t terms_of(const ir::TensorMeta& weight) {
   int64_t terms = 1;
   for (size_t axis = 1; axis < weight.sizes.size(); ++axis) terms *= *weight.sizes[axis].constant();
   return terms;
+}
+
+// Is it, of all images that the sizes tell, or else of one, a short one? It has neither groups nor one tap.
+bool is_short(const Convolution& convolution, const ir::TensorMeta& weight, const ir::TensorMeta& y) {
+  ir::SymInt products = terms_of(weight);
+  for (size_t axis = y.sizes[0].constant() ? 0 : 1; axis < y.sizes.size(); ++axis) products = products * y.sizes[axis];
+  return convolution.groups == 1 && weight.sizes[1] != terms_of(weight) && products.constant() &&
+         *products.constant() <= short_products;
+}
+
+// The same of a call.
+bool is_short(const Convolution& convolution, const CallSite& site, int64_t most = short_products) {
+  const std::vector<int64_t>& filter = site.operands[static_cast<size_t>(convolution.weight)].sizes;
+  const double terms = count(filter) / static_cast<double>(filter[0]);
+  return !convolution.transposed && convolution.groups == 1 && filter.size() <= 4 &&
+         terms > static_cast<double>(filter[1]) && terms * count(site.results[0].sizes) <= static_cast<double>(most);
 }
 
 // Panel by panel; in it term by term, channel by channel.
@@ -216,20 +236,34 @@ std::unique_ptr<LinesCall> prepare_lines(const CallSite& site, int64_t lines) {
     for (std::vector<int64_t>* along : {&call->filter, &call->stride, &call->padding, &call->dilation})
       std::swap((*along)[0], (*along)[1]);
   }
-  if (!call->fits(weight) || !is_packed(weight, term_layout(weight.sizes, convolution.groups)) ||
-      !has_plain_bias(convolution, site))
-    return nullptr;
+  if (!call->fits(weight) || !has_plain_bias(convolution, site)) return nullptr;
+  const ir::BlockedLayout layout = term_layout(weight.sizes, convolution.groups);
+  if (!is_packed(weight, layout)) {
+    if (!weight.weight || lines > 0 || !is_short(convolution, site)) return nullptr;
+    call->own_weight = pack(weight.weight->layout ? unpack(*weight.weight) : weight.weight->tensor, layout);
+    call->repacked = call->own_weight.storage->size();
+    call->note = weight.weight->name + " repacked at load";
+  }
   call->cut(lines);
   count_work(*call, convolution, site);
   call->detail = lanes().name;
   return call;
 }
 
+std::unique_ptr<PreparedCall> prepare_short(const CallSite& site, const Convolution& convolution) {
+  const std::vector<ir::SymInt>& sizes = site.body->outputs()[0].value()->meta().sizes;
+  const bool is_known = std::ranges::all_of(sizes, [](const ir::SymInt& size) { return size.is_constant(); });
+  if (is_known || !is_short(convolution, site) || site.results[0].sizes[1] < fewest_outputs) return nullptr;
+  return prepare_lines(site, 0);
+}
+
 namespace {
 
 // Null where pixels had best not be joined, or do not lie so, or oneDNN's joined ones are faster.
 std::unique_ptr<PreparedCall> prepare_joined(const CallSite& site, const Convolution& convolution) {
-  if (lies_channels_last(site.operands[static_cast<size_t>(convolution.x)]) && !pads_far(convolution)) return nullptr;
+  if (lies_channels_last(site.operands[static_cast<size_t>(convolution.x)]) && !pads_far(convolution) &&
+      !is_short(convolution, site, short_joined_products))
+    return nullptr;
   const int64_t pixels = site.in_tile ? 1 : joined_pixels(site, convolution);
   if (pixels == 1) return nullptr;
   const JoinedPixels joined = join_pixels(site, convolution, pixels);
@@ -252,6 +286,29 @@ bool is_in_rows(const CallSite& site, const Convolution& convolution) {
          line_filters_fit(convolution, site);
 }
 
+// Why oneDNN had better run it, if it is not short: the sizes of `y` may be those of a run, or of all.
+std::string drawback_of_long(const Convolution& convolution, const ir::TensorMeta& weight, const ir::TensorMeta& y) {
+  if (convolution.groups > 1 || is_first(convolution, weight)) return "";
+  const int64_t channels = *weight.sizes[1].constant(), outputs = *weight.sizes[0].constant(), terms = terms_of(weight);
+  const bool is_image = y.rank() == 4, is_strided = convolution.stride.back() > 1;
+  const bool is_large = is_image && (y.sizes[2] * y.sizes[3]).constant().value_or(0) >= large_image;
+  if (terms == channels) return "it has one tap";
+  if (is_image && terms > most_taps * channels) return "oneDNN has faster ones for many taps";
+  if (!is_large && y.sizes[0] != 1) return "oneDNN has faster ones for several small images, and sequences";
+  const bool fills_vectors = outputs >= panel_columns || (outputs > widest_vector && outputs % widest_vector == 0);
+  if (is_image && outputs <= widest_vector) return "oneDNN is faster where outputs fill one vector at most";
+  return !is_strided && fills_vectors ? "oneDNN is as fast where outputs fill vectors" : "";
+}
+
+// Chosen since one of its images is short, and run for more of them.
+bool is_left_to_onednn(const Convolution& convolution, const CallSite& site) {
+  const auto meta_of = [](const std::vector<int64_t>& sizes) {
+    return ir::TensorMeta{.dtype = ScalarType::f32, .sizes = {sizes.begin(), sizes.end()}};
+  };
+  const ir::TensorMeta weight = meta_of(site.operands[static_cast<size_t>(convolution.weight)].sizes);
+  return !is_short(convolution, site) && !drawback_of_long(convolution, weight, meta_of(site.results[0].sizes)).empty();
+}
+
 class FewChannels : public ConvolutionKernel {
  public:
   const char* name() const override { return "few_channels"; }
@@ -266,7 +323,8 @@ class FewChannels : public ConvolutionKernel {
     const int64_t most = outputs > 2 * panel_columns ? most_terms
                          : is_long                   ? most_terms_of_long * panel_columns / panel_of(outputs)
                                                      : most_terms_of_two_panels;
-    if (terms_of(weight) > most) return "its sums have many terms";
+    if (terms_of(weight) > most && !is_short(convolution, weight, body.outputs()[0].value()->meta()))
+      return "its sums have many terms";
     if (convolution.groups > 1 && (channels < 2 || channels > panel_columns)) return "it has not few channels";
     if (convolution.groups > 1 && outputs > panel_columns && outputs % panel_columns != 0)
       return "outputs of its groups do not fill panels";
@@ -277,23 +335,14 @@ class FewChannels : public ConvolutionKernel {
     Convolution convolution;
     read_convolution(body, {}, convolution);
     const ir::TensorMeta& weight = body.inputs()[static_cast<size_t>(convolution.weight)]->meta();
-    const int64_t channels = *weight.sizes[1].constant(), outputs = *weight.sizes[0].constant() / convolution.groups,
-                  terms = terms_of(weight);
+    const int64_t outputs = *weight.sizes[0].constant() / convolution.groups;
     if (convolution.groups > 1 && weight.rank() == 4) return "oneDNN has faster ones for images in groups";
     const std::vector<ir::SymInt>& image = body.inputs()[static_cast<size_t>(convolution.x)]->meta().sizes;
     const ir::TensorMeta& y = body.outputs()[0].value()->meta();
     if (image.back() != 1 && y.sizes.back() == 1) return "its lines have one output";
-    if (convolution.groups == 1 && !is_first(convolution, weight)) {
-      const bool is_image = y.rank() == 4, is_strided = convolution.stride.back() > 1;
-      const bool is_large = is_image && (y.sizes[2] * y.sizes[3]).constant().value_or(0) >= large_image;
-      if (terms == channels) return "it has one tap";
-      if (is_image && terms > most_taps * channels) return "oneDNN has faster ones for many taps";
-      if (!is_large && y.sizes[0] != 1) return "oneDNN has faster ones for several small images, and sequences";
-      const bool fills_vectors = outputs >= panel_columns || (outputs > widest_vector && outputs % widest_vector == 0);
-      if (is_image && outputs <= widest_vector) return "oneDNN is faster where outputs fill one vector at most";
-      if (!is_strided && fills_vectors) return "oneDNN is as fast where outputs fill vectors";
-    }
-    const int64_t fewest = weight.rank() == 4 && !pads_far(convolution) ? 8 : 5;  // oneDNN has faster ones for images
+    if (!is_short(convolution, weight, y))
+      if (std::string drawback = drawback_of_long(convolution, weight, y); !drawback.empty()) return drawback;
+    const int64_t fewest = weight.rank() == 4 && !pads_far(convolution) ? fewest_outputs : 5;
     return outputs < fewest ? "its outputs do not fill vectors" : "";
   }
 
@@ -304,6 +353,7 @@ class FewChannels : public ConvolutionKernel {
     if (const std::optional<ir::BlockedLayout> layout = overlapping_layout(site, operand)) return layout;
     if (!site.in_tile && joined_pixels(site, convolution) > 1) return std::nullopt;  // see prepare_joined()
     if (is_in_rows(site, convolution)) return std::nullopt;
+    if (is_left_to_onednn(convolution, site)) return onednn_convolution().weight_layout(site, operand);
     return term_layout(site.operands[operand].sizes, convolution.groups);
   }
 
@@ -314,7 +364,8 @@ class FewChannels : public ConvolutionKernel {
     if (std::unique_ptr<PreparedCall> call = prepare_joined(site, convolution)) return call;
     if (is_in_rows(site, convolution))
       if (std::unique_ptr<PreparedCall> call = prepare_line_filters(site)) return call;
-    if (std::unique_ptr<LinesCall> call = prepare_lines(site, 0)) return std::unique_ptr<PreparedCall>(std::move(call));
+    if (!is_left_to_onednn(convolution, site))
+      if (std::unique_ptr<PreparedCall> call = prepare_lines(site, 0)) return call;
     return onednn_convolution().prepare(site);
   }
 };

@@ -330,7 +330,7 @@ class OnednnConvolution : public ConvolutionKernel {
 
   std::string refusal(const ir::Graph& body) const override {
     Convolution ignored;
-    return read_convolution(body, {}, ignored);
+    return read_convolution(body, {}, ignored, ScalarType::f32, true);
   }
 
   std::optional<ir::BlockedLayout> weight_layout(const CallSite& site, size_t operand) const override {
@@ -354,6 +354,7 @@ class OnednnConvolution : public ConvolutionKernel {
     if (std::unique_ptr<PreparedCall> large = prepare_pointwise(site)) return large;
     if (std::unique_ptr<PreparedCall> call = prepare_overlapping(site)) return call;
     const Convolution convolution = read(site);
+    if (std::unique_ptr<PreparedCall> call = prepare_short(site, convolution)) return call;
     if (const int64_t strips = strips_of(site, convolution)) return prepare_strips(site, convolution, strips);
     const int64_t pixels = joined_pixels(site, convolution);
     if (pixels == 1) return prepare_call(site, convolution);

@@ -35,7 +35,7 @@ inline ir::TensorMeta meta_of(const Tensor& tensor) {
   return {tensor.dtype, std::vector<ir::SymInt>(tensor.sizes.begin(), tensor.sizes.end())};
 }
 
-inline ir::ArgumentList list(std::initializer_list<int64_t> values) {
+inline ir::ArgumentList list(const std::vector<int64_t>& values) {
   return ir::ArgumentList(values.begin(), values.end());
 }
 

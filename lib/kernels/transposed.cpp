@@ -12,6 +12,7 @@
 // their own one by one.
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "kernels/convolution.h"
 #include "kernels/lanes.h"
@@ -148,50 +149,56 @@ class TransposedCall : public PhasedCall {
   }
 };
 
+// In up to three dimensions.
 class DepthwiseTransposedCall : public PhasedCall {
  public:
   int64_t blocks = 0, lines_a_tile = 1, line_tiles = 1;  // blocks of channels; lines of outputs
+
+  int64_t lines() const { return y_sizes[2] * y_sizes[3]; }
 
   int64_t tiles() const override { return y_sizes[0] * blocks * line_tiles; }
   size_t worker_bytes() const override { return most_pixels * panel_columns * sizeof(float); }
 
   void run_tile(std::span<void* const> buffers, int64_t tile, void* own) const override {
     const int64_t image = tile / line_tiles / blocks, channel = tile / line_tiles % blocks * panel_columns;
-    const int64_t top = tile % line_tiles * lines_a_tile, bottom = std::min(y_sizes[2], top + lines_a_tile);
+    const int64_t top = tile % line_tiles * lines_a_tile, bottom = std::min(lines(), top + lines_a_tile);
     for (int64_t line = top; line < bottom; ++line)
-      for (int64_t phase = 0; phase < stride[1]; ++phase)
-        for (int64_t q = first(1, phase), end = last(1, phase) + 1, pixels; q < end; q += pixels) {
+      for (int64_t phase = 0; phase < stride[2]; ++phase)
+        for (int64_t q = first(2, phase), end = last(2, phase) + 1, pixels; q < end; q += pixels) {
           // Outputs whose windows lie in the image as a whole are computed several at once.
-          const bool is_inside = q >= taps(1, phase) - 1 && q < x_sizes[3];
-          pixels = is_inside ? std::min({most_pixels, end - q, x_sizes[3] - q}) : 1;
-          run_pixels(buffers, {image, channel, line, q * stride[1] + phase - padding[1]}, pixels,
+          const bool is_inside = q >= taps(2, phase) - 1 && q < x_sizes[4];
+          pixels = is_inside ? std::min({most_pixels, end - q, x_sizes[4] - q}) : 1;
+          run_pixels(buffers,
+                     {image, channel, line / y_sizes[3], line % y_sizes[3], q * stride[2] + phase - padding[2]}, pixels,
                      static_cast<float*>(own));
         }
   }
 
  private:
   // Outputs of one phase from `at` on. Each tap counts as a row of the window: all taps see the same outputs.
-  void run_pixels(std::span<void* const> buffers, const std::array<int64_t, 4>& at, int64_t pixels, float* own) const {
+  void run_pixels(std::span<void* const> buffers, const std::array<int64_t, 5>& at, int64_t pixels, float* own) const {
     int64_t taps_x[most_taps], taps_w[most_taps];
-    const int64_t down = at[2] + padding[0], along = at[3] + padding[1];
+    const int64_t in = at[2] + padding[0], down = at[3] + padding[1], along = at[4] + padding[2];
     DepthwiseTile tile{};
-    for (int64_t h = down % stride[0]; h < filter[0]; h += stride[0])
-      for (int64_t w = along % stride[1]; w < filter[1]; w += stride[1]) {
-        const int64_t line = (down - h) / stride[0], column = (along - w) / stride[1];
-        if (down < h || along < w || line >= x_sizes[2] || column >= x_sizes[3]) continue;
-        taps_x[tile.rows] = line * x_strides[2] + column * x_strides[3];
-        taps_w[tile.rows++] = (h * filter[1] + w) * panel_columns;
-      }
+    for (int64_t d = in % stride[0]; d < filter[0]; d += stride[0])
+      for (int64_t h = down % stride[1]; h < filter[1]; h += stride[1])
+        for (int64_t w = along % stride[2]; w < filter[2]; w += stride[2]) {
+          const int64_t plane = (in - d) / stride[0], line = (down - h) / stride[1], column = (along - w) / stride[2];
+          if (in < d || down < h || along < w || plane >= x_sizes[2] || line >= x_sizes[3] || column >= x_sizes[4])
+            continue;
+          taps_x[tile.rows] = plane * x_strides[2] + line * x_strides[3] + column * x_strides[4];
+          taps_w[tile.rows++] = ((d * filter[1] + h) * filter[2] + w) * panel_columns;
+        }
     tile.x = static_cast<const float*>(buffers[static_cast<size_t>(convolution.x)]) + at[0] * x_strides[0] + at[1];
-    tile.w =
-        static_cast<const float*>(buffers[static_cast<size_t>(convolution.weight)]) + at[1] * filter[0] * filter[1];
+    tile.w = static_cast<const float*>(buffers[static_cast<size_t>(convolution.weight)]) +
+             at[1] * filter[0] * filter[1] * filter[2];
     tile.rows_x = taps_x;
     tile.rows_w = taps_w;
-    tile.x_step = x_strides[3];
+    tile.x_step = x_strides[4];
     tile.taps = tile.filters = tile.stride = tile.dilation = tile.lines = 1;
     tile.width = pixels;
     Step steps[most_steps];
-    tile.out = tile_of_result(buffers, at, steps, own, stride[1]);
+    tile.out = tile_of_result(buffers, at, steps, own, stride[2]);
     tile.out.rows = pixels;
     lanes().depthwise(tile);
   }
@@ -210,10 +217,10 @@ class Transposed : public ConvolutionKernel {
     if (std::string refusal = read_convolution(body, {}, found); !refusal.empty()) return refusal;
     if (!found.transposed) return "no transposed convolution";
     const std::vector<ir::SymInt>& sizes = body.inputs()[static_cast<size_t>(found.weight)]->meta().sizes;
-    if (sizes.size() > 4) return "not in 1 or 2 dimensions";
     std::vector<int64_t> filter;
     for (const ir::SymInt& size : sizes) filter.push_back(*size.constant());
     const bool has_own_filters = is_depthwise(found, filter);
+    if (sizes.size() > 4 && !has_own_filters) return "not in 1 or 2 dimensions";
     if (found.groups != 1 && !has_own_filters) return "neither of all channels nor of each by itself";
     bool is_strided = false;
     for (size_t i = 0; i < found.stride.size(); ++i) {
@@ -222,7 +229,8 @@ class Transposed : public ConvolutionKernel {
       is_strided |= found.stride[i] > 1;
     }
     if (!is_strided) return "it has no stride";
-    if (has_own_filters && filter.back() * filter[filter.size() - 2] > most_taps) return "its window is too large";
+    const int64_t taps = std::accumulate(filter.begin() + 2, filter.end(), int64_t{1}, std::multiplies<>());
+    if (has_own_filters && taps > most_taps) return "its window is too large";
     return lanes_refusal(found.epilogue);
   }
 
@@ -282,10 +290,10 @@ class Transposed : public ConvolutionKernel {
 
   static std::unique_ptr<PhasedCall> depthwise_call(const CallSite& site) {
     auto call = std::make_unique<DepthwiseTransposedCall>();
-    call->read(site, 2);
+    call->read(site, 3);
     call->blocks = divide_up(call->y_sizes[1], panel_columns);
-    const int64_t lines = std::max<int64_t>(1, call->y_sizes[2]);
-    const int64_t floats = std::max<int64_t>(1, call->y_sizes[3] * panel_columns);  // of a line
+    const int64_t lines = std::max<int64_t>(1, call->lines());
+    const int64_t floats = std::max<int64_t>(1, call->y_sizes[4] * panel_columns);  // of a line
     call->line_tiles = divide_up(lines, std::clamp<int64_t>(tile_floats / floats, 1, lines));
     call->lines_a_tile = divide_up(lines, call->line_tiles);
     call->line_tiles = divide_up(lines, call->lines_a_tile);

@@ -1,6 +1,7 @@
 // Strided transposed convolutions against plain loops. Operands are small whole numbers: no tolerance is needed.
 #include <doctest/doctest.h>
 
+#include "kernels/body.h"
 #include "kernels/lanes.h"
 #include "kernels/list.h"
 #include "kernels/testing.h"
@@ -13,56 +14,78 @@ using testing::list;
 TEST_CASE("strided transposed convolutions equal plain loops") {
   struct Case {
     int64_t batch, channels, outputs;  // outputs 0: each channel has a filter of its own
-    std::array<int64_t, 2> image, filter, stride, padding, more;
+    std::vector<int64_t> image, filter, stride, padding, more;
   };
   const Case cases[] = {
-      {2, 5, 3, {4, 8}, {3, 3}, {2, 2}, {1, 1}, {1, 1}},    {1, 32, 16, {9, 130}, {4, 4}, {2, 2}, {1, 1}, {0, 0}},
-      {1, 17, 150, {3, 9}, {5, 2}, {2, 1}, {2, 0}, {1, 0}}, {2, 8, 64, {1, 300}, {1, 8}, {1, 4}, {0, 2}, {0, 0}},
-      {1, 6, 16, {3, 70}, {7, 3}, {3, 2}, {4, 0}, {2, 1}},  {1, 1, 1, {1, 8}, {2, 3}, {2, 2}, {0, 0}, {1, 1}},
-      {1, 4, 20, {40, 33}, {3, 5}, {2, 2}, {0, 2}, {0, 0}}, {3, 120, 2, {2, 8}, {4, 4}, {2, 2}, {1, 1}, {0, 0}},
-      {1, 3, 8, {1, 10}, {16, 16}, {8, 8}, {4, 4}, {0, 0}}, {2, 70, 0, {9, 80}, {4, 4}, {2, 2}, {1, 1}, {0, 0}},
-      {1, 16, 0, {5, 3}, {3, 3}, {2, 2}, {1, 1}, {1, 1}},   {1, 130, 0, {2, 1}, {5, 8}, {2, 3}, {2, 1}, {1, 2}},
-      {1, 9, 0, {4, 7}, {2, 1}, {3, 2}, {0, 0}, {2, 1}},    {2, 3, 0, {1, 30}, {1, 16}, {1, 8}, {0, 4}, {0, 0}},
-      {2, 33, 16, {5, 3}, {3, 3}, {2, 2}, {1, 1}, {1, 1}},  {1, 20, 32, {1, 1}, {4, 5}, {2, 3}, {1, 0}, {0, 0}},
+      {2, 5, 3, {4, 8}, {3, 3}, {2, 2}, {1, 1}, {1, 1}},
+      {1, 32, 16, {9, 130}, {4, 4}, {2, 2}, {1, 1}, {0, 0}},
+      {1, 17, 150, {3, 9}, {5, 2}, {2, 1}, {2, 0}, {1, 0}},
+      {2, 8, 64, {1, 300}, {1, 8}, {1, 4}, {0, 2}, {0, 0}},
+      {1, 6, 16, {3, 70}, {7, 3}, {3, 2}, {4, 0}, {2, 1}},
+      {1, 1, 1, {1, 8}, {2, 3}, {2, 2}, {0, 0}, {1, 1}},
+      {1, 4, 20, {40, 33}, {3, 5}, {2, 2}, {0, 2}, {0, 0}},
+      {3, 120, 2, {2, 8}, {4, 4}, {2, 2}, {1, 1}, {0, 0}},
+      {1, 3, 8, {1, 10}, {16, 16}, {8, 8}, {4, 4}, {0, 0}},
+      {2, 70, 0, {9, 80}, {4, 4}, {2, 2}, {1, 1}, {0, 0}},
+      {1, 16, 0, {5, 3}, {3, 3}, {2, 2}, {1, 1}, {1, 1}},
+      {1, 130, 0, {2, 1}, {5, 8}, {2, 3}, {2, 1}, {1, 2}},
+      {1, 9, 0, {4, 7}, {2, 1}, {3, 2}, {0, 0}, {2, 1}},
+      {2, 3, 0, {1, 30}, {1, 16}, {1, 8}, {0, 4}, {0, 0}},
+      {2, 33, 16, {5, 3}, {3, 3}, {2, 2}, {1, 1}, {1, 1}},
+      {1, 20, 32, {1, 1}, {4, 5}, {2, 3}, {1, 0}, {0, 0}},
+      {2, 24, 0, {3, 4, 9}, {2, 1, 1}, {2, 1, 1}, {0, 0, 0}, {0, 0, 0}},
+      {1, 70, 0, {2, 5, 6}, {1, 3, 2}, {1, 2, 1}, {0, 1, 0}, {0, 1, 0}},
+      {2, 5, 0, {3, 2, 11}, {4, 2, 3}, {2, 3, 2}, {1, 0, 1}, {1, 0, 0}},
   };
   for (const Case& c : cases) {
     CAPTURE(c.channels);
     CAPTURE(c.outputs);
     const bool is_own = c.outputs == 0;
     const int64_t outputs = is_own ? c.channels : c.outputs, of_channel = is_own ? 1 : outputs;
-    std::array<int64_t, 2> size;
-    for (size_t i = 0; i < 2; ++i)
-      size[i] = (c.image[i] - 1) * c.stride[i] - 2 * c.padding[i] + c.filter[i] + c.more[i];
-    const std::vector<int64_t> sizes = {c.batch, outputs, size[0], size[1]};
-    const Tensor x = testing::whole_numbers({c.batch, c.channels, c.image[0], c.image[1]}, 1),
-                 weight = testing::whole_numbers({c.channels, of_channel, c.filter[0], c.filter[1]}, 2),
+    const size_t axes = c.image.size();
+    std::vector<int64_t> sizes = {c.batch, outputs}, x_sizes = {c.batch, c.channels},
+                         w_sizes = {c.channels, of_channel};
+    for (size_t i = 0; i < axes; ++i) {
+      sizes.push_back((c.image[i] - 1) * c.stride[i] - 2 * c.padding[i] + c.filter[i] + c.more[i]);
+      x_sizes.push_back(c.image[i]);
+      w_sizes.push_back(c.filter[i]);
+    }
+    const Tensor x = testing::whole_numbers(x_sizes, 1), weight = testing::whole_numbers(w_sizes, 2),
                  bias = testing::whole_numbers({outputs}, 3), residual = testing::whole_numbers(sizes, 4);
     Tensor expected = Tensor::empty(ScalarType::f32, sizes);
-    for (int64_t i = 0; i < expected.numel(); ++i) expected.set(i, bias.float_at(i / (size[0] * size[1]) % outputs));
+    const int64_t places = expected.numel() / (c.batch * outputs), pixels = x.numel() / (c.batch * c.channels),
+                  taps = weight.numel() / (c.channels * of_channel);
+    for (int64_t i = 0; i < expected.numel(); ++i) expected.set(i, bias.float_at(i / places % outputs));
     float* y = expected.mutable_as<float>();
     for (int64_t i = 0; i < x.numel(); ++i) {  // what each pixel adds to its window
-      const int64_t w = i % c.image[1], h = i / c.image[1] % c.image[0], plane = i / (c.image[0] * c.image[1]);
-      const int64_t channel = plane % c.channels, image = plane / c.channels;
-      for (int64_t k = 0; k < of_channel * c.filter[0] * c.filter[1]; ++k) {
-        const int64_t column = w * c.stride[1] + k % c.filter[1] - c.padding[1],
-                      row = h * c.stride[0] + k / c.filter[1] % c.filter[0] - c.padding[0];
-        if (column < 0 || column >= size[1] || row < 0 || row >= size[0]) continue;
-        const int64_t output = is_own ? channel : k / (c.filter[0] * c.filter[1]);
-        y[((image * outputs + output) * size[0] + row) * size[1] + column] +=
-            x.as<float>()[i] * weight.as<float>()[channel * of_channel * c.filter[0] * c.filter[1] + k];
+      const int64_t channel = i / pixels % c.channels, image = i / pixels / c.channels;
+      for (int64_t k = 0; k < of_channel * taps; ++k) {
+        int64_t pixel = i % pixels, tap = k % taps, place = 0, step = 1;
+        bool is_inside = true;
+        for (size_t axis = axes; axis-- > 0;) {
+          const int64_t at = pixel % c.image[axis] * c.stride[axis] + tap % c.filter[axis] - c.padding[axis];
+          is_inside = is_inside && at >= 0 && at < sizes[axis + 2];
+          place += at * step;
+          step *= sizes[axis + 2];
+          pixel /= c.image[axis];
+          tap /= c.filter[axis];
+        }
+        const int64_t output = is_own ? channel : k / taps;
+        if (is_inside)
+          y[(image * outputs + output) * places + place] +=
+              x.as<float>()[i] * weight.as<float>()[channel * of_channel * taps + k];
       }
     }
-    const std::vector<int> last = {0, 2, 3, 1};
+    const std::vector<int> last = channels_last_order(axes + 2);
     for (bool adds : {false, true}) {
       CAPTURE(adds);
       Call call;
       ir::Value *px = call.input(testing::laid_out(x, last)), *pb = call.input(bias);
       ir::Value* pr = adds ? call.input(testing::laid_out(residual, last)) : nullptr;
       ir::Value* pw = call.weight(weight);
-      ir::Value* made = call.apply("aten::conv_transpose2d",
-                                   {px, pw, pb, list({c.stride[0], c.stride[1]}), list({c.padding[0], c.padding[1]}),
-                                    list({c.more[0], c.more[1]}), is_own ? c.channels : 1},
-                                   sizes);
+      ir::Value* made =
+          call.apply("aten::conv_transpose" + std::to_string(axes) + "d",
+                     {px, pw, pb, list(c.stride), list(c.padding), list(c.more), is_own ? c.channels : 1}, sizes);
       if (pr) made = call.apply("aten::relu", {call.apply("aten::add.Tensor", {made, pr}, sizes)}, sizes);
       call.body.set_outputs({made});
       Tensor result = testing::laid_out(Tensor::zeros(ScalarType::f32, sizes), last);
