@@ -108,4 +108,8 @@ ir::BlockedLayout panel_layout(const std::vector<int64_t>& sizes, const std::vec
 // and its filter lies in panels, as oneDNN mostly wants it, too; else null.
 std::unique_ptr<PreparedCall> prepare_pointwise(const CallSite& site);
 
+// The call of a batch of products by the loops of kernel `small_matrices`; null where they do not fit, or oneDNN is
+// faster.
+std::unique_ptr<PreparedCall> prepare_small_matrices(const CallSite& site);
+
 }  // namespace atenon::kernels
