@@ -3,6 +3,7 @@
 #include "kernels/onednn.h"
 
 #include <algorithm>
+#include <array>
 #include <cassert>
 #include <numeric>
 #include <optional>
@@ -204,7 +205,11 @@ void OnednnCall::add(const dnnl::primitive& primitive, const dnnl::memory::desc&
   }
   const char* name = "";
   dnnl_primitive_desc_query(primitive.get_primitive_desc(), dnnl_query_impl_info_str, 0, &name);
-  steps_.push_back({primitive, std::move(bindings), std::nullopt, nullptr,
+  steps_.push_back({primitive,
+                    std::move(bindings),
+                    std::nullopt,
+                    nullptr,
+                    {},
                     std::string_view(name).find("gemm:") != std::string_view::npos});
 }
 
@@ -261,10 +266,12 @@ void OnednnCall::add_reorder(const dnnl::memory::desc& from, Place source, const
   add(dnnl::reorder(reorder), reorder.scratchpad_desc(), {{DNNL_ARG_FROM, from, source}, {DNNL_ARG_TO, to, target}});
 }
 
-void OnednnCall::add_loops(std::unique_ptr<PreparedCall> loops, const dnnl::memory::desc& from, Place source,
-                           const dnnl::memory::desc& to, Place target) {
-  assert(loops->scratch_bytes() == 0);
-  steps_.push_back({{}, {{DNNL_ARG_FROM, from, source}, {DNNL_ARG_TO, to, target}}, std::nullopt, std::move(loops)});
+void OnednnCall::add_loops(std::unique_ptr<PreparedCall> loops, std::vector<Place> places) {
+  assert(places.size() <= most_buffers);
+  scratchpad_ = std::max(scratchpad_, in_lines(loops->scratch_bytes()));
+  Step& step = steps_.emplace_back();
+  step.loops = std::move(loops);
+  step.places = std::move(places);
 }
 
 Place OnednnCall::reserve(const dnnl::memory::desc& desc) {
@@ -356,8 +363,10 @@ void OnednnCall::run_steps(std::span<void* const> buffers, void* scratch, int64_
       continue;
     }
     if (step.loops) {
-      void* const ends[] = {find(step.bindings[0].place), find(step.bindings[1].place)};
-      [[maybe_unused]] const Result<void> done = step.loops->run(ends, nullptr);
+      std::array<void*, most_buffers> found{};
+      std::ranges::transform(step.places, found.begin(), find);
+      [[maybe_unused]] const Result<void> done =
+          step.loops->run({found.data(), step.places.size()}, find({Place::Kind::scratch, SIZE_MAX}));
       assert(done);
       continue;
     }
@@ -370,6 +379,40 @@ void OnednnCall::run_steps(std::span<void* const> buffers, void* scratch, int64_
     assert(status == dnnl_success);
   }
   idle_.give(std::move(memories));
+}
+
+std::unique_ptr<PreparedCall> through_channels_last(
+    const CallSite& site, size_t x, const std::function<std::unique_ptr<PreparedCall>(const CallSite&)>& prepare) {
+  CallSite inner = site;
+  const size_t result = site.operands.size();
+  if (result >= OnednnCall::most_buffers) return nullptr;
+  const auto wanted = [](Operand& operand) {
+    const bool fits = operand.strides[1] == 1 || operand.sizes[1] == 1;
+    const dnnl::memory::desc dense = describe_dense(operand.sizes, channels_last_order(operand.sizes.size()));
+    if (!fits) operand.strides = dense.get_strides();
+    return std::pair(dense, fits);
+  };
+  const auto [x_wanted, x_fits] = wanted(inner.operands[x]);
+  const auto [y_wanted, y_fits] = wanted(inner.results[0]);
+  if (!y_fits) inner.results[0].overwrites = -1;
+  std::unique_ptr<PreparedCall> loops = prepare(inner);
+  if (!loops || (x_fits && y_fits)) return loops;
+  auto call = std::make_unique<OnednnCall>();
+  call->flops = loops->flops;
+  call->bytes = loops->bytes;
+  call->detail = loops->detail;
+  std::vector<Place> places;
+  for (size_t i = 0; i <= result; ++i) places.push_back({Place::Kind::buffer, i});
+  if (!x_fits)
+    places[x] = call->operand(site, x, describe(site.operands[x].sizes, site.operands[x].strides), x_wanted, {});
+  if (!y_fits) places[result] = call->reserve(y_wanted);
+  const Place computed = places[result];
+  call->add_loops(std::move(loops), std::move(places));
+  if (!y_fits)
+    call->add_reorder(y_wanted, computed, describe(site.results[0].sizes, site.results[0].strides),
+                      {Place::Kind::buffer, result});
+  if (!call->has_loops_alone()) call->detail += ", copied by jit:uni";  // oneDNN's reorder
+  return call;
 }
 
 Diagnostic onednn_error(const char* kernel, const dnnl::error& cause) {

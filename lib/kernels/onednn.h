@@ -6,7 +6,9 @@
 // tile. All memory comes from the caller (scratchpads too), so calls can run side by side.
 #pragma once
 
+#include <algorithm>
 #include <dnnl.hpp>
+#include <functional>
 
 #include "kernels/body.h"
 #include "kernels/kernel.h"
@@ -72,9 +74,14 @@ class OnednnCall : public PreparedCall {
   // all tiles read, else a reorder before the primitive. `axes` as in layout_of, `step` as in Place.
   Place operand(const CallSite& site, size_t index, const dnnl::memory::desc& plain, const dnnl::memory::desc& wanted,
                 const std::vector<int>& axes, TileStep step = {});
-  // Loops of our own, which need no memory, instead of a primitive. They see `source` and `target` as their buffers.
-  void add_loops(std::unique_ptr<PreparedCall> loops, const dnnl::memory::desc& from, Place source,
-                 const dnnl::memory::desc& to, Place target);
+  // Loops of our own instead of a primitive, which find their buffers at `places`: of a whole call, at most
+  // most_buffers.
+  void add_loops(std::unique_ptr<PreparedCall> loops, std::vector<Place> places);
+  static constexpr size_t most_buffers = 24;
+  // Whether loops of our own do everything.
+  bool has_loops_alone() const {
+    return std::ranges::all_of(steps_, [](const Step& step) { return step.turn || step.loops; });
+  }
   // The primitives, planned for one thread, are a tile's.
   void run_in_tiles(int64_t outer, int64_t inner) { tiles_ = outer * inner, inner_tiles_ = inner; }
 
@@ -91,7 +98,8 @@ class OnednnCall : public PreparedCall {
     dnnl::primitive primitive;
     std::vector<Binding> bindings;
     std::optional<Turn> turn;  // instead of a primitive: the first binding's bytes into the second's
-    std::unique_ptr<PreparedCall> loops = nullptr;  // instead of a primitive, with the first two bindings as buffers
+    std::unique_ptr<PreparedCall> loops = nullptr;  // instead of a primitive
+    std::vector<Place> places = {};                 // of their buffers
     bool calls_gemm = false;  // which cuts sums by the number of threads, whose members then wait for each other
   };
   // Memory objects of one running invocation: they hold pointers, so side-by-side runs need one set each.
@@ -131,6 +139,11 @@ PostOps make_post_ops(const std::vector<PostOp>& steps, const dnnl::memory::desc
                       const std::vector<dnnl::memory::desc>& described);
 // An operand with leading axes of size 1 added, as broadcasting does.
 dnnl::memory::desc describe_broadcast(const Operand& operand, size_t rank);
+
+// A call that wants its image `x`, an operand, and its result channels last, by what `prepare` makes of it so: what
+// lies otherwise is copied before or behind it. Null where `prepare` gives none, or there are too many operands.
+std::unique_ptr<PreparedCall> through_channels_last(
+    const CallSite& site, size_t x, const std::function<std::unique_ptr<PreparedCall>(const CallSite&)>& prepare);
 
 // An error where a primitive cannot be made: the program asks for what oneDNN does not have.
 Diagnostic onednn_error(const char* kernel, const dnnl::error& cause);

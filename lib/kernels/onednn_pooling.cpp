@@ -154,7 +154,7 @@ class OnednnPooling : public Kernel {
     if (pooling.kind == Pooling::Kind::max) {
       std::unique_ptr<PreparedCall> loops = largest_of_windows(pooling, x.sizes, sizes);
       call->detail = loops->detail;
-      call->add_loops(std::move(loops), x_wanted, from, y_wanted, computed);
+      call->add_loops(std::move(loops), {from, computed});
     } else {
       dnnl::primitive_attr attributes;
       attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);

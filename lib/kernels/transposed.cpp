@@ -17,6 +17,7 @@
 #include "kernels/convolution.h"
 #include "kernels/lanes.h"
 #include "kernels/list.h"
+#include "kernels/onednn.h"
 #include "kernels/tiled_call.h"
 
 namespace atenon::kernels {
@@ -255,16 +256,18 @@ class Transposed : public ConvolutionKernel {
     Convolution convolution;
     if (std::string refusal = read_convolution(*site.body, site.symbols, convolution); !refusal.empty())
       return error(Status::unsupported, 0, refusal);
-    const Operand &x = site.operands[static_cast<size_t>(convolution.x)],
-                  &weight = site.operands[static_cast<size_t>(convolution.weight)], &y = site.results[0];
-    if (!is_packed(weight, layout_of(convolution, weight.sizes)) || !has_plain_bias(convolution, site) ||
-        !lies_channels_last(x) || !lies_channels_last(y))
-      return onednn_convolution().prepare(site);
-    std::unique_ptr<PhasedCall> call =
-        is_depthwise(convolution, weight.sizes) ? depthwise_call(site) : whole_call(site);
-    count_work(*call, convolution, site);
-    call->detail = lanes().name;
-    return std::unique_ptr<PreparedCall>(std::move(call));
+    const Operand& weight = site.operands[static_cast<size_t>(convolution.weight)];
+    if (is_packed(weight, layout_of(convolution, weight.sizes)) && has_plain_bias(convolution, site))
+      if (std::unique_ptr<PreparedCall> call =
+              through_channels_last(site, static_cast<size_t>(convolution.x), [&](const CallSite& inner) {
+                std::unique_ptr<PhasedCall> made =
+                    is_depthwise(convolution, weight.sizes) ? depthwise_call(inner) : whole_call(inner);
+                count_work(*made, convolution, inner);
+                made->detail = lanes().name;
+                return made;
+              }))
+        return call;
+    return onednn_convolution().prepare(site);
   }
 
  private:

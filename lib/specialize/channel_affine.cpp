@@ -62,6 +62,24 @@ int axis_of(const Meaning& meaning, const Scalar& read, int variable) {
   return found;
 }
 
+// The one axis of a read whose index is the variable plus what does not depend on it, such as the first of a group; -1
+// if there is none, or more.
+int shifted_axis_of(const Meaning& meaning, const Scalar& read, int variable) {
+  int found = -1;
+  for (size_t axis = 0; axis < read.operands.size(); ++axis) {
+    if (!depends_on(meaning, read.operands[axis], variable)) continue;
+    const Scalar& index = at(meaning, read.operands[axis]);
+    const auto is_shifted = [&](size_t i) {
+      return is_variable(meaning, index.operands[i], variable) && !depends_on(meaning, index.operands[1 - i], variable);
+    };
+    const bool fits = is_variable(meaning, read.operands[axis], variable) ||
+                      (index.op == ScalarOp::add && (is_shifted(0) || is_shifted(1)));
+    if (found >= 0 || !fits) return -1;
+    found = static_cast<int>(axis);
+  }
+  return found;
+}
+
 // Per channel: a constant, or scale * x + shift. A vector of length 1 stands for all channels.
 struct Part {
   bool depends = false;
@@ -376,18 +394,19 @@ std::optional<ProductIndices> product_indices(const Scope& scope, const ir::Node
     found.facts.declare(*index.as_symbol(), {0, nest.type.sizes[axis].constant().value_or(shape::Range::highest) - 1});
     found.facts.assume(shape::less(index, nest.type.sizes[axis]));
   }
+  found.extents.assign(weight->meta().sizes.size(), 1);
   for (size_t i = 0; i < reduction.variables.size(); ++i) {
     const std::optional<ir::SymInt> extent = IndexExpressions(*meaning, {}).integer(reduction.extents[i]);
     if (extent == ir::SymInt(1)) {
       variables.emplace(reduction.variables[i], 0);
       continue;
     }
-    const int axis = axis_of(*meaning, *sum->right, reduction.variables[i]);
-    if (axis < 0) return std::nullopt;
-    const ir::SymInt index = summed_index(static_cast<size_t>(axis));
-    if (!variables.emplace(reduction.variables[i], index).second || !extent ||
-        *extent != weight->meta().sizes[static_cast<size_t>(axis)])
-      return std::nullopt;
+    const int axis = shifted_axis_of(*meaning, *sum->right, reduction.variables[i]);
+    if (axis < 0 || !extent) return std::nullopt;
+    ir::SymInt& of_axis = found.extents[static_cast<size_t>(axis)];
+    if (of_axis != ir::SymInt(1)) return std::nullopt;
+    of_axis = *extent;
+    variables.emplace(reduction.variables[i], summed_index(static_cast<size_t>(axis)));
   }
   const IndexExpressions expressions(*meaning, variables);
   const auto collect = [&](const Scalar& read, std::vector<ir::SymInt>& into) {
@@ -398,8 +417,9 @@ std::optional<ProductIndices> product_indices(const Scope& scope, const ir::Node
   };
   if (!collect(*sum->left, found.x) || !collect(*sum->right, found.weight)) return std::nullopt;
   for (size_t axis = 0; axis < found.weight.size(); ++axis)
-    found.is_summed.push_back(found.weight[axis] == summed_index(axis) ||  // of one place: it is read at 0
-                              (found.weight[axis] == ir::SymInt(0) && weight->meta().sizes[axis] == ir::SymInt(1)));
+    found.is_summed.push_back(found.extents[axis] == weight->meta().sizes[axis] &&
+                              (found.weight[axis] == summed_index(axis) ||  // of one place: it is read at 0
+                               (found.weight[axis] == ir::SymInt(0) && weight->meta().sizes[axis] == ir::SymInt(1))));
   if (reduction.guard != opset::no_scalar) {
     const std::optional<shape::SymBool> guard = expressions.truth(reduction.guard);
     if (!guard) return std::nullopt;

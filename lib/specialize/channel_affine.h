@@ -84,6 +84,7 @@ struct ProductIndices {
   ir::Value* operand = nullptr;
   std::vector<ir::SymInt> x, weight;  // one an axis
   std::vector<bool> is_summed;        // one an axis of the weight: its index is the place in the sum, all of it
+  std::vector<ir::SymInt> extents;    // one an axis of the weight: of the sum along it, 1 where there is none
   shape::SymBool guard = true;
   shape::Facts facts;  // the program's, and the ranges of the indices in the result
 };

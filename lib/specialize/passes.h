@@ -55,7 +55,7 @@ Result<Changed> postpone_concatenations(Scope& scope);
 Result<Changed> split_concatenations(Scope& scope);
 // Lets a concatenation of very many parts be one of concatenations.
 Result<Changed> nest_concatenations(Scope& scope);
-// Replaces strided transposed convolutions by ordinary ones whose results are interleaved.
+// Replaces transposed convolutions by ordinary ones, and where they are strided interleaves what these give.
 Result<Changed> untranspose_convolutions(Scope& scope);
 // Replaces convolutions whose kernels cover all of an image by products of its pixels.
 Result<Changed> flatten_convolutions_of_one_pixel(Scope& scope);

@@ -1,11 +1,13 @@
-// A strided transposed convolution is an ordinary one that makes all phases of its result side by side:
+// A transposed convolution is an ordinary one that makes all phases of its result side by side:
 //
 //     y[o] = sum of x[i] * w[k] over i * s + k = o + p
 //
 // where o + p = s * q + r makes k = s * m + r and i = q - m: each phase r is an ordinary convolution along q with every
 // s-th tap of w, and what all phases give is one convolution with s times the channels, its result interleaved.
-// Few outputs then fill vectors. Nothing here knows the operator: what is written above is compared with the meaning.
+// Few outputs then fill vectors. Without a stride there is one phase, whose taps may lie apart. Nothing here knows the
+// operator: what is written above is compared with the meaning.
 #include "specialize/channel_affine.h"
+#include "specialize/index_expressions.h"
 
 namespace atenon::specialize {
 namespace {
@@ -13,112 +15,162 @@ namespace {
 using ir::SymInt;
 
 struct Axis {
-  int64_t stride = 1, padding = 0, kernel = 1;
+  int64_t stride = 1, padding = 0, kernel = 1, dilation = 1;
   int64_t taps() const { return (kernel + stride - 1) / stride; }  // of the widest phase
   int64_t first() const { return padding / stride; }               // the q at which the result starts
 };
 
+struct Transposed {
+  ir::Value *x = nullptr, *weight = nullptr, *bias = nullptr;  // bias: null where there is none
+  int64_t groups = 1, inputs = 0, outputs = 0;                 // inputs and outputs of a group
+  std::vector<Axis> axes;                                      // of the plane
+};
+
 // Stride and padding of i = (o + padding - k) // stride, read off its values at the start: it rises every `stride`,
-// which mostly is no more than the kernel.
+// which mostly is no more than the kernel. Where that is 1, i = o + padding - dilation * k.
 std::optional<Axis> as_transposed(const ProductIndices& indices, size_t axis, int64_t kernel) {
   const std::string o = *result_index(axis).as_symbol(), k = *summed_index(axis).as_symbol();
-  const auto value = [&](int64_t at) { return shape::evaluate(indices.x[axis], {{o, at}, {k, 0}}); };
+  const auto value = [&](int64_t at, int64_t tap) { return shape::evaluate(indices.x[axis], {{o, at}, {k, tap}}); };
   const int64_t most = std::max<int64_t>(kernel, 64);
   std::vector<int64_t> rises;
   for (int64_t at = 1; at <= 2 * most && rises.size() < 2; ++at) {
-    const std::optional<int64_t> before = value(at - 1), after = value(at);
+    const std::optional<int64_t> before = value(at - 1, 0), after = value(at, 0);
     if (!before || !after) return std::nullopt;
     if (*after == *before + 1) rises.push_back(at);
   }
   if (rises.size() < 2) return std::nullopt;
   Axis found;
   found.stride = rises[1] - rises[0];
-  found.padding = (*value(0) + 1) * found.stride - rises[0];
+  found.padding = (*value(0, 0) + 1) * found.stride - rises[0];
   found.kernel = kernel;
-  return found.padding >= 0 ? std::optional(found) : std::nullopt;
+  if (found.stride == 1 && kernel > 1) found.dilation = *value(0, 0) - *value(0, 1);
+  return found.padding >= 0 && found.dilation > 0 ? std::optional(found) : std::nullopt;
 }
 
-// The axes of the plane, if the node is a transposed convolution in one group: its weight is [inputs, outputs, ..].
-std::optional<std::vector<Axis>> read_axes(const ChannelProduct& product, const ProductIndices& indices) {
-  const std::vector<SymInt>& weight = product.weight->meta().sizes;
-  const size_t rank = weight.size();
-  if (rank < 3 || indices.x.size() != rank || product.channel_axis != 1 ||
-      (product.weight_axis != 1 && weight[1] != SymInt(1)))
-    return std::nullopt;
-  const auto is = [&](const SymInt& index, const SymInt& wanted) {
-    return indices.facts.decide(shape::equal(index, wanted)) == shape::Truth::proven;
-  };
-  const SymInt input = weight[0] == SymInt(1) ? SymInt(0) : summed_index(0);
-  const SymInt output = weight[1] == SymInt(1) ? SymInt(0) : result_index(1);
-  if (!is(indices.x[0], result_index(0)) || !is(indices.x[1], input) || !is(indices.weight[0], input) ||
-      !is(indices.weight[1], output))
-    return std::nullopt;
+bool implies(shape::Facts facts, const shape::SymBool& a, const shape::SymBool& b) {
+  facts.assume(a);
+  return facts.proves(b);
+}
+
+// The axes of the plane, if that is how the product reads them.
+std::optional<std::vector<Axis>> read_axes(const ProductIndices& indices, const std::vector<SymInt>& weight) {
   std::vector<Axis> axes;
+  shape::Facts facts = indices.facts;
   shape::SymBool guard = true;
-  for (size_t axis = 2; axis < rank; ++axis) {
+  for (size_t axis = 2; axis < weight.size(); ++axis) {
     const std::optional<Axis> found = as_transposed(indices, axis, *weight[axis].constant());
     if (!found || !indices.is_summed[axis]) return std::nullopt;
     const SymInt place = found->kernel == 1 ? SymInt(0) : summed_index(axis);
-    const SymInt reach = result_index(axis) + found->padding - place, at = shape::floor_div(reach, found->stride);
+    if (found->kernel > 1) facts.declare(*place.as_symbol(), {0, found->kernel - 1});
+    const SymInt reach = result_index(axis) + found->padding - place * found->dilation,
+                 at = shape::floor_div(reach, found->stride);
     const SymInt& size = indices.operand->meta().sizes[axis];
     if (indices.x[axis] != at) return std::nullopt;
     guard = shape::both(guard, shape::both(shape::both(shape::less_equal(0, at), shape::less(at, size)),
                                            shape::equal(shape::mod(reach, found->stride), 0)));
     axes.push_back(*found);
   }
-  return indices.guard == guard ? std::optional(axes) : std::nullopt;
+  // The meaning leaves out what is always so.
+  return implies(facts, guard, indices.guard) && implies(facts, indices.guard, guard) ? std::optional(axes)
+                                                                                      : std::nullopt;
 }
 
-// Where kernels of transposed convolutions are slower, as measured: outputs that fill no vector, which phases side by
+// The node, if it is a transposed convolution whose weight is a constant [inputs of all groups, outputs of one, ..].
+std::optional<Transposed> read_transposed(const Scope& scope, const ir::Node& node) {
+  const std::optional<opset::Meaning> meaning = loops(scope, node);
+  const std::optional<SumOfProducts> sum = meaning ? sum_of_products(*meaning) : std::nullopt;
+  if (!sum) return std::nullopt;
+  Transposed found;
+  for (const opset::Scalar* read : {sum->left, sum->right})
+    if (constant_behind(scope, tensor_of(*meaning, *read))) found.weight = tensor_of(*meaning, *read);
+  const std::vector<SymInt>& result = node.result()->meta().sizes;
+  if (!found.weight || found.weight->meta().rank() < 3 || result.size() != found.weight->meta().sizes.size())
+    return std::nullopt;
+  const std::optional<ProductIndices> indices = product_indices(scope, node, found.weight);
+  const std::vector<SymInt>& weight = found.weight->meta().sizes;
+  if (!indices || indices->x.size() != weight.size()) return std::nullopt;
+  found.x = indices->operand;
+
+  const int64_t all_inputs = *weight[0].constant();
+  found.outputs = *weight[1].constant();
+  const std::optional<int64_t> channels = result[1].constant();
+  if (!channels || *channels == 0 || found.outputs == 0 || *channels % found.outputs != 0) return std::nullopt;
+  found.groups = *channels / found.outputs;
+  found.inputs = all_inputs / found.groups;
+  if (all_inputs == 0 || all_inputs % found.groups != 0) return std::nullopt;
+  const auto is = [&](const SymInt& index, const SymInt& wanted) {
+    return indices->facts.decide(shape::equal(index, wanted)) == shape::Truth::proven;
+  };
+  const SymInt channel = *channels == 1 ? SymInt(0) : result_index(1),
+               first = found.groups == 1 ? SymInt(0) : shape::floor_div(channel, found.outputs) * found.inputs,
+               input = first + (found.inputs == 1 ? SymInt(0) : summed_index(0)),
+               output = found.groups == 1 ? channel : shape::mod(channel, found.outputs);
+  if (indices->extents[0] != SymInt(found.inputs) || !is(indices->x[0], result_index(0)) || !is(indices->x[1], input) ||
+      !is(indices->weight[0], input) || !is(indices->weight[1], output))
+    return std::nullopt;
+  if (sum->bias) {
+    found.bias = tensor_of(*meaning, *sum->bias);
+    const bool is_of_channel = result_axis(*meaning, sum->bias->operands[0]) == 1 || *channels == 1;
+    if (found.bias->meta().rank() != 1 || !is_of_channel || !constant_behind(scope, found.bias)) return std::nullopt;
+  }
+  const std::optional<std::vector<Axis>> axes = read_axes(*indices, weight);
+  if (!axes) return std::nullopt;
+  found.axes = *axes;
+  return found;
+}
+
+// Where kernels of transposed convolutions are slower, as measured: all without a stride, all in groups but those of
+// one channel each (oneDNN has plain loops: 10 to 50 times); else outputs that fill no vector, which phases side by
 // side do (1.4 to 3 times), a result that is no multiple of the stride, sums so long that weights are all that is read,
 // volumes and many taps to a phase where none is wasted (1.2). Elsewhere what interleaving moves, and taps that are
 // none, cost more. Small planes would mostly read padding.
-bool pays(const std::vector<Axis>& axes, const ChannelProduct& product, const ProductIndices& indices,
-          const std::vector<SymInt>& result) {
-  const std::vector<SymInt>& weight = product.weight->meta().sizes;
-  const int64_t inputs = *weight[0].constant(), outputs = *weight[1].constant();
+bool pays(const Transposed& product, const std::vector<SymInt>& result) {
   int64_t kernel = 1, phases = 1, taps = 1;
-  bool has_many_taps = false, is_uneven = false;
-  for (size_t i = 0; i < axes.size(); ++i) {
-    kernel *= axes[i].kernel;
-    phases *= axes[i].stride;
-    taps *= axes[i].taps();
-    has_many_taps |= axes[i].stride > 1 && axes[i].taps() > 2;
-    is_uneven |= result[i + 2].constant().value_or(0) % axes[i].stride != 0;
-    const std::optional<int64_t> size = indices.operand->meta().sizes[i + 2].constant();
-    if (size && *size < axes[i].taps()) return false;
+  bool has_many_taps = false, is_uneven = false, is_small = false;
+  for (size_t i = 0; i < product.axes.size(); ++i) {
+    const Axis& axis = product.axes[i];
+    kernel *= axis.kernel;
+    phases *= axis.stride;
+    taps *= axis.taps();
+    has_many_taps |= axis.stride > 1 && axis.taps() > 2;
+    is_uneven |= result[i + 2].constant().value_or(0) % axis.stride != 0;
+    const std::optional<int64_t> size = product.x->meta().sizes[i + 2].constant();
+    is_small |= size && *size < axis.taps();
   }
+  constexpr int64_t most_taps = 64;  // of the kernel for channels of their own
+  if (phases == 1)
+    return kernel > 1 || product.inputs > 1 || product.outputs > 1;  // else it is an ordinary one as well
+  if (product.groups > 1) return product.inputs > 1 || product.outputs > 1 || kernel > most_taps;
   constexpr int64_t lanes = 16;
   const auto in_vectors = [](int64_t channels) { return static_cast<double>((channels + lanes - 1) / lanes * lanes); };
-  const double gain =
-      in_vectors(outputs) * static_cast<double>(kernel) / (in_vectors(outputs * phases) * static_cast<double>(taps));
+  const double gain = in_vectors(product.outputs) * static_cast<double>(kernel) /
+                      (in_vectors(product.outputs * phases) * static_cast<double>(taps));
   const bool is_full = kernel == phases * taps;
-  return phases > 1 &&
-         (gain > 1.4 || is_uneven || inputs * kernel > 4096 || (is_full && (has_many_taps || axes.size() > 2)));
+  return !is_small && (gain > 1.4 || is_uneven || product.inputs * kernel > 4096 ||
+                       (is_full && (has_many_taps || product.axes.size() > 2)));
 }
 
-// [phases and outputs, inputs, taps], each tap in the order in which x is read.
-Tensor weight_of_phases(const Tensor& weight, const std::vector<Axis>& axes) {
+// [groups, phases and outputs; inputs, taps], each tap in the order in which x is read.
+Tensor weight_of_phases(const Tensor& weight, const Transposed& product) {
   const Tensor from = weight.contiguous();
-  const size_t plane = axes.size();
-  const int64_t inputs = from.sizes[0], outputs = from.sizes[1];
-  std::vector<int64_t> sizes = {outputs, inputs};
+  const int64_t inputs = product.inputs, outputs = product.outputs;
   int64_t phases = 1, taps = 1, kernel = 1;
-  for (const Axis& axis : axes) {
+  std::vector<int64_t> sizes = {0, inputs};
+  for (const Axis& axis : product.axes) {
     sizes.push_back(axis.taps());
     phases *= axis.stride;
     taps *= axis.taps();
     kernel *= axis.kernel;
   }
-  sizes[0] *= phases;
+  sizes[0] = product.groups * phases * outputs;
   Tensor result = Tensor::empty(from.dtype, sizes);
-  for (int64_t phase = 0; phase < phases; ++phase) {
+  for (int64_t phase = 0; phase < phases; ++phase)
     for (int64_t tap = 0; tap < taps; ++tap) {
       // Along each axis, last first: the phase, the tap and so the place in the kernel.
       int64_t place = 0, step = 1, phase_left = phase, tap_left = tap;
       bool is_tap = true;
-      for (size_t i = plane; i-- > 0;) {
-        const Axis& axis = axes[i];
+      for (size_t i = product.axes.size(); i-- > 0;) {
+        const Axis& axis = product.axes[i];
         const int64_t k = phase_left % axis.stride + axis.stride * (axis.taps() - 1 - tap_left % axis.taps());
         is_tap &= k < axis.kernel;
         place += k * step;
@@ -126,74 +178,91 @@ Tensor weight_of_phases(const Tensor& weight, const std::vector<Axis>& axes) {
         phase_left /= axis.stride;
         tap_left /= axis.taps();
       }
-      for (int64_t output = 0; output < outputs; ++output)
-        for (int64_t input = 0; input < inputs; ++input)
-          result.set(((phase * outputs + output) * inputs + input) * taps + tap,
-                     is_tap ? from.float_at((input * outputs + output) * kernel + place) : 0.0);
+      for (int64_t group = 0; group < product.groups; ++group)
+        for (int64_t output = 0; output < outputs; ++output)
+          for (int64_t input = 0; input < inputs; ++input)
+            result.set(((((group * phases + phase) * outputs) + output) * inputs + input) * taps + tap,
+                       is_tap ? from.float_at(((group * inputs + input) * outputs + output) * kernel + place) : 0.0);
     }
-  }
   return result;
 }
 
-Tensor repeated(const Tensor& bias, int64_t times) {
+// Of each group, as many times as there are phases.
+Tensor bias_of_phases(const Tensor& bias, const Transposed& product, int64_t phases) {
   const Tensor from = bias.contiguous();
-  Tensor result = Tensor::empty(from.dtype, {from.numel() * times});
-  for (int64_t i = 0; i < result.numel(); ++i) result.set(i, from.float_at(i % from.numel()));
+  Tensor result = Tensor::empty(from.dtype, {from.numel() * phases});
+  for (int64_t i = 0; i < result.numel(); ++i)
+    result.set(i, from.float_at(i / (phases * product.outputs) * product.outputs + i % product.outputs));
+  return result;
+}
+
+// What the phases of a result give, interleaved: [n, groups, phases.., c, q..] -> [n, groups and c, (q, phase)..].
+Result<ir::Value*> interleaved(Scope& scope, ir::Node& node, const Transposed& product, ir::Value* made) {
+  const size_t plane = product.axes.size(), first = product.groups > 1 ? 2 : 1;  // axis of the first phase
+  const std::vector<SymInt> sizes = made->meta().sizes;
+  std::vector<SymInt> split = {sizes[0]}, order = {0}, joined = {sizes[0], product.groups * product.outputs};
+  if (product.groups > 1) {
+    split.emplace_back(product.groups);
+    order.emplace_back(1);
+  }
+  order.emplace_back(static_cast<int64_t>(first + plane));
+  for (const Axis& axis : product.axes) split.emplace_back(axis.stride);
+  split.emplace_back(product.outputs);
+  for (size_t i = 0; i < plane; ++i) {
+    split.push_back(sizes[i + 2]);
+    order.emplace_back(static_cast<int64_t>(first + plane + 1 + i));
+    order.emplace_back(static_cast<int64_t>(first + i));
+    joined.push_back(sizes[i + 2] * product.axes[i].stride);
+  }
+  Result<ir::Value*> result = made;
+  for (const auto& [target, to] :
+       {std::pair("aten::view", &split), {"aten::permute", &order}, {"aten::reshape", &joined}}) {
+    result = append_before(scope, node, target, {*result, list_of(*to)});
+    if (!result) return result;
+  }
   return result;
 }
 
 // What the node gives, made of an ordinary convolution; null where sizes do not fit.
-Result<ir::Value*> untransposed(Scope& scope, ir::Node& node, const ChannelProduct& product, ir::Value* x,
-                                const std::vector<Axis>& axes) {
-  const size_t plane = axes.size();
+Result<ir::Value*> untransposed(Scope& scope, ir::Node& node, const Transposed& product) {
+  const size_t plane = product.axes.size();
   const std::vector<SymInt>& wanted = node.result()->meta().sizes;
-  std::vector<SymInt> ones(plane, 1), zeros(plane, 0), padding;
+  std::vector<SymInt> ones(plane, 1), zeros(plane, 0), padding, dilation;
   std::vector<int64_t> firsts;  // the q at which the ordinary one's result starts
   int64_t phases = 1;
   for (size_t i = 0; i < plane; ++i) {
-    const Axis& axis = axes[i];
-    // Its result ends at q = size - 2 + taps - first; the wanted one, with its own padding at the end, perhaps later.
+    const Axis& axis = product.axes[i];
+    const int64_t reach = axis.dilation * (axis.taps() - 1);
+    // Its result ends at q = size - 1 + reach - first; the wanted one, with its own padding at the end, perhaps later.
     const SymInt last = shape::floor_div(wanted[i + 2] - 1 + axis.padding, axis.stride),
-                 ends = x->meta().sizes[i + 2] + (axis.taps() - 2 - axis.first());
+                 ends = product.x->meta().sizes[i + 2] + (reach - 1 - axis.first());
     const std::optional<int64_t> missing = (last - ends).constant();
     if (!missing) return nullptr;
     firsts.push_back(axis.first() - std::max<int64_t>(0, *missing));
-    if (axis.taps() - 1 < firsts.back()) return nullptr;
-    padding.emplace_back(axis.taps() - 1 - firsts.back());
+    if (reach < firsts.back()) return nullptr;
+    padding.emplace_back(reach - firsts.back());
+    dilation.emplace_back(axis.dilation);
     phases *= axis.stride;
   }
   const std::string name = weight_name(scope, *product.weight);
   ir::Value* const weight =
-      add_constant(scope, name + ".phases", weight_of_phases(*constant_behind(scope, product.weight), axes));
+      add_constant(scope, name + ".phases", weight_of_phases(*constant_behind(scope, product.weight), product));
   ir::Argument bias;
   if (product.bias)
-    bias = add_constant(scope, name + ".phases_bias", repeated(*constant_behind(scope, product.bias), phases));
-  Result<ir::Value*> made = append_before(
-      scope, node, "aten::convolution",
-      {x, weight, bias, list_of(ones), list_of(padding), list_of(ones), false, list_of(zeros), SymInt(1)});
+    bias = add_constant(scope, name + ".phases_bias",
+                        bias_of_phases(*constant_behind(scope, product.bias), product, phases));
+  Result<ir::Value*> made = append_before(scope, node, "aten::convolution",
+                                          {product.x, weight, bias, list_of(ones), list_of(padding), list_of(dilation),
+                                           false, list_of(zeros), SymInt(product.groups)});
+  if (made && phases > 1) made = interleaved(scope, node, product, *made);
   if (!made) return made;
 
-  // [n, phases.., c, q..] -> [n, c, (q, phase)..] -> from the first of the result on
-  const std::vector<SymInt> sizes = (*made)->meta().sizes;
-  std::vector<SymInt> split = {sizes[0]}, order = {0, SymInt(static_cast<int64_t>(plane) + 1)},
-                      joined = {sizes[0], wanted[1]};
-  for (size_t i = 0; i < plane; ++i) split.emplace_back(axes[i].stride);
-  split.push_back(wanted[1]);
+  // From the first of the result on.
   for (size_t i = 0; i < plane; ++i) {
-    split.push_back(sizes[i + 2]);
-    order.emplace_back(static_cast<int64_t>(plane + 2 + i));
-    order.emplace_back(static_cast<int64_t>(1 + i));
-    joined.push_back(sizes[i + 2] * axes[i].stride);
-  }
-  for (const auto& [target, to] :
-       {std::pair("aten::view", &split), {"aten::permute", &order}, {"aten::reshape", &joined}}) {
-    made = append_before(scope, node, target, {*made, list_of(*to)});
-    if (!made) return made;
-  }
-  for (size_t i = 0; i < plane; ++i) {
-    const SymInt start = axes[i].padding - firsts[i] * axes[i].stride, end = start + wanted[i + 2];
-    if (scope.facts.decide(shape::less_equal(end, joined[i + 2])) != shape::Truth::proven) return nullptr;
-    if (start == SymInt(0) && end == joined[i + 2]) continue;
+    const SymInt start = product.axes[i].padding - firsts[i] * product.axes[i].stride, end = start + wanted[i + 2],
+                 size = (*made)->meta().sizes[i + 2];
+    if (scope.facts.decide(shape::less_equal(end, size)) != shape::Truth::proven) return nullptr;
+    if (start == SymInt(0) && end == size) continue;
     made = append_before(scope, node, "aten::slice.Tensor", {*made, SymInt(static_cast<int64_t>(i + 2)), start, end});
     if (!made) return made;
   }
@@ -208,13 +277,9 @@ Result<Changed> untranspose_convolutions(Scope& scope) {
     if (!has_one_result(node)) continue;
     const ScalarType dtype = node.result()->meta().dtype;
     if (dtype != ScalarType::f32 && dtype != ScalarType::f64) continue;
-    const std::optional<ChannelProduct> product = channel_product(scope, node);
-    if (!product) continue;
-    const std::optional<ProductIndices> indices = product_indices(scope, node, product->weight);
-    if (!indices) continue;
-    const std::optional<std::vector<Axis>> axes = read_axes(*product, *indices);
-    if (!axes || !pays(*axes, *product, *indices, node.result()->meta().sizes)) continue;
-    Result<ir::Value*> made = untransposed(scope, node, *product, indices->operand, *axes);
+    const std::optional<Transposed> product = read_transposed(scope, node);
+    if (!product || !pays(*product, node.result()->meta().sizes)) continue;
+    Result<ir::Value*> made = untransposed(scope, node, *product);
     if (!made) return made.error();
     if (!*made) continue;
     scope.report("untransposed " + node.target() + " %" + node.result()->name);
