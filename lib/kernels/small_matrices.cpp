@@ -95,7 +95,9 @@ class SmallMatricesCall : public TiledCall {
 
 // Whether each matrix is small and lies as it is read, and oneDNN is slower.
 bool takes(const Product& product, const Loops& loops, const CallSite& site) {
-  if (!loops.fits || loops.rank() < 3 || loops.k() == 0 || loops.m() * loops.n() * loops.k() > most_products ||
+  const ir::Weight* weight = site.operands[static_cast<size_t>(product.b.input)].weight;
+  if (!loops.fits || loops.k() == 0 || (weight && weight->layout) ||
+      loops.m() * loops.n() * loops.k() > most_products ||
       (std::string_view(lanes().name) == "avx512" && loops.places() > most_places))
     return false;
   if (product.bias >= 0 && site.operands[static_cast<size_t>(product.bias)].strides[0] != 1) return false;
