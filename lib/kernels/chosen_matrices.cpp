@@ -220,7 +220,8 @@ class ChosenMatricesCall : public PreparedCall {
   }
 
   void make_panel(const float* b, int64_t columns, float* panel) const {
-    if (loops.b.stride(2) == 1) return lanes().make_panel(b, loops.b.stride(1), loops.k(), columns, panel);
+    if (loops.b.stride(2) == 1)
+      return lanes().make_panel(b, loops.b.stride(1), loops.k(), columns, panel, panel_columns);
     for (int64_t k = 0; k < loops.k(); ++k, b += loops.b.stride(2), panel += panel_columns) {
       for (int64_t j = 0; j < columns; ++j) panel[j] = b[j * loops.b.stride(1)];
       std::fill(panel + columns, panel + panel_columns, 0.0f);

@@ -95,13 +95,14 @@ class DepthwiseCall : public ConvolutionCall {
     Image whole{x + channel / filters * x_strides[1], x_strides[2], x_strides[3], x_strides[4]};
     float* copy = scratch + most_depthwise_outputs * panel_columns;
     if (is_copied) {
-      const int64_t row = x_sizes[4] * panel_columns;
-      whole = {copy, x_sizes[3] * row, row, panel_columns};
-      copy = copy_block(x, std::span(x_sizes).subspan(2), std::span(x_strides).subspan(1), channel, filters, copy);
+      const int64_t pixel = divide_up(std::min(panel_columns, y_sizes[1] - channel), widest_vector) * widest_vector;
+      whole = {copy, x_sizes[3] * x_sizes[4] * pixel, x_sizes[4] * pixel, pixel};
+      copy =
+          copy_block(x, std::span(x_sizes).subspan(2), std::span(x_strides).subspan(1), channel, filters, copy, pixel);
     }
     const auto* w = static_cast<const float*>(buffers[static_cast<size_t>(convolution.weight)]);
     whole.w = packs ? copy : w + channel * window();
-    if (packs) copy = copy_block(w, filter, w_strides, channel, 1, copy);
+    if (packs) copy = copy_block(w, filter, w_strides, channel, 1, copy, panel_columns);
     for (int64_t first = 0; first < y_sizes[4]; first += most_depthwise_outputs)
       for (int64_t line = begin; line < end;) {
         const auto place = [&] { return std::array{batch, channel, line / y_sizes[3], line % y_sizes[3], first}; };
@@ -131,25 +132,25 @@ class DepthwiseCall : public ConvolutionCall {
     return apart;
   }
 
-  // Copies what a block of outputs reads of an image or of filters, panel_columns a pixel, of three `sizes`; the first
+  // Copies what a block of outputs reads of an image or of filters, `row` floats a pixel, of three `sizes`; the first
   // of the `strides` is between channels, of which each has some outputs. Gives where the copy ends.
   float* copy_block(const float* from, std::span<const int64_t> sizes, std::span<const int64_t> strides, int64_t output,
-                    int64_t outputs_of_channel, float* to) const {
+                    int64_t outputs_of_channel, float* to, int64_t row) const {
     const int64_t columns = std::min(panel_columns, y_sizes[1] - output), pixels = sizes[0] * sizes[1] * sizes[2];
     int64_t channels[panel_columns];
     for (int64_t i = 0; i < columns; ++i) channels[i] = (output + i) / outputs_of_channel * strides[0];
     const bool is_dense = strides[3] == 1 && (sizes[1] == 1 || strides[2] == sizes[2]) &&
                           (sizes[0] == 1 || strides[1] == sizes[1] * sizes[2]);
     const int64_t line = is_dense ? pixels : sizes[2];
-    for (int64_t at = 0; at < pixels; at += line, to += line * panel_columns) {
+    for (int64_t at = 0; at < pixels; at += line, to += line * row) {
       const int64_t i = at / sizes[2];
       const float* pixel = from + i / sizes[1] * strides[1] + i % sizes[1] * strides[2];
       if (outputs_of_channel == 1 && strides[3] == 1) {
-        lanes().make_panel(pixel + channels[0], strides[0], line, columns, to);
+        lanes().make_panel(pixel + channels[0], strides[0], line, columns, to, row);
         continue;
       }
       for (int64_t j = 0; j < line; ++j, pixel += strides[3])
-        for (int64_t c = 0; c < columns; ++c) to[j * panel_columns + c] = pixel[channels[c]];
+        for (int64_t c = 0; c < columns; ++c) to[j * row + c] = pixel[channels[c]];
     }
     return to;
   }

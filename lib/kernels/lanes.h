@@ -317,8 +317,8 @@ struct Lanes {
   // What follows a product: bias and epilogue. The sums lie in the tile's scratch.
   void (*finish)(const PanelTile& tile);
   // Makes a panel of `columns` columns of a matrix that lies column by column: column j is k floats at b + j *
-  // b_column.
-  void (*make_panel)(const float* b, int64_t b_column, int64_t k, int64_t columns, float* panel);
+  // b_column. Its rows lie panel_row apart, a multiple of widest_vector, with zeros behind the last column.
+  void (*make_panel)(const float* b, int64_t b_column, int64_t k, int64_t columns, float* panel, int64_t panel_row);
   // to[j * to_row + i] = from[i * from_row + j] for i < rows, of which there are at least widest_vector, and j <
   // columns.
   void (*turn)(const float* from, int64_t from_row, int64_t rows, int64_t columns, float* to, int64_t to_row);

@@ -481,11 +481,21 @@ const float* whole_bias(const PanelTile& tile, float (&room)[panel_columns]) {
   return room;
 }
 
-void make_panel(const float* b, int64_t b_column, int64_t k, int64_t columns, float* panel) {
+void make_panel(const float* b, int64_t b_column, int64_t k, int64_t columns, float* panel, int64_t panel_row) {
   int64_t j = 0;
-  for (; j + V::width <= columns; j += V::width) V::transpose(b + j * b_column, b_column, k, panel + j, panel_columns);
-  for (; j < panel_columns; ++j)
-    for (int64_t i = 0; i < k; ++i) panel[i * panel_columns + j] = j < columns ? b[j * b_column + i] : 0;
+  for (; j + V::width <= columns; j += V::width) V::transpose(b + j * b_column, b_column, k, panel + j, panel_row);
+  if (j < columns) {
+    float room[V::width * V::width] = {};  // the last columns, and zeros behind them
+    for (int64_t i = 0; i < k; i += V::width) {
+      const int64_t rows = k - i < V::width ? k - i : V::width;
+      for (int64_t c = j; c < columns; ++c)
+        V::load_first(b + c * b_column + i, static_cast<int>(rows)).store(room + (c - j) * V::width);
+      V::transpose(room, V::width, rows, panel + i * panel_row + j, panel_row);
+    }
+    j += V::width;
+  }
+  for (int64_t i = 0; j < panel_row && i < k; ++i)
+    for (int64_t zeros = j; zeros < panel_row; zeros += V::width) V::all(0).store(panel + i * panel_row + zeros);
 }
 
 void turn(const float* from, int64_t from_row, int64_t rows, int64_t columns, float* to, int64_t to_row) {

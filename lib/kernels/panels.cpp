@@ -74,7 +74,7 @@ void PanelsCall::make_panel(std::span<void* const> buffers, int64_t number, int6
   const int64_t column = number * panel_columns, columns = std::min(panel_columns, loops.n() - column);
   const float* b =
       static_cast<const float*>(buffers[product.b.input]) + column * loops.b.stride(1) + k * loops.b.stride(2);
-  if (loops.b.in_columns()) return lanes().make_panel(b, loops.b.stride(1), count, columns, panel);
+  if (loops.b.in_columns()) return lanes().make_panel(b, loops.b.stride(1), count, columns, panel, panel_columns);
   for (int64_t i = 0; i < count; ++i, b += loops.b.stride(2), panel += panel_columns) {
     std::copy_n(b, columns, panel);
     std::fill(panel + columns, panel + panel_columns, 0.0f);

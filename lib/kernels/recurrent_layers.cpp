@@ -175,7 +175,8 @@ const float* RecurrentLayersCall::make_panels(const float* weight, float* panels
   for (int64_t gate = 0; gate < gates_; ++gate)
     for (int64_t tile = 0; tile < tiles(); ++tile)
       lanes().make_panel(weight + (gate * hidden_ + tile * tile_units) * width_, width_, width_,
-                         std::min(tile_units, hidden_ - tile * tile_units), panels + panel_of(tile, gate));
+                         std::min(tile_units, hidden_ - tile * tile_units), panels + panel_of(tile, gate),
+                         panel_columns);
   return panels;
 }
 

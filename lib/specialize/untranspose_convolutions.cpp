@@ -29,6 +29,7 @@ struct Transposed {
 // Stride and padding of i = (o + padding - k) // stride, read off its values at the start: it rises every `stride`,
 // which mostly is no more than the kernel. Where that is 1, i = o + padding - dilation * k.
 std::optional<Axis> as_transposed(const ProductIndices& indices, size_t axis, int64_t kernel) {
+  if (kernel == 1 && indices.x[axis] == SymInt(0)) return Axis();  // one place by one tap
   const std::string o = *result_index(axis).as_symbol(), k = *summed_index(axis).as_symbol();
   const auto value = [&](int64_t at, int64_t tap) { return shape::evaluate(indices.x[axis], {{o, at}, {k, tap}}); };
   const int64_t most = std::max<int64_t>(kernel, 64);
@@ -65,7 +66,7 @@ std::optional<std::vector<Axis>> read_axes(const ProductIndices& indices, const 
     const SymInt reach = result_index(axis) + found->padding - place * found->dilation,
                  at = shape::floor_div(reach, found->stride);
     const SymInt& size = indices.operand->meta().sizes[axis];
-    if (indices.x[axis] != at) return std::nullopt;
+    if (facts.decide(shape::equal(indices.x[axis], at)) != shape::Truth::proven) return std::nullopt;
     guard = shape::both(guard, shape::both(shape::both(shape::less_equal(0, at), shape::less(at, size)),
                                            shape::equal(shape::mod(reach, found->stride), 0)));
     axes.push_back(*found);
