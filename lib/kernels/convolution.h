@@ -73,8 +73,9 @@ ir::BlockedLayout channel_layout(const std::vector<int64_t>& sizes);
 std::optional<ir::BlockedLayout> overlapping_layout(const CallSite& site, size_t operand);
 std::unique_ptr<PreparedCall> prepare_overlapping(const CallSite& site);
 
-// What kernel `onednn.convolution` leaves to the loops of `few_channels`: a convolution that takes less time than
-// oneDNN's call, where only a run knows that. Null where it is none, or its operands do not lie so.
+// What kernel `onednn.convolution` leaves to the loops of `few_channels`: sequences that a run alone knows to be short.
+// How the filter is to lie, or nullopt; and the call, or null where it is none, or its operands do not lie so.
+std::optional<ir::BlockedLayout> short_layout(const CallSite& site, const Convolution& convolution);
 std::unique_ptr<PreparedCall> prepare_short(const CallSite& site, const Convolution& convolution);
 
 // Whether kernel `line_filters` can run a call, of any number of channels: the filter lies as it was given, neighbours

@@ -1,6 +1,6 @@
 // Convolutions whose sums have few terms: the first of a network, over an image or a sequence of up to four channels,
 // those of sequences in groups, and those of up to some 50 channels in strides, or to outputs that fill no vectors. And
-// short ones of any number of channels, which take less time than oneDNN's call.
+// those of short sequences, of any number of channels, for which oneDNN's call takes longer to begin.
 //
 // A tile is some lines of outputs of one group, or a part of a long line. What they read is copied once, with zeros for
 // the padding, to where it stays in the nearest cache; then the terms of an output are at fixed distances from its
@@ -11,6 +11,8 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <numeric>
+#include <optional>
 
 #include "kernels/convolution.h"
 #include "kernels/joined_pixels.h"
@@ -29,14 +31,16 @@ constexpr int64_t enough_tiles = 16;             // of an image and a group: lin
 // Of a network's first, oneDNN 3 leaves lines with some 25 or more zeros before or behind them to sgemm, at a tenth of
 // the speed.
 constexpr int64_t far_padding = 20;
-constexpr int64_t fewest_outputs = 8;         // of images: oneDNN has faster ones for less
-constexpr int64_t most_terms_of_long = 1024;  // of a panel's outputs
+constexpr int64_t fewest_outputs_of_images = 8, fewest_outputs_of_sequences = 5;  // oneDNN has faster ones for less
+constexpr int64_t most_terms_of_long = 1024;                                      // of a panel's outputs
 // Of more channels than a network's first has:
 constexpr int64_t most_taps = 9;
 constexpr int64_t large_image = 1024;  // pixels
 constexpr int64_t most_terms = 400, most_terms_of_two_panels = 512;
-// Less than some 20 us of a core: oneDNN 3 takes 1.0 to 12 times as long (552 shapes of 8 to 128 channels, AVX-512).
-constexpr int64_t short_products = 1024 * 1024, short_joined_products = 768 * 1024;
+// Of sequences for which oneDNN 3 takes 1.0 to 3 times as long, in chains of 24 alike. Lines of images are so short
+// that weights are read again and again, and several sequences read them once each.
+constexpr int64_t short_products = 512 * 1024, short_products_of_several = 256 * 1024;
+constexpr int64_t short_weight = 28 * 1024;  // floats
 
 bool is_first(const Convolution& convolution, const ir::TensorMeta& weight) {
   return convolution.groups == 1 && *weight.sizes[1].constant() <= most_channels_of_first;
@@ -56,20 +60,27 @@ int64_t terms_of(const ir::TensorMeta& weight) {
   return terms;
 }
 
-// Is it, of all images that the sizes tell, or else of one, a short one? It has neither groups nor one tap.
-bool is_short(const Convolution& convolution, const ir::TensorMeta& weight, const ir::TensorMeta& y) {
-  ir::SymInt products = terms_of(weight);
-  for (size_t axis = y.sizes[0].constant() ? 0 : 1; axis < y.sizes.size(); ++axis) products = products * y.sizes[axis];
-  return convolution.groups == 1 && weight.sizes[1] != terms_of(weight) && products.constant() &&
-         *products.constant() <= short_products;
+// Whether it is one of a short sequence, each of which has so many numbers in the result: of all `images`, or of one
+// where their number is left open.
+bool is_short(const Convolution& convolution, const std::vector<int64_t>& filter, std::optional<int64_t> images,
+              int64_t numbers) {
+  if (convolution.transposed || convolution.groups > 1 || filter.size() != 3 || filter[2] == 1) return false;
+  const int64_t terms = filter[1] * filter[2], all = images.value_or(1);
+  return filter[0] <= panel_columns && filter[0] * terms <= short_weight && numbers <= short_products &&
+         terms * numbers * all <= (all == 1 ? short_products : short_products_of_several);
 }
 
-// The same of a call.
-bool is_short(const Convolution& convolution, const CallSite& site, int64_t most = short_products) {
-  const std::vector<int64_t>& filter = site.operands[static_cast<size_t>(convolution.weight)].sizes;
-  const double terms = count(filter) / static_cast<double>(filter[0]);
-  return !convolution.transposed && convolution.groups == 1 && filter.size() <= 4 &&
-         terms > static_cast<double>(filter[1]) && terms * count(site.results[0].sizes) <= static_cast<double>(most);
+bool is_short(const Convolution& convolution, const CallSite& site) {
+  const std::vector<int64_t>& sizes = site.results[0].sizes;
+  return is_short(convolution, site.operands[static_cast<size_t>(convolution.weight)].sizes, sizes[0],
+                  std::accumulate(sizes.begin() + 1, sizes.end(), int64_t{1}, std::multiplies<>()));
+}
+
+bool is_short(const Convolution& convolution, const ir::TensorMeta& weight, const ir::TensorMeta& y) {
+  const std::optional<std::vector<int64_t>> filter = concrete(weight.sizes, {});
+  const std::optional<int64_t> numbers =
+      std::accumulate(y.sizes.begin() + 1, y.sizes.end(), ir::SymInt(1), std::multiplies<>()).constant();
+  return filter && numbers && is_short(convolution, *filter, y.sizes[0].constant(), *numbers);
 }
 
 // Panel by panel; in it term by term, channel by channel.
@@ -250,11 +261,21 @@ std::unique_ptr<LinesCall> prepare_lines(const CallSite& site, int64_t lines) {
   return call;
 }
 
-std::unique_ptr<PreparedCall> prepare_short(const CallSite& site, const Convolution& convolution) {
+// Of a size that a run alone knows: else kernel `few_channels` has been chosen.
+static bool is_short_in_a_run(const CallSite& site, const Convolution& convolution) {
   const std::vector<ir::SymInt>& sizes = site.body->outputs()[0].value()->meta().sizes;
   const bool is_known = std::ranges::all_of(sizes, [](const ir::SymInt& size) { return size.is_constant(); });
-  if (is_known || !is_short(convolution, site) || site.results[0].sizes[1] < fewest_outputs) return nullptr;
-  return prepare_lines(site, 0);
+  return !is_known && is_short(convolution, site) && site.results[0].sizes[1] >= fewest_outputs_of_sequences &&
+         lanes_refusal(convolution.epilogue).empty();
+}
+
+std::optional<ir::BlockedLayout> short_layout(const CallSite& site, const Convolution& convolution) {
+  if (!is_short_in_a_run(site, convolution) || joined_pixels(site, convolution) > 1) return std::nullopt;
+  return term_layout(site.operands[static_cast<size_t>(convolution.weight)].sizes, 1);
+}
+
+std::unique_ptr<PreparedCall> prepare_short(const CallSite& site, const Convolution& convolution) {
+  return is_short_in_a_run(site, convolution) ? prepare_lines(site, 0) : nullptr;
 }
 
 namespace {
@@ -262,7 +283,7 @@ namespace {
 // Null where pixels had best not be joined, or do not lie so, or oneDNN's joined ones are faster.
 std::unique_ptr<PreparedCall> prepare_joined(const CallSite& site, const Convolution& convolution) {
   if (lies_channels_last(site.operands[static_cast<size_t>(convolution.x)]) && !pads_far(convolution) &&
-      !is_short(convolution, site, short_joined_products))
+      !is_short(convolution, site))
     return nullptr;
   const int64_t pixels = site.in_tile ? 1 : joined_pixels(site, convolution);
   if (pixels == 1) return nullptr;
@@ -286,7 +307,7 @@ bool is_in_rows(const CallSite& site, const Convolution& convolution) {
          line_filters_fit(convolution, site);
 }
 
-// Why oneDNN had better run it, if it is not short: the sizes of `y` may be those of a run, or of all.
+// Why oneDNN had better run it, if it is not short; `y` is what a run, or any run, gives.
 std::string drawback_of_long(const Convolution& convolution, const ir::TensorMeta& weight, const ir::TensorMeta& y) {
   if (convolution.groups > 1 || is_first(convolution, weight)) return "";
   const int64_t channels = *weight.sizes[1].constant(), outputs = *weight.sizes[0].constant(), terms = terms_of(weight);
@@ -300,13 +321,13 @@ std::string drawback_of_long(const Convolution& convolution, const ir::TensorMet
   return !is_strided && fills_vectors ? "oneDNN is as fast where outputs fill vectors" : "";
 }
 
-// Chosen since one of its images is short, and run for more of them.
-bool is_left_to_onednn(const Convolution& convolution, const CallSite& site) {
+// Whether it is ours for another reason than that it is short.
+bool suits_long(const Convolution& convolution, const CallSite& site) {
   const auto meta_of = [](const std::vector<int64_t>& sizes) {
     return ir::TensorMeta{.dtype = ScalarType::f32, .sizes = {sizes.begin(), sizes.end()}};
   };
   const ir::TensorMeta weight = meta_of(site.operands[static_cast<size_t>(convolution.weight)].sizes);
-  return !is_short(convolution, site) && !drawback_of_long(convolution, weight, meta_of(site.results[0].sizes)).empty();
+  return drawback_of_long(convolution, weight, meta_of(site.results[0].sizes)).empty();
 }
 
 class FewChannels : public ConvolutionKernel {
@@ -342,7 +363,8 @@ class FewChannels : public ConvolutionKernel {
     if (image.back() != 1 && y.sizes.back() == 1) return "its lines have one output";
     if (!is_short(convolution, weight, y))
       if (std::string drawback = drawback_of_long(convolution, weight, y); !drawback.empty()) return drawback;
-    const int64_t fewest = weight.rank() == 4 && !pads_far(convolution) ? fewest_outputs : 5;
+    const int64_t fewest =
+        weight.rank() == 4 && !pads_far(convolution) ? fewest_outputs_of_images : fewest_outputs_of_sequences;
     return outputs < fewest ? "its outputs do not fill vectors" : "";
   }
 
@@ -351,9 +373,10 @@ class FewChannels : public ConvolutionKernel {
     if (!read_convolution(*site.body, site.symbols, convolution).empty()) return std::nullopt;
     if (static_cast<int>(operand) != convolution.weight) return std::nullopt;
     if (const std::optional<ir::BlockedLayout> layout = overlapping_layout(site, operand)) return layout;
+    const bool is_ours = suits_long(convolution, site);
+    if (!is_ours && !is_short(convolution, site)) return onednn_convolution().weight_layout(site, operand);
     if (!site.in_tile && joined_pixels(site, convolution) > 1) return std::nullopt;  // see prepare_joined()
-    if (is_in_rows(site, convolution)) return std::nullopt;
-    if (is_left_to_onednn(convolution, site)) return onednn_convolution().weight_layout(site, operand);
+    if (is_ours && is_in_rows(site, convolution)) return std::nullopt;
     return term_layout(site.operands[operand].sizes, convolution.groups);
   }
 
@@ -361,11 +384,13 @@ class FewChannels : public ConvolutionKernel {
     if (std::unique_ptr<PreparedCall> call = prepare_overlapping(site)) return call;
     Convolution convolution;
     read_convolution(*site.body, site.symbols, convolution);
+    const bool is_ours = suits_long(convolution, site);
+    // It may have been chosen since one of several sequences is short.
+    if (!is_ours && !is_short(convolution, site)) return onednn_convolution().prepare(site);
     if (std::unique_ptr<PreparedCall> call = prepare_joined(site, convolution)) return call;
-    if (is_in_rows(site, convolution))
+    if (is_ours && is_in_rows(site, convolution))
       if (std::unique_ptr<PreparedCall> call = prepare_line_filters(site)) return call;
-    if (!is_left_to_onednn(convolution, site))
-      if (std::unique_ptr<PreparedCall> call = prepare_lines(site, 0)) return call;
+    if (std::unique_ptr<PreparedCall> call = prepare_lines(site, 0)) return call;
     return onednn_convolution().prepare(site);
   }
 };

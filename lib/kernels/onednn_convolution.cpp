@@ -221,7 +221,7 @@ Chosen choose(const CallSite& site, const Convolution& convolution) {
 // Where filters are too large to be read for each strip, images are taken one by one, by all threads.
 class StripsCall : public PreparedCall {
  public:
-  static constexpr size_t most_buffers = 24;
+  static constexpr size_t most_buffers = OnednnCall::most_buffers;
   struct Strip {
     PreparedCall* call;
     std::vector<int64_t> offsets;  // bytes from the image's begin, for each buffer
@@ -338,6 +338,7 @@ class OnednnConvolution : public ConvolutionKernel {
     try {
       const Convolution convolution = read(site);
       if (static_cast<int>(operand) != convolution.weight || joined_pixels(site, convolution) > 1) return std::nullopt;
+      if (const std::optional<ir::BlockedLayout> layout = short_layout(site, convolution)) return layout;
       const int64_t strips = strips_of(site, convolution), lines = site.results[0].sizes[2];
       const StripSite strip =
           strips == 0 ? StripSite{site, convolution, {}, {}} : strip_of(site, convolution, 0, lines / strips);

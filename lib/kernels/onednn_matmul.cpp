@@ -211,7 +211,7 @@ class OnednnMatmul : public Kernel {
     Chosen chosen = read(site, false);
     const Product& product = chosen.product;
     const bool is_batch = product.b.axes.size() > 2;
-    if (is_batch && !constant_products(*site.body, product) && lanes_refusal(product.epilogue).empty())
+    if (is_batch && !constant_products(*site.body, product))
       if (std::unique_ptr<PreparedCall> call = prepare_small_matrices(site)) return call;  // a run knows that they are
     const Cut& cut = chosen.cut;
     choose(chosen, site, false);

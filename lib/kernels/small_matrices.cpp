@@ -4,7 +4,6 @@
 // The matrix on the right becomes panels of 64 columns in the nearest cache, and so does one on the left that lies
 // column by column; the loops are those of panels.cpp.
 #include <algorithm>
-#include <cassert>
 #include <string_view>
 
 #include "kernels/lanes.h"
@@ -18,7 +17,7 @@ namespace {
 
 // Of one of them: from here on oneDNN is as fast.
 constexpr int64_t most_products = 32 * 32 * 32;
-constexpr int64_t most_places = 16;  // with AVX-512: up to here oneDNN 3 takes 0.9 to 6 times as long
+constexpr int64_t most_places = 4;  // with AVX-512: for more, oneDNN 3 is as fast or faster
 constexpr int64_t tile_products = 64 * 1024;
 constexpr int64_t serial_products = 128 * 1024;  // less than this is done before a second thread has woken up
 
@@ -31,7 +30,9 @@ class SmallMatricesCall : public TiledCall {
 
   bool is_turned() const { return !loops.a.in_rows(); }  // a becomes a panel
   int64_t products() const { return loops.m() * loops.n() * loops.k(); }
-  int64_t tiles() const override { return std::clamp<int64_t>(count * products() / tile_products, 1, count); }
+  int64_t tiles() const override {
+    return std::clamp<int64_t>(count * products() / tile_products, 1, std::max<int64_t>(1, count));
+  }
   int64_t workers() const override { return count * products() < serial_products ? 1 : TiledCall::workers(); }
   size_t worker_bytes() const override {
     return static_cast<size_t>(loops.m() * (is_turned() ? 2 : 1) + loops.k()) * panel_columns * sizeof(float);
@@ -146,7 +147,7 @@ std::unique_ptr<PreparedCall> prepare_small_matrices(const CallSite& site) {
   if (!read_product(*site.body, site.symbols, call->product).empty()) return nullptr;
   call->loops = make_loops(call->product, site);
   const Loops& loops = call->loops;
-  if (!takes(call->product, loops, site)) return nullptr;
+  if (!lanes_refusal(call->product.epilogue).empty() || !takes(call->product, loops, site)) return nullptr;
   call->count = loops.places();
   call->result = site.operands.size();
   call->flops = 2.0 * static_cast<double>(call->count * call->products());

@@ -4,7 +4,8 @@
 //
 // where o + p = s * q + r makes k = s * m + r and i = q - m: each phase r is an ordinary convolution along q with every
 // s-th tap of w, and what all phases give is one convolution with s times the channels, its result interleaved.
-// Few outputs then fill vectors. Without a stride there is one phase, whose taps may lie apart. Nothing here knows the
+// Few outputs then fill vectors. Without a stride there is one phase, whose taps may lie apart. Where the kernel is no
+// multiple of the stride, some phases have taps that are zeros, which make NaN of an infinite x. Nothing here knows the
 // operator: what is written above is compared with the meaning.
 #include "specialize/channel_affine.h"
 #include "specialize/index_expressions.h"
@@ -285,6 +286,7 @@ Result<Changed> untranspose_convolutions(Scope& scope) {
     if (!*made) continue;
     scope.report("untransposed " + node.target() + " %" + node.result()->name);
     scope.variant.graph.replace_uses(node.result(), *made);
+    scope.variant.graph.erase(node);  // others look for sole readers
     changed = Changed::yes;
   }
   return changed;
