@@ -23,8 +23,10 @@ struct Axis {
 
 struct Transposed {
   ir::Value *x = nullptr, *weight = nullptr, *bias = nullptr;  // bias: null where there is none
-  int64_t groups = 1, inputs = 0, outputs = 0;                 // inputs and outputs of a group
-  std::vector<Axis> axes;                                      // of the plane
+  SymInt groups = 1;
+  int64_t inputs = 0, outputs = 0;  // of a group
+  bool is_constant = true;          // weight and bias
+  std::vector<Axis> axes;           // of the plane
 };
 
 // Stride and padding of i = (o + padding - k) // stride, read off its values at the start: it rises every `stride`,
@@ -77,55 +79,63 @@ std::optional<std::vector<Axis>> read_axes(const ProductIndices& indices, const 
                                                                                       : std::nullopt;
 }
 
-// The node, if it is a transposed convolution whose weight is a constant [inputs of all groups, outputs of one, ..].
-std::optional<Transposed> read_transposed(const Scope& scope, const ir::Node& node) {
-  const std::optional<opset::Meaning> meaning = loops(scope, node);
-  const std::optional<SumOfProducts> sum = meaning ? sum_of_products(*meaning) : std::nullopt;
-  if (!sum) return std::nullopt;
-  Transposed found;
-  for (const opset::Scalar* read : {sum->left, sum->right})
-    if (constant_behind(scope, tensor_of(*meaning, *read))) found.weight = tensor_of(*meaning, *read);
-  const std::vector<SymInt>& result = node.result()->meta().sizes;
-  if (!found.weight || found.weight->meta().rank() < 3 || result.size() != found.weight->meta().sizes.size())
+// The node, if it is a transposed convolution by `weight`, [inputs of all groups, outputs of one, ..].
+std::optional<Transposed> read_transposed(const Scope& scope, const ir::Node& node, ir::Value* weight) {
+  const std::vector<SymInt>&result = node.result()->meta().sizes, &sizes = weight->meta().sizes;
+  if (sizes.size() < 3 || result.size() != sizes.size() ||
+      !std::all_of(sizes.begin() + 1, sizes.end(), [](const SymInt& size) { return size.is_constant(); }))
     return std::nullopt;
-  const std::optional<ProductIndices> indices = product_indices(scope, node, found.weight);
-  const std::vector<SymInt>& weight = found.weight->meta().sizes;
-  if (!indices || indices->x.size() != weight.size()) return std::nullopt;
-  found.x = indices->operand;
-
-  const int64_t all_inputs = *weight[0].constant();
-  found.outputs = *weight[1].constant();
-  const std::optional<int64_t> channels = result[1].constant();
-  if (!channels || *channels == 0 || found.outputs == 0 || *channels % found.outputs != 0) return std::nullopt;
-  found.groups = *channels / found.outputs;
-  found.inputs = all_inputs / found.groups;
-  if (all_inputs == 0 || all_inputs % found.groups != 0) return std::nullopt;
+  const std::optional<ProductIndices> indices = product_indices(scope, node, weight);
+  if (!indices || indices->x.size() != sizes.size()) return std::nullopt;
   const auto is = [&](const SymInt& index, const SymInt& wanted) {
     return indices->facts.decide(shape::equal(index, wanted)) == shape::Truth::proven;
   };
-  const SymInt channel = *channels == 1 ? SymInt(0) : result_index(1),
-               first = found.groups == 1 ? SymInt(0) : shape::floor_div(channel, found.outputs) * found.inputs,
+
+  Transposed found{.x = indices->operand, .weight = weight, .outputs = *sizes[1].constant()};
+  if (found.outputs == 0) return std::nullopt;
+  found.groups = indices->facts.simplify(shape::floor_div(result[1], found.outputs));
+  const std::optional<int64_t> inputs = indices->facts.simplify(shape::floor_div(sizes[0], found.groups)).constant();
+  if (!inputs || *inputs == 0 || !is(found.groups * found.outputs, result[1]) || !is(found.groups * *inputs, sizes[0]))
+    return std::nullopt;
+  found.inputs = *inputs;
+  const bool is_one = found.groups == SymInt(1);
+  const SymInt channel = result[1] == SymInt(1) ? SymInt(0) : result_index(1),
+               first = is_one ? SymInt(0) : shape::floor_div(channel, found.outputs) * found.inputs,
                input = first + (found.inputs == 1 ? SymInt(0) : summed_index(0)),
-               output = found.groups == 1 ? channel : shape::mod(channel, found.outputs);
+               output = is_one ? channel : shape::mod(channel, found.outputs);
   if (indices->extents[0] != SymInt(found.inputs) || !is(indices->x[0], result_index(0)) || !is(indices->x[1], input) ||
       !is(indices->weight[0], input) || !is(indices->weight[1], output))
     return std::nullopt;
-  if (sum->bias) {
-    found.bias = tensor_of(*meaning, *sum->bias);
-    const bool is_of_channel = result_axis(*meaning, sum->bias->operands[0]) == 1 || *channels == 1;
-    if (found.bias->meta().rank() != 1 || !is_of_channel || !constant_behind(scope, found.bias)) return std::nullopt;
-  }
-  const std::optional<std::vector<Axis>> axes = read_axes(*indices, weight);
+  const std::optional<std::vector<Axis>> axes = read_axes(*indices, sizes);
   if (!axes) return std::nullopt;
   found.axes = *axes;
   return found;
 }
 
+std::optional<Transposed> read_transposed(const Scope& scope, const ir::Node& node) {
+  const std::optional<opset::Meaning> meaning = loops(scope, node);
+  const std::optional<SumOfProducts> sum = meaning ? sum_of_products(*meaning) : std::nullopt;
+  if (!sum) return std::nullopt;
+  std::optional<Transposed> found;
+  for (const opset::Scalar* read : {sum->right, sum->left})
+    if (!found) found = read_transposed(scope, node, tensor_of(*meaning, *read));
+  if (!found) return std::nullopt;
+  found->is_constant = constant_behind(scope, found->weight).has_value();
+  if (sum->bias) {
+    found->bias = tensor_of(*meaning, *sum->bias);
+    const bool is_of_channel =
+        result_axis(*meaning, sum->bias->operands[0]) == 1 || node.result()->meta().sizes[1] == SymInt(1);
+    if (found->bias->meta().rank() != 1 || !is_of_channel) return std::nullopt;
+    found->is_constant = found->is_constant && constant_behind(scope, found->bias);
+  }
+  return found;
+}
+
 // Where kernels of transposed convolutions are slower, as measured: all without a stride, all in groups but those of
-// one channel each (oneDNN has plain loops: 10 to 50 times); else outputs that fill no vector, which phases side by
-// side do (1.4 to 3 times), a result that is no multiple of the stride, sums so long that weights are all that is read,
-// volumes and many taps to a phase where none is wasted (1.2). Elsewhere what interleaving moves, and taps that are
-// none, cost more. Small planes would mostly read padding.
+// one channel each with constant weights (oneDNN has plain loops: 10 to 50 times); of computed weights no others; else
+// outputs that fill no vector, which phases side by side do (1.4 to 3 times), a result that is no multiple of the
+// stride, sums so long that weights are all that is read, volumes and many taps to a phase where none is wasted (1.2).
+// Elsewhere what interleaving moves, and taps that are none, cost more. Small planes would mostly read padding.
 bool pays(const Transposed& product, const std::vector<SymInt>& result) {
   int64_t kernel = 1, phases = 1, taps = 1;
   bool has_many_taps = false, is_uneven = false, is_small = false;
@@ -140,9 +150,11 @@ bool pays(const Transposed& product, const std::vector<SymInt>& result) {
     is_small |= size && *size < axis.taps();
   }
   constexpr int64_t most_taps = 64;  // of the kernel for channels of their own
+  if (!product.is_constant && product.groups == SymInt(1)) return false;
   if (phases == 1)
     return kernel > 1 || product.inputs > 1 || product.outputs > 1;  // else it is an ordinary one as well
-  if (product.groups > 1) return product.inputs > 1 || product.outputs > 1 || kernel > most_taps;
+  if (product.groups != SymInt(1))
+    return !product.is_constant || product.inputs > 1 || product.outputs > 1 || kernel > most_taps;
   constexpr int64_t lanes = 16;
   const auto in_vectors = [](int64_t channels) { return static_cast<double>((channels + lanes - 1) / lanes * lanes); };
   const double gain = in_vectors(product.outputs) * static_cast<double>(kernel) /
@@ -155,7 +167,7 @@ bool pays(const Transposed& product, const std::vector<SymInt>& result) {
 // [groups, phases and outputs; inputs, taps], each tap in the order in which x is read.
 Tensor weight_of_phases(const Tensor& weight, const Transposed& product) {
   const Tensor from = weight.contiguous();
-  const int64_t inputs = product.inputs, outputs = product.outputs;
+  const int64_t groups = *product.groups.constant(), inputs = product.inputs, outputs = product.outputs;
   int64_t phases = 1, taps = 1, kernel = 1;
   std::vector<int64_t> sizes = {0, inputs};
   for (const Axis& axis : product.axes) {
@@ -164,7 +176,7 @@ Tensor weight_of_phases(const Tensor& weight, const Transposed& product) {
     taps *= axis.taps();
     kernel *= axis.kernel;
   }
-  sizes[0] = product.groups * phases * outputs;
+  sizes[0] = groups * phases * outputs;
   Tensor result = Tensor::empty(from.dtype, sizes);
   for (int64_t phase = 0; phase < phases; ++phase)
     for (int64_t tap = 0; tap < taps; ++tap) {
@@ -180,7 +192,7 @@ Tensor weight_of_phases(const Tensor& weight, const Transposed& product) {
         phase_left /= axis.stride;
         tap_left /= axis.taps();
       }
-      for (int64_t group = 0; group < product.groups; ++group)
+      for (int64_t group = 0; group < groups; ++group)
         for (int64_t output = 0; output < outputs; ++output)
           for (int64_t input = 0; input < inputs; ++input)
             result.set(((((group * phases + phase) * outputs) + output) * inputs + input) * taps + tap,
@@ -198,13 +210,52 @@ Tensor bias_of_phases(const Tensor& bias, const Transposed& product, int64_t pha
   return result;
 }
 
+// The same of a weight that is computed.
+Result<ir::Value*> computed_weight_of_phases(Scope& scope, ir::Node& node, const Transposed& product) {
+  std::vector<SymInt> in_groups = {product.groups, product.inputs, product.outputs}, zeros, split = in_groups,
+                      taps_axes, order = {0}, result = {product.outputs * product.groups, product.inputs};
+  for (size_t i = 0; i < product.axes.size(); ++i) {
+    const Axis& axis = product.axes[i];
+    const auto tap_axis = static_cast<int64_t>(3 + 2 * i);
+    in_groups.emplace_back(axis.kernel);
+    zeros.insert(zeros.begin(), {0, axis.taps() * axis.stride - axis.kernel});  // from the last axis on
+    split.insert(split.end(), {axis.taps(), axis.stride});
+    taps_axes.emplace_back(tap_axis);
+    order.emplace_back(tap_axis + 1);
+    result[0] = result[0] * axis.stride;
+    result.emplace_back(axis.taps());
+  }
+  order.insert(order.end(), {2, 1});
+  order.insert(order.end(), taps_axes.begin(), taps_axes.end());
+  Result<ir::Value*> made = product.weight;
+  for (const auto& [target, to] : {std::pair("aten::reshape", &in_groups),
+                                   {"aten::constant_pad_nd", &zeros},
+                                   {"aten::view", &split},
+                                   {"aten::flip", &taps_axes},
+                                   {"aten::permute", &order},
+                                   {"aten::reshape", &result}})
+    if (made) made = append_before(scope, node, target, {*made, list_of(*to)});
+  return made;
+}
+
+Result<ir::Value*> computed_bias_of_phases(Scope& scope, ir::Node& node, const Transposed& product, int64_t phases) {
+  const std::vector<SymInt> split = {product.groups, 1, product.outputs},
+                            repeated = {product.groups, phases, product.outputs},
+                            joined = {product.groups * product.outputs * phases};
+  Result<ir::Value*> made = product.bias;
+  for (const auto& [target, to] :
+       {std::pair("aten::reshape", &split), {"aten::expand", &repeated}, {"aten::reshape", &joined}})
+    if (made) made = append_before(scope, node, target, {*made, list_of(*to)});
+  return made;
+}
+
 // What the phases of a result give, interleaved: [n, groups, phases.., c, q..] -> [n, groups and c, (q, phase)..].
 Result<ir::Value*> interleaved(Scope& scope, ir::Node& node, const Transposed& product, ir::Value* made) {
-  const size_t plane = product.axes.size(), first = product.groups > 1 ? 2 : 1;  // axis of the first phase
+  const size_t plane = product.axes.size(), first = product.groups == SymInt(1) ? 1 : 2;  // axis of the first phase
   const std::vector<SymInt> sizes = made->meta().sizes;
   std::vector<SymInt> split = {sizes[0]}, order = {0}, joined = {sizes[0], product.groups * product.outputs};
-  if (product.groups > 1) {
-    split.emplace_back(product.groups);
+  if (first == 2) {
+    split.push_back(product.groups);
     order.emplace_back(1);
   }
   order.emplace_back(static_cast<int64_t>(first + plane));
@@ -246,16 +297,23 @@ Result<ir::Value*> untransposed(Scope& scope, ir::Node& node, const Transposed& 
     dilation.emplace_back(axis.dilation);
     phases *= axis.stride;
   }
-  const std::string name = weight_name(scope, *product.weight);
-  ir::Value* const weight =
-      add_constant(scope, name + ".phases", weight_of_phases(*constant_behind(scope, product.weight), product));
-  ir::Argument bias;
-  if (product.bias)
-    bias = add_constant(scope, name + ".phases_bias",
-                        bias_of_phases(*constant_behind(scope, product.bias), product, phases));
-  Result<ir::Value*> made = append_before(scope, node, "aten::convolution",
-                                          {product.x, weight, bias, list_of(ones), list_of(padding), list_of(dilation),
-                                           false, list_of(zeros), SymInt(product.groups)});
+  Result<ir::Value*> weight = nullptr, bias = nullptr;
+  if (product.is_constant) {
+    const std::string name = weight_name(scope, *product.weight);
+    weight = add_constant(scope, name + ".phases", weight_of_phases(*constant_behind(scope, product.weight), product));
+    if (product.bias)
+      bias = add_constant(scope, name + ".phases_bias",
+                          bias_of_phases(*constant_behind(scope, product.bias), product, phases));
+  } else {
+    weight = computed_weight_of_phases(scope, node, product);
+    if (product.bias) bias = computed_bias_of_phases(scope, node, product, phases);
+  }
+  if (!weight) return weight;
+  if (!bias) return bias;
+  Result<ir::Value*> made =
+      append_before(scope, node, "aten::convolution",
+                    {product.x, *weight, *bias ? ir::Argument(*bias) : ir::Argument(ir::None()), list_of(ones),
+                     list_of(padding), list_of(dilation), false, list_of(zeros), product.groups});
   if (made && phases > 1) made = interleaved(scope, node, product, *made);
   if (!made) return made;
 
