@@ -97,7 +97,7 @@ class Dispatch {
   bool makes_floats_of_integers(const Call& call) const;
   PyObject* run_in_default_dtype(PyObject* const* args, size_t count, PyObject* keyword_names);
   bool make_number(Argument& argument, bool is_item = false);
-  PyObject* passed(const Argument& argument) const;  // the tensor that it stands for, borrowed, or null
+  PyObject* passed(const ir::Value* value) const;  // the tensor that it stands for, borrowed, or null
   std::vector<Laid> operands(const Call& call) const;
   std::optional<Tensor> turned(const Call& call, ScalarType dtype, const std::vector<int64_t>& sizes,
                                size_t index = 0) const;
@@ -244,7 +244,7 @@ bool Dispatch::make_number(Argument& argument, bool is_item) {
     argument = std::move(items);
     return true;
   }
-  PyObject* tensor = passed(argument);
+  PyObject* tensor = passed(argument.value());
   if (!tensor) return true;
   const std::vector<SymInt> sizes = session_.meta(*as_tensor(tensor)).sizes;
   if (is_item ? shape::product(sizes).constant() != 1 : !sizes.empty()) return true;
@@ -253,26 +253,33 @@ bool Dispatch::make_number(Argument& argument, bool is_item) {
   return number && arguments_.convert(number.get(), argument);
 }
 
-PyObject* Dispatch::passed(const Argument& argument) const {
-  for (const auto& [value, tensor] : arguments_.tensors)
-    if (value && value == argument.value()) return tensor;
+// Those of the graph that a call reads.
+std::vector<ir::Value*> values_of(const Call& call) {
+  std::vector<ir::Value*> values;
+  const auto add = [&](const Argument& argument) {
+    if (ir::Value* value = argument.value()) values.push_back(value);
+  };
+  for (const Argument& argument : call.arguments) {
+    add(argument);
+    if (argument.is<ArgumentList>()) std::ranges::for_each(argument.get<ArgumentList>(), add);
+  }
+  return values;
+}
+
+PyObject* Dispatch::passed(const ir::Value* value) const {
+  for (const auto& [of_graph, tensor] : arguments_.tensors)
+    if (value && of_graph == value) return tensor;
   return nullptr;
 }
 
 // Where the tensors that were passed lie.
 std::vector<Laid> Dispatch::operands(const Call& call) const {
   std::vector<Laid> laid;
-  const auto add = [&](const Argument& argument) {
-    PyObject* object = passed(argument);
-    if (!object) return;
-    TensorObject& tensor = *as_tensor(object);
-    laid.push_back({session_.meta(tensor).sizes, strides_of(tensor)});
-  };
-  for (const Argument& argument : call.arguments) {
-    add(argument);
-    if (argument.is<ArgumentList>())
-      for (const Argument& item : argument.get<ArgumentList>()) add(item);
-  }
+  for (const ir::Value* value : values_of(call))
+    if (PyObject* object = passed(value)) {
+      TensorObject& tensor = *as_tensor(object);
+      laid.push_back({session_.meta(tensor).sizes, strides_of(tensor)});
+    }
   return laid;
 }
 
@@ -389,19 +396,6 @@ std::optional<std::vector<Ref>> Dispatch::evaluate(const Call& call) {
     if (!results.back()) return std::nullopt;
   }
   return results;
-}
-
-// Those of the graph that a call reads.
-std::vector<ir::Value*> values_of(const Call& call) {
-  std::vector<ir::Value*> values;
-  const auto add = [&](const Argument& argument) {
-    if (ir::Value* value = argument.value()) values.push_back(value);
-  };
-  for (const Argument& argument : call.arguments) {
-    add(argument);
-    if (argument.is<ArgumentList>()) std::ranges::for_each(argument.get<ArgumentList>(), add);
-  }
-  return values;
 }
 
 bool Dispatch::is_literal(const Call& call) const {

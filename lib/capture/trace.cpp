@@ -98,15 +98,13 @@ ir::OutputKind mutation_of(ir::InputKind kind) {
 
 // State has one type from call to call. "from f32[1] to f32[3]" where the assigned content has another one, else "".
 std::string change_of_type(const Session& session, const Assigned& state) {
-  for (const StateEntry& entry : session.state) {
-    if (entry.name != state.name) continue;
-    const ir::TensorMeta was{.dtype = entry.tensor.dtype,
-                             .sizes = {entry.tensor.sizes.begin(), entry.tensor.sizes.end()}};
-    const ir::TensorMeta& now = state.value->meta();
-    if (now.dtype != was.dtype || now.sizes != was.sizes)
-      return "from " + ir::to_string(was) + " to " + ir::to_string(now);
-  }
-  return "";
+  const auto entry = std::ranges::find(session.state, state.name, &StateEntry::name);
+  if (entry == session.state.end()) return "";
+  const ir::TensorMeta was{.dtype = entry->tensor.dtype,
+                           .sizes = {entry->tensor.sizes.begin(), entry->tensor.sizes.end()}};
+  const ir::TensorMeta& now = state.value->meta();
+  const bool is_same = now.dtype == was.dtype && now.sizes == was.sizes;
+  return is_same ? "" : "from " + ir::to_string(was) + " to " + ir::to_string(now);
 }
 
 // What forward has put in the place of this state, whatever was written into it before; null where it has not.
@@ -120,6 +118,11 @@ const Lifted* input_of(const Session& session, const std::string& name) {
   for (const Lifted& entry : session.lifted)
     if (entry.spec.target == name) return &entry;
   return nullptr;
+}
+
+// Of a buffer that a number was read from.
+const Lifted& input_with(const Session& session, const std::shared_ptr<Base>& base) {
+  return *std::ranges::find(session.lifted, base, &Lifted::base);
 }
 
 bool has_tag(const Session& session, const ir::Node& node, const char* tag) {
@@ -137,11 +140,7 @@ bool is_table(Session& session, const std::vector<Assigned>& assigned, const Ass
     return entry.base->is_written() || replacement(assigned, entry.spec.target);
   };
   return std::none_of(session.buffers_read.begin() + static_cast<ptrdiff_t>(read_before), session.buffers_read.end(),
-                      [&](const auto& read) {
-                        return std::ranges::any_of(session.lifted, [&](const Lifted& entry) {
-                          return entry.base == read.first && changes(entry);
-                        });
-                      });
+                      [&](const auto& read) { return changes(input_with(session, read.first)); });
 }
 
 // The name of other state in the same memory as one that forward replaces, where forward also reads or writes it, or
@@ -256,12 +255,12 @@ bool Trace::check_buffers_read(const std::vector<Assigned>& assigned) {
   const SourceSpan first_line = session_.buffers_read.empty() ? SourceSpan() : session_.buffers_read.front().second;
   for (size_t i = 0; i < session_.buffers_read.size(); ++i) {
     const auto [base, line] = session_.buffers_read[i];
-    const auto entry = std::ranges::find(session_.lifted, base, &Lifted::base);
-    const Assigned* replaced = replacement(assigned, entry->spec.target);
+    const Lifted& entry = input_with(session_, base);
+    const Assigned* replaced = replacement(assigned, entry.spec.target);
     // What has another type then is told of by itself: E0312, E0316.
     const bool is_replaced = replaced && change_of_type(session_, *replaced).empty();
     if (!is_replaced && !base->is_written()) continue;
-    if (stays(*entry, is_replaced ? replaced->value : base->value)) continue;
+    if (stays(entry, is_replaced ? replaced->value : base->value)) continue;
     if (PyErr_Occurred()) return false;
     session_.raise(error(Status::unsupported, 311,
                          "a number was read from a buffer that forward updates: it would be another one at the next "

@@ -42,8 +42,10 @@ constexpr int64_t most_terms = 400, most_terms_of_two_panels = 512;
 constexpr int64_t short_products = 512 * 1024, short_products_of_several = 256 * 1024;
 constexpr int64_t short_weight = 28 * 1024;  // floats
 
-bool is_first(const Convolution& convolution, const ir::TensorMeta& weight) {
-  return convolution.groups == 1 && *weight.sizes[1].constant() <= most_channels_of_first;
+using Sizes = std::vector<ir::SymInt>;
+
+bool is_first(const Convolution& convolution, const Sizes& weight) {
+  return convolution.groups == 1 && *weight[1].constant() <= most_channels_of_first;
 }
 
 bool pads_far(const Convolution& convolution) {
@@ -54,33 +56,36 @@ bool pads_far(const Convolution& convolution) {
 int64_t panel_of(int64_t outputs) { return std::min(outputs, panel_columns); }
 
 // Of an output's sum.
-int64_t terms_of(const ir::TensorMeta& weight) {
-  int64_t terms = 1;
-  for (size_t axis = 1; axis < weight.sizes.size(); ++axis) terms *= *weight.sizes[axis].constant();
-  return terms;
+int64_t terms_of(const Sizes& weight) {
+  return *std::accumulate(weight.begin() + 1, weight.end(), ir::SymInt(1), std::multiplies<>()).constant();
 }
 
-// Whether it is one of a short sequence, each of which has so many numbers in the result: of all `images`, or of one
-// where their number is left open.
-bool is_short(const Convolution& convolution, const std::vector<int64_t>& filter, std::optional<int64_t> images,
-              int64_t numbers) {
-  if (convolution.transposed || convolution.groups > 1 || filter.size() != 3 || filter[2] == 1) return false;
-  const int64_t terms = filter[1] * filter[2], all = images.value_or(1);
-  return filter[0] <= panel_columns && filter[0] * terms <= short_weight && numbers <= short_products &&
-         terms * numbers * all <= (all == 1 ? short_products : short_products_of_several);
+// Whether it is one of a short sequence, of so many numbers in the result `y` whatever is left open.
+bool is_short(const Convolution& convolution, const Sizes& weight, const Sizes& y) {
+  const std::optional<std::vector<int64_t>> filter = concrete(weight, {});
+  if (!filter || convolution.transposed || convolution.groups > 1 || filter->size() != 3 || filter->back() == 1)
+    return false;
+  const std::optional<int64_t> numbers = (y[1] * y[2]).constant();  // of one sequence
+  const int64_t outputs = filter->front(), terms = terms_of(weight), all = y[0].constant().value_or(1);
+  return numbers && outputs <= panel_columns && outputs * terms <= short_weight && *numbers <= short_products &&
+         terms * *numbers * all <= (all == 1 ? short_products : short_products_of_several);
 }
+
+// The same of what a run is given.
+struct SizesOfCall {
+  Sizes weight, y;
+
+  SizesOfCall(const Convolution& convolution, const CallSite& site) {
+    const std::vector<int64_t>&filter = site.operands[static_cast<size_t>(convolution.weight)].sizes,
+          &result = site.results[0].sizes;
+    weight.assign(filter.begin(), filter.end());
+    y.assign(result.begin(), result.end());
+  }
+};
 
 bool is_short(const Convolution& convolution, const CallSite& site) {
-  const std::vector<int64_t>& sizes = site.results[0].sizes;
-  return is_short(convolution, site.operands[static_cast<size_t>(convolution.weight)].sizes, sizes[0],
-                  std::accumulate(sizes.begin() + 1, sizes.end(), int64_t{1}, std::multiplies<>()));
-}
-
-bool is_short(const Convolution& convolution, const ir::TensorMeta& weight, const ir::TensorMeta& y) {
-  const std::optional<std::vector<int64_t>> filter = concrete(weight.sizes, {});
-  const std::optional<int64_t> numbers =
-      std::accumulate(y.sizes.begin() + 1, y.sizes.end(), ir::SymInt(1), std::multiplies<>()).constant();
-  return filter && numbers && is_short(convolution, *filter, y.sizes[0].constant(), *numbers);
+  const SizesOfCall sizes(convolution, site);
+  return is_short(convolution, sizes.weight, sizes.y);
 }
 
 // Panel by panel; in it term by term, channel by channel.
@@ -263,7 +268,7 @@ std::unique_ptr<LinesCall> prepare_lines(const CallSite& site, int64_t lines) {
 
 // Of a size that a run alone knows: else kernel `few_channels` has been chosen.
 static bool is_short_in_a_run(const CallSite& site, const Convolution& convolution) {
-  const std::vector<ir::SymInt>& sizes = site.body->outputs()[0].value()->meta().sizes;
+  const Sizes& sizes = site.body->outputs()[0].value()->meta().sizes;
   const bool is_known = std::ranges::all_of(sizes, [](const ir::SymInt& size) { return size.is_constant(); });
   return !is_known && is_short(convolution, site) && site.results[0].sizes[1] >= fewest_outputs_of_sequences &&
          lanes_refusal(convolution.epilogue).empty();
@@ -308,14 +313,14 @@ bool is_in_rows(const CallSite& site, const Convolution& convolution) {
 }
 
 // Why oneDNN had better run it, if it is not short; `y` is what a run, or any run, gives.
-std::string drawback_of_long(const Convolution& convolution, const ir::TensorMeta& weight, const ir::TensorMeta& y) {
+std::string drawback_of_long(const Convolution& convolution, const Sizes& weight, const Sizes& y) {
   if (convolution.groups > 1 || is_first(convolution, weight)) return "";
-  const int64_t channels = *weight.sizes[1].constant(), outputs = *weight.sizes[0].constant(), terms = terms_of(weight);
-  const bool is_image = y.rank() == 4, is_strided = convolution.stride.back() > 1;
-  const bool is_large = is_image && (y.sizes[2] * y.sizes[3]).constant().value_or(0) >= large_image;
+  const int64_t channels = *weight[1].constant(), outputs = *weight[0].constant(), terms = terms_of(weight);
+  const bool is_image = y.size() == 4, is_strided = convolution.stride.back() > 1;
+  const bool is_large = is_image && (y[2] * y[3]).constant().value_or(0) >= large_image;
   if (terms == channels) return "it has one tap";
   if (is_image && terms > most_taps * channels) return "oneDNN has faster ones for many taps";
-  if (!is_large && y.sizes[0] != 1) return "oneDNN has faster ones for several small images, and sequences";
+  if (!is_large && y[0] != 1) return "oneDNN has faster ones for several small images, and sequences";
   const bool fills_vectors = outputs >= panel_columns || (outputs > widest_vector && outputs % widest_vector == 0);
   if (is_image && outputs <= widest_vector) return "oneDNN is faster where outputs fill one vector at most";
   return !is_strided && fills_vectors ? "oneDNN is as fast where outputs fill vectors" : "";
@@ -323,11 +328,8 @@ std::string drawback_of_long(const Convolution& convolution, const ir::TensorMet
 
 // Whether it is ours for another reason than that it is short.
 bool suits_long(const Convolution& convolution, const CallSite& site) {
-  const auto meta_of = [](const std::vector<int64_t>& sizes) {
-    return ir::TensorMeta{.dtype = ScalarType::f32, .sizes = {sizes.begin(), sizes.end()}};
-  };
-  const ir::TensorMeta weight = meta_of(site.operands[static_cast<size_t>(convolution.weight)].sizes);
-  return drawback_of_long(convolution, weight, meta_of(site.results[0].sizes)).empty();
+  const SizesOfCall sizes(convolution, site);
+  return drawback_of_long(convolution, sizes.weight, sizes.y).empty();
 }
 
 class FewChannels : public ConvolutionKernel {
@@ -337,14 +339,14 @@ class FewChannels : public ConvolutionKernel {
   std::string refusal(const ir::Graph& body) const override {
     Convolution convolution;
     if (std::string refusal = read_convolution(body, {}, convolution); !refusal.empty()) return refusal;
-    const ir::TensorMeta& weight = body.inputs()[static_cast<size_t>(convolution.weight)]->meta();
-    if (convolution.transposed || weight.rank() > 4) return "not forward, in 1 or 2 dimensions";
-    const int64_t channels = *weight.sizes[1].constant(), outputs = *weight.sizes[0].constant() / convolution.groups;
+    const Sizes& weight = body.inputs()[static_cast<size_t>(convolution.weight)]->meta().sizes;
+    if (convolution.transposed || weight.size() > 4) return "not forward, in 1 or 2 dimensions";
+    const int64_t channels = *weight[1].constant(), outputs = *weight[0].constant() / convolution.groups;
     const bool is_long = is_first(convolution, weight) && pads_far(convolution);
     const int64_t most = outputs > 2 * panel_columns ? most_terms
                          : is_long                   ? most_terms_of_long * panel_columns / panel_of(outputs)
                                                      : most_terms_of_two_panels;
-    if (terms_of(weight) > most && !is_short(convolution, weight, body.outputs()[0].value()->meta()))
+    if (terms_of(weight) > most && !is_short(convolution, weight, body.outputs()[0].value()->meta().sizes))
       return "its sums have many terms";
     if (convolution.groups > 1 && (channels < 2 || channels > panel_columns)) return "it has not few channels";
     if (convolution.groups > 1 && outputs > panel_columns && outputs % panel_columns != 0)
@@ -355,16 +357,16 @@ class FewChannels : public ConvolutionKernel {
   std::string drawback(const ir::Graph& body) const override {
     Convolution convolution;
     read_convolution(body, {}, convolution);
-    const ir::TensorMeta& weight = body.inputs()[static_cast<size_t>(convolution.weight)]->meta();
-    const int64_t outputs = *weight.sizes[0].constant() / convolution.groups;
-    if (convolution.groups > 1 && weight.rank() == 4) return "oneDNN has faster ones for images in groups";
-    const std::vector<ir::SymInt>& image = body.inputs()[static_cast<size_t>(convolution.x)]->meta().sizes;
-    const ir::TensorMeta& y = body.outputs()[0].value()->meta();
-    if (image.back() != 1 && y.sizes.back() == 1) return "its lines have one output";
+    const Sizes& weight = body.inputs()[static_cast<size_t>(convolution.weight)]->meta().sizes;
+    const int64_t outputs = *weight[0].constant() / convolution.groups;
+    if (convolution.groups > 1 && weight.size() == 4) return "oneDNN has faster ones for images in groups";
+    const Sizes& image = body.inputs()[static_cast<size_t>(convolution.x)]->meta().sizes;
+    const Sizes& y = body.outputs()[0].value()->meta().sizes;
+    if (image.back() != 1 && y.back() == 1) return "its lines have one output";
     if (!is_short(convolution, weight, y))
       if (std::string drawback = drawback_of_long(convolution, weight, y); !drawback.empty()) return drawback;
     const int64_t fewest =
-        weight.rank() == 4 && !pads_far(convolution) ? fewest_outputs_of_images : fewest_outputs_of_sequences;
+        weight.size() == 4 && !pads_far(convolution) ? fewest_outputs_of_images : fewest_outputs_of_sequences;
     return outputs < fewest ? "its outputs do not fill vectors" : "";
   }
 

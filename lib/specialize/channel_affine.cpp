@@ -51,33 +51,32 @@ bool is_variable(const Meaning& meaning, ScalarId id, int variable) {
   return false;
 }
 
-// The one axis of a read whose index depends on the variable, and is it; -1 if there is none, or more.
-int axis_of(const Meaning& meaning, const Scalar& read, int variable) {
+// The one axis of a read whose index depends on the variable, if the index `fits`; -1 if there is none, or more.
+template <class Fits>
+int only_axis(const Meaning& meaning, const Scalar& read, int variable, const Fits& fits) {
   int found = -1;
   for (size_t axis = 0; axis < read.operands.size(); ++axis) {
     if (!depends_on(meaning, read.operands[axis], variable)) continue;
-    if (found >= 0 || !is_variable(meaning, read.operands[axis], variable)) return -1;
+    if (found >= 0 || !fits(read.operands[axis])) return -1;
     found = static_cast<int>(axis);
   }
   return found;
 }
 
-// The one axis of a read whose index is the variable plus what does not depend on it, such as the first of a group; -1
-// if there is none, or more.
+// Where the index is the variable.
+int axis_of(const Meaning& meaning, const Scalar& read, int variable) {
+  return only_axis(meaning, read, variable, [&](ScalarId index) { return is_variable(meaning, index, variable); });
+}
+
+// Where the index is the variable plus what does not depend on it, such as the first of a group.
 int shifted_axis_of(const Meaning& meaning, const Scalar& read, int variable) {
-  int found = -1;
-  for (size_t axis = 0; axis < read.operands.size(); ++axis) {
-    if (!depends_on(meaning, read.operands[axis], variable)) continue;
-    const Scalar& index = at(meaning, read.operands[axis]);
+  return only_axis(meaning, read, variable, [&](ScalarId id) {
+    const Scalar& index = at(meaning, id);
     const auto is_shifted = [&](size_t i) {
       return is_variable(meaning, index.operands[i], variable) && !depends_on(meaning, index.operands[1 - i], variable);
     };
-    const bool fits = is_variable(meaning, read.operands[axis], variable) ||
-                      (index.op == ScalarOp::add && (is_shifted(0) || is_shifted(1)));
-    if (found >= 0 || !fits) return -1;
-    found = static_cast<int>(axis);
-  }
-  return found;
+    return is_variable(meaning, id, variable) || (index.op == ScalarOp::add && (is_shifted(0) || is_shifted(1)));
+  });
 }
 
 // Per channel: a constant, or scale * x + shift. A vector of length 1 stands for all channels.
@@ -380,14 +379,18 @@ ir::SymInt summed_index(size_t weight_axis) { return ir::SymInt::symbol("summed.
 
 std::optional<ProductIndices> product_indices(const Scope& scope, const ir::Node& node, const ir::Value* weight) {
   const std::optional<Meaning> meaning = loops(scope, node);
-  std::optional<SumOfProducts> sum = meaning ? sum_of_products(*meaning) : std::nullopt;
-  if (!sum || !put_on_right(*meaning, weight, *sum)) return std::nullopt;
+  return meaning ? product_indices(scope, *meaning, weight) : std::nullopt;
+}
+
+std::optional<ProductIndices> product_indices(const Scope& scope, const Meaning& meaning, const ir::Value* weight) {
+  std::optional<SumOfProducts> sum = sum_of_products(meaning);
+  if (!sum || !put_on_right(meaning, weight, *sum)) return std::nullopt;
   const opset::Reduction& reduction = *sum->reduction;
 
   ProductIndices found;
-  found.operand = tensor_of(*meaning, *sum->left);
+  found.operand = tensor_of(meaning, *sum->left);
   found.facts = scope.facts;
-  const opset::LoopNest& nest = meaning->results[0];
+  const opset::LoopNest& nest = meaning.results[0];
   std::map<int, ir::SymInt> variables = result_indices(nest.variables);
   for (size_t axis = 0; axis < nest.variables.size(); ++axis) {
     const ir::SymInt index = result_index(axis);
@@ -396,19 +399,19 @@ std::optional<ProductIndices> product_indices(const Scope& scope, const ir::Node
   }
   found.extents.assign(weight->meta().sizes.size(), 1);
   for (size_t i = 0; i < reduction.variables.size(); ++i) {
-    const std::optional<ir::SymInt> extent = IndexExpressions(*meaning, {}).integer(reduction.extents[i]);
+    const std::optional<ir::SymInt> extent = IndexExpressions(meaning, {}).integer(reduction.extents[i]);
     if (extent == ir::SymInt(1)) {
       variables.emplace(reduction.variables[i], 0);
       continue;
     }
-    const int axis = shifted_axis_of(*meaning, *sum->right, reduction.variables[i]);
+    const int axis = shifted_axis_of(meaning, *sum->right, reduction.variables[i]);
     if (axis < 0 || !extent) return std::nullopt;
     ir::SymInt& of_axis = found.extents[static_cast<size_t>(axis)];
     if (of_axis != ir::SymInt(1)) return std::nullopt;
     of_axis = *extent;
     variables.emplace(reduction.variables[i], summed_index(static_cast<size_t>(axis)));
   }
-  const IndexExpressions expressions(*meaning, variables);
+  const IndexExpressions expressions(meaning, variables);
   const auto collect = [&](const Scalar& read, std::vector<ir::SymInt>& into) {
     for (ScalarId operand : read.operands)
       if (const std::optional<ir::SymInt> index = expressions.integer(operand))

@@ -91,6 +91,8 @@ struct ProductIndices {
 ir::SymInt result_index(size_t axis);
 ir::SymInt summed_index(size_t weight_axis);
 // nullopt where an index cannot be written so, or what is summed along is no axis of the weight.
+std::optional<ProductIndices> product_indices(const Scope& scope, const opset::Meaning& meaning,
+                                              const ir::Value* weight);
 std::optional<ProductIndices> product_indices(const Scope& scope, const ir::Node& node, const ir::Value* weight);
 
 // y[.., c, ..] = scale[c] * x[.., c, ..] + shift[c]

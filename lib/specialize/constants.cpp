@@ -1,7 +1,9 @@
 // Weights as constants: looking behind graph inputs, adding new ones, dropping those that nobody reads.
 #include <algorithm>
+#include <ranges>
 #include <set>
 
+#include "reference/reference.h"
 #include "specialize/passes.h"
 
 namespace atenon::specialize {
@@ -45,6 +47,19 @@ ir::Value* add_constant(Scope& scope, const std::string& wish, Tensor tensor) {
   scope.entry.signature.inputs.push_back(std::move(spec));
   scope.program.weights.push_back({name, std::move(tensor)});
   return mine;
+}
+
+Result<ir::Value*> computed_constant(Scope& scope, const std::string& wish, ir::Value* value) {
+  std::vector<ir::Node*> chain;  // the last first
+  ir::Value* from = value;
+  for (; from->producer; from = from->producer->operands()[0]) chain.push_back(from->producer);
+  reference::Environment environment;
+  environment.values.emplace(from, *constant_behind(scope, from));
+  for (ir::Node* node : std::views::reverse(chain))
+    if (Result<void> done = reference::evaluate(scope.opset, *node, environment); !done) return done.error();
+  ir::Value* made = add_constant(scope, wish, std::get<Tensor>(environment.values.at(value)).contiguous());
+  for (ir::Node* node : chain) scope.variant.graph.erase(*node);
+  return made;
 }
 
 const std::string& weight_name(const Scope& scope, const ir::Value& value) {

@@ -85,6 +85,8 @@ std::optional<Tensor> constant_behind(const Scope& scope, const ir::Value* value
 // A new constant: a weight named after `wish` (made unique) and the graph input that holds it, in every variant of the
 // entry.
 ir::Value* add_constant(Scope& scope, const std::string& wish, Tensor tensor);
+// A new constant, named so too, of what a chain of nodes, of one operand each, makes of one. The nodes go.
+Result<ir::Value*> computed_constant(Scope& scope, const std::string& wish, ir::Value* value);
 // The weight that a graph input holds, by name.
 const std::string& weight_name(const Scope& scope, const ir::Value& value);
 // Values in rows, each rounded once.

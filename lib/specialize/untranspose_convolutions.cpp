@@ -7,6 +7,8 @@
 // Few outputs then fill vectors. Without a stride there is one phase, whose taps may lie apart. Where the kernel is no
 // multiple of the stride, some phases have taps that are zeros, which make NaN of an infinite x. Nothing here knows the
 // operator: what is written above is compared with the meaning.
+#include <algorithm>
+
 #include "specialize/channel_affine.h"
 #include "specialize/index_expressions.h"
 
@@ -80,12 +82,12 @@ std::optional<std::vector<Axis>> read_axes(const ProductIndices& indices, const 
 }
 
 // The node, if it is a transposed convolution by `weight`, [inputs of all groups, outputs of one, ..].
-std::optional<Transposed> read_transposed(const Scope& scope, const ir::Node& node, ir::Value* weight) {
-  const std::vector<SymInt>&result = node.result()->meta().sizes, &sizes = weight->meta().sizes;
+std::optional<Transposed> read_transposed(const Scope& scope, const opset::Meaning& meaning, ir::Value* weight) {
+  const std::vector<SymInt>&result = meaning.results[0].type.sizes, &sizes = weight->meta().sizes;
   if (sizes.size() < 3 || result.size() != sizes.size() ||
       !std::all_of(sizes.begin() + 1, sizes.end(), [](const SymInt& size) { return size.is_constant(); }))
     return std::nullopt;
-  const std::optional<ProductIndices> indices = product_indices(scope, node, weight);
+  const std::optional<ProductIndices> indices = product_indices(scope, meaning, weight);
   if (!indices || indices->x.size() != sizes.size()) return std::nullopt;
   const auto is = [&](const SymInt& index, const SymInt& wanted) {
     return indices->facts.decide(shape::equal(index, wanted)) == shape::Truth::proven;
@@ -118,7 +120,7 @@ std::optional<Transposed> read_transposed(const Scope& scope, const ir::Node& no
   if (!sum) return std::nullopt;
   std::optional<Transposed> found;
   for (const opset::Scalar* read : {sum->right, sum->left})
-    if (!found) found = read_transposed(scope, node, tensor_of(*meaning, *read));
+    if (!found) found = read_transposed(scope, *meaning, tensor_of(*meaning, *read));
   if (!found) return std::nullopt;
   found->is_constant = constant_behind(scope, found->weight).has_value();
   if (sum->bias) {
@@ -164,61 +166,34 @@ bool pays(const Transposed& product, const std::vector<SymInt>& result) {
                        (is_full && (has_many_taps || product.axes.size() > 2)));
 }
 
-// [groups, phases and outputs; inputs, taps], each tap in the order in which x is read.
-Tensor weight_of_phases(const Tensor& weight, const Transposed& product) {
-  const Tensor from = weight.contiguous();
-  const int64_t groups = *product.groups.constant(), inputs = product.inputs, outputs = product.outputs;
-  int64_t phases = 1, taps = 1, kernel = 1;
-  std::vector<int64_t> sizes = {0, inputs};
-  for (const Axis& axis : product.axes) {
-    sizes.push_back(axis.taps());
-    phases *= axis.stride;
-    taps *= axis.taps();
-    kernel *= axis.kernel;
+// A call with one list of sizes, axes or paddings.
+struct Step {
+  const char* target;
+  std::vector<SymInt> list;
+};
+
+// What the steps make of a value, one after another, put before `node`.
+Result<ir::Value*> append_steps(Scope& scope, ir::Node& node, ir::Value* value, const std::vector<Step>& steps) {
+  for (const Step& step : steps) {
+    Result<ir::Value*> made = append_before(scope, node, step.target, {value, list_of(step.list)});
+    if (!made) return made;
+    value = *made;
   }
-  sizes[0] = groups * phases * outputs;
-  Tensor result = Tensor::empty(from.dtype, sizes);
-  for (int64_t phase = 0; phase < phases; ++phase)
-    for (int64_t tap = 0; tap < taps; ++tap) {
-      // Along each axis, last first: the phase, the tap and so the place in the kernel.
-      int64_t place = 0, step = 1, phase_left = phase, tap_left = tap;
-      bool is_tap = true;
-      for (size_t i = product.axes.size(); i-- > 0;) {
-        const Axis& axis = product.axes[i];
-        const int64_t k = phase_left % axis.stride + axis.stride * (axis.taps() - 1 - tap_left % axis.taps());
-        is_tap &= k < axis.kernel;
-        place += k * step;
-        step *= axis.kernel;
-        phase_left /= axis.stride;
-        tap_left /= axis.taps();
-      }
-      for (int64_t group = 0; group < groups; ++group)
-        for (int64_t output = 0; output < outputs; ++output)
-          for (int64_t input = 0; input < inputs; ++input)
-            result.set(((((group * phases + phase) * outputs) + output) * inputs + input) * taps + tap,
-                       is_tap ? from.float_at(((group * inputs + input) * outputs + output) * kernel + place) : 0.0);
-    }
-  return result;
+  return value;
 }
 
-// Of each group, as many times as there are phases.
-Tensor bias_of_phases(const Tensor& bias, const Transposed& product, int64_t phases) {
-  const Tensor from = bias.contiguous();
-  Tensor result = Tensor::empty(from.dtype, {from.numel() * phases});
-  for (int64_t i = 0; i < result.numel(); ++i)
-    result.set(i, from.float_at(i / (phases * product.outputs) * product.outputs + i % product.outputs));
-  return result;
-}
-
-// The same of a weight that is computed.
-Result<ir::Value*> computed_weight_of_phases(Scope& scope, ir::Node& node, const Transposed& product) {
+// [groups, phases and outputs; inputs, taps], each tap in the order in which x is read.
+Result<ir::Value*> weight_of_phases(Scope& scope, ir::Node& node, const Transposed& product) {
   std::vector<SymInt> in_groups = {product.groups, product.inputs, product.outputs}, zeros, split = in_groups,
                       taps_axes, order = {0}, result = {product.outputs * product.groups, product.inputs};
+  bool is_whole = true;  // no phase lacks a tap
   for (size_t i = 0; i < product.axes.size(); ++i) {
     const Axis& axis = product.axes[i];
     const auto tap_axis = static_cast<int64_t>(3 + 2 * i);
+    const int64_t missing = axis.taps() * axis.stride - axis.kernel;
+    is_whole &= missing == 0;
     in_groups.emplace_back(axis.kernel);
-    zeros.insert(zeros.begin(), {0, axis.taps() * axis.stride - axis.kernel});  // from the last axis on
+    zeros.insert(zeros.begin(), {0, missing});  // from the last axis on
     split.insert(split.end(), {axis.taps(), axis.stride});
     taps_axes.emplace_back(tap_axis);
     order.emplace_back(tap_axis + 1);
@@ -227,26 +202,21 @@ Result<ir::Value*> computed_weight_of_phases(Scope& scope, ir::Node& node, const
   }
   order.insert(order.end(), {2, 1});
   order.insert(order.end(), taps_axes.begin(), taps_axes.end());
-  Result<ir::Value*> made = product.weight;
-  for (const auto& [target, to] : {std::pair("aten::reshape", &in_groups),
-                                   {"aten::constant_pad_nd", &zeros},
-                                   {"aten::view", &split},
-                                   {"aten::flip", &taps_axes},
-                                   {"aten::permute", &order},
-                                   {"aten::reshape", &result}})
-    if (made) made = append_before(scope, node, target, {*made, list_of(*to)});
-  return made;
+  std::vector<Step> steps = {{"aten::reshape", in_groups}};
+  if (!is_whole) steps.push_back({"aten::constant_pad_nd", zeros});
+  steps.push_back({"aten::view", split});
+  if (std::ranges::any_of(product.axes, [](const Axis& axis) { return axis.taps() > 1; }))
+    steps.push_back({"aten::flip", taps_axes});
+  steps.insert(steps.end(), {{"aten::permute", order}, {"aten::reshape", result}});
+  return append_steps(scope, node, product.weight, steps);
 }
 
-Result<ir::Value*> computed_bias_of_phases(Scope& scope, ir::Node& node, const Transposed& product, int64_t phases) {
-  const std::vector<SymInt> split = {product.groups, 1, product.outputs},
-                            repeated = {product.groups, phases, product.outputs},
-                            joined = {product.groups * product.outputs * phases};
-  Result<ir::Value*> made = product.bias;
-  for (const auto& [target, to] :
-       {std::pair("aten::reshape", &split), {"aten::expand", &repeated}, {"aten::reshape", &joined}})
-    if (made) made = append_before(scope, node, target, {*made, list_of(*to)});
-  return made;
+// Of each group, as many times as there are phases.
+Result<ir::Value*> bias_of_phases(Scope& scope, ir::Node& node, const Transposed& product, int64_t phases) {
+  return append_steps(scope, node, product.bias,
+                      {{"aten::reshape", {product.groups, 1, product.outputs}},
+                       {"aten::expand", {product.groups, phases, product.outputs}},
+                       {"aten::reshape", {product.groups * product.outputs * phases}}});
 }
 
 // What the phases of a result give, interleaved: [n, groups, phases.., c, q..] -> [n, groups and c, (q, phase)..].
@@ -267,13 +237,7 @@ Result<ir::Value*> interleaved(Scope& scope, ir::Node& node, const Transposed& p
     order.emplace_back(static_cast<int64_t>(first + i));
     joined.push_back(sizes[i + 2] * product.axes[i].stride);
   }
-  Result<ir::Value*> result = made;
-  for (const auto& [target, to] :
-       {std::pair("aten::view", &split), {"aten::permute", &order}, {"aten::reshape", &joined}}) {
-    result = append_before(scope, node, target, {*result, list_of(*to)});
-    if (!result) return result;
-  }
-  return result;
+  return append_steps(scope, node, made, {{"aten::view", split}, {"aten::permute", order}, {"aten::reshape", joined}});
 }
 
 // What the node gives, made of an ordinary convolution; null where sizes do not fit.
@@ -297,16 +261,12 @@ Result<ir::Value*> untransposed(Scope& scope, ir::Node& node, const Transposed& 
     dilation.emplace_back(axis.dilation);
     phases *= axis.stride;
   }
-  Result<ir::Value*> weight = nullptr, bias = nullptr;
-  if (product.is_constant) {
+  Result<ir::Value*> weight = weight_of_phases(scope, node, product), bias = nullptr;
+  if (weight && product.bias) bias = bias_of_phases(scope, node, product, phases);
+  if (weight && bias && product.is_constant) {
     const std::string name = weight_name(scope, *product.weight);
-    weight = add_constant(scope, name + ".phases", weight_of_phases(*constant_behind(scope, product.weight), product));
-    if (product.bias)
-      bias = add_constant(scope, name + ".phases_bias",
-                          bias_of_phases(*constant_behind(scope, product.bias), product, phases));
-  } else {
-    weight = computed_weight_of_phases(scope, node, product);
-    if (product.bias) bias = computed_bias_of_phases(scope, node, product, phases);
+    weight = computed_constant(scope, name + ".phases", *weight);
+    if (weight && product.bias) bias = computed_constant(scope, name + ".phases_bias", *bias);
   }
   if (!weight) return weight;
   if (!bias) return bias;
