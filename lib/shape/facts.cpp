@@ -404,7 +404,9 @@ Truth Facts::search(const SymBool& question, bool refutes) const {
     const Truth truth = decide(node.kind, by_multiples, refutes);
     if (truth != Truth::open) return truth;
   }
-  return decide(node.kind, simple, refutes);
+  if (const Truth truth = decide(node.kind, simple, refutes); truth != Truth::open) return truth;
+  const SymInt shorter = Proof(*this).simplify_thoroughly(simple);
+  return shorter == simple ? Truth::open : decide(node.kind, shorter, refutes);
 }
 
 Truth Facts::decide(Kind kind, const SymInt& difference, bool refutes) const {

@@ -196,6 +196,11 @@ TEST_CASE("questions that programs ask") {
       {"max(s, t) == 5", "s == 5", "open"},
       {"min(s, t) >= 3", "t >= 3", "proven"},
       {"max(1, s) >= 3; s >= 2", "s >= 3", "proven"},
+      // The end of a slice, which may be counted from behind, cut off where the size is known to be no less.
+      {"s=-9..",
+       "max(0, min(9, max(0, 9*max(0, min(1, -min(9, s))) + min(9, s))) - 2) == max(0, max(0, 9*max(0, min(1, -min(9, "
+       "s))) + min(9, s)) - 2)",
+       "proven"},
       {"min(s, t) == 2", "t >= 2", "proven"},
       {"s=1..; s*s == 5*s*(s//5); s//5 == 1", "s == 5", "proven"},
       // Floats.

@@ -499,7 +499,7 @@ SymInt Proof::simplify(const Atom& atom) {
     for (const SymInt& operand : atom.operands) {
       const SymInt x = simplify(operand);
       const auto never = [&](const SymInt& a, const SymInt& b) {  // a is never taken, given b
-        return upper(least ? b - a : a - b, 0, 2) <= 0;
+        return upper(least ? b - a : a - b, 0, simplify_search_) <= 0;
       };
       if (std::any_of(kept.begin(), kept.end(), [&](const SymInt& other) { return never(x, other); })) continue;
       std::erase_if(kept, [&](const SymInt& other) { return never(other, x); });

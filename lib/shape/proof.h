@@ -42,6 +42,11 @@ class Proof {
   std::optional<int64_t> residue(const SymInt& x, int64_t modulus);
   // x by what is assumed and known; equal to x for all values of the symbols that the facts allow.
   SymInt simplify(const SymInt& x);
+  // The same, where a minimum or maximum may take as long a search as a question.
+  SymInt simplify_thoroughly(const SymInt& x) {
+    simplify_search_ = search_depth;
+    return simplify(x);
+  }
   // Whether x is proven to be at most `limit`: what a witness contradicts is not searched for.
   bool is_at_most(const SymInt& x, Bound limit) { return upper(x, limit, search_depth) <= limit; }
   // The largest value of x at the witnesses, which an upper bound cannot be below; that of -x says as much of the
@@ -74,6 +79,7 @@ class Proof {
   bool is_pruning_ = true;  // where a witness is above what is enough: not in search of the tightest bound
   int budget_ = 100;
   int simplify_depth_ = 0;
+  int simplify_search_ = 2;
 };
 
 }  // namespace atenon::shape
