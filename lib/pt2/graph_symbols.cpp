@@ -250,11 +250,18 @@ Result<ir::Type> GraphReader::promised_type(const Scope& scope, const Item& outp
   return ir::Type(std::move(type));
 }
 
+// What the inputs call one of forward's `*args`, which guards call args.1: args_1.
+static std::string as_parameter(std::string path) {
+  const size_t dot = path.find('.');
+  if (dot != std::string::npos) path[dot] = '_';
+  return path;
+}
+
 Result<void> GraphReader::assume_guards(const Item& guards) {
   if (guards.is_null()) return {};
   Names names;
   names.symbol = [](const std::string&) { return std::nullopt; };
-  names.size = [&](const std::string& path, int64_t dimension) -> std::optional<SymInt> {
+  const auto size_of = [&](const std::string& path, int64_t dimension) -> std::optional<SymInt> {
     for (const ir::InputSpec& spec : entry_.signature.inputs) {
       if (spec.kind != ir::InputKind::user_input || spec.target != path || spec.value.empty()) continue;
       const ir::Value* value = variant_.graph.find(spec.value);
@@ -262,6 +269,10 @@ Result<void> GraphReader::assume_guards(const Item& guards) {
         return value->meta().sizes[static_cast<size_t>(dimension)];
     }
     return std::nullopt;
+  };
+  names.size = [&](const std::string& path, int64_t dimension) {
+    const std::optional<SymInt> size = size_of(path, dimension);
+    return size ? size : size_of(as_parameter(path), dimension);
   };
   for (const Item& guard : guards.items()) {
     Result<Scalar> truth = parse_expression(guard.text(), names);
