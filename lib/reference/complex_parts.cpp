@@ -127,6 +127,15 @@ class Splitter {
     return {product(of(ScalarOp::cosh, a.real), of(ScalarOp::cos, a.imaginary)),
             product(of(ScalarOp::sinh, a.real), of(ScalarOp::sin, a.imaginary))};
   }
+  // By tanh and 1/cosh of the real part, which stay finite where sinh and cosh do not.
+  Parts hyperbolic_tangent(Parts a) {
+    const ScalarId t = of(ScalarOp::tanh, a.real), sin = of(ScalarOp::sin, a.imaginary),
+                   cos = of(ScalarOp::cos, a.imaginary), ts = product(t, sin);
+    const ScalarId divisor = sum(product(cos, cos), product(ts, ts));
+    const ScalarId secant = make(ScalarOp::div, {number(1, dtype(a.real)), of(ScalarOp::cosh, a.real)});
+    return {make(ScalarOp::div, {t, divisor}),
+            make(ScalarOp::div, {product(product(sin, cos), product(secant, secant)), divisor})};
+  }
   Parts power(Parts a, Parts b) {
     const ScalarId zero = number(0, dtype(a.real)), one = number(1, dtype(a.real));
     const auto is_zero = [&](Parts x) {
@@ -231,13 +240,13 @@ class Splitter {
       case ScalarOp::cos:
         return cosine(at(0));
       case ScalarOp::tan:
-        return divide(sine(at(0)), cosine(at(0)));
+        return negate(turned(hyperbolic_tangent(turned(at(0)))));
       case ScalarOp::sinh:
         return hyperbolic_sine(at(0));
       case ScalarOp::cosh:
         return hyperbolic_cosine(at(0));
       case ScalarOp::tanh:
-        return divide(hyperbolic_sine(at(0)), hyperbolic_cosine(at(0)));
+        return hyperbolic_tangent(at(0));
       case ScalarOp::asin:
         return narrow(inverse_sine(wide(at(0))), type);
       case ScalarOp::acos:
