@@ -38,6 +38,8 @@ class Arranger {
   bool merge_linearly(const SymInt& x, int outer, int inner) const;
   void merge(int outer, int inner);
   void merge_all();
+  bool is_along(const SymInt& address, int loop) const;
+  bool reads_along(ExprId id, int lane, std::set<ExprId>& seen) const;
   bool reads_across(int lane) const;
   void split_lanes(int lane);
   int64_t turns_of_all(LoopSet set) const;
@@ -286,11 +288,28 @@ void Arranger::merge_all() {
     merge_neighbours([&]() -> const std::vector<int>& { return loops_.reductions[r].loops; });
 }
 
-// Whether the reductions that depend on this loop read its neighbours side by side, and their own elements apart.
+// Neighbours along the loop lie side by side.
+bool Arranger::is_along(const SymInt& address, int loop) const {
+  return stride(address, loop) == 1 && coefficient(address, loops_.loops[loop].symbol);
+}
+
+// Whether an expression is computed from a read of the lane's neighbours, side by side.
+bool Arranger::reads_along(ExprId id, int lane, std::set<ExprId>& seen) const {
+  const Expr& expr = loops_.exprs[id];
+  if (!(expr.loops & bit(lane)) || !seen.insert(id).second) return false;
+  if (expr.op == ScalarOp::read) return is_along(expr.index, lane);
+  bool found = false;
+  each_operand(loops_, id, [&](ExprId operand) { found = found || reads_along(operand, lane, seen); });
+  return found;
+}
+
+// Whether the reductions that depend on this loop read its neighbours side by side, and their own elements apart, or
+// none that the loop tells apart, for results that lie side by side, too.
 bool Arranger::reads_across(int lane) const {
   if (turns_of(lane) < least_lanes / 2) return false;
   for (const Loop& loop : loops_.loops)
     if (loops_.loops_of(loop.extent) & bit(lane)) return false;
+  const bool puts_along = is_along(address_of_most(), lane);
   bool is_across = false;
   for (const BoundReduction& reduction : loops_.reductions) {
     if (!(reduction.outer & bit(lane))) continue;
@@ -301,9 +320,11 @@ bool Arranger::reads_across(int lane) const {
       if (!(expr.loops & bit(lane))) continue;  // one element for all lanes
       for (int loop : reduction.loops)
         if (expr.loops & bit(loop) && !lies_apart(expr.index, loop)) return false;
-      if (stride(expr.index, lane) != 1 || !coefficient(expr.index, loops_.loops[lane].symbol)) return false;
+      if (!is_along(expr.index, lane)) return false;
       is_across = true;
     }
+    std::set<ExprId> seen;
+    for (ExprId element : reduction.element) is_across = is_across || (puts_along && reads_along(element, lane, seen));
   }
   return is_across;
 }
