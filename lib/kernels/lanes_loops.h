@@ -324,14 +324,15 @@ struct Rows {
 };
 
 // y := f(x, other) for rows * columns values of a tile; of an other operand, `read(row, column, count)` gives values
-// that lie side by side.
+// that lie side by side. What lies behind the columns may be anything, such as numbers so small that they take a CPU a
+// hundred times as long, so it is not computed with.
 template <class F, class Read>
 inline void map_rows(const float* x, Rows y, int64_t rows, int64_t columns, F f, Read read) {
   const int left = static_cast<int>(columns % V::width);
   for (int64_t i = 0; i < rows; ++i, x += panel_columns, y.first += y.row) {
     int64_t j = 0;
     for (; j < columns - left; j += V::width) f(V::load(x + j), read(i, j, V::width)).store(y.first + j);
-    if (left > 0) f(V::load(x + j), read(i, j, left)).store_first(y.first + j, left);
+    if (left > 0) f(V::load_first(x + j, left), read(i, j, left)).store_first(y.first + j, left);
   }
 }
 

@@ -189,6 +189,12 @@ class OnednnMatmul : public Kernel {
     return thin_refusal(body, product);
   }
 
+  std::string drawback(const ir::Graph& body) const override {
+    Product product;
+    read_product(body, {}, product);
+    return thin_drawback(body, product);
+  }
+
   bool may_overwrite(const ir::Graph& body, size_t operand) const override {
     return may_overwrite_addend(body, operand);
   }

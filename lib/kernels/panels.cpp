@@ -225,7 +225,8 @@ class Panels : public RowsKernel {
   std::string drawback(const ir::Graph& body) const override {
     Product product;
     read_product(body, {}, product);
-    if (!product.is_convolution() || product.groups > 1) return "";
+    if (!product.is_convolution()) return thin_drawback(body, product);
+    if (product.groups > 1) return "";
     const ir::TensorMeta &filter = body.inputs()[product.b.input]->meta(), &x = body.inputs()[product.a.input]->meta();
     const ir::TensorMeta& y = body.outputs()[0].value()->meta();
     const std::optional<int64_t> images = (x.numel() + y.numel()).constant(),

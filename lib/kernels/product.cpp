@@ -15,6 +15,7 @@ namespace atenon::kernels {
 namespace {
 
 constexpr int64_t tiny_product = 64;
+constexpr int64_t many_rows = 64;
 constexpr int64_t smallest_half_matrix = 64 * 1024;  // smaller ones stay in the caches, and are read as they are
 
 bool is_product(const std::string& name) {
@@ -156,6 +157,15 @@ std::string thin_refusal(const ir::Graph& body, const Product& product) {
   if (n == ir::SymInt(1) || (has_batch && m == ir::SymInt(1))) return "a product with a vector";
   const std::optional<int64_t> products = constant_products(body, product);
   return has_batch && products && *products <= tiny_product ? "a batch of products of a few numbers" : "";
+}
+
+std::string thin_drawback(const ir::Graph& body, const Product& product) {
+  if (product.is_convolution() || product.b.axes.size() > 2) return "";
+  const ir::SymInt depth = size_of_operand(body, product.a, 1);
+  const std::optional<int64_t> n = size_of_operand(body, product.b, 1).constant(), k = depth.constant();
+  if (!n || !k || *n > most_row_outputs || *n * *k > tiny_product || *k == 0) return "";
+  const ir::SymInt rows = shape::floor_div(body.inputs()[product.a.input]->meta().numel(), depth);
+  return rows.constant().value_or(many_rows) >= many_rows ? "a matrix of a few numbers, for many rows" : "";
 }
 
 bool may_overwrite_addend(const ir::Graph& body, size_t operand) {

@@ -37,6 +37,9 @@ std::optional<int64_t> constant_products(const ir::Graph& body, const Product& p
 // Why plain loops are faster, or "": products with vectors, and of matrices of a few numbers each in a batch. Reading
 // them is what takes time, and a library starts anew for each.
 std::string thin_refusal(const ir::Graph& body, const Product& product);
+// Why plain loops are expected to be faster, or "": rows times a matrix of a few numbers, 3 to 10 times (AVX2,
+// AVX-512).
+std::string thin_drawback(const ir::Graph& body, const Product& product);
 
 // Whether the result of a product may take over the buffer of this operand: it is added once, elsewhere unread, and as
 // large.
