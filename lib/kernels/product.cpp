@@ -160,12 +160,13 @@ std::string thin_refusal(const ir::Graph& body, const Product& product) {
 }
 
 std::string thin_drawback(const ir::Graph& body, const Product& product) {
-  if (product.is_convolution() || product.b.axes.size() > 2) return "";
-  const ir::SymInt depth = size_of_operand(body, product.a, 1);
-  const std::optional<int64_t> n = size_of_operand(body, product.b, 1).constant(), k = depth.constant();
-  if (!n || !k || *n > most_row_outputs || *n * *k > tiny_product || *k == 0) return "";
-  const ir::SymInt rows = shape::floor_div(body.inputs()[product.a.input]->meta().numel(), depth);
-  return rows.constant().value_or(many_rows) >= many_rows ? "a matrix of a few numbers, for many rows" : "";
+  // With batch axes, a composite would become a batch of products, each with a copy of the matrix.
+  if (product.is_convolution() || product.a.axes.size() > 2 || product.b.axes.size() > 2) return "";
+  const std::optional<int64_t> rows = size_of_operand(body, product.a, 2).constant(),
+                               k = size_of_operand(body, product.a, 1).constant(),
+                               n = size_of_operand(body, product.b, 1).constant();
+  const bool is_tiny = n && k && *n <= most_row_outputs && *n * *k <= tiny_product;
+  return is_tiny && rows.value_or(many_rows) >= many_rows ? "a matrix of a few numbers, for many rows" : "";
 }
 
 bool may_overwrite_addend(const ir::Graph& body, size_t operand) {

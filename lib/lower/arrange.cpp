@@ -303,8 +303,9 @@ bool Arranger::reads_along(ExprId id, int lane, std::set<ExprId>& seen) const {
   return found;
 }
 
-// Whether the reductions that depend on this loop read its neighbours side by side, and their own elements apart, or
-// none that the loop tells apart, for results that lie side by side, too.
+// Whether the reductions that depend on this loop read its neighbours side by side, and their own elements apart. Or,
+// where results lie side by side as well, whether short ones read neighbours that are the same for all their elements:
+// of a long one, which reads its own in order, enough is gained without lanes.
 bool Arranger::reads_across(int lane) const {
   if (turns_of(lane) < least_lanes / 2) return false;
   for (const Loop& loop : loops_.loops)
@@ -323,8 +324,9 @@ bool Arranger::reads_across(int lane) const {
       if (!is_along(expr.index, lane)) return false;
       is_across = true;
     }
+    if (!puts_along || terms_of(loops_, reduction) >= long_sum) continue;
     std::set<ExprId> seen;
-    for (ExprId element : reduction.element) is_across = is_across || (puts_along && reads_along(element, lane, seen));
+    for (ExprId element : reduction.element) is_across = is_across || reads_along(element, lane, seen);
   }
   return is_across;
 }

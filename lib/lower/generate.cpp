@@ -116,14 +116,11 @@ std::vector<Generator::Phase> Generator::plan(const std::vector<ExprId>& roots, 
 // A long sum of lanes, or one whose prefixes are kept, has its terms added one after the other: in double, so that
 // their rounding does not show.
 ScalarType Generator::accumulator_type(int number, size_t component) const {
-  constexpr int64_t long_sum = 1024;
   const BoundReduction& reduction = loops_.reductions[number];
   const ScalarType dtype = loops_.exprs[reduction.identity[component]].dtype;
   const bool is_in_turn = reduction.is_prefix || reduction.outer & lane_loop();
   if (reduction.monoid != "sum" || !is_floating(dtype) || !is_in_turn) return dtype;
-  int64_t terms = 1;
-  for (int loop : reduction.loops) terms *= loops_.loops[loop].extent.constant().value_or(long_sum);
-  return terms < long_sum ? dtype : ScalarType::f64;
+  return terms_of(loops_, reduction) < long_sum ? dtype : ScalarType::f64;
 }
 
 void Generator::accumulate(int number, std::span<Value* const> accumulators) {

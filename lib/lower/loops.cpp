@@ -20,6 +20,12 @@ std::vector<ExprId> values_in(const SymInt& index) {
   return values;
 }
 
+int64_t terms_of(const Loops& loops, const BoundReduction& reduction) {
+  int64_t terms = 1;
+  for (int loop : reduction.loops) terms *= loops.loops[loop].extent.constant().value_or(long_sum);
+  return terms;
+}
+
 void each_operand(const Loops& loops, ExprId id, const std::function<void(ExprId)>& visit) {
   for (ExprId operand : loops.exprs[id].operands) visit(operand);
   for (ExprId value : values_in(loops.exprs[id].index)) visit(value);

@@ -87,6 +87,9 @@ struct BoundReduction {
   bool is_prefix = false;  // keeps every partial result: its loop is the domain's last, but for lanes
 };
 
+// Terms from which a sum that is added up one after the other is kept in double.
+inline constexpr int64_t long_sum = 1024;
+
 struct Store {
   ExprId value = no_expr;
   ScalarType dtype = ScalarType::f32;
@@ -120,6 +123,9 @@ struct Loops {
   SymInt row_count() const;
   LoopSet loops_of(const SymInt& index) const;  // that it depends on, by the values in it, too
 };
+
+// How many terms a reduction has; at least `long_sum` where only a run knows.
+int64_t terms_of(const Loops& loops, const BoundReduction& reduction);
 
 // Program symbols that the loops read, sorted.
 std::vector<std::string> symbols_of(const Loops& loops);
