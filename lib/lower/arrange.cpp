@@ -307,9 +307,7 @@ bool Arranger::reads_along(ExprId id, int lane, std::set<ExprId>& seen) const {
 // where results lie side by side as well, whether short ones read neighbours that are the same for all their elements:
 // of a long one, which reads its own in order, enough is gained without lanes.
 bool Arranger::reads_across(int lane) const {
-  if (turns_of(lane) < least_lanes / 2) return false;
-  for (const Loop& loop : loops_.loops)
-    if (loops_.loops_of(loop.extent) & bit(lane)) return false;
+  if (turns_of(lane) < least_lanes / 2 || decides_extents(lane)) return false;
   const bool puts_along = is_along(address_of_most(), lane);
   bool is_across = false;
   for (const BoundReduction& reduction : loops_.reductions) {
@@ -390,8 +388,7 @@ void Arranger::split_prefix() {
   }
   if (stride(address, along) <= 1) return;
   const auto is_lane = [&](int loop) {
-    return loop != along && stride(address, loop) == 1 && turns_of(loop) >= least_lanes / 2 &&
-           coefficient(address, loops_.loops[loop].symbol) && !decides_extents(loop);
+    return loop != along && is_along(address, loop) && turns_of(loop) >= least_lanes / 2 && !decides_extents(loop);
   };
   const auto lane = std::find_if(loops_.domain.begin(), loops_.domain.end(), is_lane);
   if (lane != loops_.domain.end()) split_lanes(*lane);
@@ -550,11 +547,8 @@ void Arranger::widen_rows() {
   const size_t last = loops_.domain.size() - 1;
   const int64_t turns = turns_of(loops_.domain[last]);
   if (turns < least_turns) return;
-  for (const BoundReduction& reduction : loops_.reductions) {
-    int64_t terms = 1;
-    for (int loop : reduction.loops) terms *= loops_.loops[loop].extent.constant().value_or(few_terms + 1);
-    if (terms > few_terms) return;
-  }
+  for (const BoundReduction& reduction : loops_.reductions)
+    if (terms_of(loops_, reduction) > few_terms) return;
   int64_t rows = std::max<int64_t>(1, turns / elements_a_row);
   for (size_t i = 0; i < last; ++i) rows *= turns_of(loops_.domain[i]);
   if (rows < enough_rows) return;
