@@ -58,7 +58,10 @@ class LineFiltersCall : public ConvolutionCall {
 
   // Cuts the call into tiles for so many threads.
   void cut(int threads) {
-    column_tiles = divide_up(y_sizes[4], most_columns);
+    // Of a high window few columns, so that the lines that it reads are copied for some lines of results, not for each.
+    int64_t most = most_columns;
+    while (most > panel_columns && planes() * filter[1] * most > most_copied) most /= 2;
+    column_tiles = divide_up(y_sizes[4], most);
     columns_a_tile = divide_up(y_sizes[4], column_tiles);
     const int64_t line_products = outputs * columns_a_tile * window();
     const int64_t others = std::max<int64_t>(1, tiles());

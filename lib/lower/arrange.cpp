@@ -14,6 +14,7 @@ constexpr int64_t least_lanes = 16, most_lanes = 64;
 constexpr int64_t enough_rows = 8;                         // to occupy some threads
 constexpr int64_t most_sharers = 256, least_sharers = 32;  // elements for which values are kept at a time
 constexpr int64_t least_turns = 3;                         // that share a value, so that it is worth keeping
+constexpr int64_t least_line = 4;     // turns that share one, so that they are worth being brought together
 constexpr int64_t turned_block = 16;  // of a loop through memory that is read line by line across: a line of results
 
 class Arranger {
@@ -47,6 +48,8 @@ class Arranger {
   void cut_lanes(int lane);
   void split_prefix();
   void split_scatter();
+  size_t line_across(int inner) const;
+  void turn_lanes();
   void split_turned();
   LoopSet find_sharing() const;
   bool split_sharing();
@@ -376,6 +379,39 @@ void Arranger::split_lanes(int lane) {
   cut_lanes(lane);
   loops_.lane = lane;
   refresh();
+  turn_lanes();
+}
+
+// The place in the domain of the outermost loop whose turns share lines of memory that the turns of `inner` meet one by
+// one; the domain's size if there is none.
+size_t Arranger::line_across(int inner) const {
+  const size_t count = loops_.domain.size();
+  const auto shares_line = [&](const SymInt& address, int loop) {
+    return stride(address, inner) >= least_lanes / 2 && is_along(address, loop);
+  };
+  for (size_t i = 0; i < count; ++i) {
+    const int loop = loops_.domain[i];
+    if (loop == inner || turns_of(loop) < least_line) continue;
+    for (const Expr& expr : loops_.exprs)
+      if (expr.op == ScalarOp::read && expr.loops & bit(inner) && shares_line(expr.index, loop)) return i;
+    for (const Store& store : loops_.stores)
+      if (shares_line(store.address, loop)) return i;
+  }
+  return count;
+}
+
+// Lanes that read or write a line of memory each: rows that share these follow each other, before it is the next lanes'
+// turn.
+void Arranger::turn_lanes() {
+  const size_t place = line_across(loops_.lane);
+  const auto is_row = [&](int loop) { return loop != loops_.lane && level(loop) == 0; };
+  const auto rows = static_cast<size_t>(std::ranges::find_if_not(loops_.domain, is_row) - loops_.domain.begin());
+  if (place + 1 >= rows) return;
+  const int along = loops_.domain[place];
+  loops_.domain.erase(loops_.domain.begin() + static_cast<std::ptrdiff_t>(place));
+  loops_.domain.insert(loops_.domain.begin() + static_cast<std::ptrdiff_t>(rows - 1), along);
+  if (turns_of(along) >= 2 * turned_block) cut(along, turned_block, place);
+  refresh();
 }
 
 // Partial results of neighbours that lie side by side, while those of one lie apart: all lanes take a step together.
@@ -420,15 +456,7 @@ void Arranger::split_turned() {
   const int inner = loops_.domain.back();
   if (turns_of(inner) < 2 * turned_block) return;
   if (decides_extents(inner)) return;
-  size_t along = loops_.domain.size();  // the outermost loop along a line of such a read
-  for (const Expr& expr : loops_.exprs) {
-    if (expr.op != ScalarOp::read || !(expr.loops & bit(inner)) || stride(expr.index, inner) < least_lanes / 2)
-      continue;
-    for (size_t i = 0; i + 1 < loops_.domain.size(); ++i)
-      if (expr.loops & bit(loops_.domain[i]) && stride(expr.index, loops_.domain[i]) == 1 &&
-          turns_of(loops_.domain[i]) >= 4)
-        along = std::min(along, i);
-  }
+  const size_t along = line_across(inner);
   if (along == loops_.domain.size()) return;
   cut(inner, turned_block, along);
   refresh();

@@ -164,6 +164,45 @@ TEST_CASE("a long loop over short lines is cut, so that rows stay many where the
   }
 }
 
+TEST_CASE("lanes of a reduction that meet a line of memory each share it with the next rows, whatever the sizes") {
+  const SymInt n = SymInt::symbol("n");
+  for (const SymInt& length : {SymInt(64), SymInt(100), n}) {
+    Program program;
+    program.facts.declare("n", {1, 512});
+    ir::Value* x = program.graph.add_input("x", ir::TensorMeta{ScalarType::f32, {length, 6, 300}});
+    ir::Value* y = program.graph.add_input("y", ir::TensorMeta{ScalarType::f32, {300, length}});
+    ir::Value* all = program.node("sum", {x}, ir::TensorMeta{ScalarType::f32, {length, 300}}, [&](Writer& w) {
+      return w.reduce("sum", 0, ScalarOp::add, 2, 6, w.read(x, {w.variable(0), w.variable(2), w.variable(1)}));
+    });
+    const ir::TensorMeta type{ScalarType::f32, {length, 6, 300}};
+    ir::Value* z = program.node("rest", {x, all, y}, type, [&](Writer& w) {
+      const ScalarId own = w.read(x, {w.variable(0), w.variable(1), w.variable(2)}),
+                     sum = w.read(all, {w.variable(0), w.variable(2)});
+      return w.apply(ScalarOp::mul, {w.apply(ScalarOp::sub, {own, sum}), w.read(y, {w.variable(2), w.variable(0)})});
+    });
+    program.graph.set_outputs({z});
+    Result<Loops> loops = compose(
+        program.graph, [&](const ir::Node& node) { return &program.meanings.at(&node); },
+        [](const ir::Value& value) { return row_major(value.meta().sizes); }, program.facts, {{"n", 100}});
+    REQUIRE(bool(loops));
+    REQUIRE(loops->lane >= 0);
+    CHECK(loops->loops[loops->domain[2]].most == SymInt(16));
+    for (int64_t size : {1, 15, 16, 17, 64, 100}) {
+      size = length.constant().value_or(size);
+      std::vector<float> input = random_numbers(static_cast<size_t>(1800 * size), 3),
+                         turned = random_numbers(static_cast<size_t>(300 * size), 4), output(input.size(), -1);
+      testing::run_kernel(*loops, {input.data(), turned.data(), output.data()}, {{"n", size}});
+      for (int64_t i = 0; i < size; ++i)
+        for (int64_t j = 0; j < 1800; ++j) {
+          double all = 0;
+          for (int64_t k = 0; k < 6; ++k) all += input[i * 1800 + k * 300 + j % 300];
+          const double exact = (input[i * 1800 + j] - all) * turned[j % 300 * size + i];
+          REQUIRE(std::abs(output[i * 1800 + j] - exact) <= 1e-5);
+        }
+    }
+  }
+}
+
 TEST_CASE("of two results, loops follow the one that lies as what is read") {
   Program program;
   const ir::TensorMeta turned{ScalarType::f32, {24, 40}};
