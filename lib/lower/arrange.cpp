@@ -387,7 +387,7 @@ void Arranger::split_lanes(int lane) {
 size_t Arranger::line_across(int inner) const {
   const size_t count = loops_.domain.size();
   const auto shares_line = [&](const SymInt& address, int loop) {
-    return stride(address, inner) >= least_lanes / 2 && is_along(address, loop);
+    return stride(address, inner) >= least_lanes / 2 && !lies_apart(address, loop);
   };
   for (size_t i = 0; i < count; ++i) {
     const int loop = loops_.domain[i];

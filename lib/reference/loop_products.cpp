@@ -129,6 +129,12 @@ std::optional<Product> LoopCompiler::product_of(const Reduction& reduction, Redu
   }
   const bool has_offsets = !offsets[0].terms.empty() || !offsets[1].terms.empty();
   if (has_offsets && inner.empty()) return std::nullopt;
+  // The longest comes last, so that a run of products costs little to begin.
+  if (const auto longest = std::ranges::max_element(inner_extents); longest != inner_extents.end()) {
+    const auto variable = inner.begin() + (longest - inner_extents.begin());
+    std::rotate(variable, variable + 1, inner.end());
+    std::rotate(longest, longest + 1, inner_extents.end());
+  }
   product.outer = outer.size();
   product.extents = outer_extents;
   product.extents.insert(product.extents.end(), inner_extents.begin(), inner_extents.end());
@@ -180,53 +186,70 @@ void Frame::gather(const Factor& from, std::span<const int64_t> places, int64_t 
         for (int64_t i = 0; i < n; ++i)
           for (int64_t k = 0; k < count; ++k) to[k * n + i] = convert<T>(base[places[static_cast<size_t>(i)] + k]);
       } else {
-        for (int64_t i = 0, beside = 0; i < n; i += beside) {
-          beside = run_length(places.subspan(static_cast<size_t>(i)), 1);
-          for (int64_t k = 0; k < count; ++k)
-            for (int64_t j = 0; j < beside; ++j)
-              to[k * n + i + j] = convert<T>(base[places[static_cast<size_t>(i)] + j + k * from.stride]);
+        for (int64_t i = 0, run = 0; i < n; i += run) {
+          const std::span<const int64_t> rest = places.subspan(static_cast<size_t>(i));
+          const int64_t step = rest.size() > 1 ? rest[1] - rest[0] : 1;
+          run = run_length(rest, step);
+          for (int64_t k = 0; k < count; ++k) {
+            const Element* row = base + rest[0] + k * from.stride;
+            T* copy = to + k * n + i;
+            if (step == 1)
+              for (int64_t j = 0; j < run; ++j) copy[j] = convert<T>(row[j]);
+            else
+              for (int64_t j = 0; j < run; ++j) copy[j] = convert<T>(row[j * step]);
+          }
         }
       }
     }
   });
 }
 
+// Cuts the lanes in places_ into runs: of each, one operand's places are the same.
+void Frame::find_runs(const Factor (&factors)[2]) {
+  const std::span<const int64_t> places[2] = {places_[0], places_[1]};
+  runs_.clear();
+  for (int lane = 0; lane < static_cast<int>(sums_.size()); lane += runs_.back().width) {
+    const auto from = static_cast<size_t>(lane);
+    // The factor is the operand that stays the same for longer.
+    const int alike[2] = {run_length(places[0].subspan(from), 0), run_length(places[1].subspan(from), 0)};
+    Run run{.side = alike[0] >= alike[1] ? 0 : 1, .lane = lane};
+    run.width = alike[run.side];
+    const int rows = 1 - run.side;
+    const bool is_single = data_->operand_types[static_cast<size_t>(factors[rows].tensor)] == ScalarType::f32;
+    const int beside = is_single ? run_length(places[rows].subspan(from, static_cast<size_t>(run.width)), 1) : 0;
+    run.is_beside = beside >= std::min(run.width, direct_run);
+    if (run.is_beside) run.width = beside;
+    runs_.push_back(run);
+  }
+}
+
 // sums_[i] += the products of both operands in the i-th lane, over `count` terms.
 void Frame::add_products(const Factor (&factors)[2], int64_t count) {
-  const std::span<const int64_t> places[2] = {places_[0], places_[1]};
-  const int n = static_cast<int>(sums_.size());
-  const int64_t terms = std::clamp<int64_t>(gathered_floats / n, least_gathered, gathered_floats);
+  const int64_t terms =
+      std::clamp<int64_t>(gathered_floats / static_cast<int64_t>(sums_.size()), least_gathered, gathered_floats);
   for (int64_t first = 0; first < count; first += terms) {
     const int64_t some = std::min(terms, count - first);
     std::span<const int64_t> gathered;  // whose rows are there
     int gathered_side = -1;
-    int width = 0;
-    for (int lane = 0; lane < n; lane += width) {
-      // The factor is the operand that stays the same for longer.
-      const int alike[2] = {run_length(places[0].subspan(static_cast<size_t>(lane)), 0),
-                            run_length(places[1].subspan(static_cast<size_t>(lane)), 0)};
-      const int side = alike[0] >= alike[1] ? 0 : 1;
-      width = alike[side];
-      const Factor &factor = factors[side], &rows = factors[1 - side];
-      std::span<const int64_t> row = places[1 - side].subspan(static_cast<size_t>(lane), static_cast<size_t>(width));
+    for (const Run& run : runs_) {
+      const Factor &factor = factors[run.side], &rows = factors[1 - run.side];
+      const auto lane = static_cast<size_t>(run.lane), width = static_cast<size_t>(run.width);
+      const std::span<const int64_t> row = std::span(places_[1 - run.side]).subspan(lane, width);
       factors_.resize(static_cast<size_t>(some));
-      gather(factor, places[side].subspan(static_cast<size_t>(lane), 1), first, some, factors_.data());
-      const bool is_single = data_->operand_types[static_cast<size_t>(rows.tensor)] == ScalarType::f32;
-      const int beside = is_single ? run_length(row, 1) : 0;
-      if (beside >= std::min(width, direct_run)) {
-        width = beside;
+      gather(factor, std::span(places_[run.side]).subspan(lane, 1), first, some, factors_.data());
+      if (run.is_beside) {
         const float* at = reinterpret_cast<const float*>(data_->operands[static_cast<size_t>(rows.tensor)]) +
                           rows.base + row[0] + first * rows.stride;
-        ops_.add_products(sums_.data() + lane, factors_.data(), at, rows.stride, some, width);
+        ops_.add_products(sums_.data() + lane, factors_.data(), at, rows.stride, some, run.width);
         continue;
       }
-      if (gathered_side != side || !std::ranges::equal(gathered, row)) {
-        rows_.resize(static_cast<size_t>(some * width));
+      if (gathered_side != run.side || !std::ranges::equal(gathered, row)) {
+        rows_.resize(static_cast<size_t>(some) * width);
         gather(rows, row, first, some, rows_.data());
         gathered = row;
-        gathered_side = side;
+        gathered_side = run.side;
       }
-      ops_.add_products(sums_.data() + lane, factors_.data(), rows_.data(), width, some, width);
+      ops_.add_products(sums_.data() + lane, factors_.data(), rows_.data(), run.width, some, run.width);
     }
   }
 }
@@ -273,6 +296,7 @@ void Frame::reduce_products(const ReductionPlan& plan, int n) {
       places_[side].clear();
       for (const int lane : active_) places_[side].push_back((part ? part[lane] : 0) + (offset ? offset[lane] : 0));
     }
+    find_runs(factors);
     std::vector<int64_t> inner(has_inner ? rank - product.outer - 1 : 0, 0);
     do {
       for (size_t i = 0; i < inner.size(); ++i)

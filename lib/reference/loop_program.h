@@ -215,7 +215,13 @@ class Frame {
     int64_t base = 0;    // of lane 0 at the first term
     int64_t stride = 0;  // from term to term
   };
+  struct Run {
+    int side;  // whose places are the same
+    int lane, width = 0;
+    bool is_beside = false;  // the other's lie side by side, and are read there
+  };
   void reduce_products(const ReductionPlan& plan, int n);
+  void find_runs(const Factor (&factors)[2]);
   void add_products(const Factor (&factors)[2], int64_t count);
   template <class T>
   void gather(const Factor& from, std::span<const int64_t> places, int64_t first, int64_t count, T* to) const;
@@ -244,6 +250,7 @@ class Frame {
   std::vector<int> active_;
   std::vector<double> sums_, factors_;
   std::vector<int64_t> places_[2];
+  std::vector<Run> runs_;
   std::vector<float> rows_;
   // What scope 0's steps were computed for.
   std::vector<int> computed_;  // lanes, a step; 0: never

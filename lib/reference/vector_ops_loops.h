@@ -158,14 +158,26 @@ template <int width>
   __builtin_memcpy(totals, sums, sizeof sums);
 }
 
+// The same for a few totals that fill no vector.
+template <int few>
+void add_few_products(double* totals, const double* factors, const float* rows, int64_t stride, int64_t count) {
+  double sums[few];
+  __builtin_memcpy(sums, totals, sizeof sums);
+  for (int64_t k = 0; k < count; ++k)
+#pragma GCC unroll 8
+    for (int j = 0; j < few; ++j) sums[j] += factors[k] * static_cast<double>(rows[k * stride + j]);
+  __builtin_memcpy(totals, sums, sizeof sums);
+}
+
 void add_products(double* totals, const double* factors, const float* rows, int64_t stride, int64_t count, int n) {
+  using Few = void (*)(double*, const double*, const float*, int64_t, int64_t);
+  static constexpr Few few[] = {add_few_products<1>, add_few_products<2>, add_few_products<3>, add_few_products<4>,
+                                add_few_products<5>, add_few_products<6>, add_few_products<7>};
   int i = 0;
   for (; i + 64 <= n; i += 64) add_products_of<8>(totals + i, factors, rows + i, stride, count);
   for (; i + 16 <= n; i += 16) add_products_of<2>(totals + i, factors, rows + i, stride, count);
   for (; i + 8 <= n; i += 8) add_products_of<1>(totals + i, factors, rows + i, stride, count);
-  if (i == n) return;
-  for (int64_t k = 0; k < count; ++k)
-    for (int j = i; j < n; ++j) totals[j] += factors[k] * static_cast<double>(rows[k * stride + j]);
+  if (i < n) few[n - i - 1](totals + i, factors, rows + i, stride, count);
 }
 
 void raise_to(double* best, const double* elements, int n) {
