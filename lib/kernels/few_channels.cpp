@@ -32,7 +32,7 @@ constexpr int64_t enough_tiles = 16;             // of an image and a group: lin
 // the speed.
 constexpr int64_t far_padding = 20;
 constexpr int64_t fewest_outputs_of_images = 8, fewest_outputs_of_sequences = 5;  // oneDNN has faster ones for less
-constexpr int64_t most_terms_of_long = 1024;                                      // of a panel's outputs
+constexpr int64_t most_terms_of_long = 1024, most_terms_of_signal = 8192;         // of a panel's outputs
 // Of more channels than a network's first has:
 constexpr int64_t most_taps = 9;
 constexpr int64_t large_image = 1024;  // pixels
@@ -52,12 +52,27 @@ bool pads_far(const Convolution& convolution) {
   return std::max(convolution.padding.back(), convolution.padding_end.back()) > far_padding;
 }
 
+// Of a signal that is read again for each output, which oneDNN copies for sgemm: 1.2 to 4 times as long with strides
+// of 1 and 2, and no longer with 3.
+bool slides(const Convolution& convolution, const Sizes& weight) {
+  return is_first(convolution, weight) && weight.size() == 3 && convolution.stride.back() <= 2;
+}
+
 // Columns that lie side by side: a group's, or panels of 64.
 int64_t panel_of(int64_t outputs) { return std::min(outputs, panel_columns); }
 
 // Of an output's sum.
 int64_t terms_of(const Sizes& weight) {
   return *std::accumulate(weight.begin() + 1, weight.end(), ir::SymInt(1), std::multiplies<>()).constant();
+}
+
+// Beyond which oneDNN is faster.
+int64_t most_terms_of(const Convolution& convolution, const Sizes& weight) {
+  const int64_t outputs = *weight[0].constant() / convolution.groups, panel = panel_of(outputs);
+  if (slides(convolution, weight)) return most_terms_of_signal * panel_columns / panel;
+  if (outputs > 2 * panel_columns) return most_terms;
+  if (is_first(convolution, weight) && pads_far(convolution)) return most_terms_of_long * panel_columns / panel;
+  return most_terms_of_two_panels;
 }
 
 // Whether it is one of a short sequence, of so many numbers in the result `y` whatever is left open.
@@ -342,11 +357,8 @@ class FewChannels : public ConvolutionKernel {
     const Sizes& weight = body.inputs()[static_cast<size_t>(convolution.weight)]->meta().sizes;
     if (convolution.transposed || weight.size() > 4) return "not forward, in 1 or 2 dimensions";
     const int64_t channels = *weight[1].constant(), outputs = *weight[0].constant() / convolution.groups;
-    const bool is_long = is_first(convolution, weight) && pads_far(convolution);
-    const int64_t most = outputs > 2 * panel_columns ? most_terms
-                         : is_long                   ? most_terms_of_long * panel_columns / panel_of(outputs)
-                                                     : most_terms_of_two_panels;
-    if (terms_of(weight) > most && !is_short(convolution, weight, body.outputs()[0].value()->meta().sizes))
+    if (terms_of(weight) > most_terms_of(convolution, weight) &&
+        !is_short(convolution, weight, body.outputs()[0].value()->meta().sizes))
       return "its sums have many terms";
     if (convolution.groups > 1 && (channels < 2 || channels > panel_columns)) return "it has not few channels";
     if (convolution.groups > 1 && outputs > panel_columns && outputs % panel_columns != 0)
