@@ -16,7 +16,32 @@ __all__ = ["LazyBatchNorm1d", "LazyBatchNorm2d", "LazyBatchNorm3d", "LazyConv1d"
 
 
 class LazyModuleMixin:
+    """Of a module whose initialize_parameters() makes what it could not make before it saw its first inputs."""
+
     cls_to_become = None
+    _waits = True
+
+    def __call__(self, *args, **kwargs):
+        if self._waits:
+            if torch.compiler.is_exporting():
+                raise RuntimeError(f"{type(self).__name__} has seen no input yet, so it has no parameters: call the model once on an "
+                                   "example before it is captured")
+            self._waits = False
+            self.initialize_parameters(*args, **kwargs)
+            if self.has_uninitialized_params():
+                raise RuntimeError(f"initialize_parameters() of {type(self).__name__} has left parameters without a shape")
+            if self.cls_to_become is not None:
+                self.__class__ = self.cls_to_become
+        return Module.__call__(self, *args, **kwargs)
+
+    def has_uninitialized_params(self):
+        return any(is_lazy(tensor) for tensor in [*self._parameters.values(), *self._buffers.values()])
+
+    def initialize_parameters(self, *args, **kwargs):
+        raise NotImplementedError(f"{type(self).__name__} has no initialize_parameters()")
+
+
+class _LazyLayer(LazyModuleMixin):
     axis = -1  # of the input, whose size is looked for
 
     def __init__(self, *args, **kwargs):
@@ -24,77 +49,66 @@ class LazyModuleMixin:
         self._given = args, kwargs
         self.weight = UninitializedParameter()
 
-    def __call__(self, input, *args, **kwargs):
-        self.initialize_parameters(input)
-        return type(self).__call__(self, input, *args, **kwargs)
-
-    def has_uninitialized_params(self):
-        return any(is_lazy(p) for p in self.parameters(recurse=False))
-
-    def initialize_parameters(self, input):
-        if torch.compiler.is_exporting():
-            raise RuntimeError(f"{type(self).__name__} has seen no input yet, so it has no parameters: call the model once on an "
-                               "example before it is captured")
+    def initialize_parameters(self, input, *_):
         args, kwargs = self.__dict__.pop("_given")
         made = self.cls_to_become(input.shape[self.axis], *args, **kwargs)
         mine = {name: value for name, value in self.__dict__.items() if "_hooks" in name or name == "training"}
         self.__dict__.update({**made.__dict__, **mine})
-        self.__class__ = self.cls_to_become
 
     def extra_repr(self):
         return "not initialized"
 
 
-class LazyLinear(LazyModuleMixin, Linear):
+class LazyLinear(_LazyLayer, Linear):
     cls_to_become = Linear
 
 
-class LazyConv1d(LazyModuleMixin, Conv1d):
+class LazyConv1d(_LazyLayer, Conv1d):
     cls_to_become = Conv1d
     axis = -2
 
 
-class LazyConv2d(LazyModuleMixin, Conv2d):
+class LazyConv2d(_LazyLayer, Conv2d):
     cls_to_become = Conv2d
     axis = -3
 
 
-class LazyConv3d(LazyModuleMixin, Conv3d):
+class LazyConv3d(_LazyLayer, Conv3d):
     cls_to_become = Conv3d
     axis = -4
 
 
-class LazyConvTranspose1d(LazyModuleMixin, ConvTranspose1d):
+class LazyConvTranspose1d(_LazyLayer, ConvTranspose1d):
     cls_to_become = ConvTranspose1d
     axis = -2
 
 
-class LazyConvTranspose2d(LazyModuleMixin, ConvTranspose2d):
+class LazyConvTranspose2d(_LazyLayer, ConvTranspose2d):
     cls_to_become = ConvTranspose2d
     axis = -3
 
 
-class LazyConvTranspose3d(LazyModuleMixin, ConvTranspose3d):
+class LazyConvTranspose3d(_LazyLayer, ConvTranspose3d):
     cls_to_become = ConvTranspose3d
     axis = -4
 
 
-class LazyBatchNorm1d(LazyModuleMixin, BatchNorm1d):
+class LazyBatchNorm1d(_LazyLayer, BatchNorm1d):
     cls_to_become = BatchNorm1d
     axis = 1
 
 
-class LazyBatchNorm2d(LazyModuleMixin, BatchNorm2d):
+class LazyBatchNorm2d(_LazyLayer, BatchNorm2d):
     cls_to_become = BatchNorm2d
     axis = 1
 
 
-class LazyBatchNorm3d(LazyModuleMixin, BatchNorm3d):
+class LazyBatchNorm3d(_LazyLayer, BatchNorm3d):
     cls_to_become = BatchNorm3d
     axis = 1
 
 
-class _LazyInstanceNorm(LazyModuleMixin):
+class _LazyInstanceNorm(_LazyLayer):
     axis = 1
 
     # Lazy ones keep statistics and are affine unless told otherwise, as InstanceNorm is not.
