@@ -33,6 +33,7 @@ constexpr int64_t enough_tiles = 16;             // of an image and a group: lin
 constexpr int64_t far_padding = 20;
 constexpr int64_t fewest_outputs_of_images = 8, fewest_outputs_of_sequences = 5;  // oneDNN has faster ones for less
 constexpr int64_t most_terms_of_long = 1024, most_terms_of_signal = 8192;         // of a panel's outputs
+constexpr int64_t enough_places = 32;                                             // of a signal
 // Of more channels than a network's first has:
 constexpr int64_t most_taps = 9;
 constexpr int64_t large_image = 1024;  // pixels
@@ -52,10 +53,12 @@ bool pads_far(const Convolution& convolution) {
   return std::max(convolution.padding.back(), convolution.padding_end.back()) > far_padding;
 }
 
-// Of a signal that is read again for each output, which oneDNN copies for sgemm: 1.2 to 4 times as long with strides
-// of 1 and 2, and no longer with 3.
-bool slides(const Convolution& convolution, const Sizes& weight) {
-  return is_first(convolution, weight) && weight.size() == 3 && convolution.stride.back() <= 2;
+// Of a signal that is read again for each output, which oneDNN copies for sgemm: it takes 1.2 to 4 times as long,
+// except for few places, and where a stride goes over many numbers.
+bool slides(const Convolution& convolution, const Sizes& weight, const Sizes& y) {
+  if (!is_first(convolution, weight) || weight.size() != 3) return false;
+  const int64_t stride = convolution.stride.back(), most = *weight[1].constant() <= 2 ? 2 : 1;
+  return stride <= most && y[2].constant().value_or(enough_places) >= enough_places;
 }
 
 // Columns that lie side by side: a group's, or panels of 64.
@@ -67,9 +70,9 @@ int64_t terms_of(const Sizes& weight) {
 }
 
 // Beyond which oneDNN is faster.
-int64_t most_terms_of(const Convolution& convolution, const Sizes& weight) {
+int64_t most_terms_of(const Convolution& convolution, const Sizes& weight, const Sizes& y) {
   const int64_t outputs = *weight[0].constant() / convolution.groups, panel = panel_of(outputs);
-  if (slides(convolution, weight)) return most_terms_of_signal * panel_columns / panel;
+  if (slides(convolution, weight, y)) return most_terms_of_signal * panel_columns / panel;
   if (outputs > 2 * panel_columns) return most_terms;
   if (is_first(convolution, weight) && pads_far(convolution)) return most_terms_of_long * panel_columns / panel;
   return most_terms_of_two_panels;
@@ -356,9 +359,9 @@ class FewChannels : public ConvolutionKernel {
     if (std::string refusal = read_convolution(body, {}, convolution); !refusal.empty()) return refusal;
     const Sizes& weight = body.inputs()[static_cast<size_t>(convolution.weight)]->meta().sizes;
     if (convolution.transposed || weight.size() > 4) return "not forward, in 1 or 2 dimensions";
+    const Sizes& y = body.outputs()[0].value()->meta().sizes;
     const int64_t channels = *weight[1].constant(), outputs = *weight[0].constant() / convolution.groups;
-    if (terms_of(weight) > most_terms_of(convolution, weight) &&
-        !is_short(convolution, weight, body.outputs()[0].value()->meta().sizes))
+    if (terms_of(weight) > most_terms_of(convolution, weight, y) && !is_short(convolution, weight, y))
       return "its sums have many terms";
     if (convolution.groups > 1 && (channels < 2 || channels > panel_columns)) return "it has not few channels";
     if (convolution.groups > 1 && outputs > panel_columns && outputs % panel_columns != 0)

@@ -36,7 +36,8 @@ class LineFiltersCall : public ConvolutionCall {
   int64_t planes() const { return filter[0] * channels; }  // of a window
   int64_t window() const { return planes() * filter[1] * filter[2]; }
   // A line of the copy: columns in turn for each of `stride`, whole vectors of them read past the end.
-  int64_t run_floats() const { return columns_a_tile + (filter[2] - 1) * dilation[2] / stride[2] + widest_vector; }
+  int64_t run_floats() const { return columns_a_tile + beside(); }
+  int64_t beside() const { return (filter[2] - 1) * dilation[2] / stride[2] + widest_vector; }
   int64_t line_floats() const { return run_floats() * stride[2]; }
   int64_t copied_lines() const { return reach(1, divide_up(lines_a_tile, lines_at_once) * lines_at_once); }
   int64_t copied() const { return planes() * copied_lines() * line_floats(); }
@@ -58,9 +59,10 @@ class LineFiltersCall : public ConvolutionCall {
 
   // Cuts the call into tiles for so many threads.
   void cut(int threads) {
-    // Of a high window few columns, so that the lines that it reads are copied for some lines of results, not for each.
-    int64_t most = most_columns;
-    while (most > panel_columns && planes() * filter[1] * most > most_copied) most /= 2;
+    // Of a high window few columns, so that the lines that it reads are copied for some lines of results, not for each;
+    // but not so few that much is copied beside them.
+    int64_t most = std::clamp<int64_t>(y_sizes[4], 1, most_columns);
+    while (most / 2 >= std::max(panel_columns, 4 * beside()) && planes() * filter[1] * most > most_copied) most /= 2;
     column_tiles = divide_up(y_sizes[4], most);
     columns_a_tile = divide_up(y_sizes[4], column_tiles);
     const int64_t line_products = outputs * columns_a_tile * window();

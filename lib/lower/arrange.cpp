@@ -15,6 +15,7 @@ constexpr int64_t enough_rows = 8;                         // to occupy some thr
 constexpr int64_t most_sharers = 256, least_sharers = 32;  // elements for which values are kept at a time
 constexpr int64_t least_turns = 3;                         // that share a value, so that it is worth keeping
 constexpr int64_t least_line = 4;     // turns that share one, so that they are worth being brought together
+constexpr int64_t crowding = 512;     // elements: of 4 bytes, half the lines at such a distance would share 1 or 2 sets
 constexpr int64_t turned_block = 16;  // of a loop through memory that is read line by line across: a line of results
 
 class Arranger {
@@ -48,7 +49,7 @@ class Arranger {
   void cut_lanes(int lane);
   void split_prefix();
   void split_scatter();
-  size_t line_across(int inner) const;
+  size_t line_across(int inner, bool crowded) const;
   void turn_lanes();
   void split_turned();
   LoopSet find_sharing() const;
@@ -383,11 +384,15 @@ void Arranger::split_lanes(int lane) {
 }
 
 // The place in the domain of the outermost loop whose turns share lines of memory that the turns of `inner` meet one by
-// one; the domain's size if there is none.
-size_t Arranger::line_across(int inner) const {
+// one; the domain's size if there is none. If `crowded`, only lines at distances for which caches have few places.
+size_t Arranger::line_across(int inner, bool crowded) const {
   const size_t count = loops_.domain.size();
+  const auto is_crowded = [&](const SymInt& address) {
+    const std::optional<SymInt> apart = coefficient(address, loops_.loops[inner].symbol);
+    return apart && apart->constant().value_or(1) % crowding == 0;
+  };
   const auto shares_line = [&](const SymInt& address, int loop) {
-    return stride(address, inner) >= least_lanes / 2 && !lies_apart(address, loop);
+    return stride(address, inner) >= least_lanes / 2 && !lies_apart(address, loop) && (!crowded || is_crowded(address));
   };
   for (size_t i = 0; i < count; ++i) {
     const int loop = loops_.domain[i];
@@ -400,10 +405,11 @@ size_t Arranger::line_across(int inner) const {
   return count;
 }
 
-// Lanes that read or write a line of memory each: rows that share these follow each other, before it is the next lanes'
-// turn.
+// Lanes that read or write a line of memory each, of which few stay in the caches: rows that share these follow each
+// other, before it is the next lanes' turn. Other lines stay there until the next row, which reads on where the last
+// one ended.
 void Arranger::turn_lanes() {
-  const size_t place = line_across(loops_.lane);
+  const size_t place = line_across(loops_.lane, true);
   const auto is_row = [&](int loop) { return loop != loops_.lane && level(loop) == 0; };
   const auto rows = static_cast<size_t>(std::ranges::find_if_not(loops_.domain, is_row) - loops_.domain.begin());
   if (place + 1 >= rows) return;
@@ -449,14 +455,15 @@ void Arranger::split_scatter() {
   refresh();
 }
 
-// A copy that turns writes in order, and reads a line of memory for each element: a block of them stays in the nearest
-// cache until its neighbours are wanted, which is when the loop along the line comes round.
+// A copy that turns writes in order, and reads a line of memory for each element, or writes one of a further result: a
+// block of them stays in the nearest cache until its neighbours are wanted, which is when the loop along the line comes
+// round.
 void Arranger::split_turned() {
   if (loops_.domain.size() < 2) return;
   const int inner = loops_.domain.back();
   if (turns_of(inner) < 2 * turned_block) return;
   if (decides_extents(inner)) return;
-  const size_t along = line_across(inner);
+  const size_t along = line_across(inner, false);
   if (along == loops_.domain.size()) return;
   cut(inner, turned_block, along);
   refresh();

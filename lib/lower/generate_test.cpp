@@ -164,17 +164,16 @@ TEST_CASE("a long loop over short lines is cut, so that rows stay many where the
   }
 }
 
-TEST_CASE("lanes of a reduction that meet a line of memory each share it with the next rows, whatever the sizes") {
-  const SymInt n = SymInt::symbol("n");
-  for (const SymInt& length : {SymInt(64), SymInt(100), n}) {
+TEST_CASE("lanes of a reduction that meet crowded lines of memory share them with the next rows") {
+  // Of y so many numbers are read of each line.
+  for (const auto& [length, line, is_turned] : {std::tuple{512, 512, true}, {100, 1024, true}, {100, 100, false}}) {
     Program program;
-    program.facts.declare("n", {1, 512});
-    ir::Value* x = program.graph.add_input("x", ir::TensorMeta{ScalarType::f32, {length, 6, 300}});
-    ir::Value* y = program.graph.add_input("y", ir::TensorMeta{ScalarType::f32, {300, length}});
-    ir::Value* all = program.node("sum", {x}, ir::TensorMeta{ScalarType::f32, {length, 300}}, [&](Writer& w) {
+    const ir::TensorMeta type{ScalarType::f32, {length, 6, 150}};
+    ir::Value* x = program.graph.add_input("x", type);
+    ir::Value* y = program.graph.add_input("y", ir::TensorMeta{ScalarType::f32, {150, line}});
+    ir::Value* all = program.node("sum", {x}, ir::TensorMeta{ScalarType::f32, {length, 150}}, [&](Writer& w) {
       return w.reduce("sum", 0, ScalarOp::add, 2, 6, w.read(x, {w.variable(0), w.variable(2), w.variable(1)}));
     });
-    const ir::TensorMeta type{ScalarType::f32, {length, 6, 300}};
     ir::Value* z = program.node("rest", {x, all, y}, type, [&](Writer& w) {
       const ScalarId own = w.read(x, {w.variable(0), w.variable(1), w.variable(2)}),
                      sum = w.read(all, {w.variable(0), w.variable(2)});
@@ -183,23 +182,20 @@ TEST_CASE("lanes of a reduction that meet a line of memory each share it with th
     program.graph.set_outputs({z});
     Result<Loops> loops = compose(
         program.graph, [&](const ir::Node& node) { return &program.meanings.at(&node); },
-        [](const ir::Value& value) { return row_major(value.meta().sizes); }, program.facts, {{"n", 100}});
+        [](const ir::Value& value) { return row_major(value.meta().sizes); }, program.facts, {});
     REQUIRE(bool(loops));
     REQUIRE(loops->lane >= 0);
-    CHECK(loops->loops[loops->domain[2]].most == SymInt(16));
-    for (int64_t size : {1, 15, 16, 17, 64, 100}) {
-      size = length.constant().value_or(size);
-      std::vector<float> input = random_numbers(static_cast<size_t>(1800 * size), 3),
-                         turned = random_numbers(static_cast<size_t>(300 * size), 4), output(input.size(), -1);
-      testing::run_kernel(*loops, {input.data(), turned.data(), output.data()}, {{"n", size}});
-      for (int64_t i = 0; i < size; ++i)
-        for (int64_t j = 0; j < 1800; ++j) {
-          double all = 0;
-          for (int64_t k = 0; k < 6; ++k) all += input[i * 1800 + k * 300 + j % 300];
-          const double exact = (input[i * 1800 + j] - all) * turned[j % 300 * size + i];
-          REQUIRE(std::abs(output[i * 1800 + j] - exact) <= 1e-5);
-        }
-    }
+    CHECK((loops->loops[loops->domain[2]].most == SymInt(16)) == is_turned);
+    std::vector<float> input = random_numbers(static_cast<size_t>(900 * length), 3),
+                       turned = random_numbers(static_cast<size_t>(150 * line), 4), output(input.size(), -1);
+    testing::run_kernel(*loops, {input.data(), turned.data(), output.data()}, {});
+    for (int64_t i = 0; i < length; ++i)
+      for (int64_t j = 0; j < 900; ++j) {
+        double sum = 0;
+        for (int64_t k = 0; k < 6; ++k) sum += input[i * 900 + k * 150 + j % 150];
+        const double exact = (input[i * 900 + j] - sum) * turned[j % 150 * line + i];
+        REQUIRE(std::abs(output[i * 900 + j] - exact) <= 1e-5);
+      }
   }
 }
 

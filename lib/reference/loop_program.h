@@ -216,8 +216,8 @@ class Frame {
     int64_t stride = 0;  // from term to term
   };
   struct Run {
-    int side;  // whose places are the same
-    int lane, width = 0;
+    int side = 0;  // whose places are the same
+    int lane = 0, width = 0;
     bool is_beside = false;  // the other's lie side by side, and are read there
   };
   void reduce_products(const ReductionPlan& plan, int n);

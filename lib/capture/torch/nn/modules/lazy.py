@@ -26,10 +26,10 @@ class LazyModuleMixin:
             if torch.compiler.is_exporting():
                 raise RuntimeError(f"{type(self).__name__} has seen no input yet, so it has no parameters: call the model once on an "
                                    "example before it is captured")
-            self._waits = False
             self.initialize_parameters(*args, **kwargs)
             if self.has_uninitialized_params():
                 raise RuntimeError(f"initialize_parameters() of {type(self).__name__} has left parameters without a shape")
+            self._waits = False
             if self.cls_to_become is not None:
                 self.__class__ = self.cls_to_become
         return Module.__call__(self, *args, **kwargs)
@@ -49,9 +49,10 @@ class _LazyLayer(LazyModuleMixin):
         self._given = args, kwargs
         self.weight = UninitializedParameter()
 
-    def initialize_parameters(self, input, *_):
-        args, kwargs = self.__dict__.pop("_given")
+    def initialize_parameters(self, input, *_, **__):
+        args, kwargs = self._given
         made = self.cls_to_become(input.shape[self.axis], *args, **kwargs)
+        del self._given
         mine = {name: value for name, value in self.__dict__.items() if "_hooks" in name or name == "training"}
         self.__dict__.update({**made.__dict__, **mine})
 
