@@ -59,10 +59,12 @@ class LineFiltersCall : public ConvolutionCall {
 
   // Cuts the call into tiles for so many threads.
   void cut(int threads) {
-    // Of a high window few columns, so that the lines that it reads are copied for some lines of results, not for each;
-    // but not so few that much is copied beside them.
+    // Of a high window so few columns that the lines that it reads are copied for some lines of results, not for each;
+    // but not where much were copied beside them.
     int64_t most = std::clamp<int64_t>(y_sizes[4], 1, most_columns);
-    while (most / 2 >= std::max(panel_columns, 4 * beside()) && planes() * filter[1] * most > most_copied) most /= 2;
+    const int64_t fitting = most_copied / (planes() * filter[1]);
+    if (fitting < most && fitting >= std::max(panel_columns, 4 * beside()))
+      most = fitting / panel_columns * panel_columns;
     column_tiles = divide_up(y_sizes[4], most);
     columns_a_tile = divide_up(y_sizes[4], column_tiles);
     const int64_t line_products = outputs * columns_a_tile * window();
