@@ -19,7 +19,11 @@ namespace atenon::kernels {
 
 namespace {
 
-constexpr int64_t tile_queries = 128;  // by shape alone, so that results do not depend on the threads
+// Of a tile, by shape alone, so that results do not depend on the threads. A lone tile is halved if it has so many
+// flops, which pay for waking a thread up and laying out the keys twice.
+constexpr int64_t most_queries = 128;
+constexpr double halved_flops = 4e6;
+constexpr int64_t halved_queries = 16;
 
 struct Attention {
   View q, k, v;  // [..., queries or keys, depth]
@@ -354,6 +358,7 @@ class AttentionCall : public TiledCall {
   };
   std::vector<Mask> masks;
   int64_t queries = 0, keys = 0, depth = 0, value_depth = 0;
+  int64_t tile_queries = most_queries;
 
   // One query a head, and heads in a row that see the same keys: they are queries of one tile, which then reads its
   // keys once. Not where hardly any tiles would be left.
@@ -375,6 +380,10 @@ class AttentionCall : public TiledCall {
       strides->strides[head] *= heads / shared;
     }
     for (Mask& mask : masks) mask.at.strides[rows] = 0;
+  }
+
+  void cut() {
+    if (tiles() == 1 && queries >= halved_queries && flops >= halved_flops) tile_queries = divide_up(queries, 2);
   }
 
   int64_t outer() const { return std::accumulate(y.sizes.begin(), y.sizes.end() - 2, int64_t{1}, std::multiplies<>()); }
@@ -518,6 +527,7 @@ class AttentionKernel : public Kernel {
     const double products = static_cast<double>(call->outer() * call->queries * call->keys);
     call->flops = 2 * products * static_cast<double>(call->depth + call->value_depth);
     for (const Strides* strides : {&call->q, &call->k, &call->v, &call->y}) call->bytes += 4 * count(strides->sizes);
+    call->cut();
     call->detail = lanes().name;
     return std::unique_ptr<PreparedCall>(std::move(call));
   }
