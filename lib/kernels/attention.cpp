@@ -19,11 +19,10 @@ namespace atenon::kernels {
 
 namespace {
 
-// Of a tile, by shape alone, so that results do not depend on the threads. A lone tile is halved if it has so many
-// flops, which pay for waking a thread up and laying out the keys twice.
-constexpr int64_t most_queries = 128;
-constexpr double halved_flops = 4e6;
+constexpr int64_t most_queries = 128;  // of a tile; by shape alone, so that results do not depend on the threads
+// A lone tile is halved if it has enough of both to pay for waking a thread up, and for laying out the keys twice.
 constexpr int64_t halved_queries = 16;
+constexpr double halved_flops = 4e6;
 
 struct Attention {
   View q, k, v;  // [..., queries or keys, depth]

@@ -33,6 +33,8 @@ const Case cases[] = {
     {"odd sizes", 2, 3, 3, 37, 41, 24, false, ' ', ' ', false},
     {"causal", 1, 2, 2, 70, 70, 64, true, ' ', ' ', false},
     {"causal, many queries", 1, 1, 1, 300, 300, 16, true, 'h', ' ', false},
+    {"a lone tile", 1, 1, 1, 67, 300, 64, false, ' ', 'b', false},
+    {"a lone tile, causal", 1, 1, 1, 128, 128, 64, true, 'h', ' ', false},
     {"heads inside", 2, 4, 4, 33, 33, 64, false, 'h', ' ', false},
     {"truths", 2, 2, 2, 9, 20, 8, false, ' ', 'b', false},
     {"added", 2, 2, 2, 9, 20, 8, false, 'h', 'f', false},
