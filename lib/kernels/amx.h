@@ -58,11 +58,12 @@ struct PanelInParts {
   int64_t row = panel_columns, vectors[panel_columns / amx_rows] = {0, 16, 32, 48};
 };
 
-// Sums of rows times a stretch of a panel, both in parts.
+// Sums of rows times a stretch of a panel, or of some panels one after the other, both in parts.
 struct AmxTile {
   const uint16_t* a;
   int64_t a_row, a_plane;
-  // Blocks of at most amx_rows rows: where each begins, from a on. Their sums follow each other, `block_rows` each.
+  // Blocks of at most amx_rows rows: where each begins, from a on. Their sums follow each other, `block_rows` each, and
+  // so do those of panels.
   const int64_t* blocks;
   int64_t block_count, block_rows;
   // Where each step of k begins in a row.
@@ -71,12 +72,13 @@ struct AmxTile {
   PanelNumbers numbers;
   bool a_is_first, b_is_first;  // first parts are all
   const uint16_t* b;
-  int64_t b_half;   // as in PanelInParts
-  int64_t columns;  // of the panel that are there
+  int64_t b_half;   // as in PanelInParts; the next panel is two of them away
+  int64_t columns;  // of a panel that are there
   bool begins;      // sums begin at 0, not at what is there
   float* sums;      // panel_columns a row
   // What is split meanwhile, of the same kind; k is 0: nothing.
   PanelInParts next;
+  int64_t panels = 1;
 };
 
 struct Amx {

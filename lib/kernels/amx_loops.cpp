@@ -258,48 +258,95 @@ void multiply_2x2(const AmxTile& tile, const uint16_t* first, const uint16_t* se
 }
 
 #undef TILES_2X2
-#define TILES_1X4(left)                             \
-  _tile_loadd(6, (left), 64);                       \
-  _tile_dpbf16ps(0, 4, 6);                          \
-  _tile_loadd(7, (left) + tile_numbers, 64);        \
-  _tile_dpbf16ps(1, 4, 7);                          \
-  _tile_loadd(6, (left) + half, 64);                \
-  _tile_dpbf16ps(2, 4, 6);                          \
-  _tile_loadd(7, (left) + half + tile_numbers, 64); \
-  _tile_dpbf16ps(3, 4, 7)
-
-// The last block of an odd number, by all columns.
-template <PanelNumbers numbers, bool a_is_first, bool b_is_first>
-void multiply_1x4(const AmxTile& tile, const uint16_t* first, const uint16_t* b, float* sums) {
-  const int64_t a_bytes = tile.a_row * 2, half = tile.b_half;
-  BEGIN_SUMS(sums, sums + 16, sums + 32, sums + 48)
-  for (int64_t step = 0; step < tile.step_count; ++step, b += step_numbers(parts_of(numbers)) / 2) {
-    const uint16_t* a = first + tile.steps[step];
-    const uint16_t *b0 = b, *b1 = b0 + 2 * tile_numbers, *b2 = b1 + 2 * tile_numbers;
-    if constexpr (!b_is_first) {
-      _tile_loadd(4, a, a_bytes);
-      TILES_1X4(b2);
-      TILES_1X4(b1);
-      if constexpr (!a_is_first) {
-        _tile_loadd(4, a + tile.a_plane, a_bytes);
-        TILES_1X4(b1);
-      }
-    }
-    if constexpr (!a_is_first) {
-      _tile_loadd(4, a + tile.a_plane, a_bytes);
-      TILES_1X4(b0);
-      _tile_loadd(4, a + 2 * tile.a_plane, a_bytes);
-      TILES_1X4(b0);
-    }
-    _tile_loadd(4, a, a_bytes);
-    TILES_1X4(b0);
-  }
-  STORE_SUMS(sums, sums + 16, sums + 32, sums + 48);
-}
-
-#undef TILES_1X4
 #undef STORE_SUMS
 #undef BEGIN_SUMS
+#define BEGIN_2(first, second)                         \
+  if (tile.begins) {                                   \
+    _tile_zero(first);                                 \
+    _tile_zero(second);                                \
+  } else {                                             \
+    _tile_loadd(first, sums, panel_columns * 4);       \
+    _tile_loadd(second, sums + 16, panel_columns * 4); \
+  }
+#define STORE_2(first, second, at)              \
+  _tile_stored(first, (at), panel_columns * 4); \
+  _tile_stored(second, (at) + 16, panel_columns * 4)
+#define VECTOR_OF_1(sum, at)                     \
+  if constexpr (!b_is_first) {                   \
+    _tile_loadd(7, (at) + 4 * tile_numbers, 64); \
+    _tile_dpbf16ps(sum, 4, 7);                   \
+    _tile_loadd(7, (at) + 2 * tile_numbers, 64); \
+    _tile_dpbf16ps(sum, 4, 7);                   \
+    if constexpr (!a_is_first) {                 \
+      _tile_dpbf16ps(sum, 5, 7);                 \
+    }                                            \
+  }                                              \
+  _tile_loadd(7, (at), 64);                      \
+  if constexpr (!a_is_first) {                   \
+    _tile_dpbf16ps(sum, 5, 7);                   \
+    _tile_dpbf16ps(sum, 6, 7);                   \
+  }                                              \
+  _tile_dpbf16ps(sum, 4, 7)
+
+// One block of rows by two vectors of columns. Two registers have their sums, and two others those of the two vectors
+// before them, which are stored `before` when the unit has enough to do: a store waits until all is done that the unit
+// was given, and if it were the sums' own the unit would have nothing meanwhile.
+template <PanelNumbers numbers, bool a_is_first, bool b_is_first, bool is_other>
+void multiply_1x2(const AmxTile& tile, const uint16_t* rows, const uint16_t* b, float* sums, float* before) {
+  const int64_t a_bytes = tile.a_row * 2;
+  if constexpr (is_other) {
+    BEGIN_2(2, 3)
+  } else {
+    BEGIN_2(0, 1)
+  }
+  for (int64_t step = 0; step < tile.step_count; ++step, b += step_numbers(parts_of(numbers)) / 2) {
+    const uint16_t* a = rows + tile.steps[step];
+    _tile_loadd(4, a, a_bytes);
+    if constexpr (!a_is_first) {
+      _tile_loadd(5, a + tile.a_plane, a_bytes);
+      _tile_loadd(6, a + 2 * tile.a_plane, a_bytes);
+    }
+    if constexpr (is_other) {
+      VECTOR_OF_1(2, b);
+      VECTOR_OF_1(3, b + tile_numbers);
+    } else {
+      VECTOR_OF_1(0, b);
+      VECTOR_OF_1(1, b + tile_numbers);
+    }
+    if (step > 0 || !before) continue;
+    if constexpr (is_other) {
+      STORE_2(0, 1, before);
+    } else {
+      STORE_2(2, 3, before);
+    }
+  }
+}
+
+// One block of rows by all panels.
+template <PanelNumbers numbers, bool a_is_first, bool b_is_first>
+void multiply_block(const AmxTile& tile, int64_t block, int64_t halves) {
+  const uint16_t* rows = tile.a + tile.blocks[block];
+  float* before = nullptr;
+  for (int64_t i = 0; i < tile.panels * halves; ++i) {
+    const int64_t panel = i / halves, half = i % halves;
+    const uint16_t* b = tile.b + (2 * panel + half) * tile.b_half;
+    float* sums = tile.sums + (panel * tile.block_count + block) * tile.block_rows * panel_columns + half * 32;
+    if (i % 2 == 0)
+      multiply_1x2<numbers, a_is_first, b_is_first, false>(tile, rows, b, sums, before);
+    else
+      multiply_1x2<numbers, a_is_first, b_is_first, true>(tile, rows, b, sums, before);
+    before = sums;
+  }
+  if (tile.panels * halves % 2 != 0) {
+    STORE_2(0, 1, before);
+  } else {
+    STORE_2(2, 3, before);
+  }
+}
+
+#undef VECTOR_OF_1
+#undef STORE_2
+#undef BEGIN_2
 
 // What the registers hold, as the instruction that sets it up reads it.
 struct alignas(64) Configuration {
@@ -308,21 +355,38 @@ struct alignas(64) Configuration {
   uint8_t rows[16] = {};
 };
 
+// Registers from `b` on are of b; the others hold sums and rows of a.
+void configure(int64_t block_rows, int b) {
+  Configuration configuration;
+  for (int i = 0; i < 8; ++i) {
+    configuration.row_bytes[i] = 64;
+    configuration.rows[i] = static_cast<uint8_t>(i < b ? block_rows : amx_rows);
+  }
+  asm("" : : "r"(&configuration) : "memory");  // GCC 12 thinks that only its first bytes are read
+  _tile_loadconfig(&configuration);
+}
+
 template <PanelNumbers numbers, bool a_is_first, bool b_is_first>
 Split multiply_all(const AmxTile& tile) {
   constexpr int64_t products = a_is_first && b_is_first ? 1 : a_is_first || b_is_first ? 3 : 6;
   Splitting<numbers> next(tile.next);
   const int64_t halves = tile.columns > panel_columns / 2 ? 2 : 1, pairs = tile.block_count / 2;
-  const int64_t groups = pairs * halves * tile.step_count * products;
+  const int64_t groups = tile.panels * pairs * halves * tile.step_count * products;
   const int64_t advances = groups == 0 ? 0 : (next.left() + groups - 1) / groups;
-  for (int64_t half = 0; half < halves; ++half)
-    for (int64_t pair = 0; pair < pairs; ++pair)
-      multiply_2x2<numbers, a_is_first, b_is_first>(
-          tile, tile.a + tile.blocks[2 * pair], tile.a + tile.blocks[2 * pair + 1], tile.b + half * tile.b_half,
-          tile.sums + 2 * pair * tile.block_rows * panel_columns + half * 32, next, advances);
-  if (tile.block_count % 2 != 0)
-    multiply_1x4<numbers, a_is_first, b_is_first>(tile, tile.a + tile.blocks[2 * pairs], tile.b,
-                                                  tile.sums + 2 * pairs * tile.block_rows * panel_columns);
+  if (pairs > 0) configure(tile.block_rows, 6);
+  for (int64_t panel = 0; panel < tile.panels; ++panel)
+    for (int64_t half = 0; half < halves; ++half)
+      for (int64_t pair = 0; pair < pairs; ++pair)
+        multiply_2x2<numbers, a_is_first, b_is_first>(
+            tile, tile.a + tile.blocks[2 * pair], tile.a + tile.blocks[2 * pair + 1],
+            tile.b + (2 * panel + half) * tile.b_half,
+            tile.sums + (panel * tile.block_count + 2 * pair) * tile.block_rows * panel_columns + half * 32, next,
+            advances);
+  if (tile.block_count % 2 != 0) {
+    configure(tile.block_rows, 7);
+    multiply_block<numbers, a_is_first, b_is_first>(tile, 2 * pairs, halves);
+  }
+  _tile_release();
   while (next.left() > 0) next.advance();
   return next.split();
 }
@@ -336,19 +400,15 @@ Split multiply_parts(const AmxTile& tile) {
 }
 
 Split multiply(const AmxTile& tile) {
-  Configuration configuration;
-  for (int i = 0; i < 8; ++i) {
-    configuration.row_bytes[i] = 64;
-    // Sums and rows of a; 6 and 7 are of b.
-    configuration.rows[i] = static_cast<uint8_t>(i < 6 ? tile.block_rows : amx_rows);
+  switch (tile.numbers) {
+    case PanelNumbers::f32:
+      return multiply_parts<PanelNumbers::f32>(tile);
+    case PanelNumbers::f16:
+      return multiply_parts<PanelNumbers::f16>(tile);
+    case PanelNumbers::bf16:
+      return multiply_parts<PanelNumbers::bf16>(tile);
   }
-  asm("" : : "r"(&configuration) : "memory");  // GCC 12 thinks that only its first bytes are read
-  _tile_loadconfig(&configuration);
-  const Split split = tile.numbers == PanelNumbers::f32   ? multiply_parts<PanelNumbers::f32>(tile)
-                      : tile.numbers == PanelNumbers::f16 ? multiply_parts<PanelNumbers::f16>(tile)
-                                                          : multiply_parts<PanelNumbers::bf16>(tile);
-  _tile_release();
-  return split;
+  return {};
 }
 
 }  // namespace

@@ -55,7 +55,7 @@ class RecurrentCall : public RecurrentLayersCall {
     at.end = next;
     return at;
   }
-  size_t scratch_bytes() const override { return static_cast<size_t>(parts().end) * 4 + product_bytes(); }
+  size_t scratch_bytes() const override { return static_cast<size_t>(parts().end) * 4 + shared_bytes(); }
 
   Result<void> run(std::span<void* const> buffers, void* scratch) override {
     const Parts at = parts();
@@ -88,10 +88,12 @@ class RecurrentCall : public RecurrentLayersCall {
             .backward = direction == 1,
             .gates = gates,
             .panels = in_panels_[cell] ? recurrent : make_panels(recurrent, panels),
+            .parts = unit_parts(direction, floats + at.end),
             .last_bias = of_h ? of_h + merged : nullptr,
             .y = target + direction * hidden_,
             .states = {floats + at.states[0] + direction * state, floats + at.states[1] + direction * state}};
         std::memcpy(of[direction].states[0], operand(network.h) + cell * state, static_cast<size_t>(state) * 4);
+        if (amx_) amx_->begin(of[direction].parts, of[direction].panels, of[direction].states[0]);
       }
       run_shares([&](const Share& share, Team* team) {
         for (int64_t step = 0; step < steps_; ++step) {
@@ -110,7 +112,9 @@ class RecurrentCall : public RecurrentLayersCall {
  private:
   struct LayerOfDirection {
     bool backward;
-    const float *gates, *panels, *last_bias;
+    const float *gates, *panels;
+    AmxRecurrent::Parts parts;
+    const float* last_bias;
     float* y;
     float* states[2];  // a step reads one and writes the other
   };
@@ -121,11 +125,12 @@ class RecurrentCall : public RecurrentLayersCall {
     const float* before = of.states[step % 2];
     float* after = of.states[(step + 1) % 2];
     const int64_t unit = tile * tile_units, units = std::min(tile_units, hidden_ - unit), all = network.gates * hidden_;
-    float sums[3 * batch_block * tile_units];
-    for (int64_t b = share.entry; b < share.last_entry; b += batch_block) {
-      const int64_t count = std::min(batch_block, share.last_entry - b), row = t * step_row_ + b * batch_row_;
-      const int64_t gate_sums = count * tile_units;
-      if (count == 1)
+    float sums[3 * most_block * tile_units];
+    for (int64_t b = share.entry; b < share.last_entry; b += block_) {
+      const int64_t count = std::min(block_, share.last_entry - b), row = t * step_row_ + b * batch_row_;
+      const int64_t gate_sums = (amx_ ? AmxRecurrent::sum_rows(count) : count) * tile_units;
+      const bool by_unit = amx_ && amx_->multiply(of.parts, step, b, count, tile, sums);
+      if (!by_unit && count == 1)
         lanes().row_by_panels(before + b * hidden_, hidden_, of.panels + panel_of(tile, 0), network.gates, sums);
       for (int64_t gate = 0; gate < network.gates; ++gate) {
         const Step input{StepKind::add, 0, 0, of.gates + row * all + gate * hidden_ + unit, batch_row_ * all, 1};
@@ -149,7 +154,7 @@ class RecurrentCall : public RecurrentLayersCall {
                                    .y = y,
                                    .y_row = tile_units,
                                    .scratch = y};
-        count == 1 ? lanes().finish(product) : lanes().panel(product);
+        by_unit || count == 1 ? lanes().finish(product) : lanes().panel(product);
       }
       for (int64_t k = 0; k < count; ++k) {
         const float *state = sums + (network.gates - 1) * gate_sums + k * tile_units,
@@ -159,6 +164,7 @@ class RecurrentCall : public RecurrentLayersCall {
           next[u] = network.gates == 3 ? state[u] + update[u] * (h[u] - state[u]) : state[u];
         std::memcpy(of.y + (row + k * batch_row_) * directions_ * hidden_ + unit, next, static_cast<size_t>(units) * 4);
       }
+      if (amx_) amx_->split(of.parts, step, b, count, unit, units, after + b * hidden_ + unit, hidden_);
     }
   }
 };

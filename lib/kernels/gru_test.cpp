@@ -25,7 +25,8 @@ TEST_CASE("gru and rnn equal plain loops") {
                         Case{"aten::gru.input", 5, 1, 7, 70, 1, false, false, true},
                         Case{"aten::rnn_tanh.input", 5, 1, 7, 128, 1, true, false, true},
                         Case{"aten::rnn_tanh.input", 6, 2, 5, 128, 1, true, true, false},
-                        Case{"aten::rnn_relu.input", 3, 2, 9, 19, 2, true, false, true}}) {
+                        Case{"aten::rnn_relu.input", 3, 2, 9, 19, 2, true, false, true},
+                        Case{"aten::gru.input", 8, 16, 4, 224, 1, true, false, true}}) {
     CAPTURE(std::string(c.target));
     CAPTURE(c.hidden);
     Call call;

@@ -39,7 +39,7 @@ class LstmCall : public RecurrentLayersCall {
   int64_t gate_floats() const { return rows() * 4 * hidden_; }
   int64_t unprojected_floats() const { return lstm.has_projection ? batch_ * hidden_ : 0; }
   size_t scratch_bytes() const override {
-    return in_lines(static_cast<size_t>(own_floats()) * sizeof(float)) + product_bytes();
+    return in_lines(static_cast<size_t>(own_floats()) * sizeof(float)) + shared_bytes();
   }
 
   Result<void> run(std::span<void* const> buffers, void* scratch) override {
@@ -48,7 +48,7 @@ class LstmCall : public RecurrentLayersCall {
     float* gates = panels + directions_ * made_floats();
     float* between[2] = {gates + directions_ * gate_floats(), gates + directions_ * gate_floats() + rows() * width};
     float* bias = between[1] + rows() * width;
-    char* product_scratch = static_cast<char*>(scratch) + scratch_bytes() - product_bytes();
+    char* const shared = static_cast<char*>(scratch) + scratch_bytes() - shared_bytes();
     float* unread[3] = {bias + 4 * hidden_, nullptr, nullptr};
     unread[1] = unread[0] + rows() * width;
     unread[2] = unread[1] + lstm.cells() * batch_ * width_;
@@ -67,8 +67,7 @@ class LstmCall : public RecurrentLayersCall {
         for (int64_t i = 0; i < 4 * hidden_; ++i)
           bias[i] = lstm.has_biases ? operand(lstm.parameter(cell, 2))[i] + operand(lstm.parameter(cell, 3))[i] : 0;
         float* own_gates = gates + direction * gate_floats();
-        if (Result<void> ran = multiply_inputs(lstm, cell, buffers, source, bias, own_gates, product_scratch); !ran)
-          return ran;
+        if (Result<void> ran = multiply_inputs(lstm, cell, buffers, source, bias, own_gates, shared); !ran) return ran;
         const float* weight = operand(lstm.parameter(cell, 1));
         const bool makes = !in_panels_[cell] && made_floats() > 0;
         of[direction] = {
@@ -76,6 +75,7 @@ class LstmCall : public RecurrentLayersCall {
             .in_panels = makes || in_panels_[cell],
             .recurrent = makes ? make_panels(weight, panels + direction * made_floats()) : weight,
             .gates = own_gates,
+            .parts = unit_parts(direction, shared),
             .projection = lstm.has_projection ? operand(lstm.parameter(cell, lstm.per_cell() - 1)) : nullptr,
             .unprojected = {unprojected + direction * unprojected_floats(), hidden_},
             .first = {const_cast<float*>(operand(lstm.h)) + cell * batch_ * width_, width_},
@@ -83,6 +83,7 @@ class LstmCall : public RecurrentLayersCall {
             .c = result(2) + cell * batch_ * hidden_};
         std::memcpy(of[direction].c, operand(lstm.c) + cell * batch_ * hidden_,
                     static_cast<size_t>(batch_ * hidden_) * 4);
+        if (amx_) amx_->begin(of[direction].parts, of[direction].recurrent, of[direction].first.h);
       }
       run_shares([&](const Share& share, Team* team) { run_steps(of[share.direction], share, team); });
       for (int64_t direction = 0; direction < directions_; ++direction) {
@@ -105,6 +106,7 @@ class LstmCall : public RecurrentLayersCall {
   struct LayerOfDirection {
     bool backward, in_panels;
     const float *recurrent, *gates;
+    AmxRecurrent::Parts parts;
     const float* projection;  // null if there is none
     State unprojected, first;
     float *y, *c;
@@ -143,9 +145,10 @@ class LstmCall : public RecurrentLayersCall {
     const State before = state_at(of, step - 1);
     const float* gates = of.gates + time(of, step) * step_row_ * 4 * hidden_;
     const int64_t unit = i * tile_units, units = std::min(tile_units, hidden_ - unit);
-    float sums[4 * batch_block * tile_units];
-    for (int64_t b = share.entry; b < share.last_entry; b += batch_block) {
-      const int64_t count = std::min(batch_block, share.last_entry - b), gate_sums = count * tile_units;
+    float sums[4 * most_block * tile_units];
+    for (int64_t b = share.entry; b < share.last_entry; b += block_) {
+      const int64_t count = std::min(block_, share.last_entry - b);
+      const int64_t gate_sums = (amx_ ? AmxRecurrent::sum_rows(count) : count) * tile_units;
       const float* h = before.h + b * before.row;
       // What the cells read of the inputs' products comes meanwhile.
       for (int64_t k = 0; k < count; ++k)
@@ -153,9 +156,10 @@ class LstmCall : public RecurrentLayersCall {
           const float* row = gates + ((b + k) * batch_row_ * 4 + gate) * hidden_ + unit;
           for (int64_t u = 0; u < units; u += line) __builtin_prefetch(row + u);
         }
-      if (of.in_panels && count == 1) {
+      const bool by_unit = amx_ && amx_->multiply(of.parts, step, b, count, i, sums);
+      if (!by_unit && of.in_panels && count == 1) {
         lanes().row_by_panels(h, width_, of.recurrent + panel_of(i, 0), 4, sums);
-      } else {
+      } else if (!by_unit) {
         for (int64_t g = 0; g < 4; ++g) {
           const int64_t gate = step % 2 == 0 ? g : 3 - g;
           float* y = sums + gate * gate_sums;
@@ -183,6 +187,7 @@ class LstmCall : public RecurrentLayersCall {
         lanes().lstm_cell(of_input, of_state, of.c + (b + k) * hidden_ + unit, after.h + (b + k) * after.row + unit,
                           units);
       }
+      if (amx_) amx_->split(of.parts, step, b, count, unit, units, after.h + b * after.row + unit, after.row);
     }
   }
 };

@@ -15,6 +15,7 @@ TEST_CASE("lstm equals plain loops") {
     int64_t steps, batch, width, hidden, layers;
     bool biases, bidirectional, batch_first;
     int64_t projected = 0;  // 0: no projection
+    float first = 0;        // if not 0, of the first state
   };
   for (const Case& c : {Case{5, 1, 6, 8, 1, true, false, false}, Case{7, 3, 10, 33, 2, true, false, true},
                         Case{4, 6, 5, 19, 2, false, true, true}, Case{3, 2, 16, 128, 1, true, true, false},
@@ -22,7 +23,9 @@ TEST_CASE("lstm equals plain loops") {
                         Case{6, 5, 3, 40, 1, true, false, false}, Case{5, 1, 6, 40, 2, true, false, true, 24},
                         Case{4, 9, 5, 70, 1, true, true, false, 33}, Case{6, 30, 8, 200, 2, false, true, true, 128},
                         Case{3, 2, 4, 128, 1, true, false, false, 64}, Case{2, 1, 12, 640, 1, true, true, true},
-                        Case{9, 1, 5, 70, 1, true, false, false}, Case{3, 3, 4, 400, 1, true, false, false, 101}}) {
+                        Case{9, 1, 5, 70, 1, true, false, false}, Case{3, 3, 4, 400, 1, true, false, false, 101},
+                        Case{10, 16, 4, 192, 1, true, false, false}, Case{10, 32, 4, 200, 1, true, true, true},
+                        Case{10, 32, 4, 192, 1, true, false, false, 0, 1e30f}}) {
     CAPTURE(c.hidden);
     CAPTURE(c.projected);
     const int64_t width = c.projected > 0 ? c.projected : c.hidden;  // of a state
@@ -32,6 +35,7 @@ TEST_CASE("lstm equals plain loops") {
                                                      : std::vector<int64_t>{c.steps, c.batch, c.width};
     Tensor x = testing::numbers(sizes, 1), h0 = testing::numbers({cells, c.batch, width}, 2),
            c0 = testing::numbers({cells, c.batch, c.hidden}, 3);
+    if (c.first != 0) h0.mutable_as<float>()[0] = c.first;
     ir::Value *px = call.input(x), *ph = call.input(h0), *pc = call.input(c0);
     ir::ArgumentList parameters;
     std::vector<Tensor> weights;

@@ -1,5 +1,6 @@
 #include "kernels/recurrent_layers.h"
 
+#include "kernels/amx_run.h"
 #include "kernels/body.h"
 #include "kernels/list.h"
 #include "kernels/product.h"
@@ -142,22 +143,45 @@ Result<void> RecurrentLayersCall::set_up(const RecurrentNetwork& network, int64_
     bytes += (*product)->bytes + 2 * products;
     products_.push_back(std::move(*product));
   }
-  detail = lanes().name;
+  cut_batch(!network.has_projection);
+  detail = amx_ ? "amx" : lanes().name;
   return {};
 }
 
-void RecurrentLayersCall::run_shares(FunctionRef<const Share&, Team*> run) const {
-  constexpr int64_t most_entries = 4, resident_floats = 128 * 1024;
-  constexpr int64_t serial_step = 128 * 1024, serial_layer = 256 * 1024;  // products not worth a second thread
+// Directions and entries of the batch never meet, so where there are enough of them, and the recurrent weight stays in
+// the cache of every core, a share goes through all steps alone.
+void RecurrentLayersCall::cut_batch(bool by_unit) {
+  constexpr int64_t resident_floats = 128 * 1024, vector_block = 24;
   const int64_t weight = gates_ * hidden_ * width_;
   // Fewer than four entries at once read the weight too often, but a single tile of units has nothing else to share.
-  const int64_t entries = tiles() > 1 ? most_entries : std::min(most_entries, (batch_ + 1) / 2);
-  if (weight <= resident_floats && (directions_ == 2 || batch_ >= 2 * entries)) {
-    const int64_t shares = directions_ * divide_up(batch_, entries);
+  const int64_t entries = tiles() > 1 ? 4 : std::min<int64_t>(4, (batch_ + 1) / 2);
+  const auto fits_alone = [&](int64_t entries) {
+    return weight <= resident_floats && (directions_ == 2 || batch_ >= 2 * entries);
+  };
+  alone_ = fits_alone(entries) ? entries : 0;
+  block_ = alone_ > 0 ? alone_ : vector_block;
+  if (!by_unit) return;
+  for (int64_t alone : {amx_rows, amx_rows / 2, int64_t{0}}) {
+    if (alone > batch_ || (alone == 0 ? alone_ > 0 : !fits_alone(alone))) continue;
+    const int64_t block = alone > 0 ? alone : divide_up(batch_, divide_up(batch_, most_block));
+    AmxRecurrent amx{.gates = gates_, .width = width_, .steps = steps_, .batch = batch_, .block = block};
+    if (!amx.is_worth_it(alone > 0 ? weight : divide_up(tiles(), decided_threads) * weight / tiles())) continue;
+    alone_ = alone;
+    block_ = block;
+    amx_ = amx;
+    return;
+  }
+}
+
+void RecurrentLayersCall::run_shares(FunctionRef<const Share&, Team*> run) const {
+  constexpr int64_t serial_step = 128 * 1024, serial_layer = 256 * 1024;  // products not worth a second thread
+  const int64_t weight = gates_ * hidden_ * width_;
+  if (alone_ > 0) {
+    const int64_t shares = directions_ * divide_up(batch_, alone_);
     // Both directions of an entry side by side: whoever computed its inputs' products has them in its cache.
     auto share = [&](int64_t i) {
-      const int64_t entry = i / directions_ * entries;
-      run({i % directions_, entry, std::min(batch_, entry + entries), 0, tiles()}, nullptr);
+      const int64_t entry = i / directions_ * alone_;
+      run({i % directions_, entry, std::min(batch_, entry + alone_), 0, tiles()}, nullptr);
     };
     if (weight * rows() * directions_ >= serial_layer) return parallel_for(shares, share);
     for (int64_t i = 0; i < shares; ++i) share(i);
@@ -188,10 +212,10 @@ size_t RecurrentLayersCall::product_bytes() const {
 
 Result<void> RecurrentLayersCall::multiply_inputs(const RecurrentNetwork& network, int64_t cell,
                                                   std::span<void* const> buffers, const void* x, float* bias,
-                                                  float* gates, void* scratch) const {
+                                                  float* gates, void* shared) const {
   const void* weight = packed_[cell] ? packed_[cell]->tensor.data() : buffers[network.parameter(cell, 0)];
   void* const inner[] = {const_cast<void*>(x), const_cast<void*>(weight), bias, gates};
-  return products_[cell]->run(inner, scratch);
+  return products_[cell]->run(inner, shared);
 }
 
 }  // namespace atenon::kernels

@@ -2,6 +2,7 @@
 // inputs of all steps with its input weights.
 #pragma once
 
+#include "kernels/amx_recurrent.h"
 #include "kernels/kernel.h"
 #include "kernels/lanes.h"
 #include "support/parallel.h"
@@ -9,7 +10,7 @@
 namespace atenon::kernels {
 
 constexpr int64_t tile_units = panel_columns;
-constexpr int64_t batch_block = 24;  // rows whose gates a tile holds at once
+constexpr int64_t most_block = 32;  // entries of the batch whose gates a tile holds at once
 
 // A network as aten::lstm.input, gru.input, rnn_tanh.input and rnn_relu.input keep it whole; inputs of the body by
 // position.
@@ -48,28 +49,39 @@ class RecurrentLayersCall : public PreparedCall {
 
   int64_t rows() const { return steps_ * batch_; }
   int64_t tiles() const { return divide_up(hidden_, tile_units); }
-  // Calls `run` for each share of a layer. Directions and entries of the batch never meet, so where there are enough of
-  // them, and the recurrent weight stays in the cache of every core, a share goes through all steps alone: `team` is
-  // null. Else all shares wait for their team after each step, one direction after the other.
+  // Calls `run` for each share of a layer: alone, where `team` is null, or all of them wait for their team after each
+  // step, one direction after the other.
   void run_shares(FunctionRef<const Share&, Team*> run) const;
   // The recurrent weight of one cell in panels, made anew in `panels`, which has room for whole ones.
   const float* make_panels(const float* weight, float* panels) const;
   int64_t panel_floats() const { return gates_ * tiles() * tile_units * width_; }
   // Where the panel of a gate for the units of a tile begins in a recurrent weight that lies in panels.
   int64_t panel_of(int64_t tile, int64_t gate) const { return (tile * gates_ + gate) * panel_columns * width_; }
-  size_t product_bytes() const;
-  // gates of all steps := x * input weight + bias.
+  // What the input products and the matrix unit need, in whole lines.
+  size_t shared_bytes() const { return product_bytes() + static_cast<size_t>(directions_) * unit_bytes(); }
+  AmxRecurrent::Parts unit_parts(int64_t direction, void* shared) const {
+    return amx_ ? amx_->parts(static_cast<char*>(shared) + product_bytes() + direction * unit_bytes())
+                : AmxRecurrent::Parts{};
+  }
+  // gates of all steps := x * input weight + bias; `shared` has shared_bytes().
   Result<void> multiply_inputs(const RecurrentNetwork& network, int64_t cell, std::span<void* const> buffers,
-                               const void* x, float* bias, float* gates, void* scratch) const;
+                               const void* x, float* bias, float* gates, void* shared) const;
 
   size_t operands_ = 0;
   int64_t gates_ = 0, directions_ = 0;
   int64_t steps_ = 0, batch_ = 0, hidden_ = 0;
   int64_t width_ = 0;                     // of a state h: as many as hidden units, or what they are projected to
   int64_t step_row_ = 0, batch_row_ = 0;  // distance of time steps and of batch entries, in rows of x and y
+  int64_t block_ = 0;                     // entries of the batch that a tile has at once
   std::vector<bool> in_panels_;           // the recurrent weight, per layer and direction
+  std::optional<AmxRecurrent> amx_;       // if the recurrent products go through the matrix unit
 
  private:
+  void cut_batch(bool by_unit);
+  size_t product_bytes() const;
+  size_t unit_bytes() const { return amx_ ? amx_->bytes() : 0; }
+
+  int64_t alone_ = 0;  // entries of a share that goes through all steps alone; 0: there is none
   std::vector<std::unique_ptr<PreparedCall>> products_;  // per layer and direction
   std::vector<ir::Graph> bodies_;                        // of the products, which read them
   std::vector<std::unique_ptr<ir::Weight>> packed_;      // weights in the layout of the product, if they lay otherwise
