@@ -180,23 +180,17 @@ Split split_panel(const PanelInParts& panel, PanelNumbers numbers) {
 }
 
 // Registers are parts of instructions, so what repeats is a macro.
-#define BEGIN_SUMS(at0, at1, at2, at3)        \
-  if (tile.begins) {                          \
-    _tile_zero(0);                            \
-    _tile_zero(1);                            \
-    _tile_zero(2);                            \
-    _tile_zero(3);                            \
-  } else {                                    \
-    _tile_loadd(0, (at0), panel_columns * 4); \
-    _tile_loadd(1, (at1), panel_columns * 4); \
-    _tile_loadd(2, (at2), panel_columns * 4); \
-    _tile_loadd(3, (at3), panel_columns * 4); \
+#define BEGIN_2(first, second, at)                     \
+  if (tile.begins) {                                   \
+    _tile_zero(first);                                 \
+    _tile_zero(second);                                \
+  } else {                                             \
+    _tile_loadd(first, (at), panel_columns * 4);       \
+    _tile_loadd(second, (at) + 16, panel_columns * 4); \
   }
-#define STORE_SUMS(at0, at1, at2, at3)       \
-  _tile_stored(0, (at0), panel_columns * 4); \
-  _tile_stored(1, (at1), panel_columns * 4); \
-  _tile_stored(2, (at2), panel_columns * 4); \
-  _tile_stored(3, (at3), panel_columns * 4)
+#define STORE_2(first, second, at)              \
+  _tile_stored(first, (at), panel_columns * 4); \
+  _tile_stored(second, (at) + 16, panel_columns * 4)
 
 #define TILES_2X2(first, second, left, right) \
   _tile_dpbf16ps(0, first, left);             \
@@ -214,7 +208,8 @@ void multiply_2x2(const AmxTile& tile, const uint16_t* first, const uint16_t* se
     for (int64_t i = 0; i < advances && next.left() > 0; ++i) next.advance();
   };
   float* below = sums + tile.block_rows * panel_columns;
-  BEGIN_SUMS(sums, sums + 16, below, below + 16)
+  BEGIN_2(0, 1, sums)
+  BEGIN_2(2, 3, below)
   for (int64_t step = 0; step < tile.step_count; ++step, b += step_numbers(parts_of(numbers)) / 2) {
     const uint16_t *a0 = first + tile.steps[step], *a1 = second + tile.steps[step];
     const uint16_t *b0 = b, *b1 = b0 + 2 * tile_numbers, *b2 = b1 + 2 * tile_numbers;
@@ -254,23 +249,11 @@ void multiply_2x2(const AmxTile& tile, const uint16_t* first, const uint16_t* se
     TILES_2X2(4, 5, 6, 7);
     split();
   }
-  STORE_SUMS(sums, sums + 16, below, below + 16);
+  STORE_2(0, 1, sums);
+  STORE_2(2, 3, below);
 }
 
 #undef TILES_2X2
-#undef STORE_SUMS
-#undef BEGIN_SUMS
-#define BEGIN_2(first, second)                         \
-  if (tile.begins) {                                   \
-    _tile_zero(first);                                 \
-    _tile_zero(second);                                \
-  } else {                                             \
-    _tile_loadd(first, sums, panel_columns * 4);       \
-    _tile_loadd(second, sums + 16, panel_columns * 4); \
-  }
-#define STORE_2(first, second, at)              \
-  _tile_stored(first, (at), panel_columns * 4); \
-  _tile_stored(second, (at) + 16, panel_columns * 4)
 #define VECTOR_OF_1(sum, at)                     \
   if constexpr (!b_is_first) {                   \
     _tile_loadd(7, (at) + 4 * tile_numbers, 64); \
@@ -295,9 +278,9 @@ template <PanelNumbers numbers, bool a_is_first, bool b_is_first, bool is_other>
 void multiply_1x2(const AmxTile& tile, const uint16_t* rows, const uint16_t* b, float* sums, float* before) {
   const int64_t a_bytes = tile.a_row * 2;
   if constexpr (is_other) {
-    BEGIN_2(2, 3)
+    BEGIN_2(2, 3, sums)
   } else {
-    BEGIN_2(0, 1)
+    BEGIN_2(0, 1, sums)
   }
   for (int64_t step = 0; step < tile.step_count; ++step, b += step_numbers(parts_of(numbers)) / 2) {
     const uint16_t* a = rows + tile.steps[step];

@@ -25,14 +25,13 @@ bool AmxRecurrent::is_worth_it(int64_t floats) const {
 }
 
 size_t AmxRecurrent::bytes() const {
-  const int64_t panels = divide_up(width, panel_columns) * gates;
-  return in_lines(static_cast<size_t>(panels * panel_numbers() + 2 * state_numbers()) * sizeof(uint16_t)) +
+  return in_lines(static_cast<size_t>(weight_numbers() + 2 * state_numbers()) * sizeof(uint16_t)) +
          in_lines(static_cast<size_t>(divide_up(batch, block)) * sizeof(int64_t));
 }
 
 AmxRecurrent::Parts AmxRecurrent::parts(void* memory) const {
   auto* weight = static_cast<uint16_t*>(memory);
-  uint16_t* state = weight + divide_up(width, panel_columns) * gates * panel_numbers();
+  uint16_t* state = weight + weight_numbers();
   auto* vectors_from = reinterpret_cast<int64_t*>(state + 2 * state_numbers());
   return {weight, {state, state + state_numbers()}, vectors_from};
 }

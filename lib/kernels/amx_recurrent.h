@@ -40,6 +40,7 @@ class AmxRecurrent {
   static int64_t block_rows(int64_t entries) { return divide_up(entries, blocks(entries)); }
   int64_t depth() const { return divide_up(width, amx_depth); }
   int64_t panel_numbers() const { return depth() * step_numbers(part_count); }
+  int64_t weight_numbers() const { return divide_up(width, panel_columns) * gates * panel_numbers(); }
   // Of an entry of a state in one part: an odd number of cache lines, or they would push each other out.
   int64_t state_row() const { return (depth() | 1) * amx_depth; }
   int64_t state_numbers() const {

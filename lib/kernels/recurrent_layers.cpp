@@ -155,22 +155,20 @@ void RecurrentLayersCall::cut_batch(bool by_unit) {
   const int64_t weight = gates_ * hidden_ * width_;
   // Fewer than four entries at once read the weight too often, but a single tile of units has nothing else to share.
   const int64_t entries = tiles() > 1 ? 4 : std::min<int64_t>(4, (batch_ + 1) / 2);
-  const auto fits_alone = [&](int64_t entries) {
-    return weight <= resident_floats && (directions_ == 2 || batch_ >= 2 * entries);
+  const auto fits_alone = [&](int64_t share) {
+    return weight <= resident_floats && (directions_ == 2 || batch_ >= 2 * share);
   };
   alone_ = fits_alone(entries) ? entries : 0;
   block_ = alone_ > 0 ? alone_ : vector_block;
-  if (!by_unit) return;
-  for (int64_t alone : {amx_rows, amx_rows / 2, int64_t{0}}) {
-    if (alone > batch_ || (alone == 0 ? alone_ > 0 : !fits_alone(alone))) continue;
-    const int64_t block = alone > 0 ? alone : divide_up(batch_, divide_up(batch_, most_block));
-    AmxRecurrent amx{.gates = gates_, .width = width_, .steps = steps_, .batch = batch_, .block = block};
-    if (!amx.is_worth_it(alone > 0 ? weight : divide_up(tiles(), decided_threads) * weight / tiles())) continue;
-    alone_ = alone;
-    block_ = block;
-    amx_ = amx;
-    return;
-  }
+  const int64_t alone = batch_ >= amx_rows && fits_alone(amx_rows) ? amx_rows : 0;
+  // Shares that go alone do not become a team for the unit.
+  if (!by_unit || (alone == 0 && alone_ > 0)) return;
+  const int64_t block = alone > 0 ? alone : divide_up(batch_, divide_up(batch_, most_block));
+  const AmxRecurrent amx{.gates = gates_, .width = width_, .steps = steps_, .batch = batch_, .block = block};
+  if (!amx.is_worth_it(alone > 0 ? weight : divide_up(tiles(), decided_threads) * weight / tiles())) return;
+  alone_ = alone;
+  block_ = block;
+  amx_ = amx;
 }
 
 void RecurrentLayersCall::run_shares(FunctionRef<const Share&, Team*> run) const {
