@@ -287,6 +287,12 @@ std::optional<std::vector<Assigned>> assigned_state(Session& session, PyObject* 
     };
     for_each_tensor(module, "_parameters", path, look);
     for_each_tensor(module, "_buffers", path, look);
+    // A plain attribute is state where what it holds is replaced (`self.cache.data = ...`), not the tensor itself.
+    for_each_tensor(module, "__dict__", path, [&](const std::string& name, PyObject* key, TensorObject& tensor) {
+      const bool was_there = std::ranges::any_of(
+          session.state, [&](const StateEntry& entry) { return entry.name == name && entry.object == &tensor; });
+      if (was_there) look(name, key, tensor);
+    });
     return is_well;
   });
   if (!walked) return std::nullopt;

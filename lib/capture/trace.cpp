@@ -203,12 +203,14 @@ Diagnostic changes_type(const Session& session, const Assigned& state, const std
 // Updated state and inputs are outputs, before all others.
 bool Trace::add_mutations(const Inputs& inputs, const std::vector<Assigned>& assigned) {
   for (Lifted& entry : session_.lifted) {
-    if (!entry.base->is_written() || replacement(assigned, entry.spec.target)) continue;
+    const bool is_replaced = replacement(assigned, entry.spec.target);
+    if (!entry.base->is_written() && !is_replaced) continue;
     // A plain attribute that forward updates is state: it becomes a buffer that no state dict has.
     if (entry.spec.kind == ir::InputKind::constant_tensor) {
       entry.spec.kind = ir::InputKind::buffer;
       entry.spec.persistent = false;
     }
+    if (is_replaced) continue;
     outputs_.push_back(entry.base->value);
     signature_.outputs.push_back({mutation_of(entry.spec.kind), entry.spec.target});
   }
