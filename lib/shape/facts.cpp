@@ -17,17 +17,45 @@ Truth opposite(Truth truth) { return truth == Truth::open ? truth : from_bool(tr
 
 Range intersect(Range a, Range b) { return {std::max(a.lower, b.lower), std::min(a.upper, b.upper)}; }
 
+// Does `a` come after `b`? Numbered names by their number: u10 after u9.
+bool is_later(const std::string& a, const std::string& b) {
+  const size_t of_a = a.find_last_not_of("0123456789") + 1, of_b = b.find_last_not_of("0123456789") + 1;
+  const bool is_same_series = a.compare(0, of_a, b, 0, of_b) == 0;
+  return is_same_series && a.size() != b.size() ? a.size() > b.size() : a > b;
+}
+
+// The last that a program finds out of what x is made of: u0, u1, ..., in the order in which nodes yield them; "" where
+// all of it is known from the start. What is known at one place must not be spelt by what is found out after it.
+std::string last_found(const SymInt& x) {
+  std::string last;
+  for (const std::string& name : x.symbols())
+    if (name[0] == 'u' && name.find_last_not_of("0123456789") == 0 && is_later(name, last)) last = name;
+  return last;
+}
+
+// From the first to the last number in the range that leaves the remainder.
+Range aligned(Range range, int64_t modulus, int64_t remainder) {
+  const auto beyond = [&](int64_t end) { return mod(mod(end, modulus) - mod(remainder, modulus), modulus); };
+  if (range.lower != Range::lowest && range.lower <= Range::highest - modulus && beyond(range.lower) != 0)
+    range.lower += modulus - beyond(range.lower);
+  if (range.upper != Range::highest && range.upper >= Range::lowest + modulus) range.upper -= beyond(range.upper);
+  return range;
+}
+
 // A symbol that occurs in x only once, with coefficient 1 or -1: x == 0 can be solved for it. The last by name, so that
 // the symbols of earlier dimensions survive.
 std::optional<std::string> solvable_symbol(const SymInt& x) {
   std::map<std::string, int> occurrences;
   std::optional<std::string> found;
+  const std::string last = last_found(x);
   for (const Term& term : terms_of(x)) {
     for (const std::string& name : from_term(1, term.factors).symbols()) ++occurrences[name];
   }
   for (const Term& term : terms_of(x)) {
     const std::optional<std::string> name = from_term(1, term.factors).as_symbol();
-    if (name && std::abs(term.coefficient) == 1 && occurrences[*name] == 1 && (!found || *found < *name)) found = name;
+    if (name && std::abs(term.coefficient) == 1 && occurrences[*name] == 1 && (last.empty() || *name == last) &&
+        (!found || is_later(*name, *found)))
+      found = name;
   }
   return found;
 }
@@ -56,6 +84,29 @@ const Atom* only_atom(const SymInt& x) {
   if (terms.size() != (constant_term(x) == 0 ? 1 : 2)) return nullptr;
   const std::vector<Factor>& factors = terms[0].factors;
   return factors.size() == 1 && factors[0].power == 1 ? factors[0].atom.get() : nullptr;
+}
+
+// What d divides where x says x//d == (x + d - 1)//d, which is that no remainder is rounded.
+struct Divisible {
+  SymInt dividend;
+  int64_t divisor;
+};
+
+std::optional<Divisible> without_remainder(const SymInt& x) {
+  const Terms terms = terms_of(x);
+  if (terms.size() != 2 || constant_term(x) != 0 || terms[0].coefficient != -terms[1].coefficient) return std::nullopt;
+  const Atom* atoms[2];
+  for (size_t i = 0; i < 2; ++i) {
+    if (terms[i].factors.size() != 1 || terms[i].factors[0].power != 1) return std::nullopt;
+    atoms[i] = terms[i].factors[0].atom.get();
+    if (atoms[i]->kind != AtomKind::floor_div) return std::nullopt;
+  }
+  const std::optional<int64_t> divisor = atoms[0]->operands[1].constant();
+  if (!divisor || *divisor <= 1 || !(atoms[0]->operands[1] == atoms[1]->operands[1])) return std::nullopt;
+  for (size_t i = 0; i < 2; ++i)
+    if (atoms[1 - i]->operands[0] - atoms[i]->operands[0] == SymInt(*divisor - 1))
+      return Divisible{atoms[i]->operands[0], *divisor};
+  return std::nullopt;
 }
 
 int64_t coefficient_of(const SymInt& x, const std::string& symbol) {
@@ -168,6 +219,8 @@ void Facts::learn_zero(const SymInt& given) {
   const size_t pinned = pinned_.size();
   learn_by_multiples(x);
   if (pinned_.size() != pinned) return learn({.kind = Kind::eq, .difference = x});
+  if (const std::optional<Divisible> found = without_remainder(x))
+    return learn({.kind = Kind::eq, .difference = mod(found->dividend, found->divisor)});
   // n*n == 5*n*(n//5) says n == 5*(n//5), where n is positive.
   const SymInt shared = common_monomial(x);
   if (!(shared == SymInt(1)) && Proof(*this).lower(shared, 1) >= 1)
@@ -181,6 +234,7 @@ void Facts::learn_zero(const SymInt& given) {
   zeros_.push_back(x);
   learn_extremum(x);
   // Another atom that occurs once, as in s % 4 == 0, is replaced too.
+  const std::string last = last_found(x);
   for (const Term& term : terms_of(x)) {
     if (term.factors.size() != 1 || term.factors[0].power != 1 || std::abs(term.coefficient) != 1) continue;
     const Atom& atom = *term.factors[0].atom;
@@ -195,7 +249,7 @@ void Facts::learn_zero(const SymInt& given) {
         learn_multiple(residues_.back());
       }
     }
-    if (value.to_string().find(atom.spelling) != std::string::npos) continue;
+    if (value.to_string().find(atom.spelling) != std::string::npos || last_found(self) != last) continue;
     replaced_.emplace(atom.spelling, value);
     if (atom.kind == AtomKind::floor_div && atom.operands[1].constant().value_or(0) > 0) {
       // A quotient that is v: the dividend is at least v times the divisor, and less than v + 1 times.
@@ -227,11 +281,13 @@ void Facts::learn_multiple(const Residue& residue) {
   const auto found = multiples_.find(*symbol);
   if (found != multiples_.end() && residue.modulus % found->second.polynomial()->terms[0].coefficient != 0) return;
   const std::string quotient = *symbol + "'";
-  const Range range = known_ranges_.contains(*symbol) ? known_ranges_.at(*symbol) : Range{0, Range::highest};
+  const Range range = aligned(known_ranges_.contains(*symbol) ? known_ranges_.at(*symbol) : Range{0, Range::highest},
+                              residue.modulus, residue.remainder);
   const auto divided = [&](int64_t end) { return floor_div(end, residue.modulus); };
   known_ranges_[quotient] = {range.lower == Range::lowest ? range.lower : divided(range.lower),
                              range.upper == Range::highest ? range.upper : divided(range.upper)};
   multiples_[*symbol] = SymInt(residue.modulus) * SymInt::symbol(quotient) + SymInt(residue.remainder);
+  tighten(*symbol, range);
   for (const SymInt& x : std::vector<SymInt>(zeros_)) learn_by_multiples(x);
 }
 
@@ -293,7 +349,9 @@ void Facts::learn_nonpositive(const SymInt& x) {
 
 void Facts::tighten(const std::string& symbol, Range range) {
   const auto found = known_ranges_.find(symbol);
-  const Range known = intersect(found == known_ranges_.end() ? Range{0, Range::highest} : found->second, range);
+  Range known = intersect(found == known_ranges_.end() ? Range{0, Range::highest} : found->second, range);
+  if (const auto multiple = multiples_.find(symbol); multiple != multiples_.end())
+    known = aligned(known, multiple->second.polynomial()->terms[0].coefficient, constant_term(multiple->second));
   if (found != known_ranges_.end() && found->second == known) return;
   known_ranges_[symbol] = known;
   if (known.lower == known.upper) return pin(symbol, known.lower);

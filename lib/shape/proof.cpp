@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <set>
 
 #include "shape/terms.h"
 
@@ -557,11 +558,16 @@ SymInt Proof::simplify_division(const Atom& atom) {
   }
   if (const std::optional<int64_t> same = only_quotient(a, b))
     return quotient_wanted ? SymInt(*same) : a - b * SymInt(*same);
-  if (b.is_constant()) {
-    const std::optional<int64_t> remainder = residue(a, *b.constant());
+  if (const int64_t number = b.constant().value_or(0); number > 0) {
+    const std::optional<int64_t> remainder = residue(a, number);
     if (remainder && !quotient_wanted) return *remainder;
-    // (s + 1)//2 is s//2 for an even s
-    if (remainder.value_or(0) != 0 && constant_term(a) == *remainder) return floor_div(a - SymInt(*remainder), b);
+    // (s + 1)//2 is s//2 for an even s, and (s + 1)//4 is s//4.
+    std::set<int64_t> divisors = {number};
+    for (const Facts::Residue& known : facts_.residues_) divisors.insert(std::gcd(known.modulus, number));
+    for (const int64_t divisor : divisors) {
+      const int64_t rest = residue(a, divisor).value_or(0);
+      if (quotient_wanted && rest != 0 && constant_term(a) >= rest) return floor_div(a - SymInt(rest), b);
+    }
   }
   return plain;
 }
