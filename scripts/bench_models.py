@@ -10,6 +10,7 @@ import importlib.machinery
 import importlib.util
 import json
 import os
+import sys
 
 SCRIPTS = os.path.dirname(os.path.abspath(__file__))
 OUR_OWN = ["mlp", "resnet50", "mobilenet_v2", "bert", "vit_b16", "gpt2", "gpt2_decode", "unet", "lstm"]
@@ -43,6 +44,7 @@ def from_file(path, batch):
 
     spec = importlib.util.spec_from_file_location("model_file", path)
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look for theirs there
     spec.loader.exec_module(module)
     inputs = list(module.inputs())
     if batch > 1:
@@ -104,18 +106,24 @@ def build(name, batch=1):
     import torch
 
     net, inputs = from_library(name, batch) if ":" in name else from_file(source(name), batch)
-    keys = list(inputs) if isinstance(inputs, dict) else None
+    pytree = torch.utils._pytree
+    arguments, structure = pytree.tree_flatten(inputs if isinstance(inputs, dict) else tuple(inputs))
+    given = [i for i, argument in enumerate(arguments) if isinstance(argument, torch.Tensor)]
 
-    class Flat(torch.nn.Module):  # every peer returns a flat tuple of tensors
+    class Flat(torch.nn.Module):  # every peer takes and returns a flat tuple of tensors
         def __init__(self):
             super().__init__()
             self.inner = net
 
-        def forward(self, *arguments):
-            result = self.inner(**dict(zip(keys, arguments))) if keys else self.inner(*arguments)
-            return tuple(leaf for leaf in torch.utils._pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor))
+        def forward(self, *tensors):
+            leaves = list(arguments)
+            for i, tensor in zip(given, tensors):
+                leaves[i] = tensor
+            nested = pytree.tree_unflatten(leaves, structure)
+            result = self.inner(**nested) if isinstance(nested, dict) else self.inner(*nested)
+            return tuple(leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor))
 
     flat = Flat().eval()
     for parameter in flat.parameters():
         parameter.requires_grad_(False)
-    return flat, tuple(inputs.values()) if keys else tuple(inputs)
+    return flat, tuple(arguments[i] for i in given)

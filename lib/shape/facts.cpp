@@ -2,7 +2,9 @@
 #include "shape/facts.h"
 
 #include <algorithm>
+#include <numeric>
 #include <set>
+#include <utility>
 
 #include "shape/proof.h"
 #include "shape/terms.h"
@@ -86,27 +88,49 @@ const Atom* only_atom(const SymInt& x) {
   return factors.size() == 1 && factors[0].power == 1 ? factors[0].atom.get() : nullptr;
 }
 
-// What d divides where x says x//d == (x + d - 1)//d, which is that no remainder is rounded.
-struct Divisible {
-  SymInt dividend;
-  int64_t divisor;
+// After how many steps of its symbol x repeats itself, but for a slope; 0 where that is long, or x is no sum of
+// multiples of the symbol and of quotients and remainders by numbers.
+int64_t period_of(const SymInt& x) {
+  constexpr int64_t longest = 256;
+  int64_t period = 1;
+  for (const Term& term : terms_of(x)) {
+    if (term.factors.empty()) continue;
+    if (term.factors.size() != 1 || term.factors[0].power != 1) return 0;
+    const Atom& atom = *term.factors[0].atom;
+    if (atom.kind == AtomKind::symbol) continue;
+    if (atom.kind != AtomKind::floor_div && atom.kind != AtomKind::mod) return 0;
+    const int64_t divisor = atom.operands[1].constant().value_or(0);
+    const int64_t inner = divisor > 0 ? period_of(atom.operands[0]) : 0;
+    if (inner == 0 || divisor > longest / inner) return 0;
+    period = std::lcm(period, inner * divisor);
+    if (period > longest) return 0;
+  }
+  return period;
+}
+
+struct Remainder {
+  int64_t modulus, remainder;
 };
 
-std::optional<Divisible> without_remainder(const SymInt& x) {
-  const Terms terms = terms_of(x);
-  if (terms.size() != 2 || constant_term(x) != 0 || terms[0].coefficient != -terms[1].coefficient) return std::nullopt;
-  const Atom* atoms[2];
-  for (size_t i = 0; i < 2; ++i) {
-    if (terms[i].factors.size() != 1 || terms[i].factors[0].power != 1) return std::nullopt;
-    atoms[i] = terms[i].factors[0].atom.get();
-    if (atoms[i]->kind != AtomKind::floor_div) return std::nullopt;
+// What x == 0 says of its only symbol, given what is known of it: (s + 1)//2 == s//2 that it is even.
+std::optional<Remainder> remainder_at_zero(const SymInt& x, const std::string& symbol,
+                                           const std::vector<Remainder>& known) {
+  const int64_t period = period_of(x);
+  if (period <= 1) return std::nullopt;
+  Remainder found{0, 0};
+  bool is_first = true;
+  for (int64_t i = 0; i < period; ++i) {
+    const std::optional<int64_t> here = evaluate(x, {{symbol, i}});
+    if (!here || here != evaluate(x, {{symbol, i + period}})) return std::nullopt;
+    const bool is_refuted = *here != 0 || std::ranges::any_of(known, [&](const Remainder& other) {
+      return (i - other.remainder) % std::gcd(other.modulus, period) != 0;
+    });
+    if (is_refuted) continue;
+    found = is_first ? Remainder{period, i} : Remainder{std::gcd(found.modulus, i - found.remainder), found.remainder};
+    is_first = false;
   }
-  const std::optional<int64_t> divisor = atoms[0]->operands[1].constant();
-  if (!divisor || *divisor <= 1 || !(atoms[0]->operands[1] == atoms[1]->operands[1])) return std::nullopt;
-  for (size_t i = 0; i < 2; ++i)
-    if (atoms[1 - i]->operands[0] - atoms[i]->operands[0] == SymInt(*divisor - 1))
-      return Divisible{atoms[i]->operands[0], *divisor};
-  return std::nullopt;
+  if (found.modulus <= 1) return std::nullopt;
+  return Remainder{found.modulus, found.remainder % found.modulus};
 }
 
 int64_t coefficient_of(const SymInt& x, const std::string& symbol) {
@@ -216,11 +240,9 @@ void Facts::learn_zero(const SymInt& given) {
   if (truth.constant()) return;
   const SymInt x = truth.node()->difference;
   // a//8 == b//8, of multiples of 8, says a == b.
-  const size_t pinned = pinned_.size();
+  const size_t pinned = pinned_.size(), residues = residues_.size();
   learn_by_multiples(x);
-  if (pinned_.size() != pinned) return learn({.kind = Kind::eq, .difference = x});
-  if (const std::optional<Divisible> found = without_remainder(x))
-    return learn({.kind = Kind::eq, .difference = mod(found->dividend, found->divisor)});
+  if (pinned_.size() != pinned || residues_.size() != residues) return learn({.kind = Kind::eq, .difference = x});
   // n*n == 5*n*(n//5) says n == 5*(n//5), where n is positive.
   const SymInt shared = common_monomial(x);
   if (!(shared == SymInt(1)) && Proof(*this).lower(shared, 1) >= 1)
@@ -250,7 +272,12 @@ void Facts::learn_zero(const SymInt& given) {
       }
     }
     if (value.to_string().find(atom.spelling) != std::string::npos || last_found(self) != last) continue;
-    replaced_.emplace(atom.spelling, value);
+    const std::map<std::string, SymInt> alone = {{atom.spelling, value}};
+    std::map<std::string, SymInt> others = std::exchange(replaced_, alone);
+    for (auto& [spelling, x] : others)
+      if (const SymInt y = simplify(x); y.to_string().find(spelling) == std::string::npos) x = y;
+    others.insert(alone.begin(), alone.end());
+    replaced_ = std::move(others);
     if (atom.kind == AtomKind::floor_div && atom.operands[1].constant().value_or(0) > 0) {
       // A quotient that is v: the dividend is at least v times the divisor, and less than v + 1 times.
       const SymInt &dividend = atom.operands[0], &divisor = atom.operands[1];
@@ -261,11 +288,10 @@ void Facts::learn_zero(const SymInt& given) {
     // atom alone, as each of the others would make nothing of what it comes from; once, as two could go round in turn.
     if (is_rewriting_) return;
     is_rewriting_ = true;
-    std::map<std::string, SymInt> replaced = {{atom.spelling, value}};
     std::vector<SymInt> rewritten;
-    replaced.swap(replaced_);
+    std::map<std::string, SymInt> all = std::exchange(replaced_, alone);
     for (const SymInt& known : zeros_) rewritten.push_back(simplify(known));
-    replaced.swap(replaced_);
+    replaced_ = std::move(all);
     for (const SymInt& y : rewritten) {
       if (y.is_constant() || is_overflow(y) || std::find(zeros_.begin(), zeros_.end(), y) != zeros_.end()) continue;
       learn({.kind = Kind::eq, .difference = y});
@@ -291,9 +317,21 @@ void Facts::learn_multiple(const Residue& residue) {
   for (const SymInt& x : std::vector<SymInt>(zeros_)) learn_by_multiples(x);
 }
 
-// a//8 == b//8, of two multiples of 8, says a == b. The symbols of quotients are not kept in what is learned: what they
-// stand for changes as more is known of what they divide.
+// a//8 == b//8, of two multiples of 8, says a == b; s//2 == 2*(s//4), of an even s, that s is one of 4. The symbols of
+// quotients are not kept in what is learned: what they stand for changes as more is known of what they divide.
 void Facts::learn_by_multiples(const SymInt& zero) {
+  if (const std::set<std::string> symbols = zero.symbols(); symbols.size() == 1) {
+    const SymInt symbol = SymInt::symbol(*symbols.begin());
+    std::vector<Remainder> known;
+    for (const Residue& residue : residues_)
+      if (residue.x == symbol) known.push_back({residue.modulus, residue.remainder});
+    const std::optional<Remainder> found = remainder_at_zero(zero, *symbols.begin(), known);
+    const auto says_it = [&](const Remainder& other) { return other.modulus % found->modulus == 0; };
+    if (found && std::ranges::none_of(known, says_it)) {
+      const SymInt remainder = mod(symbol, found->modulus) - SymInt(found->remainder);
+      if (!(remainder == zero || -remainder == zero)) return learn({.kind = Kind::eq, .difference = remainder});
+    }
+  }
   const SymBool truth = equal(simplify(substitute(zero, multiples_)), 0);  // divides by the common divisor
   if (truth.constant()) return;
   const SymInt& difference = truth.node()->difference;
