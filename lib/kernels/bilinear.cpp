@@ -67,9 +67,9 @@ struct Places {
 Places make_places(int64_t from, int64_t to, bool corners, double scale) {
   Places places;
   const auto ratio =
-      static_cast<float>(corners     ? to == 1 ? 0. : static_cast<double>(from - 1) / static_cast<double>(to - 1)
-                             : scale > 0 ? 1 / scale
-                                     : static_cast<double>(from) / static_cast<double>(to));
+      static_cast<float>(corners ? to == 1 ? 0. : static_cast<double>(from - 1) / static_cast<double>(to - 1)
+                         : scale > 0 && from != to ? 1 / scale
+                                                   : static_cast<double>(from) / static_cast<double>(to));
   for (int64_t i = 0; i < to; ++i) {
     const auto number = static_cast<float>(i);
     const float at = std::max(0.f, corners ? ratio * number : ratio * (number + 0.5f) - 0.5f);
