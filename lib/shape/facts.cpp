@@ -88,26 +88,6 @@ const Atom* only_atom(const SymInt& x) {
   return factors.size() == 1 && factors[0].power == 1 ? factors[0].atom.get() : nullptr;
 }
 
-// After how many steps of its symbol x repeats itself, but for a slope; 0 where that is long, or x is no sum of
-// multiples of the symbol and of quotients and remainders by numbers.
-int64_t period_of(const SymInt& x) {
-  constexpr int64_t longest = 256;
-  int64_t period = 1;
-  for (const Term& term : terms_of(x)) {
-    if (term.factors.empty()) continue;
-    if (term.factors.size() != 1 || term.factors[0].power != 1) return 0;
-    const Atom& atom = *term.factors[0].atom;
-    if (atom.kind == AtomKind::symbol) continue;
-    if (atom.kind != AtomKind::floor_div && atom.kind != AtomKind::mod) return 0;
-    const int64_t divisor = atom.operands[1].constant().value_or(0);
-    const int64_t inner = divisor > 0 ? period_of(atom.operands[0]) : 0;
-    if (inner == 0 || divisor > longest / inner) return 0;
-    period = std::lcm(period, inner * divisor);
-    if (period > longest) return 0;
-  }
-  return period;
-}
-
 struct Remainder {
   int64_t modulus, remainder;
 };
@@ -115,13 +95,16 @@ struct Remainder {
 // What x == 0 says of its only symbol, given what is known of it: (s + 1)//2 == s//2 that it is even.
 std::optional<Remainder> remainder_at_zero(const SymInt& x, const std::string& symbol,
                                            const std::vector<Remainder>& known) {
-  const int64_t period = period_of(x);
-  if (period <= 1) return std::nullopt;
+  constexpr int64_t longest = 256;
+  const Periods periods = periods_of(x);
+  const int64_t period = periods.empty() ? 0 : periods.begin()->second;
+  if (period <= 1 || period > longest) return std::nullopt;
   Remainder found{0, 0};
   bool is_first = true;
   for (int64_t i = 0; i < period; ++i) {
-    const std::optional<int64_t> here = evaluate(x, {{symbol, i}});
-    if (!here || here != evaluate(x, {{symbol, i + period}})) return std::nullopt;
+    const SymInt place = SymInt(period) * SymInt::symbol(symbol) + SymInt(i);
+    const std::optional<int64_t> here = substitute(x, {{symbol, place}}).constant();
+    if (!here) return std::nullopt;
     const bool is_refuted = *here != 0 || std::ranges::any_of(known, [&](const Remainder& other) {
       return (i - other.remainder) % std::gcd(other.modulus, period) != 0;
     });
@@ -274,8 +257,8 @@ void Facts::learn_zero(const SymInt& given) {
     if (value.to_string().find(atom.spelling) != std::string::npos || last_found(self) != last) continue;
     const std::map<std::string, SymInt> alone = {{atom.spelling, value}};
     std::map<std::string, SymInt> others = std::exchange(replaced_, alone);
-    for (auto& [spelling, x] : others)
-      if (const SymInt y = simplify(x); y.to_string().find(spelling) == std::string::npos) x = y;
+    for (auto& [spelling, other] : others)
+      if (const SymInt y = simplify(other); y.to_string().find(spelling) == std::string::npos) other = y;
     others.insert(alone.begin(), alone.end());
     replaced_ = std::move(others);
     if (atom.kind == AtomKind::floor_div && atom.operands[1].constant().value_or(0) > 0) {

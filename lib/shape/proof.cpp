@@ -116,11 +116,6 @@ SymInt open_divisions(const SymInt& x) {
   return x;
 }
 
-namespace {
-
-using Periods = std::map<std::string, int64_t>;  // of symbols: at least 1, 0 for one that is too long
-
-// A period of every symbol with which quotients by numbers, and what they divide, are linear in how often it passed.
 Periods periods_of(const SymInt& x) {
   constexpr int64_t longest = 1024;
   Periods out;
@@ -141,8 +136,6 @@ Periods periods_of(const SymInt& x) {
   }
   return out;
 }
-
-}  // namespace
 
 bool is_identically_zero(const SymInt& x) {
   constexpr int64_t most_work = 1 << 14;  // terms, of products that are multiplied out, in all cases together

@@ -1,6 +1,7 @@
 // The search behind Facts::decide: upper and lower bounds of expressions. Private to lib/shape.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -21,6 +22,11 @@ struct Interval {
 
 // k*(x//k) is x - x % k, which says more to interval arithmetic. The search sees expressions so.
 SymInt open_divisions(const SymInt& x);
+
+// A period of every symbol with which quotients by numbers, and what they divide, are linear in how often it passed: at
+// least 1, or 0 where it is too long.
+using Periods = std::map<std::string, int64_t>;
+Periods periods_of(const SymInt& x);
 
 // Whether x is 0 whatever its symbols are: told for quotients by numbers, by what the symbols leave when divided by
 // them, as s//2 + (s + 1)//2 is s both where s is 2*t and where it is 2*t + 1. False where there are too many such
