@@ -37,6 +37,7 @@ class Run {
   Result<std::optional<ir::ExportedProgram>> capture_model(const std::string& text);
   Result<Ref> build_model(PyObject* file);
   Result<std::optional<ir::ExportedProgram>> run_script(const std::string& text);
+  Diagnostic failed_trace();
   Diagnostic failure() { return diagnostic_of_exception(session_); }
 
   const Options& options_;
@@ -83,6 +84,18 @@ Result<Ref> Run::build_model(PyObject* file) {
   return model;
 }
 
+// Where a line of the model failed, sizes that nobody chose may be why: says which they were, and how to choose others.
+Diagnostic Run::failed_trace() {
+  Diagnostic failed = failure();
+  if (!failed.where.known() || session_.invented.empty()) return failed;
+  std::string sizes;
+  for (const std::string& name : session_.invented)
+    sizes += (sizes.empty() ? "" : ", ") + name + " = " + std::to_string(session_.hints[name]);
+  return std::move(failed)
+      .note("no example gave a size: tried with " + sizes)
+      .note("fix: --dynamic " + *session_.invented.rbegin() + "=64.. for one from 64 on, or inputs() in the file");
+}
+
 Result<std::optional<ir::ExportedProgram>> Run::capture_model(const std::string& text) {
   if (!Ref(PyUnicode_FromString(std::filesystem::path(path_).filename().c_str()))) {
     PyErr_Clear();
@@ -98,7 +111,7 @@ Result<std::optional<ir::ExportedProgram>> Run::capture_model(const std::string&
   const std::optional<Example> example = example_of_file(file.get());
   if (!example) return failure();
   std::optional<Traced> traced = trace(session_, model->get(), *example, options_, report_);
-  if (!traced) return failure();
+  if (!traced) return failed_trace();
   note_time("trace");
   for (const ir::Constraint& assumption : traced->program.entry("")->variants[0].assumptions)
     report_.said.push_back("assumed " + assumption.truth.to_string() + ": " + assumption.reason + ", at " +
