@@ -43,6 +43,7 @@ class LayoutChoice {
   bool is_read_in_rows(const Value& value) const;
   std::vector<int> wished_by_reader(const Value& value) const;
   std::vector<int> order_of(const Layout& layout, const std::vector<SymInt>& sizes) const;
+  std::vector<SymInt> stored_sizes(const Value& value) const;
   std::vector<int> axes_of(const Group& group, const Value& result, const Value& operand) const;
   std::optional<std::vector<int>> order_as(const Group& group, const Value& result, const Value& operand,
                                            std::vector<int> operand_order = {}) const;
@@ -167,6 +168,15 @@ std::vector<int> LayoutChoice::order_of(const Layout& layout, const std::vector<
   return order;
 }
 
+// The sizes of what lies in memory: 1 where an axis repeats what is there.
+std::vector<SymInt> LayoutChoice::stored_sizes(const Value& value) const {
+  std::vector<SymInt> sizes = value.meta().sizes;
+  const Layout layout = lowering_.layout(value);
+  for (size_t axis = 0; axis < sizes.size(); ++axis)
+    if (layout.strides[axis] == SymInt(0)) sizes[axis] = 1;
+  return sizes;
+}
+
 // For each axis of an operand, the axis of the result along which it is read, perhaps through permutations inside the
 // group; -1: none. Empty where the operand is not read.
 std::vector<int> LayoutChoice::axes_of(const Group& group, const Value& result, const Value& operand) const {
@@ -197,7 +207,7 @@ std::vector<int> LayoutChoice::axes_of(const Group& group, const Value& result, 
 // nullopt where it reads the operand in another way.
 std::optional<std::vector<int>> LayoutChoice::order_as(const Group& group, const Value& result, const Value& operand,
                                                        std::vector<int> operand_order) const {
-  if (operand_order.empty()) operand_order = order_of(lowering_.layout(operand), operand.meta().sizes);
+  if (operand_order.empty()) operand_order = order_of(lowering_.layout(operand), stored_sizes(operand));
   std::vector<int> axes = axes_of(group, result, operand);
   std::vector<int> order;
   const std::vector<SymInt>& sizes = result.meta().sizes;
@@ -322,8 +332,9 @@ std::optional<std::vector<int>> LayoutChoice::order_of_operands(const Group& gro
     if (operand->is_tensor() &&
         (operand->meta().sizes.size() >= sizes.size() || operand->meta().numel() == result.meta().numel()))
       operands.push_back(operand);
-  std::ranges::stable_sort(operands, std::greater(),
-                           [&](const Value* operand) { return lowering_.typical(operand->meta().numel()); });
+  std::ranges::stable_sort(operands, std::greater(), [&](const Value* operand) {
+    return lowering_.typical(shape::product(stored_sizes(*operand)));
+  });
   // What is far smaller is quickly written in any order, and may be read again and again.
   const auto is_far_smaller = [&](const Value& a, const Value& b) {
     return lowering_.typical(a.meta().numel()) * far_smaller <= lowering_.typical(b.meta().numel());

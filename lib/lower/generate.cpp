@@ -14,7 +14,8 @@ using llvm::Value;
 
 namespace {
 
-constexpr int64_t least_stretch = 8;  // turns; of shorter ones there are few, and what they compute is cheap
+constexpr int64_t least_stretch = 8;    // turns; of shorter ones there are few, or what they compute is cheap
+constexpr int64_t most_unrolled = 512;  // turns of short stretches, which are unrolled
 constexpr int cheap = 16, cheap_enough_to_repeat = 64;
 constexpr size_t most_stretches = 128, most_with_bends = 8;
 
@@ -386,11 +387,21 @@ void Generator::in_stretches(int loop, const std::vector<Store>& stores, const s
   for (const Store& store : stores) cost += cost_of(loops_, store.value, bit(loop), seen);
   const auto pays = [&](const Stretches& cut) {
     int64_t first = 0, in_short = 0;
+    int most_in_turn = 0;  // of what short stretches cost, turn by turn
     for (int64_t end : cut.ends()) {
-      if (end - first < least_stretch) in_short += end - first;
+      if (end - first < least_stretch) {
+        in_short += end - first;
+        std::map<ExprId, bool> truths;
+        for (const auto& [id, bound] : bounds) truths[id] = first < bound;
+        std::set<ExprId> seen_here;
+        int in_turn = 0;
+        for (const Store& store : stores) in_turn += cost_of(loops_, store.value, bit(loop), seen_here, truths);
+        most_in_turn = std::max(most_in_turn, in_turn);
+      }
       first = end;
     }
-    const bool may_be_short = cost <= cheap && in_short * least_stretch <= *extent;
+    const bool may_be_short =
+        in_short * least_stretch <= *extent ? cost <= cheap : most_in_turn <= cheap / 2 && in_short <= most_unrolled;
     return cut.ends().size() <= most_stretches && (in_short == 0 || may_be_short);
   };
   if (cost <= cheap_enough_to_repeat) {

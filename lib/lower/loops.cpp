@@ -31,11 +31,15 @@ void each_operand(const Loops& loops, ExprId id, const std::function<void(ExprId
   for (ExprId value : values_in(loops.exprs[id].index)) visit(value);
 }
 
-int cost_of(const Loops& loops, ExprId id, LoopSet inner, std::set<ExprId>& seen) {
+int cost_of(const Loops& loops, ExprId id, LoopSet inner, std::set<ExprId>& seen,
+            const std::map<ExprId, bool>& truths) {
   const Expr& expr = loops.exprs[id];
   if (!(expr.loops & inner) || expr.op == ScalarOp::reduce || !seen.insert(id).second) return 0;
+  if (expr.op == ScalarOp::select)
+    if (const auto truth = truths.find(expr.operands[0]); truth != truths.end())
+      return cost_of(loops, expr.operands[truth->second ? 1 : 2], inner, seen, truths);
   int sum = expr.cost;
-  each_operand(loops, id, [&](ExprId operand) { sum += cost_of(loops, operand, inner, seen); });
+  each_operand(loops, id, [&](ExprId operand) { sum += cost_of(loops, operand, inner, seen, truths); });
   return sum;
 }
 

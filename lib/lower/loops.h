@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -135,8 +136,10 @@ void each_operand(const Loops& loops, ExprId id, const std::function<void(ExprId
 
 // Additions: what a value costs to compute twice rather than to keep.
 inline constexpr int worth_keeping = 16;
-// What `id` costs for each turn of the loops `inner`, in additions, without what is in `seen`, which it joins.
-int cost_of(const Loops& loops, ExprId id, LoopSet inner, std::set<ExprId>& seen);
+// What `id` costs for each turn of the loops `inner`, in additions, without what is in `seen`, which it joins, nor what
+// is not chosen where conditions have these truths.
+int cost_of(const Loops& loops, ExprId id, LoopSet inner, std::set<ExprId>& seen,
+            const std::map<ExprId, bool>& truths = {});
 
 // A size at the hints; 64 for a symbol without one.
 int64_t typical(const SymInt& x, const shape::Bindings& hints);

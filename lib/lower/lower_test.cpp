@@ -286,7 +286,12 @@ TEST_CASE("loops run in stretches where that makes them wide, and rows leave the
   const Shape shapes[] = {
       {{"%x: f32[n, 40]", "%r: f32[n, 40] = aten::roll(%x, [5], [1])", "%r"}, 1, 2},
       {{"%x: f32[n, 60]", "%r: f32[n, 66] = aten::pad(%x, [3, 3], \"reflect\")", "%r"}, 1, 3},
-      {{"%x: f32[n, 40]", "%r: f32[n, 46] = aten::pad(%x, [3, 3], \"reflect\")", "%r"}, 1, 1},  // too short
+      {{"%x: f32[n, 40]", "%r: f32[n, 46] = aten::pad(%x, [3, 3], \"reflect\")", "%r"}, 1, 3},
+      {{"%x: f32[n, 40]", "%p: f32[n, 46] = aten::pad(%x, [3, 3], \"reflect\")\n    %r: f32[n, 46] = aten::tanh(%p)",
+        "%r"},
+       1,
+       2},  // too short for what they compute: without the turns that fill no vector
+      {{"%x: f32[n, 3], %y: f32[n, 2], %z: f32[n, 3]", "%r: f32[n, 8] = aten::cat([%x, %y, %z], 1)", "%r"}, 1, 3},
       {{"%x: f32[n, 60], %y: f32[60]", "%m: f32[n, 60] = aten::mul.Tensor(%x, %y)\n    %r: f32[n, 60] = aten::tanh(%m)",
         "%r"},
        1,
