@@ -111,6 +111,13 @@ ExprId Composer::element(const Value* value, const std::vector<SymInt>& index) {
 
 // --- Scalars
 
+// Whether a value is computed from elements of tensors.
+bool looks_up(const Meaning& meaning, ScalarId id) {
+  const Scalar& scalar = meaning.scalars[id];
+  return scalar.op == ScalarOp::read || scalar.op == ScalarOp::reduce ||
+         std::ranges::any_of(scalar.operands, [&](ScalarId operand) { return looks_up(meaning, operand); });
+}
+
 ExprId Composer::scalar(Instance& instance, ScalarId id) {
   if (auto found = instance.done.find(id); found != instance.done.end()) return found->second;
   if (auto found = instance.placeholders.find(id); found != instance.placeholders.end()) return found->second;
@@ -141,9 +148,19 @@ ExprId Composer::scalar(Instance& instance, ScalarId id) {
       break;
     }
     case ScalarOp::read: {
+      const Value* tensor = instance.meaning->tensors[scalar_.tensor];
+      const std::vector<SymInt>& sizes = tensor->meta().sizes;
       std::vector<SymInt> index;
-      for (ScalarId operand : scalar_.operands) index.push_back(index_of(scalar(instance, operand)));
-      result = element(instance.meaning->tensors[scalar_.tensor], index);
+      for (ScalarId operand : scalar_.operands) {
+        const size_t axis = index.size();  // behind the last one: the parts of complex numbers
+        SymInt at = index_of(scalar(instance, operand));
+        // What an index tensor holds is perhaps known, as that of an arange, and may still lead outside.
+        if (axis < sizes.size() && values_in(at).empty() && looks_up(*instance.meaning, operand) &&
+            !space_.is_within(at, sizes[axis]))
+          at = shape::max(0, shape::min(at, sizes[axis] - 1));
+        index.push_back(at);
+      }
+      result = element(tensor, index);
       break;
     }
     case ScalarOp::reduce: {

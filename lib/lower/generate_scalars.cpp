@@ -297,10 +297,15 @@ Value* Generator::factor(const shape::Atom& atom) {
       return a;
     case AtomKind::floor_div:
     case AtomKind::mod: {
-      // Rounds down; the divisor is positive.
+      // Rounds down. A constant divisor is positive; one such as s - t, which is spelt in an order of its own, may not
+      // be.
       Value* quotient = b_.CreateSDiv(a, n);
       Value* rest = b_.CreateSub(a, b_.CreateMul(quotient, n));
       Value* is_below = b_.CreateICmpSLT(rest, constant(0));
+      if (!atom.operands[1].is_constant()) {
+        is_below = b_.CreateICmpSLT(b_.CreateXor(rest, n), constant(0));
+        is_below = b_.CreateAnd(is_below, b_.CreateICmpNE(rest, constant(0)));
+      }
       if (atom.kind == AtomKind::mod) return b_.CreateAdd(rest, b_.CreateSelect(is_below, n, constant(0)));
       return b_.CreateSub(quotient, b_.CreateZExt(is_below, b_.getInt64Ty()));
     }
