@@ -467,6 +467,82 @@ shape::Range range_of(ScalarType type) {
   return {-(int64_t{1} << (bits - 1)), (int64_t{1} << (bits - 1)) - 1};
 }
 
+// Whole numbers that are computed from sizes alone, as torch.div(x.shape[1], 4, rounding_mode="floor") is: those sizes.
+// A number that goes in stays data, which may take every case of a slice, not just the example's.
+class NumbersOfSizes {
+ public:
+  explicit NumbersOfSizes(const Session& session) : session_(session) {}
+
+  std::optional<SymInt> operator()(const ir::Value& tensor) const {
+    std::optional<SymInt> number = of(tensor);
+    const auto is_size = [&](const std::string& name) {
+      const auto known = std::ranges::find(session_.symbols, name, &ir::Symbol::name);
+      return known != session_.symbols.end() && known->range.lower >= 0 && !known->source.empty();
+    };
+    return number && std::ranges::all_of(number->symbols(), is_size) ? number : std::nullopt;
+  }
+
+ private:
+  std::optional<SymInt> of(const ir::Value& tensor) const {
+    if (!tensor.is_tensor() || !tensor.producer || !tensor.meta().sizes.empty()) return std::nullopt;
+    const Result<opset::Call> call = opset::bind(session_.opset, *tensor.producer);
+    if (!call) return std::nullopt;
+    const Result<opset::Meaning> meaning = opset::meaning(session_.opset, *call, session_.facts);
+    if (!meaning || meaning->scatter || meaning->results.empty()) return std::nullopt;
+    return of(*meaning, meaning->results[tensor.index].value);
+  }
+
+  std::optional<SymInt> of(const opset::Meaning& meaning, opset::ScalarId id) const {
+    using opset::ScalarOp;
+    const opset::Scalar& scalar = meaning.scalars[id];
+    if (scalar.dtype != ScalarType::i64 || scalar.is_placeholder()) return std::nullopt;
+    switch (scalar.op) {
+      case ScalarOp::constant:
+        return scalar.integer;
+      case ScalarOp::size:
+        return scalar.size;
+      case ScalarOp::read:
+        return of(*meaning.tensors[scalar.tensor]);
+      case ScalarOp::neg:
+      case ScalarOp::cast:
+      case ScalarOp::add:
+      case ScalarOp::sub:
+      case ScalarOp::mul:
+      case ScalarOp::floor_div:
+      case ScalarOp::mod:
+      case ScalarOp::minimum:
+      case ScalarOp::maximum:
+        break;
+      default:
+        return std::nullopt;
+    }
+    const std::optional<SymInt> a = of(meaning, scalar.operands[0]), b = of(meaning, scalar.operands.back());
+    if (!a || !b) return std::nullopt;
+    switch (scalar.op) {
+      case ScalarOp::neg:
+        return -*a;
+      case ScalarOp::add:
+        return *a + *b;
+      case ScalarOp::sub:
+        return *a - *b;
+      case ScalarOp::mul:
+        return *a * *b;
+      case ScalarOp::floor_div:
+        return shape::floor_div(*a, *b);
+      case ScalarOp::mod:
+        return shape::mod(*a, *b);
+      case ScalarOp::minimum:
+        return shape::min(*a, *b);
+      case ScalarOp::maximum:
+        return shape::max(*a, *b);
+      default:
+        return a;
+    }
+  }
+
+  const Session& session_;
+};
+
 }  // namespace
 
 Ref Session::number(ir::Value* value, shape::Range range) {
@@ -477,6 +553,8 @@ Ref Session::number(ir::Value* value, shape::Range range) {
   switch (std::get<ir::ScalarKind>(value->type)) {
     case ir::ScalarKind::integer: {
       const bool is_read = operands.size() == 1 && operands[0]->is_tensor() && is_integral(operands[0]->meta().dtype);
+      if (const auto size = is_read ? NumbersOfSizes(*this)(*operands[0]) : std::nullopt)
+        return wrap(facts.simplify(*size));
       graph.rename(value, new_symbol(is_read ? range_of(operands[0]->meta().dtype) : range));
       return wrap(SymInt::symbol(value->name));
     }

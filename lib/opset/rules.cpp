@@ -449,11 +449,11 @@ Datum isnan(Evaluator& evaluator, const Expr& call, const Data& arguments) {
 
 Datum trunc_div(Evaluator& evaluator, const Expr& call, const Data& arguments) {
   if (any_dynamic(evaluator, arguments)) return evaluator.loops->function(ScalarOp::trunc_div, arguments, &call);
-  const std::optional<int64_t> a = evaluator.as_static(arguments[0], &call),
-                               b = evaluator.as_static(arguments[1], &call);
+  const std::optional<ir::SymInt> a = evaluator.as_int(arguments[0], &call), b = evaluator.as_int(arguments[1], &call);
   if (!a || !b) return {};
-  if (*b == 0) return evaluator.fail(&call, 113, "zero", "division by zero");
-  return *b == -1 ? Datum(-ir::SymInt(*a)) : Datum(*a / *b);
+  if (*b == ir::SymInt(0)) return evaluator.fail(&call, 113, "zero", "division by zero");
+  // Of the quotient and its opposite, each rounded down, the one that is not negative.
+  return shape::max(0, shape::floor_div(*a, *b)) - shape::max(0, shape::floor_div(-*a, *b));
 }
 
 template <ScalarOp op>
