@@ -76,11 +76,13 @@ class Splitter {
     return {difference(product(a.real, b.real), product(a.imaginary, b.imaginary)),
             sum(product(a.real, b.imaginary), product(a.imaginary, b.real))};
   }
-  // Smith's method: the divisor's larger part is divided out first, so that nothing overflows on the way.
+  // Smith's method: the divisor's larger part is divided out first, so that nothing overflows on the way. Zero divides
+  // either part: not by 0 / 0, which is NaN.
   Parts divide(Parts a, Parts b) {
     const ScalarId wide = make_truth(ScalarOp::le, {of(ScalarOp::abs, b.imaginary), of(ScalarOp::abs, b.real)});
     const ScalarId large = choose(wide, b.real, b.imaginary), small = choose(wide, b.imaginary, b.real);
-    const ScalarId ratio = make(ScalarOp::div, {small, large});
+    const ScalarId is_zero = make_truth(ScalarOp::eq, {large, number(0, dtype(large))});
+    const ScalarId ratio = make(ScalarOp::div, {small, choose(is_zero, number(1, dtype(large)), large)});
     const ScalarId scale = sum(large, product(small, ratio));
     const auto quotient = [&](ScalarId x) { return make(ScalarOp::div, {x, scale}); };
     return {quotient(choose(wide, sum(a.real, product(a.imaginary, ratio)), sum(product(a.real, ratio), a.imaginary))),
@@ -144,8 +146,11 @@ class Splitter {
     };
     const Parts general = exponential(multiply(logarithm(a), b));
     const ScalarId base = is_zero(a), exponent = is_zero(b);
-    return {choose(exponent, one, choose(base, zero, general.real)),
-            choose(exponent, zero, choose(base, zero, general.imaginary))};
+    const ScalarId infinite = number(INFINITY, dtype(a.real)), nan = number(NAN, dtype(a.real));
+    const ScalarId shrinks = make_truth(ScalarOp::lt, {zero, b.real}), grows = make_truth(ScalarOp::lt, {b.real, zero});
+    const Parts of_zero = {choose(shrinks, zero, choose(grows, infinite, nan)), choose(shrinks, zero, nan)};
+    return {choose(exponent, one, choose(base, of_zero.real, general.real)),
+            choose(exponent, zero, choose(base, of_zero.imaginary, general.imaginary))};
   }
   // Inverse functions by their logarithms, in double, which makes up for what cancels.
   Parts wide(Parts a) { return {cast(a.real, ScalarType::f64), cast(a.imaginary, ScalarType::f64)}; }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <complex>
+#include <cstring>
 #include <numeric>
 
 #include "tensor/elements.h"
@@ -233,10 +234,19 @@ Results allclose(const ExternCall& call) {
   return std::vector<Datum>{std::equal(first, first + a.numel(), y.as<std::complex<double>>(), is_close)};
 }
 
-// (self, dtype): the same bytes as another type of that width.
+// (self, dtype): the same bytes as another type. One of another width is a copy: the storage may begin between its
+// elements.
 Results reinterpret(const ExternCall& call) {
-  Tensor view = call.tensor(0);
-  view.dtype = call.dtype(1);
+  Tensor self = call.tensor(0);
+  const ScalarType dtype = call.dtype(1);
+  if (size_of(dtype) == size_of(self.dtype)) {
+    self.dtype = dtype;
+    return std::vector<Datum>{self};
+  }
+  std::vector<int64_t> sizes = self.sizes;
+  sizes.back() = sizes.back() * static_cast<int64_t>(size_of(self.dtype)) / static_cast<int64_t>(size_of(dtype));
+  Tensor view = Tensor::empty(dtype, std::move(sizes));
+  if (self.nbytes() > 0) std::memcpy(view.mutable_data(), self.contiguous().data(), self.nbytes());
   return std::vector<Datum>{view};
 }
 
