@@ -55,6 +55,10 @@ bool is_read(const TensorObject& tensor) {
   });
 }
 
+bool is_literal(const TensorObject& tensor) {
+  return tensor.state->value && tensor.session->is_literal(tensor.state->value);
+}
+
 }  // namespace
 
 PythonState::PythonState(PyObject* model) {
@@ -97,8 +101,9 @@ std::vector<Diagnostic> PythonState::changes(CallStacks& stacks) const {
       tell("forward changes " + quoted + " from " + str_of(before) + " to " + str_of(after) +
                ", which the program does not: it computes what the first call computes",
            "a registered buffer is state that a program keeps");
-    } else if (is_left && !(was && !is_read(*was))) {
-      // What was there and is read by none is made anew by each call: the weight of weight_norm and spectral_norm.
+    } else if (is_left && !(was && !is_read(*was)) && !(!is_own && before == Py_None && is_literal(*left))) {
+      // Numbers that forward writes down, where there was nothing: a table, which later calls find as the first made
+      // it. What was there and is read by none is made anew by each call: the weight of weight_norm and spectral_norm.
       tell("forward leaves a tensor in " + quoted + ", which the program does not keep",
            "a registered buffer is state that a program keeps; or return the tensor");
     }
