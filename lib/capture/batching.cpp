@@ -3,6 +3,7 @@
 #include "capture/argument_object.h"
 #include "capture/callstack.h"
 #include "capture/convert.h"
+#include "opset/elementwise.h"
 
 namespace atenon::capture {
 namespace {
@@ -67,7 +68,7 @@ class Batched {
           return Ref();
       }
       if (!results || !arguments || !keywords) return Ref();
-      return Ref(Py_BuildValue("(ssNOOOI)", node.target().c_str(), op ? op->meaning_kind().c_str() : "",
+      return Ref(Py_BuildValue("(sNNOOOI)", node.target().c_str(), PyBool_FromLong(op && opset::is_elementwise(*op)),
                                PyBool_FromLong(op && op->has_tag("random")), results.get(), arguments.get(),
                                keywords.get(), node.provenance));
     });

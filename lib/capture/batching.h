@@ -6,9 +6,9 @@
 namespace atenon::capture {
 
 // describe_subgraph(number, rules): a subgraph of trace_subgraph as (names of its own inputs, {name: tensor or number
-// from outside}, nodes, outputs). A node is (operator, meaning, is random, [(name, rank, dtype)], arguments, keywords,
-// provenance); a value in arguments and outputs is a tuple of its name. Nodes that depend on the function's own inputs
-// and whose operator is not in the frozenset `rules` are replaced by what they decompose into.
+// from outside}, nodes, outputs). A node is (operator, is elementwise, is random, [(name, rank, dtype)], arguments,
+// keywords, provenance); a value in arguments and outputs is a tuple of its name. Nodes that depend on the function's
+// own inputs and whose operator is not in the frozenset `rules` are replaced by what they decompose into.
 PyObject* describe_subgraph(Session& session, PyObject* args);
 
 // record_at(provenance, function): calls it; what it records comes from that call stack.

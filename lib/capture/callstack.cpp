@@ -146,9 +146,9 @@ std::string CallStacks::definition(PyObject* callable) {
   return entry.is_user ? entry.file + ":" + std::to_string(line) : "";
 }
 
-SourceSpan CallStacks::assignment(PyObject* module, PyObject* name) {
+SourceSpan CallStacks::line_of(PyObject* module, PyObject* name, bool is_assigned) {
   const Ref finder(PyImport_ImportModule("torch._python_state"));
-  const Ref places(finder ? PyObject_CallMethod(finder.get(), "assignments", "OO", module, name) : nullptr);
+  const Ref places(finder ? PyObject_CallMethod(finder.get(), "places", "OOi", module, name, is_assigned) : nullptr);
   for (Py_ssize_t i = 0; places && i < PyList_GET_SIZE(places.get()); ++i) {
     PyObject* place = PyList_GET_ITEM(places.get(), i);
     Code& code = code_of(reinterpret_cast<PyCodeObject*>(PyTuple_GET_ITEM(place, 0)));

@@ -35,8 +35,9 @@ class CallStacks {
   // Where a function, or a module's forward, is defined: "net.py:12", or "" where that is not Python of the user's.
   std::string definition(PyObject* callable);
 
-  // Where a method of a module other than __init__ assigns self.NAME; unknown where none of the user's does.
-  SourceSpan assignment(PyObject* module, PyObject* name);
+  // Where a method of a module other than __init__ assigns self.NAME, or reads it; unknown where none of the user's
+  // does.
+  SourceSpan line_of(PyObject* module, PyObject* name, bool is_assigned);
   static std::string to_string(const SourceSpan& line);  // "net.py:12: self.last = x"
 
   // Modules by the object's address, kept alive by the model. nn.Module.__call__ enters and leaves. A node's module is

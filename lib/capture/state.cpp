@@ -55,86 +55,57 @@ bool is_read(const TensorObject& tensor) {
   });
 }
 
-// The dicts and lists among a module's attributes, each with a copy of it: parameters, hooks, caches.
-std::vector<std::pair<Ref, Ref>> containers_of(PyObject* names) {
-  std::vector<std::pair<Ref, Ref>> containers;
-  PyObject *key = nullptr, *value = nullptr;
-  for (Py_ssize_t position = 0; PyDict_Next(names, &position, &key, &value);)
-    if (PyDict_Check(value))
-      containers.emplace_back(Ref::borrow(value), Ref(PyDict_Copy(value)));
-    else if (PyList_Check(value))
-      containers.emplace_back(Ref::borrow(value), Ref(PyList_GetSlice(value, 0, PyList_GET_SIZE(value))));
-  return containers;
+bool is_literal(const TensorObject& tensor) {
+  return tensor.state->value && tensor.session->is_literal(tensor.state->value);
 }
 
 }  // namespace
 
 PythonState::PythonState(PyObject* model) {
-  for_each_module(model, [&](const std::string& path, PyObject* module) {
-    const Ref names = attribute(module, "__dict__");
-    if (names && PyDict_Check(names.get()))
-      modules_.push_back({path, Ref::borrow(module), Ref(PyDict_Copy(names.get())), containers_of(names.get())});
-    return true;
-  });
+  const Ref module(PyImport_ImportModule("torch._python_state"));
+  if (module) state_ = Ref(PyObject_CallMethod(module.get(), "State", "O", model));
   PyErr_Clear();
 }
 
 std::vector<Diagnostic> PythonState::changes(CallStacks& stacks) const {
   std::vector<Diagnostic> changes;
-  const auto tell = [&](const Module& module, PyObject* name, std::string message, const std::string& fix) {
-    Diagnostic diagnostic = error(Status::unsupported, 316, std::move(message));
-    if (const SourceSpan line = stacks.assignment(module.object.get(), name); line.known())
-      diagnostic.notes.push_back({"assigned at " + CallStacks::to_string(line)});
-    diagnostic.notes.push_back({"fix: " + fix});
-    changes.push_back(std::move(diagnostic));
-  };
-  for (const Module& module : modules_) {
-    const Ref names = attribute(module.object.get(), "__dict__");
-    PyObject *key = nullptr, *before = nullptr;
-    for (Py_ssize_t position = 0; names && PyDict_Next(module.before.get(), &position, &key, &before);) {
-      PyObject* after = PyDict_GetItemWithError(names.get(), key);
-      if (!after || after == before || !is_plain(before) || !is_plain(after) ||
-          PyObject_RichCompareBool(before, after, Py_EQ) != 0)
-        continue;
-      const std::string name = (module.path.empty() ? "" : module.path + ".") + text_of(key);
-      tell(module, key,
-           "forward changes `" + name + "` from " + str_of(before) + " to " + str_of(after) +
+  std::set<std::string> told;
+  const Ref found(state_ ? PyObject_CallMethod(state_.get(), "changes", nullptr) : nullptr);
+  for (Py_ssize_t i = 0; found && i < PyList_GET_SIZE(found.get()); ++i) {
+    PyObject *module = nullptr, *name = nullptr, *before = nullptr, *after = nullptr;
+    int is_own = 0, is_registered = 0;
+    const char *place = nullptr, *text = nullptr;
+    if (!PyArg_ParseTuple(PyList_GET_ITEM(found.get(), i), "OOppssOO", &module, &name, &is_own, &is_registered, &place,
+                          &text, &before, &after))
+      break;
+    const auto tell = [&](const std::string& what, const std::string& fix) {
+      if (!told.insert(place).second) return;
+      Diagnostic diagnostic = error(Status::unsupported, 316, what);
+      if (const SourceSpan line = stacks.line_of(module, name, is_own); line.known())
+        diagnostic.notes.push_back({(is_own ? "assigned at " : "used at ") + CallStacks::to_string(line)});
+      diagnostic.notes.push_back({"fix: " + fix});
+      changes.push_back(std::move(diagnostic));
+    };
+    const std::string quoted = "`" + std::string(text) + "`";
+    const TensorObject *was = as_tensor(before), *left = as_tensor(after);
+    const bool is_left = left && left->state->is_traced();
+    // What is registered with a tensor is state; what is not has no place in a program, and stays what it was.
+    if (is_registered) {
+      if (is_left && before == Py_None)
+        tell("forward leaves a tensor in " + quoted + ", which the program does not keep",
+             "register it before, with a tensor of its size");
+      else if (was && after == Py_None)
+        tell("forward removes " + quoted + ", which the program does not: it computes what the first call computes",
+             "write zeros into it instead");
+    } else if (is_plain(before) && is_plain(after) && PyObject_RichCompareBool(before, after, Py_EQ) == 0) {
+      tell("forward changes " + quoted + " from " + str_of(before) + " to " + str_of(after) +
                ", which the program does not: it computes what the first call computes",
            "a registered buffer is state that a program keeps");
-    }
-    PyObject* after = nullptr;
-    for (Py_ssize_t position = 0; names && PyDict_Next(names.get(), &position, &key, &after);) {
-      const TensorObject* left = as_tensor(after);
-      PyObject* before_it = PyDict_GetItemWithError(module.before.get(), key);
-      if (!left || !left->state->is_traced() || before_it == after) continue;
-      // What was there is made anew by each call, and read by none: the weight of weight_norm and spectral_norm.
-      const TensorObject* was = before_it ? as_tensor(before_it) : nullptr;
-      if (was && !is_read(*was)) continue;
-      const std::string name = (module.path.empty() ? "" : module.path + ".") + text_of(key);
-      tell(module, key, "forward leaves a tensor in `" + name + "`, which the program does not keep",
+    } else if (is_left && !(was && !is_read(*was)) && !(!is_own && before == Py_None && is_literal(*left))) {
+      // Numbers that forward writes down, where there was nothing: a table, which later calls find as the first made
+      // it. What was there and is read by none is made anew by each call: the weight of weight_norm and spectral_norm.
+      tell("forward leaves a tensor in " + quoted + ", which the program does not keep",
            "a registered buffer is state that a program keeps; or return the tensor");
-    }
-    // What is registered with a tensor is state; what is not has no place in a program, and stays what it was.
-    for (const char* kind : {"_parameters", "_buffers"}) {
-      const Ref registered = attribute(module.object.get(), kind);
-      for (const auto& [container, copy] : module.containers) {
-        if (container.get() != registered.get()) continue;
-        for_each_tensor(
-            module.object.get(), kind, module.path, [&](std::string name, PyObject* now, TensorObject& left) {
-              PyObject* was = PyDict_GetItemWithError(copy.get(), now);
-              if (left.state->is_traced() && (!was || was == Py_None))
-                tell(module, now, "forward leaves a tensor in `" + name + "`, which the program does not keep",
-                     "register it before, with a tensor of its size");
-            });
-        for (Py_ssize_t position = 0; PyDict_Next(copy.get(), &position, &key, &before);) {
-          PyObject* left = PyDict_GetItemWithError(registered.get(), key);
-          if (!as_tensor(before) || (left && left != Py_None)) continue;
-          const std::string name = (module.path.empty() ? "" : module.path + ".") + text_of(key);
-          tell(module, key,
-               "forward removes `" + name + "`, which the program does not: it computes what the first call computes",
-               "write zeros into it instead");
-        }
-      }
     }
   }
   PyErr_Clear();
@@ -142,18 +113,7 @@ std::vector<Diagnostic> PythonState::changes(CallStacks& stacks) const {
 }
 
 void PythonState::restore() const {
-  for (const Module& module : modules_) {
-    const Ref names = attribute(module.object.get(), "__dict__");
-    if (!names || !module.before) continue;
-    PyDict_Clear(names.get());
-    PyDict_Update(names.get(), module.before.get());
-    for (const auto& [container, before] : module.containers) {
-      // By their own methods, since an OrderedDict keeps more than a dict.
-      const Ref empty(PyObject_CallMethod(container.get(), "clear", nullptr));
-      const Ref full(
-          PyObject_CallMethod(container.get(), PyList_Check(container.get()) ? "extend" : "update", "O", before.get()));
-    }
-  }
+  const Ref done(state_ ? PyObject_CallMethod(state_.get(), "restore", nullptr) : nullptr);
   PyErr_Clear();
 }
 

@@ -20,22 +20,16 @@ void lift_state(Session& session);
 // After forward: inputs that nobody reads are dropped, unless they are `updated`; the rest become weights.
 void keep_used_state(Session& session, ir::Graph& graph, const std::set<std::string>& updated);
 
-// What modules hold before forward runs: to see whether it changes numbers and texts (`self.calls`), which a program
-// cannot, and to put everything back, so that a model can be used after its capture.
+// What Python's objects hold before forward runs (torch/_python_state.py): to see whether it changes numbers and texts
+// (`self.calls`), which a program cannot, and to put everything back, so that a model can be used after its capture.
 class PythonState {
  public:
-  explicit PythonState(PyObject* model);                      // as they are now
-  std::vector<Diagnostic> changes(CallStacks& stacks) const;  // warnings: attributes that have another value
+  explicit PythonState(PyObject* model);                      // as it is now
+  std::vector<Diagnostic> changes(CallStacks& stacks) const;  // warnings: what has another value
   void restore() const;
 
  private:
-  struct Module {
-    std::string path;
-    Ref object;
-    Ref before;                                   // a copy of its __dict__
-    std::vector<std::pair<Ref, Ref>> containers;  // the dicts and lists in it, and copies of them
-  };
-  std::vector<Module> modules_;
+  Ref state_;
 };
 
 // A buffer or parameter that forward has assigned anew (`self.cache = ...`): name and new content.

@@ -7,6 +7,8 @@
 #include "capture/callstack.h"
 #include "capture/convert.h"
 #include "capture/symbols.h"
+#include "capture/tensor_data.h"
+#include "capture/tensor_object.h"
 #include "ir/control_flow.h"
 
 namespace atenon::capture {
@@ -254,14 +256,18 @@ Ref new_input(Session& session, PyObject* example, bool sliced) {
     TensorMeta meta = session.meta(*tensor);
     meta.strides.reset();
     meta.offset = 0;
-    if (sliced) {
-      if (meta.sizes.empty()) {
-        PyErr_SetString(PyExc_RuntimeError, "a loop over slices needs tensors of at least one dimension");
-        return {};
-      }
-      meta.sizes.erase(meta.sizes.begin());
+    if (!sliced) return session.wrap(session.fresh(session.graph.add_input("arg", std::move(meta))));
+    if (meta.sizes.empty()) {
+      PyErr_SetString(PyExc_RuntimeError, "a loop over slices needs tensors of at least one dimension");
+      return {};
     }
-    return session.wrap(session.fresh(session.graph.add_input("arg", std::move(meta))));
+    meta.sizes.erase(meta.sizes.begin());
+    std::vector<SymInt> strides = strides_of(*tensor);
+    strides.erase(strides.begin());
+    const bool is_in_rows = strides == row_major(meta.sizes);
+    TensorState slice = session.fresh(session.graph.add_input("arg", std::move(meta)));
+    if (!is_in_rows) slice.strides = std::move(strides);
+    return session.wrap(std::move(slice));
   }
   Arguments arguments(session);
   if (!arguments.add(example)) return {};

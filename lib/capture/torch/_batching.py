@@ -5,6 +5,7 @@
 # element needs no rule of its own, nor what decomposes into operators that have one; a node without a rule becomes a loop.
 import dataclasses
 import functools
+import math
 
 import _atenon
 
@@ -26,9 +27,9 @@ class Unbatchable(Exception):
 rules = {}  # operator -> function(call, *arguments, **keywords) that gives results with a batch
 
 
-def _rule(*names):
+def _rule(*names, namespace="aten"):
     def add(function):
-        rules.update((f"aten::{name}", function) for name in names)
+        rules.update((f"{namespace}::{name}", function) for name in names)
         return function
 
     return add
@@ -115,6 +116,17 @@ def map_(function, values):
     return [function(value) for value in values]
 
 
+@_rule("copy", "fill.Tensor")
+def _(call, x, source, non_blocking=False):
+    """What was the same for all examples is written for each."""
+    return _atenon.call("aten::copy", call.whole(x), _padded(source, _rank(x)))
+
+
+@_rule("masked_fill.Tensor")
+def _(call, x, mask, value):
+    return elementwise(dataclasses.replace(call, target="aten::where.self"), mask, value, x)
+
+
 # --- The same operator, of dimensions one further back
 
 
@@ -123,7 +135,7 @@ class _Dim:
         self.default = default
 
 
-def _along(name, *parameters, first=1):
+def _along(name, *parameters, first=1, namespace="aten"):
     """`parameters` are those after the tensors, with their defaults; a _Dim is a dimension, or several."""
 
     def run(call, *args, **kwargs):
@@ -139,7 +151,7 @@ def _along(name, *parameters, first=1):
             raise NotImplementedError
         return call(*map_(call.whole, given), **kwargs)
 
-    _rule(name)(run)
+    _rule(name, namespace=namespace)(run)
 
 
 for _name in ("select.int", "unsqueeze", "squeeze.dim", "squeeze.dims", "softmax.int", "log_softmax.int", "_softmax", "_log_softmax",
@@ -155,20 +167,39 @@ _along("topk", 1, _Dim(-1))
 _along("transpose.int", _Dim(), _Dim())
 _along("split.Tensor", 1, _Dim(0))
 _along("split_with_sizes", [], _Dim(0))
-_along("roll", [], _Dim())
 _along("diagonal", 0, _Dim(0), _Dim(1))
 _along("diag_embed", 0, _Dim(-2), _Dim(-1))
+for _name in ("run_begins", "resize_linear", "resize_cubic"):
+    _along(_name, _Dim(), namespace="atenon")
 
 for _name, _parameters in (("slice", (_Dim(0),)), ("select", (_Dim(),)), ("diagonal", (0, _Dim(0), _Dim(1)))):
     _along(f"{_name}_scatter", *_parameters, first=2)
 
 # What looks at the last dimensions only. (An example has them all.)
-for _name in ("constant_pad_nd", "triu", "tril", "pixel_shuffle", "pixel_unshuffle", "detach", "alias", "glu"):
+for _name in ("constant_pad_nd", "triu", "tril", "pixel_shuffle", "pixel_unshuffle", "detach", "alias", "glu", "view_as_real",
+              "view_as_complex"):
     _along(_name)
-for _name in ("lower_cholesky", "qr_factors", "triangular_solution_of_stacks"):
-    rules[f"atenon::{_name}"] = lambda call, *args, **kwargs: call(*map_(call.whole, args), **kwargs)
 for _name in ("_linalg_eigh", "linalg_eig", "_linalg_svd", "linalg_lu_factor_ex"):
     _along(_name)
+
+
+@_rule("lower_cholesky", "qr_factors", "triangular_solution_of_stacks", namespace="atenon")
+def _(call, *args, **kwargs):
+    return call(*map_(call.whole, args), **kwargs)
+
+
+@_rule("repeat_interleave.self_int")
+def _(call, x, repeats, dim=None, output_size=None):
+    if dim is None or x.rank == 0:
+        return call(x.tensor.reshape(call.size, -1), repeats, 1)
+    return call(x.tensor, repeats, _shifted(dim))
+
+
+@_rule("roll")
+def _(call, x, shifts, dims=()):
+    if dims:
+        return call(x.tensor, shifts, _shifted(dims))
+    return call(x.tensor.reshape(call.size, -1), shifts, [1]).reshape(x.tensor.shape)
 
 
 @_rule("unsqueeze")
@@ -184,6 +215,15 @@ def _(call, x, dims):
 @_rule("view", "reshape", "_unsafe_view")
 def _(call, x, sizes):
     return x.tensor.reshape(call.size, *sizes)
+
+
+@_rule("as_strided")
+def _(call, x, sizes, strides, offset=None):
+    """An example of which it was recorded lies in rows, whatever the batch does."""
+    if offset:
+        raise NotImplementedError
+    rows = x.tensor.contiguous()
+    return call(rows, [call.size, *sizes], [math.prod(rows.shape[1:]), *strides])
 
 
 @_rule("expand")
@@ -301,13 +341,27 @@ for _name, _spatial in (("max_pool2d_with_indices", 2), ("max_pool3d_with_indice
                         ("adaptive_avg_pool2d", 2), ("_adaptive_avg_pool2d", 2), ("adaptive_avg_pool3d", 3), ("_adaptive_avg_pool3d", 3),
                         ("adaptive_max_pool2d", 2), ("upsample_bilinear2d.vec", 2), ("upsample_nearest2d.vec", 2),
                         ("upsample_nearest1d.vec", 1), ("upsample_bicubic2d.vec", 2), ("upsample_nearest3d.vec", 3),
-                        ("upsample_trilinear3d.vec", 3), ("im2col", 2), ("col2im", 2), ("channel_shuffle", 2)):
+                        ("upsample_trilinear3d.vec", 3), ("im2col", 2), ("col2im", 1),
+                        *((f"_upsample_nearest_exact{n}d.vec", n) for n in (1, 2, 3))):
     def _run(call, x, *args, spatial=_spatial, **kwargs):
         if x.rank == spatial + 1:
             return call(x.tensor, *args, **kwargs)
         return _folded(call, x, args, kwargs)
 
     _rule(_name)(_run)
+
+
+_rule("channel_shuffle")(lambda call, x, groups: _folded(call, x, (groups,), {}))
+
+
+@_rule("affine_grid_generator")
+def _(call, x, sizes, align_corners):
+    return _folded(call, x, ([call.size * sizes[0], *sizes[1:]], align_corners), {})
+
+
+@_rule("grid_sampler", "grid_sampler_2d", "grid_sampler_3d")
+def _(call, x, grid, *args):
+    return _folded(call, Batched(call.whole(x)), (call.whole(grid).flatten(0, 1), *args), {})
 
 
 @_rule("convolution")
@@ -383,11 +437,11 @@ def _(call, boundaries, x, **kwargs):
 
 @_rule("index_select")
 def _(call, x, dim, index):
+    rank = _rank(x)
+    if rank == 0 or _rank(index) != 1:
+        raise NotImplementedError
     if _plain((index,)):
         return call(x.tensor, _shifted(dim), index)
-    rank = _rank(x)
-    if rank == 0 or index.rank != 1:
-        raise NotImplementedError
     dim = dim % rank
     moved = call.whole(x).movedim(dim + 1, 1)
     return moved[_numbers(call, 1), index.tensor].movedim(1, dim + 1)
@@ -461,7 +515,7 @@ def run(number, tensors, randomness):
             return values[argument[0]]
         return [value_of(item) for item in argument] if isinstance(argument, list) else argument
 
-    def record(target, meaning, is_random, results, arguments, keywords):
+    def record(target, is_elementwise, is_random, results, arguments, keywords):
         args, kwargs = map_(value_of, arguments), {name: value_of(value) for name, value in keywords.items()}
         call = _Call(target, tensors[0].shape[0])
         has_batch = not _plain((*args, *kwargs.values()))
@@ -472,7 +526,7 @@ def run(number, tensors, randomness):
         elif target.startswith("higher_order::") or any(rank is None for _, rank, _ in results):
             raise Unbatchable
         else:
-            rule = rules.get(target) or (elementwise if meaning == "pointwise" else None)
+            rule = rules.get(target) or (elementwise if is_elementwise else None)
             try:
                 given = rule(call, *args, **kwargs) if rule else _looped(call, args, kwargs)
             except NotImplementedError:

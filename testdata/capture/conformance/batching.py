@@ -18,6 +18,10 @@ def vmapped(function, *args, others=(), shapes=None, **options):
     return case(*args, shapes=shapes, others=others)(forward)
 
 
+def over(*args):
+    return lambda function: vmapped(function, *args)
+
+
 def over_rows(function):
     """With a batch whose size is dynamic."""
     return vmapped(function, rand(3, 4, 5), shapes=(({**BATCH},),), others=by_size(lambda n: rand(n, 4, 5), 2, 7))
@@ -209,6 +213,71 @@ def batched_matrices(self, x):
     positive = x @ x.mT + 2 * torch.eye(4)
     return torch.vmap(torch.linalg.cholesky)(positive), torch.vmap(torch.linalg.inv)(positive), torch.vmap(torch.det)(x), torch.vmap(
         lambda m: torch.linalg.solve(m, torch.ones(4)))(positive)
+
+
+@over_rows
+def batched_rolls(x):
+    return x.roll(1), x.roll(7), x.roll(-1, 0), x.roll((1, 2), (0, 1)), torch.vmap(lambda r: r.roll(1))(x)
+
+
+@over_rows
+def batched_by_place(x):
+    """What is made of elements at other places is not element by element."""
+    x = (x * 3).round()
+    pairs = x.reshape(2, 5, 2)
+    return (x.mode(0), x.mode(-1, keepdim=True), x.repeat_interleave(2, 0), x.repeat_interleave(2), torch.view_as_complex(pairs),
+            torch.view_as_real(torch.complex(x, x)), torch.linspace(x[0, 0], x[1, 1], 4))
+
+
+@over_rows
+def batched_writes(x):
+    """Into what would be the same for all examples."""
+    rows, places, columns, like = torch.zeros_like(x), x.new_zeros(4, 5), torch.ones_like(x), torch.empty_like(x)
+    rows[1] = x[0]
+    places[:] = x[2]
+    columns[:, 0] = x[:, 1]
+    columns.diagonal().copy_(x[:, 2])
+    columns.view(2, 10)[1].mul_(2)
+    return rows, places, columns, like.copy_(x), torch.zeros_like(x).view(2, 10).copy_(x.view(2, 10))
+
+
+@over_rows
+def batched_fills(x):
+    return (x.masked_fill(x > 0, x.min()), x.sum().masked_fill(x.sum() > 0, x.min()), torch.ones(2, 4, 5).masked_fill(x > 0, x.sum()),
+            x.clone().fill_(x.sum()), torch.fill(torch.zeros(4, 5), x.sum()), x.sum().clone().fill_(x.max()))
+
+
+@over_rows
+def batched_selections(x):
+    return x.sum().index_select(0, torch.tensor([0])), x.index_select(1, torch.tensor([0, 2])), x[0].index_select(0, x[1].argsort())
+
+
+@over(rand(2, 3, 2, 4, 6))
+def batched_image_sizes(x):
+    line, image = x[0], x[:, :1]
+    return (F.interpolate(line, 9, mode="nearest-exact"), F.interpolate(image, (6, 3), mode="nearest-exact"),
+            F.interpolate(x[None], (2, 6, 3), mode="nearest-exact"), F.interpolate(x, (6, 3), mode="nearest-exact"),
+            F.interpolate(x, (6, 9), mode="bicubic"), F.interpolate(line, 9, mode="linear"),
+            F.interpolate(x[None], (4, 2, 3), mode="trilinear", align_corners=True))
+
+
+@over(rand(2, 3, 2, 4, 6))
+def batched_grids(x):
+    flat, solid = x[:, 0, :2, :3], x[:, 0, :3, :4]
+    grid = F.affine_grid(flat, (3, 2, 2, 3), align_corners=False)
+    return (grid, F.affine_grid(solid, (3, 1, 2, 3, 2), align_corners=True), F.grid_sample(x, grid, align_corners=False),
+            F.grid_sample(torch.ones(3, 1, 2, 2), grid, mode="nearest", align_corners=True),
+            F.grid_sample(x, torch.zeros(3, 2, 3, 2), mode="bicubic", align_corners=False))
+
+
+@over(rand(2, 12, 6))
+def batched_folds(x):
+    return F.fold(x, (3, 4), 2), F.fold(x[None], (3, 4), 2), F.unfold(x[None], 2), F.channel_shuffle(x[None], 3), F.channel_shuffle(x.view(1, 4, 3, 6), 2)
+
+
+@case(rand(4, 3), shapes=({1: torch.export.Dim("batch")},), others=[(rand(4, 5),)])
+def batched_columns(self, x):
+    return torch.vmap(lambda column: column.contiguous().as_strided((2, 2), (1, 2)), in_dims=1)(x)
 
 
 @case(rand(3, 4), shapes=(BATCH,), others=by_size(lambda n: rand(n, 4), 2, 9))
