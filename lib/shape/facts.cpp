@@ -88,6 +88,20 @@ const Atom* only_atom(const SymInt& x) {
   return factors.size() == 1 && factors[0].power == 1 ? factors[0].atom.get() : nullptr;
 }
 
+int64_t coefficient_of(const SymInt& x, const std::string& symbol) {
+  for (const Term& term : terms_of(x)) {
+    if (from_term(1, term.factors).as_symbol() == symbol) return term.coefficient;
+  }
+  return 0;
+}
+
+// After how many steps of its only symbol x repeats itself, but for a slope; 0 where that is long.
+int64_t period_of(const SymInt& x) {
+  constexpr int64_t longest = 256;
+  const Periods periods = periods_of(x);
+  return periods.size() == 1 && periods.begin()->second <= longest ? periods.begin()->second : 0;
+}
+
 struct Remainder {
   int64_t modulus, remainder;
 };
@@ -95,10 +109,8 @@ struct Remainder {
 // What x == 0 says of its only symbol, given what is known of it: (s + 1)//2 == s//2 that it is even.
 std::optional<Remainder> remainder_at_zero(const SymInt& x, const std::string& symbol,
                                            const std::vector<Remainder>& known) {
-  constexpr int64_t longest = 256;
-  const Periods periods = periods_of(x);
-  const int64_t period = periods.empty() ? 0 : periods.begin()->second;
-  if (period <= 1 || period > longest) return std::nullopt;
+  const int64_t period = period_of(x);
+  if (period <= 1) return std::nullopt;
   Remainder found{0, 0};
   bool is_first = true;
   for (int64_t i = 0; i < period; ++i) {
@@ -116,11 +128,35 @@ std::optional<Remainder> remainder_at_zero(const SymInt& x, const std::string& s
   return Remainder{found.modulus, found.remainder % found.modulus};
 }
 
-int64_t coefficient_of(const SymInt& x, const std::string& symbol) {
-  for (const Term& term : terms_of(x)) {
-    if (from_term(1, term.factors).as_symbol() == symbol) return term.coefficient;
+// From the first to the last value of its only symbol at which x is 0, where x grows or falls with it: n - 1 ==
+// (n + 1)//2 says that n is 2 or 3.
+std::optional<Range> range_at_zero(const SymInt& x, const std::string& symbol) {
+  const int64_t period = period_of(x);
+  if (period <= 1) return std::nullopt;
+  Range found{Range::highest, Range::lowest};
+  for (int64_t i = 0; i < period; ++i) {
+    const SymInt self = SymInt::symbol(symbol), here = substitute(x, {{symbol, SymInt(period) * self + SymInt(i)}});
+    const int64_t slope = coefficient_of(here, symbol), beside = constant_term(here);
+    if (slope == 0 || beside == INT64_MIN || !(here == SymInt(slope) * self + SymInt(beside))) return std::nullopt;
+    if (beside % slope != 0) continue;
+    const std::optional<int64_t> value = (SymInt(period) * SymInt(-(beside / slope)) + SymInt(i)).constant();
+    if (!value) return std::nullopt;
+    found = {std::min(found.lower, *value), std::max(found.upper, *value)};
   }
-  return 0;
+  return found.lower <= found.upper ? std::optional(found) : std::nullopt;
+}
+
+// The terms for whose atom x == 0 can be solved. The longest is the first: what was spelt by others stays so, and no
+// atom is replaced by longer ones.
+std::vector<const Term*> solvable_terms(const SymInt& x) {
+  std::vector<const Term*> found;
+  for (const Term& term : terms_of(x)) {
+    if (term.factors.size() == 1 && term.factors[0].power == 1 && std::abs(term.coefficient) == 1)
+      found.push_back(&term);
+  }
+  std::ranges::stable_sort(found, std::ranges::greater(),
+                           [](const Term* term) { return term->factors[0].atom->spelling.size(); });
+  return found;
 }
 
 // The monomial that divides every term.
@@ -226,6 +262,14 @@ void Facts::learn_zero(const SymInt& given) {
   const size_t pinned = pinned_.size(), residues = residues_.size();
   learn_by_multiples(x);
   if (pinned_.size() != pinned || residues_.size() != residues) return learn({.kind = Kind::eq, .difference = x});
+  if (const std::set<std::string> symbols = x.symbols(); symbols.size() == 1) {
+    const SymInt symbol = SymInt::symbol(*symbols.begin());
+    const std::optional<Range> range = range_at_zero(x, *symbols.begin());
+    if (const Range known = bounds(symbol); range && !(intersect(known, *range) == known)) {
+      tighten(*symbols.begin(), *range);
+      return learn({.kind = Kind::eq, .difference = x});
+    }
+  }
   // n*n == 5*n*(n//5) says n == 5*(n//5), where n is positive.
   const SymInt shared = common_monomial(x);
   if (!(shared == SymInt(1)) && Proof(*this).lower(shared, 1) >= 1)
@@ -240,11 +284,10 @@ void Facts::learn_zero(const SymInt& given) {
   learn_extremum(x);
   // Another atom that occurs once, as in s % 4 == 0, is replaced too.
   const std::string last = last_found(x);
-  for (const Term& term : terms_of(x)) {
-    if (term.factors.size() != 1 || term.factors[0].power != 1 || std::abs(term.coefficient) != 1) continue;
-    const Atom& atom = *term.factors[0].atom;
-    const SymInt self = from_term(1, term.factors);
-    const SymInt value = term.coefficient == 1 ? self - x : self + x;
+  for (const Term* term : solvable_terms(x)) {
+    const Atom& atom = *term->factors[0].atom;
+    const SymInt self = from_term(1, term->factors);
+    const SymInt value = term->coefficient == 1 ? self - x : self + x;
     if (atom.kind == AtomKind::mod && atom.operands[1].is_constant() && value.is_constant()) {
       // (x + c) % m == r says x % m == (r - c) % m.
       const int64_t modulus = *atom.operands[1].constant(), beside = constant_term(atom.operands[0]);
@@ -484,6 +527,11 @@ Truth Facts::search(const SymBool& question, bool refutes) const {
     if (truth != Truth::open) return truth;
   }
   if (const Truth truth = decide(node.kind, simple, refutes); truth != Truth::open) return truth;
+  // What holds whatever is known may be hard to see where a part of it is replaced: n % 2 + n == 2*((n + 1)//2).
+  if (!(simple == node.difference)) {
+    const Truth truth = decide(node.kind, node.difference, refutes);
+    if (truth != Truth::open) return truth;
+  }
   const SymInt shorter = Proof(*this).simplify_thoroughly(simple);
   return shorter == simple ? Truth::open : decide(node.kind, shorter, refutes);
 }
@@ -533,7 +581,7 @@ Truth Facts::decide_zero(const SymInt& given) const {
   const bool is_once_zero = std::any_of(witnesses().begin(), witnesses().end(),
                                         [&](const Bindings& witness) { return evaluate(x, witness) == 0; });
   if (is_once_zero && (Proof(*this).attained(x) > 0 || Proof(*this).attained(-x) > 0)) return Truth::open;
-  if (is_identically_zero(x)) return Truth::proven;
+  if (is_identically_zero(x) || value_of(x) == 0) return Truth::proven;
   const Bound upper = Proof(*this).upper(x, 0);
   if (upper < 0) return Truth::refuted;
   const Bound lower = Proof(*this).lower(x, 0);

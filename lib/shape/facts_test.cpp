@@ -212,6 +212,13 @@ TEST_CASE("questions that programs ask") {
        "proven"},
       {"min(s, t) == 2", "t >= 2", "proven"},
       {"s=1..; s*s == 5*s*(s//5); s//5 == 1", "s == 5", "proven"},
+      // What holds whatever is known, beside what replaces a part of it.
+      {"(t + 15)//16 == u + 1", "((t + 15)//16) % 2 + (t + 15)//16 == 2*((t + 31)//32)", "proven"},
+      {"(t + 15)//16 - 1 == (t + 31)//32", "(t + 31)//32 == (t + 31)//64 + 1", "proven"},
+      {"(t + 15)//16 - 1 == (t + 31)//32", "t >= 19", "open"},
+      {"(t + 15)//16 - 1 == (t + 31)//32", "t >= 50", "refuted"},
+      {"", "t % 3 + 2*(t//3) <= t", "proven"},
+      {"s=-9..", "s % 3 + 2*(s//3) <= s", "open"},
       // Floats.
       {"s=4..", "int(s*0.5) >= 2", "proven"},
       {"s=0..10", "int(s*0.3) <= 3", "proven"},
@@ -290,6 +297,10 @@ TEST_CASE("simplification and bounds") {
       {"(s + 1)//2 == s//2", "(s + 1)//4 + (s + 3)//4", "s//4 + (s + 2)//4", {0, Range::highest}},
       {"s=3..30; (s + 7)//8 == s//8", "s", "s", {8, 24}},
       {"(s + 1)//2 == s//2; 3 <= s; s <= 9", "(s + 1)//2", "s//2", {2, 4}},
+      {"(t + 1)//2 - 1 == max(0, t - 2) - max(0, t - 2)//2", "(t + 1)//2", "(t + 1)//2", {1, Range::highest}},
+      {"(t + 15)//16 - 1 == (t + 31)//32", "t", "t", {17, 48}},
+      {"s - s//3 == 6", "s", "s", {8, 9}},
+      {"", "min(t, t % 3 + 2*(t//3))", "t % 3 + 2*(t//3)", {0, Range::highest}},
       {"u0 == min(6, u1)", "u0 + min(6, u1)", "2*u0", {0, 12}},  // not of u1, which is found after u0
       {"u0 == 2*width", "u0", "2*width", {0, Range::highest}},
       {"u10 == u9", "u10", "u9", {0, Range::highest}},

@@ -100,6 +100,13 @@ const Atom* find_extremum(const SymInt& x) {
   return nullptr;
 }
 
+// Whether a multiple of the atom is a term of x.
+bool has_term(const SymInt& x, const SymInt& atom) {
+  const Terms terms = terms_of(x), wanted = terms_of(atom);
+  return wanted.size() == 1 &&
+         std::any_of(terms.begin(), terms.end(), [&](const Term& t) { return same(t.factors, wanted[0].factors); });
+}
+
 }  // namespace
 
 SymInt open_divisions(const SymInt& x) {
@@ -395,6 +402,13 @@ std::vector<SymInt> Proof::hints_for(const SymInt& x) {
       if (atom.kind == AtomKind::mod && positive(atom.operands[1])) {
         hints.push_back(self - atom.operands[1] + SymInt(1));
         if (positive(atom.operands[0])) hints.push_back(self - atom.operands[0]);
+        // Beside its quotient, t%3 + 2*(t//3) is t - t//3.
+        const SymInt quotient = floor_div(atom.operands[0], atom.operands[1]);
+        if (has_term(x, quotient)) {
+          const SymInt zero = atom.operands[1] * quotient + self - atom.operands[0];
+          hints.push_back(zero);
+          hints.push_back(-zero);
+        }
       }
       if (atom.kind == AtomKind::min) {
         for (const SymInt& operand : atom.operands) hints.push_back(self - operand);

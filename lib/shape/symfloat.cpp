@@ -18,12 +18,23 @@ std::string operand_text(const SymFloat& x) {
   return compound || negative ? "(" + x.to_string() + ")" : x.to_string();
 }
 
-// The integer that a float stands for before rounding, where that is exact: float(a), float(a)/k and float(a)*2**-n, as
-// a dividend and a divisor.
+// The integer that a float stands for before rounding, where that is exact: float(a), float(a)/k and float(a)*2**-n,
+// perhaps with an integer added, as a dividend and a divisor.
 std::optional<std::pair<SymInt, int64_t>> ratio(const SymFloat& x) {
   if (x.node() == nullptr) return std::nullopt;
   const FloatNode& node = *x.node();
   if (node.op == "from") return std::pair(node.integer, int64_t{1});
+  if (node.op == "+" || node.op == "-") {
+    const bool swapped = node.op == "+" && node.operands[0].constant();  // 1.0 + float(a)/k
+    auto of = ratio(node.operands[swapped ? 1 : 0]);
+    const std::optional<double> added = node.operands[swapped ? 0 : 1].constant();
+    // Beside sizes below 2^51 the sum has bits for k-ths left.
+    if (!of || !added || *added != std::floor(*added) || !(std::abs(*added) * of->second <= 0x1p51))
+      return std::nullopt;
+    const SymInt whole = SymInt(static_cast<int64_t>(*added)) * SymInt(of->second);
+    of->first = node.op == "+" ? of->first + whole : of->first - whole;
+    return of;
+  }
   if (node.op != "/" && node.op != "*") return std::nullopt;
   const bool swapped = node.op == "*" && !node.operands[1].constant();  // 0.5*float(a)
   const SymFloat* of = &node.operands[swapped ? 1 : 0];

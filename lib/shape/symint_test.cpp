@@ -152,6 +152,9 @@ TEST_CASE("canonical spellings") {
       {"floor(s/2)", "s//2"},
       {"floor(s*0.5)", "s//2"},
       {"ceil(s/2)", "s - s//2"},
+      {"ceil(s/2 + 1)", "s - s//2 + 1"},
+      {"floor(1 + s*0.25 - 3)", "s//4 - 2"},
+      {"floor(1e15 + s/8)", "floor(1e+15 + (float(s)/8.0))"},  // which rounds
       {"int(s*0.3)", "trunc(float(s)*0.3)"},
       {"trunc(s*1.0)", "s"},
       {"int(64*b*(h//8)/(8*(h//8)/8.0))", "64*b"},
