@@ -528,10 +528,7 @@ Truth Facts::search(const SymBool& question, bool refutes) const {
   }
   if (const Truth truth = decide(node.kind, simple, refutes); truth != Truth::open) return truth;
   // What holds whatever is known may be hard to see where a part of it is replaced: n % 2 + n == 2*((n + 1)//2).
-  if (!(simple == node.difference)) {
-    const Truth truth = decide(node.kind, node.difference, refutes);
-    if (truth != Truth::open) return truth;
-  }
+  if (node.kind != Kind::le && is_identically_zero(node.difference)) return from_bool(node.kind == Kind::eq);
   const SymInt shorter = Proof(*this).simplify_thoroughly(simple);
   return shorter == simple ? Truth::open : decide(node.kind, shorter, refutes);
 }
