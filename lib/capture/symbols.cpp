@@ -473,7 +473,7 @@ class NumbersOfSizes {
  public:
   explicit NumbersOfSizes(const Session& session) : session_(session) {}
 
-  std::optional<SymInt> operator()(const ir::Value& tensor) const {
+  std::optional<SymInt> operator()(const ir::Value& tensor) {
     std::optional<SymInt> number = of(tensor);
     const auto is_size = [&](const std::string& name) {
       const auto known = std::ranges::find(session_.symbols, name, &ir::Symbol::name);
@@ -483,7 +483,12 @@ class NumbersOfSizes {
   }
 
  private:
-  std::optional<SymInt> of(const ir::Value& tensor) const {
+  std::optional<SymInt> of(const ir::Value& tensor) {
+    if (known_.try_emplace(&tensor).second) known_[&tensor] = computed(tensor);
+    return known_[&tensor];
+  }
+
+  std::optional<SymInt> computed(const ir::Value& tensor) {
     if (!tensor.is_tensor() || !tensor.producer || !tensor.meta().sizes.empty()) return std::nullopt;
     const Result<opset::Call> call = opset::bind(session_.opset, *tensor.producer);
     if (!call) return std::nullopt;
@@ -492,7 +497,7 @@ class NumbersOfSizes {
     return of(*meaning, meaning->results[tensor.index].value);
   }
 
-  std::optional<SymInt> of(const opset::Meaning& meaning, opset::ScalarId id) const {
+  std::optional<SymInt> of(const opset::Meaning& meaning, opset::ScalarId id) {
     using opset::ScalarOp;
     const opset::Scalar& scalar = meaning.scalars[id];
     if (scalar.dtype != ScalarType::i64 || scalar.is_placeholder()) return std::nullopt;
@@ -516,7 +521,8 @@ class NumbersOfSizes {
       default:
         return std::nullopt;
     }
-    const std::optional<SymInt> a = of(meaning, scalar.operands[0]), b = of(meaning, scalar.operands.back());
+    const std::optional<SymInt> a = of(meaning, scalar.operands[0]);
+    const std::optional<SymInt> b = a && scalar.operands.size() > 1 ? of(meaning, scalar.operands[1]) : a;
     if (!a || !b) return std::nullopt;
     switch (scalar.op) {
       case ScalarOp::neg:
@@ -541,6 +547,7 @@ class NumbersOfSizes {
   }
 
   const Session& session_;
+  std::map<const ir::Value*, std::optional<SymInt>> known_;
 };
 
 }  // namespace

@@ -298,7 +298,8 @@ Value* Generator::factor(const shape::Atom& atom) {
     case AtomKind::floor_div:
     case AtomKind::mod: {
       // Rounds down. A constant divisor is positive; one such as s - t, which is spelt in an order of its own, may not
-      // be.
+      // be, and is 0 perhaps where nothing is computed with it.
+      if (!atom.operands[1].is_constant()) n = b_.CreateSelect(b_.CreateICmpEQ(n, constant(0)), constant(1), n);
       Value* quotient = b_.CreateSDiv(a, n);
       Value* rest = b_.CreateSub(a, b_.CreateMul(quotient, n));
       Value* is_below = b_.CreateICmpSLT(rest, constant(0));

@@ -124,6 +124,7 @@ def _(call, x, source, non_blocking=False):
 
 @_rule("masked_fill.Tensor")
 def _(call, x, mask, value):
+    value = Batched(value.tensor.to(_dtype(x))) if isinstance(value, Batched) else value.to(_dtype(x))
     return elementwise(dataclasses.replace(call, target="aten::where.self"), mask, value, x)
 
 

@@ -9,6 +9,7 @@ from torch._tensor import Tensor
 
 _most_steps = 4  # from a module
 _most_entries = 1000  # of what is looked into: not a vocabulary
+_most_holders = 10_000  # beside what modules have of their own
 _missing = object()
 _sequences = (list, tuple, collections.deque)
 _opaque = (Tensor, type, types.FunctionType, types.ModuleType)
@@ -83,7 +84,8 @@ class _Holder:
 
     def restore(self):
         owner, before, now = self.owner, self.before, _entries(self.owner)
-        if list(now) == list(before) and all(map(operator.is_, now.values(), before.values())):
+        is_same = len(now) == len(before) and all(map(operator.is_, now.values(), before.values()))
+        if is_same and (_is(owner, _sequences) or all(map(operator.is_, now, before))):
             return
         if _is(owner, type):
             for key in now.keys() - before.keys():
@@ -105,9 +107,12 @@ class State:
         self.holders, seen = [], set()
 
         def add(owner, *where):
-            if id(owner) not in seen:
+            if id(owner) not in seen and len(seen) < 20 * len(modules) + _most_holders:
                 seen.add(id(owner))
-                self.holders.append(_Holder(owner, *where))
+                try:
+                    self.holders.append(_Holder(owner, *where))
+                except Exception:
+                    pass  # it does not let itself be looked into
 
         for path, module in modules:
             add(module, path, module)
@@ -115,18 +120,26 @@ class State:
             for kind in type(module).__mro__:
                 if not kind.__module__.startswith("torch.") and kind is not object:
                     add(kind, kind.__name__, module)
-        for holder in self.holders:  # which grow meanwhile
-            for inner in holder.inner():
+        for found in self._of_each(lambda holder: list(holder.inner())):  # of holders that grow meanwhile
+            for inner in found:
                 add(*inner)
+
+    def _of_each(self, function):
+        """What it gives for each holder; none for objects of the user's that raise when they are looked into."""
+        for holder in self.holders:
+            try:
+                given = function(holder)
+            except Exception:
+                continue
+            yield given
 
     def changes(self):
         """(module, its attribute, does that itself change, is it a parameter or buffer, place, name, before, after) of each
         entry that is another object. None stands for what is not there; to tell of one of each place is enough."""
-        return [change for holder in self.holders for change in holder.changes()]
+        return [change for found in self._of_each(lambda holder: list(holder.changes())) for change in found]
 
     def restore(self):
-        for holder in self.holders:
-            holder.restore()
+        collections.deque(self._of_each(_Holder.restore), maxlen=0)
 
 
 def places(module, name, is_assigned):
