@@ -7,7 +7,9 @@
 // the line.
 #include "capture/symbols.h"
 
+#include <algorithm>
 #include <cctype>
+#include <map>
 
 #include "capture/session.h"
 
@@ -501,48 +503,38 @@ class NumbersOfSizes {
     using opset::ScalarOp;
     const opset::Scalar& scalar = meaning.scalars[id];
     if (scalar.dtype != ScalarType::i64 || scalar.is_placeholder()) return std::nullopt;
+    if (scalar.op == ScalarOp::read) return of(*meaning.tensors[scalar.tensor]);
+    std::vector<SymInt> x;
+    for (opset::ScalarId operand : scalar.operands) {
+      const std::optional<SymInt> number = of(meaning, operand);
+      if (!number) return std::nullopt;
+      x.push_back(*number);
+    }
     switch (scalar.op) {
       case ScalarOp::constant:
         return scalar.integer;
       case ScalarOp::size:
         return scalar.size;
-      case ScalarOp::read:
-        return of(*meaning.tensors[scalar.tensor]);
-      case ScalarOp::neg:
       case ScalarOp::cast:
+        return x[0];
+      case ScalarOp::neg:
+        return -x[0];
       case ScalarOp::add:
+        return x[0] + x[1];
       case ScalarOp::sub:
+        return x[0] - x[1];
       case ScalarOp::mul:
+        return x[0] * x[1];
       case ScalarOp::floor_div:
+        return shape::floor_div(x[0], x[1]);
       case ScalarOp::mod:
+        return shape::mod(x[0], x[1]);
       case ScalarOp::minimum:
+        return shape::min(x[0], x[1]);
       case ScalarOp::maximum:
-        break;
+        return shape::max(x[0], x[1]);
       default:
         return std::nullopt;
-    }
-    const std::optional<SymInt> a = of(meaning, scalar.operands[0]);
-    const std::optional<SymInt> b = a && scalar.operands.size() > 1 ? of(meaning, scalar.operands[1]) : a;
-    if (!a || !b) return std::nullopt;
-    switch (scalar.op) {
-      case ScalarOp::neg:
-        return -*a;
-      case ScalarOp::add:
-        return *a + *b;
-      case ScalarOp::sub:
-        return *a - *b;
-      case ScalarOp::mul:
-        return *a * *b;
-      case ScalarOp::floor_div:
-        return shape::floor_div(*a, *b);
-      case ScalarOp::mod:
-        return shape::mod(*a, *b);
-      case ScalarOp::minimum:
-        return shape::min(*a, *b);
-      case ScalarOp::maximum:
-        return shape::max(*a, *b);
-      default:
-        return a;
     }
   }
 

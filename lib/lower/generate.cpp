@@ -382,21 +382,25 @@ void Generator::in_stretches(int loop, const std::vector<Store>& stores, const s
     bounds[static_cast<ExprId>(id)] = *bound;
     if (*bound > 0 && *bound < *extent) stretches.cut(*bound);
   }
-  std::set<ExprId> seen;
-  int cost = 0;
-  for (const Store& store : stores) cost += cost_of(loops_, store.value, bit(loop), seen);
+  const auto truths_from = [&](int64_t first) {
+    std::map<ExprId, bool> truths;
+    for (const auto& [id, bound] : bounds) truths[id] = first < bound;
+    return truths;
+  };
+  const auto cost_where = [&](const std::map<ExprId, bool>& truths) {
+    std::set<ExprId> seen;
+    int sum = 0;
+    for (const Store& store : stores) sum += cost_of(loops_, store.value, bit(loop), seen, truths);
+    return sum;
+  };
+  const int cost = cost_where({});
   const auto pays = [&](const Stretches& cut) {
     int64_t first = 0, in_short = 0;
     int most_in_turn = 0;  // of what short stretches cost, turn by turn
     for (int64_t end : cut.ends()) {
       if (end - first < least_stretch) {
         in_short += end - first;
-        std::map<ExprId, bool> truths;
-        for (const auto& [id, bound] : bounds) truths[id] = first < bound;
-        std::set<ExprId> seen_here;
-        int in_turn = 0;
-        for (const Store& store : stores) in_turn += cost_of(loops_, store.value, bit(loop), seen_here, truths);
-        most_in_turn = std::max(most_in_turn, in_turn);
+        most_in_turn = std::max(most_in_turn, cost_where(truths_from(first)));
       }
       first = end;
     }
@@ -418,7 +422,7 @@ void Generator::in_stretches(int loop, const std::vector<Store>& stores, const s
   int64_t first = 0;
   for (int64_t end : stretches.ends()) {
     open_loop(loop, first, end);
-    for (const auto& [id, bound] : bounds) scopes_.back().values[id] = b_.getInt1(first < bound);
+    for (const auto& [id, truth] : truths_from(first)) scopes_.back().values[id] = b_.getInt1(truth);
     scopes_.back().lines = stretches.lines(first, end);
     body();
     close_loop();

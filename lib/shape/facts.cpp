@@ -102,6 +102,11 @@ int64_t period_of(const SymInt& x) {
   return periods.size() == 1 && periods.begin()->second <= longest ? periods.begin()->second : 0;
 }
 
+// x at the i-th step of its symbol's every period, of which the symbol is the number then.
+SymInt in_every_period(const SymInt& x, const std::string& symbol, int64_t period, int64_t i) {
+  return substitute(x, {{symbol, SymInt(period) * SymInt::symbol(symbol) + SymInt(i)}});
+}
+
 struct Remainder {
   int64_t modulus, remainder;
 };
@@ -114,8 +119,7 @@ std::optional<Remainder> remainder_at_zero(const SymInt& x, const std::string& s
   Remainder found{0, 0};
   bool is_first = true;
   for (int64_t i = 0; i < period; ++i) {
-    const SymInt place = SymInt(period) * SymInt::symbol(symbol) + SymInt(i);
-    const std::optional<int64_t> here = substitute(x, {{symbol, place}}).constant();
+    const std::optional<int64_t> here = in_every_period(x, symbol, period, i).constant();
     if (!here) return std::nullopt;
     const bool is_refuted = *here != 0 || std::ranges::any_of(known, [&](const Remainder& other) {
       return (i - other.remainder) % std::gcd(other.modulus, period) != 0;
@@ -135,9 +139,10 @@ std::optional<Range> range_at_zero(const SymInt& x, const std::string& symbol) {
   if (period <= 1) return std::nullopt;
   Range found{Range::highest, Range::lowest};
   for (int64_t i = 0; i < period; ++i) {
-    const SymInt self = SymInt::symbol(symbol), here = substitute(x, {{symbol, SymInt(period) * self + SymInt(i)}});
+    const SymInt here = in_every_period(x, symbol, period, i);
     const int64_t slope = coefficient_of(here, symbol), beside = constant_term(here);
-    if (slope == 0 || beside == INT64_MIN || !(here == SymInt(slope) * self + SymInt(beside))) return std::nullopt;
+    if (slope == 0 || beside == INT64_MIN || !(here == SymInt(slope) * SymInt::symbol(symbol) + SymInt(beside)))
+      return std::nullopt;
     if (beside % slope != 0) continue;
     const std::optional<int64_t> value = (SymInt(period) * SymInt(-(beside / slope)) + SymInt(i)).constant();
     if (!value) return std::nullopt;
