@@ -142,7 +142,13 @@ PostOps make_post_ops(const std::vector<PostOp>& steps, const dnnl::memory::desc
         eltwise(algorithm::eltwise_logistic);
         break;
       case Kind::tanh:
-        eltwise(algorithm::eltwise_tanh);
+        if (lanes().width < widest_vector) {  // 2 / (1 + e^-2x) - 1: the other gathers from a table
+          eltwise(algorithm::eltwise_linear, 2);
+          eltwise(algorithm::eltwise_logistic);
+          eltwise(algorithm::eltwise_linear, 2, -1);
+        } else {
+          eltwise(algorithm::eltwise_tanh);
+        }
         break;
       case Kind::hardswish:
         eltwise(algorithm::eltwise_hardswish, 1.0f / 6, 0.5f);
