@@ -21,11 +21,12 @@ SymBool compare_with_zero(Kind kind, SymInt difference) {
     const int64_t c = constant_term(difference);
     if (kind == Kind::le) {
       // g*p + c <= 0 means p <= floor(-c / g), that is p + ceil(c / g) <= 0.
-      if (mod(c, divisor) != 0) difference = difference + SymInt(divisor - mod(c, divisor));
+      difference = divide_coefficients(difference - SymInt(c), divisor) + SymInt(c / divisor + (c % divisor > 0));
     } else if (c % divisor != 0) {
       return kind == Kind::ne;
+    } else {
+      difference = divide_coefficients(difference, divisor);
     }
-    difference = divide_coefficients(difference, divisor);
   }
   if (kind != Kind::le && difference.polynomial()->terms[0].coefficient < 0) difference = -difference;
   return BoolNode::from({.kind = kind, .difference = difference});
