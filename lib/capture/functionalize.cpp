@@ -51,7 +51,7 @@ bool has_scatter(Session& session, const std::string& name) {
 bool is_elementary(Session& session, const std::string& name) {
   return keeps_content(name) || keeps_order(name) || is_its_own_inverse(name) || has_scatter(session, name) ||
          is_one_of(name, {"aten::permute", "aten::expand", "aten::real", "aten::imag", "aten::view_as_real",
-                          "aten::view_as_complex"});
+                          "aten::view_as_complex", "aten::index"});
 }
 
 int64_t axis_of(const Argument& argument, size_t rank) {
@@ -72,12 +72,17 @@ std::vector<Argument> with_first(ir::Value* first, const std::vector<Argument>& 
   return arguments;
 }
 
+// With what tensors hold there (the numbers that select) as it is known in this graph.
+std::vector<Argument> here(Session& session, const std::vector<Argument>& arguments) {
+  return ir::map_values(arguments, [&](ir::Value* value) { return Argument(session.here(value)); });
+}
+
 ArgumentList as_list(const std::vector<SymInt>& sizes) { return {sizes.begin(), sizes.end()}; }
 
 ir::Value* only_result(ir::Node* node) { return node ? node->result() : nullptr; }
 
 ir::Value* repeat(Session& session, const Step& step, ir::Value* viewed) {
-  return only_result(session.record(step.target, with_first(viewed, step.arguments), step.keywords));
+  return only_result(session.record(step.target, with_first(viewed, here(session, step.arguments)), step.keywords));
 }
 
 // Can two elements of the view be one of what it views? Then writing it back would be a question of order.
@@ -143,8 +148,12 @@ ir::Value* write_back(Session& session, const Step& step, ir::Value* viewed, ir:
                   "clone() the view first");
     return nullptr;
   }
-  std::vector<Argument> arguments{viewed, content};
-  arguments.insert(arguments.end(), step.arguments.begin(), step.arguments.end());
+  std::vector<Argument> arguments = with_first(viewed, here(session, step.arguments));
+  if (name == "aten::index") {
+    arguments.emplace_back(content);
+    return only_result(session.record("aten::index_put", std::move(arguments)));
+  }
+  arguments.insert(arguments.begin() + 1, content);
   return only_result(session.record(name + "_scatter", std::move(arguments), step.keywords));
 }
 
@@ -200,6 +209,15 @@ bool is_reshape(const std::string& name) {
   return is_one_of(name, {"aten::reshape", "aten::flatten", "aten::ravel", "aten::reshape_as"});
 }
 
+// x[i] with one integer tensor of no axes: a select by a number that is data.
+bool selects(const opset::Call& call) {
+  if (base_name(call.op->target()) != "aten::index") return false;
+  std::vector<const ir::Value*> indices;
+  for (const Argument& index : call.arguments[1].get<ArgumentList>())
+    if (const ir::Value* value = index.value()) indices.push_back(value);
+  return indices.size() == 1 && indices[0]->meta().sizes.empty() && indices[0]->meta().dtype != ScalarType::boolean;
+}
+
 // Functions that give a view of each tensor of a list.
 bool views_a_list(const std::string& name) { return is_one_of(name, {"aten::meshgrid", "aten::broadcast_tensors"}); }
 
@@ -208,7 +226,7 @@ bool views_first_argument(const opset::Call& call, const std::vector<SymInt>& vi
                           const std::optional<std::vector<SymInt>>& strides, const std::vector<SymInt>& sizes) {
   const opset::Schema& schema = call.op->schema();
   const std::string name = base_name(schema.target());
-  if (views_a_list(name)) return true;
+  if (views_a_list(name) || selects(call)) return true;
   if (is_dropout(name)) return call.arguments.size() > 2 && call.arguments[2] == Argument(SymBool(false));
   if (schema.parameters.empty() || schema.returns.empty()) return false;
   if (schema.parameters[0].type.alias.empty() || schema.returns[0].type.alias.empty()) return false;

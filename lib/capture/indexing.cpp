@@ -1,9 +1,11 @@
 // Indexing in terms of operators, as PyTorch does it: ints select, slices slice, None unsqueezes, and what is left of
 // tensors (integers or masks) is one `index`, or one `index_put` when written to. A slice of everything is nothing.
 //
-// Departures, where PyTorch would need the value of a tensor: an index tensor of rank 0 gathers instead of selecting,
-// and a mask that is written with one number is a masked_fill.
+// Departures, where PyTorch would need the value of a tensor: a number that data decide selects by an `index` of its
+// own, whose result counts as a view (states_of_results), and a mask that is written with one number is a masked_fill.
 #include "capture/indexing.h"
+
+#include <algorithm>
 
 #include "capture/literal.h"
 #include "capture/symbols.h"
@@ -45,6 +47,7 @@ class Indexing {
   size_t rank() { return session_.meta(*as_tensor(current_.get())).sizes.size(); }
   bool add_tensor(Ref index);
   bool add_truth(bool truth);
+  bool select(PyObject* number);
 
   Session& session_;
   Ref current_;
@@ -96,6 +99,19 @@ bool Indexing::add_truth(bool truth) {
          add_tensor(Ref(tensor_from(session_, list.get(), ScalarType::i64)));
 }
 
+// By an integer tensor of no axes.
+bool Indexing::select(PyObject* number) {
+  TensorObject& tensor = *as_tensor(number);
+  if (!session_.is_tracing || is_written_down(tensor)) {
+    const Ref known(session_.is_tracing ? PyObject_CallMethod(number, "item", nullptr) : PyNumber_Index(number));
+    return known && apply_item(known.get(), 0);
+  }
+  const Ref list(PyList_New(0));
+  for (size_t i = 0; i < axis_; ++i)
+    if (PyList_Append(list.get(), Py_None) < 0) return false;
+  return PyList_Append(list.get(), number) == 0 && view("aten::index", {current(), list.get()});
+}
+
 // A list of indices of several axes, as older NumPy took it: a list in which there is more than numbers. An array is
 // one index.
 bool is_several(PyObject* index) {
@@ -144,8 +160,8 @@ bool Indexing::apply_item(PyObject* item, size_t specified) {
   }
   if (PyBool_Check(item)) return add_truth(item == Py_True);
   if (TensorObject* tensor = as_tensor(item)) {
-    const bool is_single = is_mask(*tensor) && session_.meta(*tensor).sizes.empty();
-    if (!is_single) return add_tensor(Ref::borrow(item));
+    if (!session_.meta(*tensor).sizes.empty()) return add_tensor(Ref::borrow(item));
+    if (!is_mask(*tensor)) return select(item);
     // A mask of no axes keeps or drops all: it is one over a new axis.
     const Ref first(PyLong_FromLong(0));
     return view("aten::unsqueeze", {current(), axis.get()}) &&
@@ -238,6 +254,16 @@ Ref without_leading_ones(Session& session, PyObject* value, size_t rank) {
   return result;
 }
 
+// Do both show the same of one memory, as what `x[i] += y` stores and where?
+bool are_one(const TensorObject& a, const TensorObject& b) {
+  const auto is_keyword = [](const Named& x, const Named& y) { return x.name == y.name && x.argument == y.argument; };
+  const auto is_step = [&](const Step& x, const Step& y) {
+    return x.target == y.target && x.arguments == y.arguments && std::ranges::equal(x.keywords, y.keywords, is_keyword);
+  };
+  return a.state->is_traced() && a.state->base == b.state->base &&
+         std::ranges::equal(a.state->chain, b.state->chain, is_step);
+}
+
 }  // namespace
 
 PyObject* get_item(TensorObject& tensor, PyObject* index) {
@@ -269,12 +295,16 @@ bool set_item(TensorObject& tensor, PyObject* index, PyObject* value) {
 
   if (!indexing.has_tensors()) {
     if (is_number) return static_cast<bool>(Ref(session.call("aten::fill_", {indexing.current(), content.get()})));
+    if (are_one(target, *as_tensor(content.get()))) return true;
     content = without_leading_ones(session, content.get(), rank);
     return content && Ref(session.call("aten::copy_", {indexing.current(), content.get()}));
   }
   TensorObject* mask = indexing.only_mask();
   TensorObject* single = as_tensor(content.get());
-  if (mask && session.meta(*mask).dtype == ScalarType::boolean && (!single || session.meta(*single).sizes.empty())) {
+  if (mask && session.meta(*mask).dtype == ScalarType::boolean &&
+      (!single || shape::product(session.meta(*single).sizes) == SymInt(1))) {
+    if (single) content = without_leading_ones(session, content.get(), 0);
+    if (!content) return false;
     const Ref spread = spread_mask(session, *mask, indexing.mask_position(), rank);
     return spread && Ref(session.call("aten::masked_fill_", {indexing.current(), spread.get(), content.get()}));
   }

@@ -47,6 +47,7 @@ std::vector<SymInt> follow(const Step& step, const std::vector<SymInt>& viewed, 
     return strides;
   }
   if (name == "aten::select") return without(strides, axis_at(0, "dim", 0));
+  if (name == "aten::index") return without(strides, step.arguments[0].get<ArgumentList>().size() - 1);
   if (name == "aten::slice") {
     const size_t at = axis_at(0, "dim", 0);
     strides[at] = strides[at] * SymInt(integer(step, 3, "step", 1).value_or(1));
