@@ -319,7 +319,7 @@ Bound Proof::upper(const SymInt& given, Bound enough, int depth) {
   if (is_overflow(given)) return infinite;
   const SymInt x = open_divisions(given);
   if (is_overflow(x)) return infinite;
-  Bound best = interval(x).upper;
+  Bound best = std::min(interval(x).upper, upper_by_operands(given));
   if (best <= enough || (is_pruning_ && attained(x) > enough)) return best;
   const bool products =
       !x.is_constant() && std::any_of(x.polynomial()->terms.begin(), x.polynomial()->terms.end(), [](const Term& t) {
@@ -358,6 +358,21 @@ Bound Proof::upper(const SymInt& given, Bound enough, int depth) {
     }
   }
   return std::min(best, upper_by_cases(x, enough, depth));
+}
+
+// A minimum is at most each of its operands, of which one may cancel the rest as it stands: min(a, b) <= b.
+Bound Proof::upper_by_operands(const SymInt& x) {
+  Bound least = infinite;
+  for (const Term& term : terms_of(x)) {
+    if (term.factors.size() != 1 || term.factors[0].power != 1) continue;
+    const Atom& atom = *term.factors[0].atom;
+    if (atom.kind != (term.coefficient > 0 ? AtomKind::min : AtomKind::max)) continue;
+    for (const SymInt& operand : atom.operands) {
+      const SymInt rest = x + SymInt(term.coefficient) * (operand - from_term(1, {{term.factors[0].atom, 1}}));
+      if (!is_overflow(rest)) least = std::min(least, interval(open_divisions(rest)).upper);
+    }
+  }
+  return least;
 }
 
 // A minimum or maximum equals one of its operands: the largest bound among the cases holds.

@@ -66,6 +66,7 @@ class Proof {
   static constexpr size_t most_products = 100;
 
   Bound upper(const SymInt& x, Bound enough, int depth);
+  Bound upper_by_operands(const SymInt& x);
   Bound upper_by_cases(const SymInt& x, Bound enough, int depth);
   std::vector<SymInt> hints_for(const SymInt& x);
   Interval interval(const Atom& atom);

@@ -57,6 +57,8 @@ Result<Changed> narrow_sorts(Scope& scope) {
     const int axis = static_cast<int>(*given < 0 ? *given + rank : *given);
     const std::optional<ir::SymInt> count = kept(scope, node, axis);
     if (!count || depends_on_data(scope, count->symbols())) continue;  // which may be known behind the sort alone
+    const ir::SymBool is_part = shape::less_equal(*count, self.value()->meta().sizes[static_cast<size_t>(axis)]);
+    if (scope.facts.decide(is_part) != shape::Truth::proven) continue;
     Result<ir::Value*> made = append_before(scope, node, first, {self, *count, int64_t{axis}, descending});
     if (!made) return made.error();
     for (size_t i = 0; i < node.results().size(); ++i) {
