@@ -45,6 +45,7 @@ class Indexing {
   bool is_inside(PyObject* index);
   bool view(const char* name, std::initializer_list<PyObject*> args);
   size_t rank() { return session_.meta(*as_tensor(current_.get())).sizes.size(); }
+  bool fits(TensorObject& mask);
   bool add_tensor(Ref index);
   bool add_truth(bool truth);
   bool select(PyObject* number);
@@ -77,9 +78,22 @@ bool Indexing::view(const char* name, std::initializer_list<PyObject*> args) {
   return true;
 }
 
+// A mask is as large as the axes that it indexes.
+bool Indexing::fits(TensorObject& mask) {
+  const std::vector<SymInt> sizes = session_.meta(mask).sizes, all = session_.meta(*as_tensor(current())).sizes;
+  for (size_t i = 0; i < sizes.size() && axis_ + i < all.size(); ++i) {
+    if (session_.require(shape::equal(sizes[i], all[axis_ + i]), "a mask is as large as what it indexes")) continue;
+    if (!PyErr_Occurred())
+      PyErr_Format(PyExc_IndexError, "a mask of size %s indexes dimension %zu of size %s", sizes[i].to_string().c_str(),
+                   axis_ + i, all[axis_ + i].to_string().c_str());
+    return false;
+  }
+  return true;
+}
+
 bool Indexing::add_tensor(Ref index) {
   TensorObject* tensor = index ? as_tensor(index.get()) : nullptr;
-  if (!tensor) return false;
+  if (!tensor || (is_mask(*tensor) && !fits(*tensor))) return false;
   axis_ += is_mask(*tensor) ? session_.meta(*tensor).sizes.size() : 1;
   if (session_.meta(*tensor).dtype == ScalarType::u8) {  // a mask of older days
     const Ref zero(PyLong_FromLong(0));

@@ -11,6 +11,26 @@ namespace {
 
 using Kind = SymBool::Kind;
 
+// max(0, p) >= 1 is p >= 1: the other operands of an extremum that is compared with a constant may not matter. The only
+// one that does, with the rest of `difference`; nullopt where there are several, or none.
+std::optional<SymInt> with_only_operand(const SymInt& difference) {
+  const Terms terms = terms_of(difference);
+  const int64_t c = constant_term(difference);
+  if (terms.size() != (c == 0 ? 1 : 2) || terms[0].factors.size() != 1 || terms[0].factors[0].power != 1) return {};
+  const Atom& atom = *terms[0].factors[0].atom;
+  const int64_t sign = terms[0].coefficient;
+  if ((atom.kind != AtomKind::min && atom.kind != AtomKind::max) || (sign != 1 && sign != -1)) return {};
+  const bool is_any = (atom.kind == AtomKind::min) == (sign > 0);  // one operand is enough
+  std::optional<SymInt> only;
+  for (const SymInt& operand : atom.operands) {
+    const SymInt value = SymInt(sign) * operand + SymInt(c);
+    if (const std::optional<int64_t> known = value.constant(); known && (*known <= 0) != is_any) continue;
+    if (only || is_overflow(value)) return {};
+    only = value;
+  }
+  return only;
+}
+
 SymBool compare_with_zero(Kind kind, SymInt difference) {
   if (const std::optional<int64_t> value = difference.constant()) {
     return kind == Kind::le ? *value <= 0 : (*value == 0) == (kind == Kind::eq);
@@ -28,6 +48,8 @@ SymBool compare_with_zero(Kind kind, SymInt difference) {
       difference = divide_coefficients(difference, divisor);
     }
   }
+  if (kind == Kind::le)
+    if (const std::optional<SymInt> only = with_only_operand(difference)) return compare_with_zero(kind, *only);
   if (kind != Kind::le && difference.polynomial()->terms[0].coefficient < 0) difference = -difference;
   return BoolNode::from({.kind = kind, .difference = difference});
 }
