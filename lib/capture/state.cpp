@@ -1,6 +1,7 @@
 #include "capture/state.h"
 
 #include <algorithm>
+#include <cstring>
 #include <set>
 
 #include "arrays/arrays.h"
@@ -12,10 +13,13 @@ namespace atenon::capture {
 namespace {
 
 // Calls `visit(path, module)` for every module of the model, in the order of named_modules(); false with an exception.
+// A module of several paths is visited by the first, or by each.
+enum class Paths { first, all };
 template <class Visit>
-bool for_each_module(PyObject* model, Visit visit) {
+bool for_each_module(PyObject* model, Visit visit, Paths paths = Paths::first) {
   if (!PyObject_HasAttrString(model, "named_modules")) return true;
-  const Ref pairs(PyObject_CallMethod(model, "named_modules", nullptr));
+  const Ref pairs(paths == Paths::first ? PyObject_CallMethod(model, "named_modules", nullptr)
+                                        : PyObject_CallMethod(model, "named_modules", "OsO", Py_None, "", Py_False));
   const Ref list(pairs ? PySequence_Fast(pairs.get(), "named_modules() gives pairs") : nullptr);
   if (!list) return false;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(list.get()); ++i) {
@@ -35,6 +39,11 @@ void for_each_tensor(PyObject* module, const char* attribute_name, const std::st
   for (Py_ssize_t position = 0; PyDict_Next(tensors.get(), &position, &key, &value);)
     if (TensorObject* tensor = as_tensor(value))
       visit(path.empty() ? text_of(key) : path + "." + text_of(key), key, *tensor);
+}
+
+bool is_persistent(PyObject* module, PyObject* buffer_name) {
+  const Ref temporary = attribute(module, "_non_persistent_buffers_set");
+  return !temporary || PySequence_Contains(temporary.get(), buffer_name) != 1;
 }
 
 // Whether a state_dict has the entry.
@@ -121,16 +130,14 @@ bool collect_state(Session& session, PyObject* model) {
   std::vector<StateEntry> buffers, constants;
   const bool walked = for_each_module(model, [&](const std::string& path, PyObject* module) {
     session.call_stacks->name_module(module, path);
-    const Ref temporary = attribute(module, "_non_persistent_buffers_set");
     for_each_tensor(module, "_parameters", path, [&](std::string name, PyObject*, TensorObject& tensor) {
       session.state.push_back(
           {.name = std::move(name), .kind = ir::InputKind::parameter, .tensor = tensor.state->real, .object = &tensor});
     });
     for_each_tensor(module, "_buffers", path, [&](std::string name, PyObject* key, TensorObject& tensor) {
-      const bool persistent = !temporary || PySequence_Contains(temporary.get(), key) != 1;
       buffers.push_back({.name = std::move(name),
                          .kind = ir::InputKind::buffer,
-                         .persistent = persistent,
+                         .persistent = is_persistent(module, key),
                          .tensor = tensor.state->real,
                          .object = &tensor});
     });
@@ -162,9 +169,78 @@ std::set<const Storage*> storages_of_views(const std::vector<StateEntry>& state)
   return views;
 }
 
+// One name of the model's state_dict; tied tensors and shared modules have several.
+struct Slot {
+  std::string name;
+  StateEntry* entry;
+};
+
+// In the order in which load_state_dict copies.
+std::vector<Slot> slots_of(Session& session, PyObject* model) {
+  std::map<const TensorObject*, StateEntry*> entries;
+  for (StateEntry& entry : session.state)
+    if (is_in_file(entry)) entries.emplace(entry.object, &entry);
+  std::vector<Slot> slots;
+  const auto visit = [&](const std::string& path, PyObject* module) {
+    for_each_tensor(module, "_parameters", path, [&](std::string name, PyObject*, TensorObject& tensor) {
+      slots.push_back({std::move(name), entries.at(&tensor)});
+    });
+    for_each_tensor(module, "_buffers", path, [&](std::string name, PyObject* key, TensorObject& tensor) {
+      if (is_persistent(module, key)) slots.push_back({std::move(name), entries.at(&tensor)});
+    });
+    return true;
+  };
+  for_each_module(model, visit, Paths::all);
+  PyErr_Clear();
+  return slots;
+}
+
+Tensor converted(const Tensor& tensor, ScalarType dtype) {
+  return tensor.dtype == dtype ? tensor : cast(tensor.contiguous(), dtype);
+}
+
+bool have_same_bytes(const Tensor& a, const Tensor& b) {
+  const Tensor left = a.contiguous(), right = b.contiguous();
+  return same_geometry(a, b) || std::memcmp(left.data(), right.data(), left.nbytes()) == 0;
+}
+
+std::string type_of(const Tensor& tensor) {
+  return ir::to_string(ir::TensorMeta{.dtype = tensor.dtype, .sizes = {tensor.sizes.begin(), tensor.sizes.end()}});
+}
+
+using Arrays = std::map<std::string, Tensor>;
+
+// What a file has instead of the name.
+Diagnostic has_nothing_for(const std::string& name, const std::string& file, const Arrays& given) {
+  Diagnostic missing = error(Status::usage, 307, file + " has nothing for '" + name + "'");
+  std::vector<std::string> names;
+  std::string first;
+  constexpr size_t most = 5;
+  for (const auto& [key, tensor] : given) {
+    if (key.ends_with("." + name)) {
+      const std::string prefix = key.substr(0, key.size() - name.size());
+      return std::move(missing)
+          .note("it has '" + key + "'")
+          .note("fix: save it again, without the '" + prefix + "' in front of its names");
+    }
+    names.push_back(key);
+    if (names.size() <= most)
+      first += (first.empty() ? "" : ", ") + (key.empty() ? "one array, without a name" : "'" + key + "'");
+  }
+  if (const std::string near = nearest(name, names); !near.empty())
+    missing.notes.push_back({"it has '" + near + "'"});
+  else if (names.empty())
+    missing.notes.push_back({"it has no arrays"});
+  else
+    missing.notes.push_back(
+        {"it has " + first + (names.size() > most ? " and " + std::to_string(names.size() - most) + " more" : "")});
+  return std::move(missing).note("the model's names are those of its state_dict()");
+}
+
 }  // namespace
 
-Result<void> load_weights(Session& session, const std::string& file, std::vector<Diagnostic>& warnings) {
+Result<void> load_weights(Session& session, PyObject* model, const std::string& file,
+                          std::vector<Diagnostic>& warnings) {
   Result<std::vector<arrays::Array>> read = arrays::read(file);
   if (!read) {
     Diagnostic problem = read.error();
@@ -172,37 +248,48 @@ Result<void> load_weights(Session& session, const std::string& file, std::vector
       problem.message = file + ": " + problem.message;  // Python has no other place for it
     return problem;
   }
-  std::map<std::string, Tensor> given;
+  Arrays given;
   for (arrays::Array& array : *read) given.emplace(std::move(array.name), std::move(array.tensor));
-  std::vector<std::string> names;
-  std::map<const Storage*, Tensor> replaced;  // what tied names of the model share now
+  const std::vector<Slot> slots = slots_of(session, model);
   const std::set<const Storage*> views = storages_of_views(session.state);
-  for (StateEntry& entry : session.state) {
-    if (!is_in_file(entry)) continue;
-    names.push_back(entry.name);
-    const auto found = given.find(entry.name);
-    const Storage* before = entry.tensor.storage.get();
-    if (found == given.end()) {
-      if (const auto tied = replaced.find(before); tied != replaced.end())
-        entry.tensor = entry.object->state->real = tied->second;
-      else if (!entry.name.ends_with("num_batches_tracked"))
-        return error(Status::usage, 307, file + " has nothing for '" + entry.name + "'")
-            .note("the model's names are those of its state_dict()");
-      continue;
-    }
-    if (found->second.sizes != entry.tensor.sizes)
-      return error(Status::usage, 307, "'" + entry.name + "' has another shape in " + file + " than in the model");
-    if (views.contains(before)) {  // written where it lies, for all who see it
-      assign(entry.tensor, found->second);
-      continue;
-    }
-    const ScalarType dtype = entry.tensor.dtype;
-    const auto tied = replaced.find(before);
-    entry.tensor = entry.object->state->real = tied != replaced.end()         ? tied->second
-                                               : found->second.dtype == dtype ? found->second
-                                                                              : cast(found->second.contiguous(), dtype);
-    replaced.emplace(before, entry.tensor);
+  // Of tied names the last that the file has is taken. Views of one memory are no such names: each has its own part.
+  const auto tie = [&](const StateEntry& entry) -> const void* {
+    return views.contains(entry.tensor.storage.get()) ? static_cast<const void*>(entry.object)
+                                                      : entry.tensor.storage.get();
+  };
+  struct Taken {
+    std::string name;
+    Tensor tensor;
+  };
+  std::map<const void*, Taken> taken;
+  std::vector<std::string> names;
+  for (const auto& [name, entry] : slots) {
+    names.push_back(name);
+    const auto found = given.find(name);
+    if (found == given.end()) continue;
+    if (found->second.sizes != entry->tensor.sizes)
+      return error(Status::usage, 307,
+                   "'" + name + "' is " + type_of(found->second) + " in " + file + " and " + type_of(entry->tensor) +
+                       " in the model");
+    Taken last{name, converted(found->second, entry->tensor.dtype)};
+    const auto [before, is_first] = taken.try_emplace(tie(*entry), last);
+    if (!is_first && !have_same_bytes(before->second.tensor, last.tensor))
+      warnings.push_back(
+          error(Status::usage, 307,
+                "'" + before->second.name + "' and '" + name + "' are one tensor of the model and two in " + file)
+              .note("'" + name + "' is taken, as by load_state_dict()"));
+    before->second = std::move(last);
   }
+  for (const auto& [name, entry] : slots)
+    if (!taken.contains(tie(*entry)) && !name.ends_with("num_batches_tracked"))
+      return has_nothing_for(name, file, given);
+  for (const auto& [name, entry] : slots)  // written where it lies, for all who see it
+    if (const auto found = taken.find(tie(*entry));
+        found != taken.end() && found->second.name == name && views.contains(entry->tensor.storage.get()))
+      assign(entry->tensor, found->second.tensor);
+  for (StateEntry& entry : session.state)
+    if (const auto found = taken.find(tie(entry)); found != taken.end() && !views.contains(entry.tensor.storage.get()))
+      entry.tensor = entry.object->state->real = found->second.tensor;
   for (const auto& [name, tensor] : given)
     if (std::find(names.begin(), names.end(), name) == names.end()) {
       Diagnostic unused = error(Status::usage, 307, file + " has '" + name + "', which the model has not");
