@@ -230,6 +230,7 @@ class Session : public Recording {
   // Programs that the user's script saves, by path, where they are the tool's own output.
   bool takes_saved = false;
   std::vector<std::pair<std::string, ir::ExportedProgram>> saved;
+  std::vector<std::string> written;         // paths of those that it saves by itself
   std::map<std::string, Ref> result_types;  // named tuples, by operator and names of results
 
   // Forgets the capture before: its traced tensors can no longer be read (E0311).
