@@ -6,20 +6,23 @@
 
 #include "arrays/arrays.h"
 #include "capture/callstack.h"
+#include "capture/failure.h"
+#include "capture/recursion.h"
 #include "capture/tensor_data.h"
 #include "support/parallel.h"
 
 namespace atenon::capture {
 namespace {
 
+std::string below(const std::string& path, PyObject* name) {
+  return path.empty() ? text_of(name) : path + "." + text_of(name);
+}
+
 // Calls `visit(path, module)` for every module of the model, in the order of named_modules(); false with an exception.
-// A module of several paths is visited by the first, or by each.
-enum class Paths { first, all };
 template <class Visit>
-bool for_each_module(PyObject* model, Visit visit, Paths paths = Paths::first) {
+bool for_each_module(PyObject* model, Visit visit) {
   if (!PyObject_HasAttrString(model, "named_modules")) return true;
-  const Ref pairs(paths == Paths::first ? PyObject_CallMethod(model, "named_modules", nullptr)
-                                        : PyObject_CallMethod(model, "named_modules", "OsO", Py_None, "", Py_False));
+  const Ref pairs(PyObject_CallMethod(model, "named_modules", nullptr));
   const Ref list(pairs ? PySequence_Fast(pairs.get(), "named_modules() gives pairs") : nullptr);
   if (!list) return false;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(list.get()); ++i) {
@@ -30,6 +33,20 @@ bool for_each_module(PyObject* model, Visit visit, Paths paths = Paths::first) {
   return true;
 }
 
+// Calls `visit(path, module)` for every path to a module, as load_state_dict goes; false with an exception.
+template <class Visit>
+bool for_each_path(PyObject* module, const std::string& path, const Visit& visit) {
+  const Recursion level(" in the modules of the model");
+  if (!level) return false;
+  visit(path, module);
+  const Ref children = attribute(module, "_modules");
+  if (!children || !PyDict_Check(children.get())) return true;
+  PyObject *name = nullptr, *child = nullptr;
+  for (Py_ssize_t position = 0; PyDict_Next(children.get(), &position, &name, &child);)
+    if (child != Py_None && !for_each_path(child, below(path, name), visit)) return false;
+  return true;
+}
+
 // Calls `visit(name, tensor)` for the tensors in a dict attribute of a module.
 template <class Visit>
 void for_each_tensor(PyObject* module, const char* attribute_name, const std::string& path, Visit visit) {
@@ -37,8 +54,7 @@ void for_each_tensor(PyObject* module, const char* attribute_name, const std::st
   if (!tensors || !PyDict_Check(tensors.get())) return;
   PyObject *key = nullptr, *value = nullptr;
   for (Py_ssize_t position = 0; PyDict_Next(tensors.get(), &position, &key, &value);)
-    if (TensorObject* tensor = as_tensor(value))
-      visit(path.empty() ? text_of(key) : path + "." + text_of(key), key, *tensor);
+    if (TensorObject* tensor = as_tensor(value)) visit(below(path, key), key, *tensor);
 }
 
 bool is_persistent(PyObject* module, PyObject* buffer_name) {
@@ -175,24 +191,23 @@ struct Slot {
   StateEntry* entry;
 };
 
-// In the order in which load_state_dict copies.
-std::vector<Slot> slots_of(Session& session, PyObject* model) {
+// In the order in which load_state_dict copies; nothing with a Python exception.
+std::optional<std::vector<Slot>> slots_of(Session& session, PyObject* model) {
   std::map<const TensorObject*, StateEntry*> entries;
   for (StateEntry& entry : session.state)
     if (is_in_file(entry)) entries.emplace(entry.object, &entry);
   std::vector<Slot> slots;
   const auto visit = [&](const std::string& path, PyObject* module) {
-    for_each_tensor(module, "_parameters", path, [&](std::string name, PyObject*, TensorObject& tensor) {
-      slots.push_back({std::move(name), entries.at(&tensor)});
-    });
+    const auto add = [&](std::string name, PyObject*, TensorObject& tensor) {
+      if (const auto found = entries.find(&tensor); found != entries.end())
+        slots.push_back({std::move(name), found->second});
+    };
+    for_each_tensor(module, "_parameters", path, add);
     for_each_tensor(module, "_buffers", path, [&](std::string name, PyObject* key, TensorObject& tensor) {
-      if (is_persistent(module, key)) slots.push_back({std::move(name), entries.at(&tensor)});
+      if (is_persistent(module, key)) add(std::move(name), key, tensor);
     });
-    return true;
   };
-  for_each_module(model, visit, Paths::all);
-  PyErr_Clear();
-  return slots;
+  return for_each_path(model, "", visit) ? std::optional(std::move(slots)) : std::nullopt;
 }
 
 Tensor converted(const Tensor& tensor, ScalarType dtype) {
@@ -250,7 +265,8 @@ Result<void> load_weights(Session& session, PyObject* model, const std::string& 
   }
   Arrays given;
   for (arrays::Array& array : *read) given.emplace(std::move(array.name), std::move(array.tensor));
-  const std::vector<Slot> slots = slots_of(session, model);
+  const std::optional<std::vector<Slot>> slots = slots_of(session, model);
+  if (!slots) return diagnostic_of_exception(session);
   const std::set<const Storage*> views = storages_of_views(session.state);
   // Of tied names the last that the file has is taken. Views of one memory are no such names: each has its own part.
   const auto tie = [&](const StateEntry& entry) -> const void* {
@@ -263,7 +279,7 @@ Result<void> load_weights(Session& session, PyObject* model, const std::string& 
   };
   std::map<const void*, Taken> taken;
   std::vector<std::string> names;
-  for (const auto& [name, entry] : slots) {
+  for (const auto& [name, entry] : *slots) {
     names.push_back(name);
     const auto found = given.find(name);
     if (found == given.end()) continue;
@@ -280,10 +296,10 @@ Result<void> load_weights(Session& session, PyObject* model, const std::string& 
               .note("'" + name + "' is taken, as by load_state_dict()"));
     before->second = std::move(last);
   }
-  for (const auto& [name, entry] : slots)
+  for (const auto& [name, entry] : *slots)
     if (!taken.contains(tie(*entry)) && !name.ends_with("num_batches_tracked"))
       return has_nothing_for(name, file, given);
-  for (const auto& [name, entry] : slots)  // written where it lies, for all who see it
+  for (const auto& [name, entry] : *slots)  // written where it lies, for all who see it
     if (const auto found = taken.find(tie(*entry));
         found != taken.end() && found->second.name == name && views.contains(entry->tensor.storage.get()))
       assign(entry->tensor, found->second.tensor);
