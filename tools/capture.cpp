@@ -14,8 +14,8 @@ int main(int argc, char** argv) {
   capture::Options options;
   tool.positional(options.file, "FILE.py[:NAME]", "a model's file, NAME in it (`model`); or an archive .pt2", true);
   tool.option("--input", options.inputs, "NAME=TYPE",
-              "an input such as x=f32[batch,3,224,224]: a name among the sizes is a dynamic dimension");
-  tool.option("--dynamic", options.dynamic, "NAME=A..B", "the range of a dynamic dimension");
+              "an input such as x=f32[batch,3,224,224]: a name among the sizes is a dynamic dimension, from 1 on");
+  tool.option("--dynamic", options.dynamic, "NAME=A..B", "the range of a dynamic dimension: 0.. lets it be empty");
   tool.option("--weights", options.weights, "FILE", "state to load into the model: .pt, .safetensors or .npz");
   tool.flag("--draft", options.is_draft, "report all that is refused at once, and write a program anyway");
   tool.flag("--script", options.is_script, "FILE.py exports and saves by itself; -o takes what it saves");

@@ -36,7 +36,7 @@ struct Options {
   std::string weights;                        // .pt, .safetensors or .npz; "" for what the file's own Python makes
   bool is_draft = false;                      // go on after what is refused, and report all of it
   std::string depfile;                        // Make rule that lists the Python files read; "" for none
-  std::string depfile_target;                 // what that rule makes
+  std::string output = "-";                   // where the program goes, which that rule makes; "-" is standard output
   std::string python_folder;                  // share/atenon/python: where our torch lies
   std::string virtual_environment;            // whose packages the file may import; "" for the system's
   bool is_script = false;                     // the file exports by torch.export itself; what it saves is the program
@@ -57,7 +57,8 @@ struct Report {
 
 // E03xx; the user's line is in the Diagnostic. An exception of the user's own Python is E0301, with its traceback as
 // notes. One call a process: CPython cannot be started twice.
-// A script gives a program where `takes_saved` says so (E0332 unless it saves just one), else nothing.
+// E0005, with an argument that nobody takes, or where -o or --depfile would replace a file that the model's Python has
+// read. A script gives a program where `takes_saved` says so (E0332 unless it saves just one), else nothing.
 Result<std::optional<ir::ExportedProgram>> run(const Options& options, opset::Opset& opset, Report& report);
 
 }  // namespace atenon::capture

@@ -60,6 +60,8 @@ bool Arguments::convert(PyObject* object, Argument& argument) {
     for (size_t i = 0; i < list.size(); ++i)
       if (!convert(PySequence_Fast_GET_ITEM(object, static_cast<Py_ssize_t>(i)), list[i])) return false;
     argument = std::move(list);
+  } else if (!check_dtype(session_, object)) {
+    return false;
   } else if (const auto dtype = dtype_of(object)) {
     argument = *dtype;
   } else if (DeviceObject* device = as_device(object)) {

@@ -18,10 +18,12 @@ std::string escaped(const std::string& name) {
 
 }  // namespace
 
-Result<void> write_depfile(const std::string& file, const std::string& target, const std::string& model_file,
-                           const std::string& model_path, const std::vector<std::string>& imports) {
-  std::string text = escaped(target) + ": " + escaped(model_file);
-  std::string rules;
+Result<void> write_depfile(const std::string& file, const std::vector<std::string>& targets,
+                           const std::string& model_file, const std::string& model_path,
+                           const std::vector<std::string>& imports) {
+  std::string text, rules;
+  for (const std::string& target : targets) text += (text.empty() ? "" : " ") + escaped(target);
+  text += ": " + escaped(model_file);
   for (const std::string& path : imports) {
     if (path == model_path) continue;
     text += " \\\n  " + escaped(path);

@@ -1,10 +1,12 @@
 // The whole run: start Python, run the file, build the model, trace forward, write down what was recorded.
+#include <algorithm>
 #include <chrono>
 #include <climits>
 #include <cstdlib>
 #include <filesystem>
 #include <set>
 
+#include "arrays/arrays.h"
 #include "capture/capture.h"
 #include "capture/depfile.h"
 #include "capture/embed.h"
@@ -14,11 +16,34 @@
 #include "capture/session.h"
 #include "capture/state.h"
 #include "capture/trace.h"
+#include "program/container.h"
 #include "pt2/pt2.h"
 #include "support/streams.h"
 
 namespace atenon::capture {
 namespace {
+
+Diagnostic no_target() {
+  return error(Status::usage, 5, "--depfile: its rule is of a file, and none is written").note("fix: -o FILE");
+}
+
+bool replaces(const std::string& written, const std::vector<std::string>& files) {
+  std::error_code not_there;
+  return std::ranges::any_of(
+      files, [&](const std::string& file) { return std::filesystem::equivalent(written, file, not_there); });
+}
+
+// What is no Python, and is there already what a capture makes or takes.
+std::optional<Diagnostic> other_kind(const Options& options, const Contents& contents) {
+  const std::string_view text = contents.text();
+  if (program::has_magic(text) || text.starts_with("program 1"))
+    return error(Status::usage, 303, options.file + " is a program already, not a model's Python")
+        .note("fix: atenon show " + options.file + "; the stages after capture take it");
+  if (arrays::parse(contents, options.file))
+    return error(Status::usage, 303, options.file + " is a file of arrays, not a model's Python")
+        .note("fix: atenon capture MODEL.py --weights " + options.file + ", or --input NAME=@" + options.file);
+  return std::nullopt;
+}
 
 // --- The stages of a run
 
@@ -158,11 +183,17 @@ Result<std::optional<ir::ExportedProgram>> Run::operator()(const std::string& te
   const std::set<std::string> ours = imported_modules();
   Result<std::optional<ir::ExportedProgram>> program = options_.is_script ? run_script(text) : capture_model(text);
   if (!program) return program.error();
-  if (!options_.depfile.empty())
-    if (Result<void> written = write_depfile(options_.depfile, options_.depfile_target, options_.file, path_,
-                                             imported_files(options_.python_folder, ours));
-        !written)
-      return written.error();
+  const std::vector<std::string> files = imported_files(options_.python_folder, ours);
+  for (const auto& [option, written] : {std::pair("-o ", options_.output), std::pair("--depfile ", options_.depfile)})
+    if (replaces(written, files))
+      return error(Status::usage, 5, option + written + " would replace a file that the model reads")
+          .note("name another file");
+  if (options_.depfile.empty()) return program;
+  std::vector<std::string> targets = session_.written;
+  if (options_.output != "-") targets.push_back(options_.output);
+  if (targets.empty()) return no_target();
+  if (Result<void> written = write_depfile(options_.depfile, targets, options_.file, path_, files); !written)
+    return written.error();
   return program;
 }
 
@@ -182,7 +213,7 @@ Result<std::optional<ir::ExportedProgram>> import_archive(const Options& options
 
 void Options::complete(const std::string& share_folder, const char* environment, const std::string& output,
                        bool output_is_given) {
-  depfile_target = output;
+  this->output = output;
   takes_saved = is_script && output_is_given;
   if (const size_t colon = file.rfind(".py:"); colon != std::string::npos) {
     name = file.substr(colon + 4);
@@ -197,7 +228,12 @@ void Options::complete(const std::string& share_folder, const char* environment,
 Result<std::optional<ir::ExportedProgram>> run(const Options& options, opset::Opset& opset, Report& report) {
   Result<Contents> text = read_contents(options.file);
   if (!text) return text.error();
+  if (!options.is_script && !options.script_arguments.empty())
+    return error(Status::usage, 5, "unexpected argument '" + options.script_arguments.front() + "'")
+        .note("arguments are those of a --script");
   if (pt2::is_archive(*text)) return import_archive(options, opset, *text);
+  if (std::optional<Diagnostic> other = other_kind(options, *text)) return *other;
+  if (!options.depfile.empty() && !options.is_script && options.output == "-") return no_target();
   char path[PATH_MAX];
   if (!realpath(options.file.c_str(), path)) return error(Status::usage, 303, "there is no file " + options.file);
   // The session's Python objects live as long as the interpreter, which is never finalised: so does the session.

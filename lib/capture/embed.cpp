@@ -1,5 +1,6 @@
 #include "capture/embed.h"
 
+#include <csignal>
 #include <set>
 
 #include "capture/native.h"
@@ -40,12 +41,19 @@ Result<void> start(const Interpreter& options) {
   config.use_hash_seed = 1;
   config.hash_seed = 0;
   config.write_bytecode = 0;
-  config.install_signal_handlers = 1;
+  config.install_signal_handlers = 0;
   config.site_import = options.virtual_environment.empty();
   PyStatus status = PyConfig_SetBytesString(&config, &config.program_name, ATENON_PYTHON);
   if (!PyStatus_Exception(status)) status = Py_InitializeFromConfig(&config);
   PyConfig_Clear(&config);
   if (PyStatus_Exception(status)) return failed(status.err_msg ? status.err_msg : "no reason was given");
+
+  // Ctrl-C ends the tool, as it ends any. This module would make a KeyboardInterrupt of it, as soon as it is imported.
+  struct sigaction interrupt{};
+  sigaction(SIGINT, nullptr, &interrupt);
+  const Ref signals(PyImport_ImportModule("_signal"));
+  sigaction(SIGINT, &interrupt, nullptr);
+  if (!signals) return failed("signals");
 
   // Standard output is the program's: what the model prints is a message.
   if (!options.keeps_output && PySys_SetObject("stdout", PySys_GetObject("stderr")) < 0)

@@ -1,5 +1,7 @@
 #include "capture/failure.h"
 
+#include <algorithm>
+
 #include "capture/callstack.h"
 
 namespace atenon::capture {
@@ -15,6 +17,29 @@ SourceSpan syntax_error_place(Session& session, PyObject* exception) {
   span.text = text_of(attribute(exception, "text").get());
   while (!span.text.empty() && span.text.back() == '\n') span.text.pop_back();
   return span;
+}
+
+// Notes the calls, innermost first. A recursion, of one function or of several in turn, is noted once.
+void add_calls(Diagnostic& diagnostic, const std::vector<Note>& calls) {
+  constexpr size_t longest = 8, fewest = 3;  // frames in a turn, turns that are worth folding
+  const auto turns = [&](size_t start, size_t length) {
+    size_t end = start + length;
+    while (end < calls.size() && calls[end].text == calls[end - length].text) ++end;
+    return (end - start) / length;
+  };
+  for (size_t i = 0; i < calls.size();) {
+    size_t length = 1;
+    while (length < longest && turns(i, length) < fewest) ++length;
+    const size_t count = turns(i, length);
+    if (count < fewest) {
+      diagnostic.notes.push_back({"called " + calls[i++].text});
+      continue;
+    }
+    for (size_t k = 0; k < length; ++k) diagnostic.notes.push_back({"called " + calls[i + k].text});
+    diagnostic.notes.push_back({(length == 1 ? "" : "these " + std::to_string(length) + " ") + "repeated " +
+                                std::to_string(count - 1) + " more times"});
+    i += length * count;
+  }
 }
 
 }  // namespace
@@ -60,7 +85,8 @@ Diagnostic diagnostic_of_exception(Session& session) {
                                 "; VIRTUAL_ENV=ENV atenon capture ...: packages are those of the active environment"});
   std::vector<Note> stack = session.call_stacks->user_frames(frames.get());
   if (!stack.empty()) stack.pop_back();  // the innermost is the place itself
-  for (size_t i = stack.size(); i-- > 0;) diagnostic.notes.push_back({"called " + stack[i].text});
+  std::reverse(stack.begin(), stack.end());
+  add_calls(diagnostic, stack);
   return diagnostic;
 }
 

@@ -105,7 +105,7 @@ std::optional<shape::Range> range_of(std::string_view text) {
   if (no_lower != std::errc() || range.lower < 0 || !std::string_view(dots, end).starts_with("..")) return std::nullopt;
   if (dots + 2 == end) return range;
   const auto [rest, no_upper] = std::from_chars(dots + 2, end, range.upper);
-  if (no_upper != std::errc() || rest != end || range.upper < range.lower) return std::nullopt;
+  if (no_upper != std::errc() || rest != end) return std::nullopt;
   return range;
 }
 
@@ -118,7 +118,7 @@ class InputMaker {
  private:
   bool parse_options();
   bool take_example(const Example& example);
-  bool make_example();
+  bool make_example(const Example& example);
   bool specify(PyObject* model, PyObject* dynamic_shapes);
   bool trace(Inputs& inputs);
   Ref trace_leaf(Inputs& inputs, const std::string& path, PyObject* object);
@@ -128,6 +128,12 @@ class InputMaker {
   std::nullptr_t fail(std::string message, std::string fix) {
     return session_.raise(error(Status::usage, 305, std::move(message)).note("fix: " + std::move(fix)));
   }
+
+  bool twice(const std::string& option) {
+    session_.raise(error(Status::usage, 5, option + " is given more than once"));
+    return false;
+  }
+  std::string naming(const std::string& name, const shape::Range& range, const Inputs& inputs) const;
 
   Session& session_;
   const Options& options_;
@@ -142,6 +148,7 @@ bool InputMaker::parse_options() {
   for (const std::string& text : options_.inputs) {
     Result<Given> given = parse_given(text);
     if (!given) return session_.raise(given.error()), false;
+    if (std::ranges::find(given_, given->path, &Given::path) != given_.end()) return twice("--input " + given->path);
     given_.push_back(std::move(*given));
   }
   for (const std::string& text : options_.dynamic) {
@@ -151,24 +158,34 @@ bool InputMaker::parse_options() {
     if (!range)
       return session_.raise(error(Status::usage, 305, "--dynamic '" + text + "' is not of the form batch=1..64")),
              false;
+    if (range->upper < range->lower)
+      return fail("--dynamic '" + text + "': no number is in " + range->to_string(),
+                  "--dynamic " + text.substr(0, equals) + "=" + shape::Range{range->upper, range->lower}.to_string()),
+             false;
+    if (dimensions_.narrowed().contains(text.substr(0, equals))) return twice("--dynamic " + text.substr(0, equals));
     dimensions_.narrow(text.substr(0, equals), *range);
   }
   return true;
 }
 
 bool InputMaker::take_example(const Example& example) {
-  if (!example.args) return make_example();
+  if (!example.args) return make_example(example);
   args_ = example.args;
   keywords_ = example.keywords;
   return true;
 }
 
 // Places for the tensors that --input describes.
-bool InputMaker::make_example() {
+bool InputMaker::make_example(const Example& example) {
   const std::vector<std::string>& names = parameters_.names;
   if (given_.empty()) {
-    fail("there are no example inputs: the file has no inputs(), and no --input was given",
-         "--input " + (names.empty() ? std::string("x") : names[0]) + "='f32[batch,3,224,224]'");
+    fail("there are no example inputs: " +
+             (example.misused.empty() ? "the file has no inputs()"
+                                      : "`inputs` in the file is " + example.misused + ", not a function") +
+             ", and no --input was given",
+         example.misused.empty()
+             ? "--input " + (names.empty() ? std::string("x") : names[0]) + "='f32[batch,3,224,224]'"
+             : "def inputs(): return ...");
     return false;
   }
   keywords_ = Ref(PyDict_New());
@@ -289,6 +306,25 @@ Ref InputMaker::trace_leaf(Inputs& inputs, const std::string& path, PyObject* ob
   return tensor ? wrapped_like(session_, object, std::move(state)) : session_.wrap(std::move(state));
 }
 
+// Options that give a size the name of a dimension: the size that `x.1` or `x[1]` means, else the first.
+std::string InputMaker::naming(const std::string& name, const shape::Range& range, const Inputs& inputs) const {
+  const std::string symbol = value_name(name);
+  std::string options;
+  for (const ir::InputSpec& spec : inputs.specs) {
+    const ir::Value* input = session_.graph.find(spec.value);
+    const auto* meta = input ? std::get_if<ir::TensorMeta>(&input->type) : nullptr;
+    for (size_t axis = 0; meta && axis < meta->sizes.size(); ++axis) {
+      const bool is_meant = symbol == input->name + "_" + std::to_string(axis);
+      if (!is_meant && !options.empty()) continue;
+      ir::TensorMeta named{.dtype = meta->dtype, .sizes = meta->sizes};
+      named.sizes[axis] = SymInt::symbol(symbol);
+      options = "--input '" + spec.target + "=" + to_string(named) + "' --dynamic " + symbol + "=" + range.to_string();
+      if (is_meant) return options;
+    }
+  }
+  return options + (options.empty() ? "" : ", or ") + "a Dim of that name in dynamic_shapes()";
+}
+
 bool InputMaker::trace(Inputs& inputs) {
   const auto replace = [&](const std::string& path, PyObject* object) { return trace_leaf(inputs, path, object); };
   const auto add = [&](PyObject* object, const std::string& name) -> Ref {
@@ -319,8 +355,7 @@ bool InputMaker::trace(Inputs& inputs) {
     for (const ir::Symbol& symbol : session_.symbols) known.push_back(symbol.name);
     const std::string near = nearest(name, known);
     fail("--dynamic " + name + ": no dimension of the inputs has that name",
-         near.empty() ? "--input x='f32[" + name + ",224]', or a Dim of that name in dynamic_shapes()"
-                      : "--dynamic " + near + "=" + range.to_string());
+         near.empty() ? naming(name, range, inputs) : "--dynamic " + near + "=" + range.to_string());
     return false;
   }
   dimensions_.solve_derived();
@@ -367,6 +402,8 @@ std::optional<Example> example_of_file(PyObject* file) {
                    : PyTuple_CheckExact(made.get()) ? made
                    : PyList_CheckExact(made.get())  ? Ref(PyList_AsTuple(made.get()))
                                                     : Ref(PyTuple_Pack(1, made.get()));
+  } else if (function) {
+    example.misused = std::string("of type ") + Py_TYPE(function.get())->tp_name;
   }
   if (const Ref shapes = attribute(file, "dynamic_shapes")) {
     example.dynamic_shapes = PyCallable_Check(shapes.get()) ? Ref(PyObject_CallNoArgs(shapes.get())) : shapes;

@@ -21,6 +21,7 @@ struct Example {
   Ref keywords;                // dict
   Ref dynamic_shapes;          // as torch.export.export takes it; null or None for none
   shape::Bindings sizes = {};  // of dynamic dimensions: what they are, whatever the arguments' are
+  std::string misused = {};    // "of type tuple": what the file calls inputs, and is no function
 };
 
 // The inputs() and dynamic_shapes() of a model file; nothing with a Python exception.

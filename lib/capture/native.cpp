@@ -185,9 +185,10 @@ PyObject* make_subclass(PyObject* module, PyObject* args) {
   return new_tensor(session, reinterpret_cast<PyTypeObject*>(type), session.share(*tensor), requires_grad).release();
 }
 
-bool take_dtype(PyObject* object, std::optional<ScalarType>& dtype) {
+bool take_dtype(Session& session, PyObject* object, std::optional<ScalarType>& dtype) {
   if (!object || object == Py_None) return true;
   if ((dtype = dtype_of(object))) return true;
+  if (!check_dtype(session, object)) return false;
   PyErr_Format(PyExc_TypeError, "dtype must be a torch.dtype, not %s", Py_TYPE(object)->tp_name);
   return false;
 }
@@ -200,7 +201,7 @@ PyObject* tensor(PyObject* module, PyObject* args, PyObject* keywords) {
                                    &requires_grad, &pin_memory))
     return nullptr;
   std::optional<ScalarType> type;
-  if (!take_dtype(dtype, type)) return nullptr;
+  if (!take_dtype(session_of(module), dtype, type)) return nullptr;
   if (device && !check_device(session_of(module), device)) return nullptr;
   PyObject* made = tensor_from(session_of(module), data, type);
   if (made) as_tensor(made)->requires_grad = requires_grad;
@@ -216,7 +217,7 @@ PyObject* empty(PyObject* module, PyObject* args, PyObject* keywords) {
     return nullptr;
   Session& session = session_of(module);
   std::optional<ScalarType> type;
-  if (!take_dtype(dtype, type)) return nullptr;
+  if (!take_dtype(session, dtype, type)) return nullptr;
   const Ref list(PySequence_Check(sizes) ? PySequence_List(sizes) : Py_BuildValue("[O]", sizes));
   if (!list) return nullptr;
   if (session.is_tracing) {
@@ -318,7 +319,7 @@ PyObject* assume_example(PyObject* module, PyObject* object) {
 }
 PyObject* set_default_dtype(PyObject* module, PyObject* value) {
   std::optional<ScalarType> type;
-  if (!take_dtype(value, type)) return nullptr;
+  if (!take_dtype(session_of(module), value, type)) return nullptr;
   session_of(module).default_dtype = type.value_or(ScalarType::f32);
   return new_none();
 }
@@ -328,7 +329,9 @@ PyObject* check(PyObject* module, PyObject* device) {
 PyObject* promote_types(PyObject* module, PyObject* args) {
   PyObject *a = nullptr, *b = nullptr;
   std::optional<ScalarType> x, y;
-  if (!PyArg_ParseTuple(args, "OO:promote_types", &a, &b) || !take_dtype(a, x) || !take_dtype(b, y)) return nullptr;
+  if (!PyArg_ParseTuple(args, "OO:promote_types", &a, &b) || !take_dtype(session_of(module), a, x) ||
+      !take_dtype(session_of(module), b, y))
+    return nullptr;
   if (!x || !y) {
     PyErr_SetString(PyExc_TypeError, "promote_types takes two types");
     return nullptr;
@@ -507,9 +510,8 @@ bool fill_native_module(PyObject* module, Session& session) {
   if (!session.capture_error || !add_symbol_types(session) || !add_scalar_types(session) || !add_tensor_type(session) ||
       !add_function_types(session) || !add_generator_type(session) || !add_program_type(session))
     return false;
-  Ref dtypes(PyDict_New());
-  for (const auto& [type, object] : session.dtypes)
-    if (!dtypes || PyDict_SetItemString(dtypes.get(), torch_name_of(type), object.get()) < 0) return false;
+  const Ref dtypes = all_dtypes(session);
+  if (!dtypes) return false;
   const std::pair<const char*, const Ref*> members[] = {{"CaptureError", &session.capture_error},
                                                         {"Tensor", &session.tensor_type},
                                                         {"SymInt", &session.symint_type},

@@ -223,6 +223,7 @@ PyObject* save(PyObject* self, PyObject* path) {
   }
   program.history.push_back({"atenon-capture", ATENON_VERSION, {}});
   if (Result<void> written = program::write(program, text_of(path)); !written) return session.raise(written.error());
+  session.written.push_back(text_of(path));
   return new_none();
 }
 

@@ -1,7 +1,54 @@
 #include "capture/scalar_objects.h"
 
 namespace atenon::capture {
+
+// An element type that PyTorch has and programs do not: libraries put it into tables.
+struct ForeignType {
+  std::string_view name;
+  size_t size;
+  std::string_view instead;  // the nearest that there is
+
+  bool is_floating() const { return name.starts_with("float"); }
+  bool is_complex() const { return name.starts_with("complex"); }
+  bool is_signed() const { return !name.starts_with('u') && !name.starts_with('q'); }
+};
+
 namespace {
+
+constexpr ForeignType foreign_types[] = {{"uint16", 2, "int32"},
+                                         {"uint32", 4, "int64"},
+                                         {"uint64", 8, "int64"},
+                                         {"float8_e4m3fn", 1, "float16"},
+                                         {"float8_e5m2", 1, "float16"},
+                                         {"float8_e4m3fnuz", 1, "float16"},
+                                         {"float8_e5m2fnuz", 1, "float16"},
+                                         {"float8_e8m0fnu", 1, "float32"},
+                                         {"float4_e2m1fn_x2", 1, "float16"},
+                                         {"complex32", 4, "complex64"},
+                                         {"qint8", 1, "float32"},
+                                         {"quint8", 1, "float32"},
+                                         {"qint32", 4, "float32"},
+                                         {"quint4x2", 1, "float32"},
+                                         {"quint2x4", 1, "float32"},
+                                         {"bits8", 1, "uint8"},
+                                         {"bits16", 2, "int16"},
+                                         {"bits1x8", 1, "uint8"},
+                                         {"bits2x4", 1, "uint8"},
+                                         {"bits4x2", 1, "uint8"},
+                                         {"int1", 1, "int8"},
+                                         {"int2", 1, "int8"},
+                                         {"int3", 1, "int8"},
+                                         {"int4", 1, "int8"},
+                                         {"int5", 1, "int8"},
+                                         {"int6", 1, "int8"},
+                                         {"int7", 1, "int8"},
+                                         {"uint1", 1, "uint8"},
+                                         {"uint2", 1, "uint8"},
+                                         {"uint3", 1, "uint8"},
+                                         {"uint4", 1, "uint8"},
+                                         {"uint5", 1, "uint8"},
+                                         {"uint6", 1, "uint8"},
+                                         {"uint7", 1, "uint8"}};
 
 // --- dtype: one object a type, so that `is` works as in PyTorch
 
@@ -11,19 +58,31 @@ void destroy_dtype(PyObject* self) {
   Py_DECREF(type);
 }
 
-ScalarType type_of(PyObject* self) { return reinterpret_cast<DtypeObject*>(self)->type; }
+const DtypeObject& dtype(PyObject* self) { return *reinterpret_cast<DtypeObject*>(self); }
+ScalarType type_of(PyObject* self) { return dtype(self).type; }
+const ForeignType* foreign(PyObject* self) { return dtype(self).foreign; }
+std::string name_of(PyObject* self) {
+  return foreign(self) ? std::string(foreign(self)->name) : torch_name_of(type_of(self));
+}
 
-PyObject* dtype_text(PyObject* self) { return PyUnicode_FromFormat("torch.%s", torch_name_of(type_of(self))); }
+PyObject* dtype_text(PyObject* self) { return PyUnicode_FromFormat("torch.%s", name_of(self).c_str()); }
 PyObject* dtype_reduce(PyObject* self, PyObject*) {  // copies and pickles find it again as torch.<name>
-  return PyUnicode_FromString(torch_name_of(type_of(self)));
+  return PyUnicode_FromString(name_of(self).c_str());
 }
 PyObject* dtype_copy(PyObject* self, PyObject*) { return Py_NewRef(self); }
-PyObject* is_floating_point(PyObject* self, void*) { return PyBool_FromLong(is_floating(type_of(self))); }
-PyObject* is_complex_type(PyObject* self, void*) { return PyBool_FromLong(is_complex(type_of(self))); }
-PyObject* is_signed(PyObject* self, void*) {
-  return PyBool_FromLong(type_of(self) != ScalarType::u8 && type_of(self) != ScalarType::boolean);
+PyObject* is_floating_point(PyObject* self, void*) {
+  return PyBool_FromLong(foreign(self) ? foreign(self)->is_floating() : is_floating(type_of(self)));
 }
-PyObject* itemsize(PyObject* self, void*) { return PyLong_FromSize_t(size_of(type_of(self))); }
+PyObject* is_complex_type(PyObject* self, void*) {
+  return PyBool_FromLong(foreign(self) ? foreign(self)->is_complex() : is_complex(type_of(self)));
+}
+PyObject* is_signed(PyObject* self, void*) {
+  return PyBool_FromLong(foreign(self) ? foreign(self)->is_signed()
+                                       : type_of(self) != ScalarType::u8 && type_of(self) != ScalarType::boolean);
+}
+PyObject* itemsize(PyObject* self, void*) {
+  return PyLong_FromSize_t(foreign(self) ? foreign(self)->size : size_of(type_of(self)));
+}
 
 PyMethodDef dtype_methods[] = {{"__reduce__", dtype_reduce, METH_NOARGS, nullptr},
                                {"__copy__", dtype_copy, METH_NOARGS, nullptr},
@@ -121,6 +180,12 @@ PyType_Slot device_slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(destroy_de
 
 }  // namespace
 
+static Ref new_dtype(const Session& session, ScalarType type, const ForeignType* foreign = nullptr) {
+  auto* object = PyObject_New(DtypeObject, reinterpret_cast<PyTypeObject*>(session.dtype_type.get()));
+  if (object) object->type = type, object->foreign = foreign;
+  return Ref(reinterpret_cast<PyObject*>(object));
+}
+
 bool add_scalar_types(Session& session) {
   PyType_Spec dtype_spec = {"torch.dtype", sizeof(DtypeObject), 0,
                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, dtype_slots};
@@ -128,21 +193,41 @@ bool add_scalar_types(Session& session) {
   PyType_Spec device_spec = {"torch.device", sizeof(DeviceObject), 0, Py_TPFLAGS_DEFAULT, device_slots};
   session.device_type = Ref(PyType_FromSpec(&device_spec));
   if (!session.dtype_type || !session.device_type) return false;
-  for (const ScalarType type : all_scalar_types) {
-    auto* object = PyObject_New(DtypeObject, reinterpret_cast<PyTypeObject*>(session.dtype_type.get()));
-    if (!object) return false;
-    object->type = type;
-    session.dtypes[type] = Ref(reinterpret_cast<PyObject*>(object));
-  }
+  for (const ScalarType type : all_scalar_types)
+    if (!(session.dtypes[type] = new_dtype(session, type))) return false;
   return true;
 }
 
+Ref all_dtypes(const Session& session) {
+  Ref dtypes(PyDict_New());
+  const auto add = [&](const Ref& object) {
+    return object && PyDict_SetItemString(dtypes.get(), name_of(object.get()).c_str(), object.get()) == 0;
+  };
+  bool is_well = static_cast<bool>(dtypes);
+  for (const auto& [type, object] : session.dtypes) is_well = is_well && add(object);
+  for (const ForeignType& type : foreign_types) is_well = is_well && add(new_dtype(session, {}, &type));
+  return is_well ? dtypes : Ref();
+}
+
+static bool is_dtype(PyObject* object) { return Py_TYPE(object)->tp_dealloc == destroy_dtype; }
+
 std::optional<ScalarType> dtype_of(PyObject* object) {
-  if (Py_TYPE(object)->tp_dealloc == destroy_dtype) return reinterpret_cast<DtypeObject*>(object)->type;
+  if (is_dtype(object)) return foreign(object) ? std::nullopt : std::optional(type_of(object));
   if (object == reinterpret_cast<PyObject*>(&PyBool_Type)) return ScalarType::boolean;
   if (object == reinterpret_cast<PyObject*>(&PyLong_Type)) return ScalarType::i64;
   if (object == reinterpret_cast<PyObject*>(&PyFloat_Type)) return ScalarType::f64;
+  if (object == reinterpret_cast<PyObject*>(&PyComplex_Type)) return ScalarType::c128;
   return std::nullopt;
+}
+
+bool check_dtype(Session& session, PyObject* object) {
+  if (!is_dtype(object) || !foreign(object)) return true;
+  std::string names;
+  for (const ScalarType type : all_scalar_types)
+    names += (names.empty() ? "" : ", ") + std::string(torch_name_of(type));
+  session.raise(320, "there is no " + str_of(object) + ": elements of tensors are " + names,
+                "torch." + std::string(foreign(object)->instead) + " instead");
+  return false;
 }
 
 DeviceObject* as_device(PyObject* object) {

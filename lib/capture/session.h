@@ -102,8 +102,11 @@ struct SymbolObject {
   std::variant<SymInt, SymFloat, SymBool>* value;
 };
 
+// torch.dtype. Any of PyTorch's may be named; no tensor has a `foreign` one.
+struct ForeignType;
 struct DtypeObject {
   PyObject_HEAD ScalarType type;
+  const ForeignType* foreign;  // null, or what it is instead of `type`
 };
 
 // torch.device. Any may be named; only the CPU has data.
@@ -127,7 +130,7 @@ struct FunctionObject {
 // Null unless the object is (a subclass of) the type.
 TensorObject* as_tensor(PyObject* object);
 SymbolObject* as_symbol(PyObject* object);
-std::optional<ScalarType> dtype_of(PyObject* object);  // of a torch.dtype, and of Python's bool, int and float
+std::optional<ScalarType> dtype_of(PyObject* object);  // of a torch.dtype of ours, and of Python's types of numbers
 DeviceObject* as_device(PyObject* object);
 GeneratorObject* as_generator(PyObject* object);
 
@@ -227,6 +230,7 @@ class Session : public Recording {
   // Programs that the user's script saves, by path, where they are the tool's own output.
   bool takes_saved = false;
   std::vector<std::pair<std::string, ir::ExportedProgram>> saved;
+  std::vector<std::string> written;         // paths of those that it saves by itself
   std::map<std::string, Ref> result_types;  // named tuples, by operator and names of results
 
   // Forgets the capture before: its traced tensors can no longer be read (E0311).

@@ -1,15 +1,22 @@
 #include "capture/state.h"
 
 #include <algorithm>
+#include <cstring>
 #include <set>
 
 #include "arrays/arrays.h"
 #include "capture/callstack.h"
+#include "capture/failure.h"
+#include "capture/recursion.h"
 #include "capture/tensor_data.h"
 #include "support/parallel.h"
 
 namespace atenon::capture {
 namespace {
+
+std::string below(const std::string& path, PyObject* name) {
+  return path.empty() ? text_of(name) : path + "." + text_of(name);
+}
 
 // Calls `visit(path, module)` for every module of the model, in the order of named_modules(); false with an exception.
 template <class Visit>
@@ -26,6 +33,20 @@ bool for_each_module(PyObject* model, Visit visit) {
   return true;
 }
 
+// Calls `visit(path, module)` for every path to a module, as load_state_dict goes; false with an exception.
+template <class Visit>
+bool for_each_path(PyObject* module, const std::string& path, const Visit& visit) {
+  const Recursion level(" in the modules of the model");
+  if (!level) return false;
+  visit(path, module);
+  const Ref children = attribute(module, "_modules");
+  if (!children || !PyDict_Check(children.get())) return true;
+  PyObject *name = nullptr, *child = nullptr;
+  for (Py_ssize_t position = 0; PyDict_Next(children.get(), &position, &name, &child);)
+    if (child != Py_None && !for_each_path(child, below(path, name), visit)) return false;
+  return true;
+}
+
 // Calls `visit(name, tensor)` for the tensors in a dict attribute of a module.
 template <class Visit>
 void for_each_tensor(PyObject* module, const char* attribute_name, const std::string& path, Visit visit) {
@@ -33,8 +54,12 @@ void for_each_tensor(PyObject* module, const char* attribute_name, const std::st
   if (!tensors || !PyDict_Check(tensors.get())) return;
   PyObject *key = nullptr, *value = nullptr;
   for (Py_ssize_t position = 0; PyDict_Next(tensors.get(), &position, &key, &value);)
-    if (TensorObject* tensor = as_tensor(value))
-      visit(path.empty() ? text_of(key) : path + "." + text_of(key), key, *tensor);
+    if (TensorObject* tensor = as_tensor(value)) visit(below(path, key), key, *tensor);
+}
+
+bool is_persistent(PyObject* module, PyObject* buffer_name) {
+  const Ref temporary = attribute(module, "_non_persistent_buffers_set");
+  return !temporary || PySequence_Contains(temporary.get(), buffer_name) != 1;
 }
 
 // Whether a state_dict has the entry.
@@ -121,16 +146,14 @@ bool collect_state(Session& session, PyObject* model) {
   std::vector<StateEntry> buffers, constants;
   const bool walked = for_each_module(model, [&](const std::string& path, PyObject* module) {
     session.call_stacks->name_module(module, path);
-    const Ref temporary = attribute(module, "_non_persistent_buffers_set");
     for_each_tensor(module, "_parameters", path, [&](std::string name, PyObject*, TensorObject& tensor) {
       session.state.push_back(
           {.name = std::move(name), .kind = ir::InputKind::parameter, .tensor = tensor.state->real, .object = &tensor});
     });
     for_each_tensor(module, "_buffers", path, [&](std::string name, PyObject* key, TensorObject& tensor) {
-      const bool persistent = !temporary || PySequence_Contains(temporary.get(), key) != 1;
       buffers.push_back({.name = std::move(name),
                          .kind = ir::InputKind::buffer,
-                         .persistent = persistent,
+                         .persistent = is_persistent(module, key),
                          .tensor = tensor.state->real,
                          .object = &tensor});
     });
@@ -162,9 +185,77 @@ std::set<const Storage*> storages_of_views(const std::vector<StateEntry>& state)
   return views;
 }
 
+// One name of the model's state_dict; tied tensors and shared modules have several.
+struct Slot {
+  std::string name;
+  StateEntry* entry;
+};
+
+// In the order in which load_state_dict copies; nothing with a Python exception.
+std::optional<std::vector<Slot>> slots_of(Session& session, PyObject* model) {
+  std::map<const TensorObject*, StateEntry*> entries;
+  for (StateEntry& entry : session.state)
+    if (is_in_file(entry)) entries.emplace(entry.object, &entry);
+  std::vector<Slot> slots;
+  const auto visit = [&](const std::string& path, PyObject* module) {
+    const auto add = [&](std::string name, PyObject*, TensorObject& tensor) {
+      if (const auto found = entries.find(&tensor); found != entries.end())
+        slots.push_back({std::move(name), found->second});
+    };
+    for_each_tensor(module, "_parameters", path, add);
+    for_each_tensor(module, "_buffers", path, [&](std::string name, PyObject* key, TensorObject& tensor) {
+      if (is_persistent(module, key)) add(std::move(name), key, tensor);
+    });
+  };
+  return for_each_path(model, "", visit) ? std::optional(std::move(slots)) : std::nullopt;
+}
+
+Tensor converted(const Tensor& tensor, ScalarType dtype) {
+  return tensor.dtype == dtype ? tensor : cast(tensor.contiguous(), dtype);
+}
+
+bool have_same_bytes(const Tensor& a, const Tensor& b) {
+  const Tensor left = a.contiguous(), right = b.contiguous();
+  return same_geometry(a, b) || std::memcmp(left.data(), right.data(), left.nbytes()) == 0;
+}
+
+std::string type_of(const Tensor& tensor) {
+  return ir::to_string(ir::TensorMeta{.dtype = tensor.dtype, .sizes = {tensor.sizes.begin(), tensor.sizes.end()}});
+}
+
+using Arrays = std::map<std::string, Tensor>;
+
+// What a file has instead of the name.
+Diagnostic has_nothing_for(const std::string& name, const std::string& file, const Arrays& given) {
+  Diagnostic missing = error(Status::usage, 307, file + " has nothing for '" + name + "'");
+  std::vector<std::string> names;
+  std::string first;
+  constexpr size_t most = 5;
+  for (const auto& [key, tensor] : given) {
+    if (key.ends_with("." + name)) {
+      const std::string prefix = key.substr(0, key.size() - name.size());
+      return std::move(missing)
+          .note("it has '" + key + "'")
+          .note("fix: save it again, without the '" + prefix + "' in front of its names");
+    }
+    names.push_back(key);
+    if (names.size() <= most)
+      first += (first.empty() ? "" : ", ") + (key.empty() ? "one array, without a name" : "'" + key + "'");
+  }
+  if (const std::string near = nearest(name, names); !near.empty())
+    missing.notes.push_back({"it has '" + near + "'"});
+  else if (names.empty())
+    missing.notes.push_back({"it has no arrays"});
+  else
+    missing.notes.push_back(
+        {"it has " + first + (names.size() > most ? " and " + std::to_string(names.size() - most) + " more" : "")});
+  return std::move(missing).note("the model's names are those of its state_dict()");
+}
+
 }  // namespace
 
-Result<void> load_weights(Session& session, const std::string& file, std::vector<Diagnostic>& warnings) {
+Result<void> load_weights(Session& session, PyObject* model, const std::string& file,
+                          std::vector<Diagnostic>& warnings) {
   Result<std::vector<arrays::Array>> read = arrays::read(file);
   if (!read) {
     Diagnostic problem = read.error();
@@ -172,37 +263,49 @@ Result<void> load_weights(Session& session, const std::string& file, std::vector
       problem.message = file + ": " + problem.message;  // Python has no other place for it
     return problem;
   }
-  std::map<std::string, Tensor> given;
+  Arrays given;
   for (arrays::Array& array : *read) given.emplace(std::move(array.name), std::move(array.tensor));
-  std::vector<std::string> names;
-  std::map<const Storage*, Tensor> replaced;  // what tied names of the model share now
+  const std::optional<std::vector<Slot>> slots = slots_of(session, model);
+  if (!slots) return diagnostic_of_exception(session);
   const std::set<const Storage*> views = storages_of_views(session.state);
-  for (StateEntry& entry : session.state) {
-    if (!is_in_file(entry)) continue;
-    names.push_back(entry.name);
-    const auto found = given.find(entry.name);
-    const Storage* before = entry.tensor.storage.get();
-    if (found == given.end()) {
-      if (const auto tied = replaced.find(before); tied != replaced.end())
-        entry.tensor = entry.object->state->real = tied->second;
-      else if (!entry.name.ends_with("num_batches_tracked"))
-        return error(Status::usage, 307, file + " has nothing for '" + entry.name + "'")
-            .note("the model's names are those of its state_dict()");
-      continue;
-    }
-    if (found->second.sizes != entry.tensor.sizes)
-      return error(Status::usage, 307, "'" + entry.name + "' has another shape in " + file + " than in the model");
-    if (views.contains(before)) {  // written where it lies, for all who see it
-      assign(entry.tensor, found->second);
-      continue;
-    }
-    const ScalarType dtype = entry.tensor.dtype;
-    const auto tied = replaced.find(before);
-    entry.tensor = entry.object->state->real = tied != replaced.end()         ? tied->second
-                                               : found->second.dtype == dtype ? found->second
-                                                                              : cast(found->second.contiguous(), dtype);
-    replaced.emplace(before, entry.tensor);
+  // Of tied names the last that the file has is taken. Views of one memory are no such names: each has its own part.
+  const auto tie = [&](const StateEntry& entry) -> const void* {
+    return views.contains(entry.tensor.storage.get()) ? static_cast<const void*>(entry.object)
+                                                      : entry.tensor.storage.get();
+  };
+  struct Taken {
+    std::string name;
+    Tensor tensor;
+  };
+  std::map<const void*, Taken> taken;
+  std::vector<std::string> names;
+  for (const auto& [name, entry] : *slots) {
+    names.push_back(name);
+    const auto found = given.find(name);
+    if (found == given.end()) continue;
+    if (found->second.sizes != entry->tensor.sizes)
+      return error(Status::usage, 307,
+                   "'" + name + "' is " + type_of(found->second) + " in " + file + " and " + type_of(entry->tensor) +
+                       " in the model");
+    Taken last{name, converted(found->second, entry->tensor.dtype)};
+    const auto [before, is_first] = taken.try_emplace(tie(*entry), last);
+    if (!is_first && !have_same_bytes(before->second.tensor, last.tensor))
+      warnings.push_back(
+          error(Status::usage, 307,
+                "'" + before->second.name + "' and '" + name + "' are one tensor of the model and two in " + file)
+              .note("'" + name + "' is taken, as by load_state_dict()"));
+    before->second = std::move(last);
   }
+  for (const auto& [name, entry] : *slots)
+    if (!taken.contains(tie(*entry)) && !name.ends_with("num_batches_tracked"))
+      return has_nothing_for(name, file, given);
+  for (const auto& [name, entry] : *slots)  // written where it lies, for all who see it
+    if (const auto found = taken.find(tie(*entry));
+        found != taken.end() && found->second.name == name && views.contains(entry->tensor.storage.get()))
+      assign(entry->tensor, found->second.tensor);
+  for (StateEntry& entry : session.state)
+    if (const auto found = taken.find(tie(entry)); found != taken.end() && !views.contains(entry.tensor.storage.get()))
+      entry.tensor = entry.object->state->real = found->second.tensor;
   for (const auto& [name, tensor] : given)
     if (std::find(names.begin(), names.end(), name) == names.end()) {
       Diagnostic unused = error(Status::usage, 307, file + " has '" + name + "', which the model has not");

@@ -10,9 +10,10 @@ namespace atenon::capture {
 // Notes every tensor that the model holds, and the names of its modules for call stacks; false with a Python exception.
 bool collect_state(Session& session, PyObject* module);
 
-// Puts the tensors of a file (.pt, .safetensors, .npz) in place of the model's. E0307: a name is missing, or a shape
-// differs; a name that the model lacks is a warning.
-Result<void> load_weights(Session& session, const std::string& file, std::vector<Diagnostic>& warnings);
+// Puts the tensors of a file (.pt, .safetensors, .npz) in place of the model's. E0307: nothing for a tensor by any of
+// its names, or a shape differs; warnings: a name that the model lacks, and tied names whose values differ.
+Result<void> load_weights(Session& session, PyObject* model, const std::string& file,
+                          std::vector<Diagnostic>& warnings);
 
 // Makes the state that forward may read inputs of the graph, parameters first, as torch.export orders them.
 void lift_state(Session& session);

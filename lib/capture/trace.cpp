@@ -430,7 +430,7 @@ std::optional<Traced> Trace::run(const Example& example, const Options& options,
   session_.is_draft = options.is_draft;
   if (!collect_state(session_, model_)) return std::nullopt;
   if (!options.weights.empty())
-    if (Result<void> loaded = load_weights(session_, options.weights, report.warnings); !loaded) {
+    if (Result<void> loaded = load_weights(session_, model_, options.weights, report.warnings); !loaded) {
       session_.raise(loaded.error());
       return std::nullopt;
     }

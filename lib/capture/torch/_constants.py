@@ -15,6 +15,7 @@ import _atenon
 
 from torch import _modes, _operators, overrides
 from torch._scaler import GradScaler
+from torch._tensor import parse_to
 
 
 def answer(value=None):
@@ -41,36 +42,9 @@ def assume_constant_result(function):
     return call
 
 
-def _parse_to(*args, **kwargs):
-    """What a `to` of a module's or of a library's own is asked for: (device, dtype, non_blocking, memory_format)."""
-    def of_device(device=None, dtype=None, non_blocking=False, copy=False, *, memory_format=None):
-        return device, dtype, non_blocking, copy, memory_format
-
-    def of_dtype(dtype, non_blocking=False, copy=False, *, memory_format=None):
-        return None, dtype, non_blocking, copy, memory_format
-
-    def of_tensor(tensor, non_blocking=False, copy=False, *, memory_format=None):
-        return tensor.device, tensor.dtype, non_blocking, copy, memory_format
-
-    first = args[0] if args else kwargs.get("tensor")
-    form = of_tensor if isinstance(first, _atenon.Tensor) else of_dtype if isinstance(first, _atenon.dtype) else of_device
-    try:
-        device, dtype, non_blocking, copy, memory_format = form(*args, **kwargs)
-    except TypeError:
-        device = dtype = non_blocking = copy = args  # refused below
-    if not (isinstance(device, (str, int, _atenon.device, type(None))) and isinstance(dtype, (_atenon.dtype, type(None)))
-            and isinstance(non_blocking, bool) and isinstance(copy, bool)):
-        raise TypeError("to() takes (device, dtype, non_blocking), (dtype, non_blocking) or (tensor, non_blocking), and memory_format by name")
-    if copy:
-        raise RuntimeError(".to() does not accept copy argument")
-    if isinstance(device, int):
-        _atenon.check_device(device)
-    return None if device is None else _atenon.device(device), dtype, non_blocking, memory_format
-
-
 # torch._C._nn is aten with what parses arguments.
 _nn = type(_operators.aten)("aten")
-_nn._parse_to = _parse_to
+_nn._parse_to = parse_to
 
 
 class nothing(contextlib.ContextDecorator):

@@ -1,42 +1,19 @@
 # Element types and what is known of their numbers: torch.float32, torch.finfo, torch.iinfo.
 #
-# The types themselves are native objects; this file gives them PyTorch's names. Aliases (torch.float is torch.float32) are the
-# same object, so `x.dtype == torch.float` and `is` hold as in PyTorch.
+# The types themselves are native objects, also those that no tensor has here: they may be named and compared. This file
+# gives them PyTorch's names. Aliases (torch.float is torch.float32) are the same object, so `x.dtype == torch.float` and `is` hold
+# as in PyTorch.
 import _atenon
 
 dtype = _atenon.dtype
 
 _aliases = {
     "half": "float16", "float": "float32", "double": "float64", "short": "int16", "int": "int32", "long": "int64",
-    "cfloat": "complex64", "cdouble": "complex128",
+    "cfloat": "complex64", "cdouble": "complex128", "chalf": "complex32", "bit": "uint1",
 }
 
 named = dict(_atenon.dtypes)
 named.update({alias: named[name] for alias, name in _aliases.items()})
-
-
-class _Foreign:
-    """An element type that PyTorch has and Atenon does not: libraries put it into tables; a tensor never has it."""
-
-    itemsize = 1
-    is_complex = False
-
-    def __init__(self, name):
-        self._name = name
-        self.is_floating_point = name.startswith("float")
-        self.is_signed = not name.startswith(("u", "q"))
-
-    def __repr__(self):
-        return f"torch.{self._name}"
-
-    def __reduce__(self):
-        return self._name
-
-
-for _name in ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn_x2",
-              "uint16", "uint32", "uint64", "complex32", "qint8", "quint8", "qint32", "quint4x2"):
-    named.setdefault(_name, _Foreign(_name))
-named["chalf"] = named["complex32"]
 
 # The legacy tensor type of each element type, as Tensor.type() prints it.
 legacy_names = {
@@ -46,12 +23,17 @@ legacy_names = {
 }
 
 
-_names_of_python = {float: "float64", complex: "complex128", int: "int64", bool: "bool"}
+of_python = {float: named["float64"], complex: named["complex128"], int: named["int64"], bool: named["bool"]}
+
+
+def is_dtype(value):
+    """Is it a dtype, or the Python type whose numbers one holds?"""
+    return isinstance(value, dtype) or (isinstance(value, type) and value in of_python)
 
 
 def name_of(element_type):
     """Of a dtype, or of the Python type whose numbers it holds."""
-    return _names_of_python.get(element_type) or str(element_type).removeprefix("torch.")
+    return str(of_python.get(element_type, element_type)).removeprefix("torch.")
 
 
 _short_names = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u", "complex": "c", "bool": "b8"}

@@ -201,8 +201,8 @@ def get_default_dtype():
 def set_default_dtype(element_type):
     if not element_type.is_floating_point:
         raise TypeError("only floating-point types are supported as the default type")
+    _atenon.set_default_dtype(element_type)  # refuses what no tensor has
     _state["dtype"] = element_type
-    _atenon.set_default_dtype(element_type)
 
 
 def set_default_tensor_type(type):

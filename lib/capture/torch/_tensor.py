@@ -84,22 +84,9 @@ class Tensor(_atenon.Tensor):
 
     # --- Types and devices
 
-    def to(self, *args, dtype=None, device=None, non_blocking=False, copy=False, memory_format=None, other=None):
-        flags = [argument for argument in args if isinstance(argument, builtins.bool)]
-        copy = copy or flags[1:] == [True]
-        for argument in args:
-            if isinstance(argument, Tensor):
-                dtype = argument.dtype
-            elif isinstance(argument, _dtypes.dtype) or argument in (builtins.bool, builtins.int, builtins.float):
-                dtype = argument
-            elif isinstance(argument, (str, _atenon.device)):
-                device = argument
-            elif isinstance(argument, _dtypes.memory_format):
-                memory_format = argument
-        if other is not None:
-            dtype = other.dtype
-        if device is not None:
-            _atenon.check_device(device)
+    def to(self, *args, **kwargs):
+        device, dtype, non_blocking, copy, memory_format = _conversion(*args, **kwargs)
+        _atenon.check_device(device)
         if memory_format is None:
             memory_format = _preserve
         if dtype is not None and dtype != self.dtype:
@@ -113,8 +100,12 @@ class Tensor(_atenon.Tensor):
             return f"torch.{_dtypes.legacy_names[_dtypes.name_of(self.dtype)]}"
         if isinstance(dtype, _dtypes.dtype):
             return self.to(dtype)
+        if not isinstance(dtype, (str, builtins.type)):
+            raise TypeError("dtype must be a type, str, or dtype object")
         legacy = (dtype if isinstance(dtype, str) else dtype.__name__).split(".")[-1]
         named = next((_dtypes.named[n] for n, l in _dtypes.legacy_names.items() if l == legacy), None)
+        if dtype is Tensor:
+            named = _modes.get_default_dtype()
         if named is None:
             raise ValueError(f"invalid type: '{dtype}'")
         return self.to(named)
@@ -433,6 +424,45 @@ Tensor.detach = _atenon.Tensor.detach  # overridable, too
 Tensor.__pow__.__name__, Tensor.__ipow__.__name__ = "pow", "pow_"  # functions of their own, which PyTorch names so
 overrides.make_overridable(Tensor)
 Tensor.__neg__, Tensor.__abs__, Tensor.__rtruediv__ = Tensor.neg, Tensor.abs, Tensor.__rdiv__  # operators are known by these
+
+
+def _conversion(*args, **kwargs):
+    """What `to` is asked for: (device, dtype, non_blocking, copy, memory_format)."""
+    def of_device(device=None, dtype=None, non_blocking=False, copy=False, *, memory_format=None):
+        return device, dtype, non_blocking, copy, memory_format
+
+    def of_dtype(dtype, non_blocking=False, copy=False, *, memory_format=None):
+        return None, dtype, non_blocking, copy, memory_format
+
+    def of_tensor(tensor, non_blocking=False, copy=False, *, memory_format=None):
+        return tensor.device, tensor.dtype, non_blocking, copy, memory_format
+
+    first = args[0] if args else kwargs.get("tensor")
+    form = of_tensor if isinstance(first, _atenon.Tensor) else of_dtype if _dtypes.is_dtype(first) else of_device
+    try:
+        device, dtype, non_blocking, copy, memory_format = form(*args, **kwargs)
+        is_device = device is None or isinstance(device, (str, _atenon.device)) or builtins.type(device) is builtins.int
+        is_well = (is_device and (dtype is None or _dtypes.is_dtype(dtype))
+                   and isinstance(non_blocking, builtins.bool) and isinstance(copy, builtins.bool)
+                   and (memory_format is None or isinstance(memory_format, _dtypes.memory_format)))
+    except TypeError:
+        is_well = False
+    if not is_well:
+        got = [builtins.type(value).__name__ for value in args]
+        got += [f"{name}={builtins.type(value).__name__}" for name, value in kwargs.items()]
+        raise TypeError("to() takes (device, dtype, non_blocking, copy), (dtype, non_blocking, copy) or (tensor, non_blocking, copy), and "
+                        f"memory_format by name, not ({', '.join(got)})")
+    return device, _dtypes.of_python.get(dtype, dtype), non_blocking, copy, memory_format
+
+
+def parse_to(*args, **kwargs):
+    """What a `to` of a module's or of a library's own is asked for: (device, dtype, non_blocking, memory_format)."""
+    device, dtype, non_blocking, copy, memory_format = _conversion(*args, **kwargs)
+    if copy:
+        raise RuntimeError(".to() does not accept copy argument")
+    if isinstance(device, builtins.int):
+        _atenon.check_device(device)
+    return None if device is None else _atenon.device(device), dtype, non_blocking, memory_format
 
 
 def _made_subclass(cls, data, requires_grad):

@@ -11,7 +11,7 @@ import _atenon
 from torch._functional import typename
 from torch._modes import no_grad
 from torch._placeholder import Unsupported
-from torch._tensor import Tensor
+from torch._tensor import Tensor, parse_to
 from torch.nn.parameter import Buffer, Parameter
 from torch.utils.hooks import RemovableHandle
 
@@ -419,16 +419,8 @@ class Module:
         return self
 
     def to(self, *args, **kwargs):
-        dtype = kwargs.get("dtype")
-        for argument in args:
-            if isinstance(argument, Tensor):
-                dtype = argument.dtype
-            elif isinstance(argument, _atenon.dtype):
-                dtype = argument
-            elif isinstance(argument, (str, int, _atenon.device)):
-                _atenon.check_device(argument)
-        if kwargs.get("device") is not None:
-            _atenon.check_device(kwargs["device"])
+        device, dtype, _, _ = parse_to(*args, **kwargs)
+        _atenon.check_device(device)
         if dtype is None:
             return self
         if not (dtype.is_floating_point or dtype.is_complex):
