@@ -194,7 +194,7 @@ void Tool::assignments(std::vector<std::string>& target, const std::string& name
 }
 
 void Tool::offer_json() {
-  flag("--json", state_->context.json, "report as JSON, with a schema version", Effect::report);
+  flag("--json", state_->context.json, "report as JSON, one object with a schema version", Effect::report);
 }
 
 void Tool::offer_explain(bool& explain, const std::string& help) {

@@ -267,6 +267,9 @@ entry "forward"
   CHECK(run(first) == ATENON_UNSUPPORTED);
   atenon_seed(session, 5);
   CHECK(run(first) == ATENON_OK);
+  const int64_t fewer[] = {2};
+  atenon_tensor small = {ATENON_F32, 1, fewer, second.data()};
+  CHECK(atenon_run(session, nullptr, 0, &small, 1, nullptr) == ATENON_VIOLATED);  // and draws nothing
   CHECK(run(second) == ATENON_OK);
   CHECK(first[0] == doctest::Approx(0.8302519).epsilon(1e-6));  // PyTorch's
   CHECK(first != second);
@@ -282,6 +285,8 @@ entry "forward"
   }
   CHECK(allocations_of_a_run[0] == allocations_of_a_run[1]);
   CHECK(first == again);
+  CHECK(run(again) == ATENON_OK);
+  CHECK(second == again);
   atenon_free(session);
 }
 

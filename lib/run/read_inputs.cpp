@@ -168,13 +168,14 @@ Result<std::vector<std::optional<Datum>>> read_inputs(const Session& session, co
       values[*leaf] = std::move(**here);
       continue;
     }
-    if (std::error_code unknown; std::holds_alternative<ir::ScalarKind>(session.inputs()[*leaf].type) &&
-                                 !std::filesystem::exists(value, unknown))
+    const std::string file = value.starts_with('@') ? value.substr(1) : value;
+    const bool is_number = std::holds_alternative<ir::ScalarKind>(session.inputs()[*leaf].type);
+    if (std::error_code unknown; is_number && file != "-" && !std::filesystem::exists(file, unknown))
       return error(Status::usage, 621,
                    "the input '" + name + "' is one number, " + type_of(session.inputs()[*leaf]) + ", not '" + value +
-                       "'")
+                       "', and there is no such file")
           .note("write " + name + "=" + example_number(session.inputs()[*leaf]));
-    Result<std::vector<arrays::Array>> content = arrays::read(value.starts_with('@') ? value.substr(1) : value);
+    Result<std::vector<arrays::Array>> content = arrays::read(file);
     if (!content) return content.error();
     if (content->size() != 1)
       return error(Status::usage, 621, value + " holds " + std::to_string(content->size()) + " arrays, not one")

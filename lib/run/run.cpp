@@ -140,8 +140,12 @@ class Execution {
                                       {&options_.dump, size_t{1}}}) {
       if (path->empty()) continue;
       if (Result<void> known = arrays::check_format(*path, count); !known) return known;
-      if (*path == "-" && isatty(STDOUT_FILENO))
+      if (*path != "-") continue;
+      if (isatty(STDOUT_FILENO))
         return error(Status::usage, 8, "binary arrays are not for a terminal").note("name a file, or a pipe");
+      if (options_.output.empty() || options_.profile || options_.benchmark > 0 || options_.memory || options_.find_nan)
+        return error(Status::usage, 5, "standard output would get arrays and a report")
+            .note("name a file for the arrays");
     }
     if (options_.nodes.empty()) return {};
     try {
