@@ -20,8 +20,7 @@ int main(int argc, char** argv) {
   tool.flag("--draft", options.is_draft, "report all that is refused at once, and write a program anyway");
   tool.flag("--script", options.is_script, "FILE.py exports and saves by itself; -o takes what it saves");
   tool.positional(options.script_arguments, "ARGUMENT", "of a --script; after -- if it begins with -");
-  tool.option("--depfile", options.depfile, "FILE", "write a Make rule that lists the Python files read",
-              cli::Effect::report);
+  tool.output("--depfile", options.depfile, "write a Make rule that lists the Python files read");
   return tool.produce(argc, argv, [&](cli::Context& context) -> Result<std::optional<ir::ExportedProgram>> {
     options.complete(context.share_folder(), std::getenv("VIRTUAL_ENV"), context.output, context.output_is_given);
     context.says_times = true;

@@ -14,8 +14,7 @@ int main(int argc, char** argv) {
   tool.option("--to", options.to, "SET", "operator set to reach: lowerable, core, or another under opsets/");
   tool.option("--keep", options.keep, "OP", "operator to leave alone, such as aten::gelu");
   tool.option("--with", options.with, "FILE.ops", "operators and decompositions of your own");
-  tool.flag("--explain", explain, "say on standard error why each node was kept or rewritten", cli::Effect::report);
-  tool.offer_json();
+  tool.offer_explain(explain, "say on standard error why each node was kept or rewritten");
   return tool.transform(argc, argv, [&](ir::ExportedProgram program, cli::Context& context) {
     if (explain) options.report = &report;
     Result<ir::ExportedProgram> result = decompose::run(std::move(program), context.opset(), options);

@@ -16,14 +16,12 @@ int main(int argc, char** argv) {
   tool.flag("--no-prepack", options.prepack, "weights as they lie, not in the layouts that kernels want");
   tool.flag("--winograd", options.winograd,
             "3x3 convolutions by Winograd's algorithm where that is faster: larger errors, which are said");
-  tool.flag("--explain", explain, "say on standard error which kernel was chosen for each call, and why not another",
-            cli::Effect::report);
-  tool.offer_json();
+  tool.offer_explain(explain, "say on standard error which kernel was chosen for each call, and why not another");
   return tool.transform(argc, argv, [&](ir::ExportedProgram program, cli::Context& context) {
     if (explain || options.winograd) options.report = &report;
     Result<ir::ExportedProgram> result = lower::run(std::move(program), context.opset(), options);
     if (explain) std::cerr << (context.json ? to_json(report) : to_text(report));
-    if (result && options.winograd) context.tell(winograd_text(report));
+    if (result && options.winograd && !context.json) context.tell(winograd_text(report));
     return result;
   });
 }

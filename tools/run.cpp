@@ -24,9 +24,9 @@ int main(int argc, char** argv) {
   tool.positional(path, "FILE", "program to execute; - is standard input", false);
   tool.option("--input", options.inputs, "NAME=FILE", "an input, by path or position: x=x.npy, x=random[4,64], n=3");
   tool.option("--inputs", options.input_files, "FILE", "inputs by the keys of an .npz or .safetensors file");
-  tool.option("-o,--output", options.output, "FILE", "outputs as .npy, .npz or .safetensors, in place of a summary");
+  tool.output("-o,--output", options.output, "outputs as .npy, .npz or .safetensors, in place of a summary");
   tool.option("--kernels", options.kernels, "FILE", "a shared library for custom operators (atenon_kernel.h)");
-  tool.option("--state", options.state, "FILE", "state kept from run to run; timed runs only read it");
+  tool.output("--state", options.state, "state kept from run to run; timed runs only read it");
   tool.option("--seed", options.seed, "N", "numbers for random operators, as after torch.manual_seed(N)");
   tool.option("--entry", options.entry, "NAME", "entry point; the first if not given");
   tool.option("--threads", options.threads, "N", "threads; 0: as many as this process may use");
@@ -36,7 +36,7 @@ int main(int argc, char** argv) {
   tool.flag("--memory", options.memory, "print what memory is planned; without inputs, nothing is run");
   tool.option("--size", options.sizes, "NAME=N", "with --memory: at this size of the inputs; batch=1..64: at each");
   tool.flag("--nan", options.find_nan, "name the first result with a NaN or infinity");
-  tool.option("--dump", options.dump, "FILE", "write the results of nodes to an .npz or .safetensors file");
+  tool.output("--dump", options.dump, "write the results of nodes to an .npz or .safetensors file");
   tool.option("--nodes", options.nodes, "REGEX", "with --dump: only nodes whose name matches");
   tool.offer_segments();
   tool.offer_json();

@@ -28,6 +28,6 @@ int main(int argc, char** argv) {
   tool.flag("--binary", options.binary, "the binary form");
   tool.flag("--unchecked", options.unchecked, "show it also where it breaks the rules of its operators");
   tool.offer_segments();
-  tool.option("-o,--output", options.output, "FILE", "write to FILE");
+  tool.output("-o,--output", options.output, "write to FILE");
   return tool.run(argc, argv, [&](cli::Context& context) { return show::run(read(path, options, context), options); });
 }

@@ -81,12 +81,16 @@ class Tool {
   // May be repeated.
   void option(const std::string& names, std::vector<std::string>& target, const std::string& value_name,
               const std::string& help, Effect effect = Effect::result);
+  // A file that is written: never one that another option or positional names, too.
+  void output(const std::string& names, std::string& target, const std::string& help, Effect effect = Effect::report);
   void positional(std::string& target, const std::string& name, const std::string& help, bool required);
   void positional(std::vector<std::string>& target, const std::string& name, const std::string& help);
   // Positional words with a `=` in them: `specialize batch=1 net.atn`.
   void assignments(std::vector<std::string>& target, const std::string& name, const std::string& help);
   // Offers --json, which sets Context::json.
   void offer_json();
+  // Offers --explain, and --json for what it says.
+  void offer_explain(bool& explain, const std::string& help);
   // Offers --segments, which sets Context::segments. Stages that transform have it.
   void offer_segments();
 

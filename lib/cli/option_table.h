@@ -18,6 +18,7 @@ struct OptionRow {
   bool is_positional = false;
   bool required = false;
   bool repeated = false;
+  bool is_output = false;  // names a file that is written
   // The values given, as they would be written on a command line; empty if the option was not given.
   std::function<std::vector<std::string>()> given = {};
 

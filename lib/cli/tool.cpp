@@ -38,6 +38,7 @@ struct Tool::State {
   std::vector<std::string> words;
   std::vector<std::string>* assigned = nullptr;
   std::vector<std::string>* rest = nullptr;  // takes every further word
+  const bool* explains = nullptr;            // what --json is for, where it is for --explain alone
   std::vector<std::pair<std::string*, OptionRow>> single = {};
 
   void add(OptionRow row, CLI::Option* option) {
@@ -48,7 +49,7 @@ struct Tool::State {
   }
   Result<void> parse(int argc, char** argv);
   Result<void> sort_words();
-  Result<void> check_output() const;
+  Result<void> check_outputs() const;
   int finish(Diagnostic diagnostic) const;
   void add_output_options(Tool& tool);
   Result<void> write(ir::ExportedProgram program);
@@ -168,6 +169,11 @@ void Tool::option(const std::string& names, std::vector<std::string>& target, co
   state_->add(std::move(row), state_->app.add_option(names, target)->allow_extra_args(false));
 }
 
+void Tool::output(const std::string& names, std::string& target, const std::string& help, Effect effect) {
+  option(names, target, "FILE", help, effect);
+  state_->text.options.back().is_output = true;
+}
+
 void Tool::positional(std::string& target, const std::string& name, const std::string& help, bool required) {
   OptionRow row{name, name, help, target, Effect::report, true, required};
   state_->single.emplace_back(&target, row);
@@ -188,7 +194,13 @@ void Tool::assignments(std::vector<std::string>& target, const std::string& name
 }
 
 void Tool::offer_json() {
-  flag("--json", state_->context.json, "report as JSON, with a schema version", Effect::report);
+  flag("--json", state_->context.json, "report as JSON, one object with a schema version", Effect::report);
+}
+
+void Tool::offer_explain(bool& explain, const std::string& help) {
+  flag("--explain", explain, help, Effect::report);
+  flag("--json", state_->context.json, "with --explain: as JSON, with a schema version", Effect::report);
+  state_->explains = &explain;
 }
 
 void Tool::offer_segments() {
@@ -197,7 +209,7 @@ void Tool::offer_segments() {
 }
 
 void Tool::State::add_output_options(Tool& tool) {
-  tool.option("-o,--output", output, "FILE", "where to write the program; - is standard output", Effect::report);
+  tool.output("-o,--output", output, "where to write the program; - is standard output");
   tool.flag("-t,--text", as_text, "write the text form", Effect::report);
   tool.flag("--compress", compress, "compress weights and code with zstd", Effect::report);
 }
@@ -245,28 +257,55 @@ Result<void> Tool::State::parse(int argc, char** argv) {
   return sort_words();
 }
 
-// What is written must not replace what else is read or written: that would be lost. A program may be replaced by one.
-Result<void> Tool::State::check_output() const {
+namespace {
+
+// A value that is given to an option, or to a positional, whose option is "".
+struct Given {
+  std::string option, value;
+  bool is_output = false, is_program = false;
+};
+
+// Whether `value` names the file `written`, which need not be there: FILE, NAME=FILE or FILE:NAME.
+bool names_file(const std::string& value, const std::string& written) {
   namespace fs = std::filesystem;
-  std::string written;
-  std::vector<std::pair<std::string, std::string>> others;  // the option, or "", and its value
-  for (const auto& [target, row] : single) others.emplace_back("", *target);
-  for (const OptionRow& row : text.options)
-    for (const std::string& value : row.given && !row.value_name.empty() ? row.given() : std::vector<std::string>())
-      if (row.long_name() == "--output")
-        written = value;
-      else
-        others.emplace_back(row.long_name(), value);
   std::error_code unknown;
   const bool is_there = fs::exists(written, unknown);
-  if (written.empty() || written == "-" || (is_there && !fs::is_regular_file(written, unknown))) return {};
-  for (const auto& [option, value] : others)
-    for (const std::string& path : {value, value.substr(value.find('=') + 1), value.substr(0, value.rfind(':'))}) {
-      if (is_there ? !fs::equivalent(path, written, unknown) : path != written) continue;
-      const Result<Contents> known = writes_program && !as_text ? read_contents(path) : Result<Contents>(Contents());
-      if (known && program::has_magic(known->text())) continue;
+  if (is_there && !fs::is_regular_file(written, unknown)) return false;
+  for (const std::string& path : {value, value.substr(value.find('=') + 1), value.substr(0, value.rfind(':'))})
+    if (is_there ? fs::equivalent(path, written, unknown)
+                 : fs::path(path).lexically_normal() == fs::path(written).lexically_normal())
+      return true;
+  return false;
+}
+
+}  // namespace
+
+// What is written must not replace what else is read or written: that would be lost. A program may be replaced by one.
+Result<void> Tool::State::check_outputs() const {
+  std::vector<Given> all;
+  for (const auto& [target, row] : single) all.push_back({"", *target});
+  for (const OptionRow& row : text.options) {
+    if (!row.given || row.value_name.empty()) continue;
+    std::vector<std::string> values = row.given();
+    if (values.empty() && row.is_output) values.push_back(row.fallback);
+    const bool is_o = row.long_name() == "--output";
+    for (const std::string& value : values)
+      all.push_back({is_o ? "-o" : row.long_name(), value, row.is_output, is_o && writes_program && !as_text});
+  }
+  for (const Given& written : all)
+    for (const Given& other : all) {
+      if (&other == &written || !written.is_output || written.value.empty()) continue;
+      if (written.value == "-") {
+        if (!other.is_output || other.value != "-") continue;
+        return error(Status::usage, 5, "both " + written.option + " and " + other.option + " write standard output")
+            .note("name a file for one of them");
+      }
+      if (!names_file(other.value, written.value)) continue;
+      const Result<Contents> known = written.is_program ? read_contents(other.value) : Result<Contents>(Contents());
+      if (!other.is_output && known && program::has_magic(known->text())) continue;
       return error(Status::usage, 5,
-                   "-o " + written + " would replace " + (option.empty() ? "what is read" : "the file of " + option))
+                   written.option + " " + written.value + " would replace " +
+                       (other.option.empty() ? "what is read" : "the file of " + other.option))
           .note("name another file");
     }
   return {};
@@ -327,7 +366,10 @@ int Tool::run(int argc, char** argv, const std::function<Result<Status>(Context&
     std::cout << *text;
   }
   if (version || purpose || man || !shell.empty()) return finish_output(Status::ok, state.text.name);
-  if (Result<void> kept = state.check_output(); !kept) return state.finish(kept.error());
+  if (state.context.json && state.explains && !*state.explains)
+    return state.finish(error(Status::usage, 5, "--json is for what --explain says, which is not given")
+                            .note("add --explain: the report goes to standard error"));
+  if (Result<void> kept = state.check_outputs(); !kept) return state.finish(kept.error());
 
   try {
     Result<Status> status = body(state.context);
@@ -408,13 +450,12 @@ int Tool::produce(int argc, char** argv,
 
 namespace {
 
-// Validates; the program's own operators join the context's.
-Result<void> check_program(const ir::ExportedProgram& program, Context& context, const std::string& path,
-                           const text::NodePlaces& places) {
+// The program's own operators join the context's.
+Result<void> add_operators(const ir::ExportedProgram& program, Context& context, const std::string& path) {
   for (const std::string& block : program.custom_blocks) {
     if (Result<void> added = context.opset().add(block, path); !added) return added;
   }
-  return verify::check(program, context.opset(), places);
+  return {};
 }
 
 }  // namespace
@@ -429,7 +470,8 @@ Result<ir::ExportedProgram> read_program(const std::string& path, Context& conte
   options.segments = context.segments;
   Result<ir::ExportedProgram> program = program::read(path, options);
   if (!program) return program.error();
-  if (Result<void> valid = check_program(*program, context, path, places); !valid) return valid.error();
+  if (Result<void> added = add_operators(*program, context, path); !added) return added.error();
+  if (Result<void> valid = verify::check(*program, context.opset(), places); !valid) return valid.error();
   return program;
 }
 
@@ -443,8 +485,9 @@ Result<ir::ExportedProgram> read_executable(const std::string& path, Context& co
       for (const ir::Node& node : variant.graph.forward()) lowered = lowered && ir::is_call(node);
     }
   }
+  if (Result<void> added = add_operators(*program, context, path); !added) return added.error();
   if (lowered) return program;
-  if (Result<void> valid = check_program(*program, context, path, places); !valid) return valid.error();
+  if (Result<void> valid = verify::check(*program, context.opset(), places); !valid) return valid.error();
   return program;
 }
 

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <set>
 
+#include "ir/written_state.h"
 #include "kernels/body.h"
 #include "kernels/list.h"
 #include "lower/lowering.h"
@@ -79,7 +80,7 @@ void explain(Report& report, const Lowering& lowering, const ir::Node& call, con
 }  // namespace
 
 void choose_winograd(Lowering& lowering) {
-  const std::set<std::string> written = written_state(lowering);
+  const std::set<std::string> written = ir::written_state(lowering.program);
   Report unread;
   Report& report = lowering.options.report ? *lowering.options.report : unread;
   for (ir::Node& call : lowering.graph().forward()) {

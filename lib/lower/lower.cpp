@@ -176,7 +176,13 @@ std::string to_json(const Report& report) {
                      {"refusals", refusals},
                      {"line", decision.line}});
   }
-  return json_text({{"schema", 1}, {"calls", calls}}, 1) + "\n";
+  nlohmann::ordered_json json = {{"schema", 1}, {"calls", calls}};
+  if (report.convolutions > 0)
+    json["winograd"] = {{"convolutions", report.convolutions},
+                        {"by_winograd", report.by_winograd},
+                        {"error", report.winograd_error},
+                        {"direct_error", report.direct_error}};
+  return json_text(json, 1) + "\n";
 }
 
 }  // namespace atenon::lower

@@ -47,6 +47,6 @@ Result<ir::ExportedProgram> run(ir::ExportedProgram program, const opset::Opset&
 
 std::string to_text(const Report& report);
 std::string winograd_text(const Report& report);  // one line
-std::string to_json(const Report& report);        // {"schema": 1, "calls": [...]}
+std::string to_json(const Report& report);        // {"schema": 1, "calls": [...], "winograd": {...}}
 
 }  // namespace atenon::lower

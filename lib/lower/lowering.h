@@ -147,8 +147,6 @@ bool is_taken(const ir::Graph& body);
 Result<std::string> generated_kernel(Lowering& lowering, ir::Graph body, const std::vector<Layout>& layouts);
 // A call at the sizes of the hints; operands that are weights of the program say so.
 kernels::CallSite site_of(const Lowering& lowering, const ir::Node& call);
-// State that the program changes, by name.
-std::set<std::string> written_state(const Lowering& lowering);
 // The weight that an input of the graph is, if no call changes it; else null.
 const ir::Weight* constant_weight(const Lowering& lowering, const ir::Value& value);
 // The graph's input that is the weight `made`, which was made from the weight that `from` is; added where there is

@@ -4,6 +4,7 @@
 
 #include "ir/call_body.h"
 #include "ir/control_flow.h"
+#include "ir/written_state.h"
 #include "kernels/body.h"
 #include "lower/lowering.h"
 #include "program/program_file.h"
@@ -149,16 +150,10 @@ kernels::CallSite site_of(const Lowering& lowering, const ir::Node& call) {
   return site;
 }
 
-std::set<std::string> written_state(const Lowering& lowering) {
-  std::set<std::string> written;
-  for (const ir::OutputSpec& output : lowering.entry.signature.outputs)
-    if (ir::updates_state(output.kind)) written.insert(output.target);
-  return written;
-}
-
 const ir::Weight* constant_weight(const Lowering& lowering, const Value& value) {
   const ir::InputSpec* spec = spec_of(lowering, value);
-  return spec && !written_state(lowering).contains(spec->target) ? lowering.program.weight(spec->target) : nullptr;
+  return spec && !ir::written_state(lowering.program).contains(spec->target) ? lowering.program.weight(spec->target)
+                                                                             : nullptr;
 }
 
 // One more operand of the node that runs a body; the body's input.
@@ -207,7 +202,7 @@ bool fits_caches(const Lowering& lowering) {
 }
 
 Result<void> prepack_weights(Lowering& lowering) {
-  const std::set<std::string> written = written_state(lowering);  // is not packed
+  const std::set<std::string> written = ir::written_state(lowering.program);  // is not packed
   // Calls hold pointers to weights while packed ones are added: room for all of them is made first.
   size_t most = lowering.program.weights.size();
   for (ir::Node& call : lowering.graph().forward()) most += call.operands().size();

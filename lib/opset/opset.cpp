@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <mutex>
 #include <set>
 #include <sstream>
@@ -261,14 +262,27 @@ Result<const Operator*> Opset::check(const std::string& target) const {
   if (State::Entry* entry = state_->entry(wanted)) return *entry->failure;
   Diagnostic failure = error(Status::bad_input, 101, "there is no operator " + wanted);
   const auto name = state_->by_name.find(std::string(name_of_target(wanted)));
-  std::vector<std::string> candidates;
-  if (name != state_->by_name.end())
-    candidates = name->second;
-  else
-    for (const auto& [known, targets] : state_->by_name) candidates.push_back(known);
-  std::sort(candidates.begin(), candidates.end());
-  std::string near = nearest(wanted, candidates);
-  if (near.empty() && name != state_->by_name.end()) near = candidates.front();
+  std::string near;
+  if (name != state_->by_name.end()) {
+    std::vector<std::string> candidates = name->second;
+    std::sort(candidates.begin(), candidates.end());
+    near = nearest(wanted, candidates);
+    if (near.empty()) near = candidates.front();
+  } else {  // the namespace is left out, or is right: it says nothing of how near a name is
+    const auto bare = [](const std::string& full) {
+      const size_t colons = full.find("::");
+      return colons == std::string::npos ? full : full.substr(colons + 2);
+    };
+    std::map<std::string, std::string> full;  // by bare name
+    for (const auto& [known, targets] : state_->by_name) {
+      std::string& kept = full[bare(known)];
+      if (kept.empty() || known < kept) kept = known;
+    }
+    std::vector<std::string> candidates;
+    for (const auto& [short_name, known] : full) candidates.push_back(short_name);
+    if (const std::string found = nearest(bare(std::string(name_of_target(wanted))), candidates); !found.empty())
+      near = full.at(found);
+  }
   if (!near.empty()) failure.notes.push_back({"did you mean " + near + "?"});
   return failure;
 }

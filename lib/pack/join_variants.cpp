@@ -114,10 +114,18 @@ shape::Range hull(const shape::Range& a, const shape::Range& b) {
 // Others are named after the value that they are.
 bool is_dimension(const ir::Symbol& symbol) { return symbol.source.ends_with(']'); }
 
+// The name of a size for which no program has one: "x_0" for "x[0]".
+std::string name_of_place(const std::string& source) {
+  std::string name;
+  for (char c : source) name += isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  while (name.ends_with('_')) name.pop_back();
+  return name;
+}
+
 // Afterwards one name means one dimension in both: each program chose its names for itself, so `n` may be x[0] here and
 // y[0] there. `into` has all symbols of both; the ranges of dimensions are join_dimension's affair.
 Result<void> join_symbols(ir::EntryPoint& into, ir::EntryPoint& from, const std::string& source) {
-  shape::Substitution renamed;
+  shape::Substitution renamed, named;
   for (ir::Symbol& symbol : from.symbols) {
     const std::string before = symbol.name;
     const auto same = std::find_if(into.symbols.begin(), into.symbols.end(), [&](const ir::Symbol& other) {
@@ -127,6 +135,10 @@ Result<void> join_symbols(ir::EntryPoint& into, ir::EntryPoint& from, const std:
       if (is_dimension(symbol)) symbol.name = free_symbol_name(into, before);
       into.symbols.push_back(symbol);
     } else {
+      if (is_dimension(symbol) && same->name == name_of_place(symbol.source) && !into.symbol(symbol.name)) {
+        named.emplace(same->name, shape::SymInt::symbol(symbol.name));
+        same->name = symbol.name;
+      }
       const bool is_taken = std::any_of(from.symbols.begin(), from.symbols.end(), [&](const ir::Symbol& other) {
         return other.name == same->name && is_dimension(other) != is_dimension(symbol);
       });
@@ -138,6 +150,7 @@ Result<void> join_symbols(ir::EntryPoint& into, ir::EntryPoint& from, const std:
     if (symbol.name != before) renamed.emplace(before, shape::SymInt::symbol(symbol.name));
   }
   for (ir::Variant& variant : from.variants) variant.substitute(renamed);
+  for (ir::Variant& variant : into.variants) variant.substitute(named);  // by a name that a program has for it
   return {};
 }
 
@@ -145,11 +158,10 @@ Result<void> join_symbols(ir::EntryPoint& into, ir::EntryPoint& from, const std:
 ir::Symbol& symbol_for(ir::EntryPoint& entry, const std::string& source) {
   for (ir::Symbol& symbol : entry.symbols)
     if (symbol.source == source) return symbol;
-  std::string name;
-  for (char c : source) name += isalnum(static_cast<unsigned char>(c)) ? c : '_';
-  while (name.ends_with('_')) name.pop_back();
-  entry.symbols.push_back(
-      {free_symbol_name(entry, name), {shape::Range::highest, shape::Range::lowest}, std::nullopt, source});
+  entry.symbols.push_back({free_symbol_name(entry, name_of_place(source)),
+                           {shape::Range::highest, shape::Range::lowest},
+                           std::nullopt,
+                           source});
   return entry.symbols.back();
 }
 

@@ -12,6 +12,9 @@ Result<std::vector<Part>> read(const std::vector<std::string>& files, const std:
   for (const std::string& file : files) parts.push_back({file, "", {}});
   for (const std::string& word : named) {
     size_t equals = word.find('=');
+    if (equals == 0)
+      return error(Status::usage, 5, "'" + word + "' names no entry point")
+          .note("write name=" + word.substr(1) + ", or " + word.substr(1) + " to keep the name that it has");
     parts.push_back({word.substr(equals + 1), word.substr(0, equals), {}});
   }
   for (Part& part : parts) {

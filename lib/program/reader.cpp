@@ -208,14 +208,13 @@ Diagnostic not_a_program(std::string_view bytes, const std::string& file_name) {
         .note("the tool that should have written it may have failed");
   }
   Diagnostic diagnostic = damaged(230, file_name, "this is not a program");
-  const bool is_archive = bytes.starts_with("PK\x03\x04");
-  const bool is_python = file_name.ends_with(".py");
-  if (is_python || is_archive) {
-    return std::move(diagnostic)
-        .note("`atenon capture` makes a program of " +
-              std::string(is_python ? "a Python file" : "an archive by torch.export"));
-  }
-  return diagnostic;
+  if (file_name.ends_with(".py"))
+    return std::move(diagnostic).note("`atenon capture` makes a program of a Python file");
+  if (!bytes.starts_with("PK\x03\x04")) return diagnostic;
+  if (bytes.find("/archive_format") != bytes.npos)
+    return std::move(diagnostic).note("`atenon capture` makes a program of an archive by torch.export");
+  return std::move(diagnostic)
+      .note("of a .npz or .pt file, `atenon capture --weights` and `atenon run --inputs` take the arrays");
 }
 
 // A text program starts with the word `program`, after comments.

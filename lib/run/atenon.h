@@ -106,8 +106,9 @@ ATENON_EXPORT atenon_status atenon_output_sizes(atenon_session* session, const a
                                                 size_t input_count, size_t index, int64_t* sizes, int capacity,
                                                 int* rank, char** message);
 
-/* Runs once. The first run with new sizes makes a plan, which takes milliseconds; later ones allocate nothing, once as
- * many runs at a time have had the largest sizes. */
+/* Runs once. A run that fails leaves the session's buffers and its draws as they were. The first run with new sizes
+ * makes a plan, which takes milliseconds; later ones allocate nothing, once as many runs at a time have had the largest
+ * sizes. */
 ATENON_EXPORT atenon_status atenon_run(atenon_session* session, const atenon_tensor* inputs, size_t input_count,
                                        atenon_tensor* outputs, size_t output_count, char** message);
 
@@ -116,9 +117,10 @@ ATENON_EXPORT atenon_status atenon_run(atenon_session* session, const atenon_ten
  */
 ATENON_EXPORT void atenon_seed(atenon_session* session, uint64_t seed);
 
-/* Buffers that the program writes, such as a cache, are kept from run to run, by each session for itself. Copies them
- * from another session of the same program: from a prefill to its decode, or to go on twice from one place. NULL: as
- * they were at first. Not while a run of either is under way. */
+/* Buffers that the program writes, such as a cache, are kept from run to run, by each session for itself. Copies those
+ * that both sessions have, by name, from another session of the same program: from a prefill to its decode, or to go on
+ * twice from one place; ATENON_USAGE where there are none. NULL: as they were at first. Not while a run of either is
+ * under way. */
 ATENON_EXPORT atenon_status atenon_copy_state(atenon_session* to, const atenon_session* from, char** message);
 
 #ifdef __cplusplus

@@ -174,16 +174,14 @@ Result<void> run_once(run::Session& session, const atenon_tensor* inputs, size_t
 }
 
 Result<void> copy_state(run::Session& to, const run::Session* from) {
-  const auto reads = [&](const std::string& name) {
-    const std::vector<ir::InputSpec>& inputs = to.entry().signature.inputs;
-    return std::any_of(inputs.begin(), inputs.end(),
-                       [&](const ir::InputSpec& spec) { return ir::is_state(spec.kind) && spec.target == name; });
-  };
+  bool shares_one = !from;
   for (const auto& [name, state] : (from ? *from : to).changing_state()) {
-    if (from && !reads(name)) continue;
+    if (!to.has_state(name)) continue;
     if (Result<void> done = to.restore(name, from ? state : to.program().weight(name)->tensor); !done) return done;
+    shares_one = true;
   }
-  return {};
+  if (shares_one) return {};
+  return error(Status::usage, 625, "the sessions have no buffer in common that their programs write");
 }
 
 }  // namespace

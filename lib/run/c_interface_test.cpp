@@ -267,6 +267,9 @@ entry "forward"
   CHECK(run(first) == ATENON_UNSUPPORTED);
   atenon_seed(session, 5);
   CHECK(run(first) == ATENON_OK);
+  const int64_t fewer[] = {2};
+  atenon_tensor small = {ATENON_F32, 1, fewer, second.data()};
+  CHECK(atenon_run(session, nullptr, 0, &small, 1, nullptr) == ATENON_VIOLATED);  // and draws nothing
   CHECK(run(second) == ATENON_OK);
   CHECK(first[0] == doctest::Approx(0.8302519).epsilon(1e-6));  // PyTorch's
   CHECK(first != second);
@@ -282,6 +285,8 @@ entry "forward"
   }
   CHECK(allocations_of_a_run[0] == allocations_of_a_run[1]);
   CHECK(first == again);
+  CHECK(run(again) == ATENON_OK);
+  CHECK(second == again);
   atenon_free(session);
 }
 
@@ -298,11 +303,35 @@ TEST_CASE("sessions keep their buffers, and hand them over from C") {
     %y: f32[1] = aten::neg(%sum)
     return (%sum, %y)
 )text";
+  const std::string others = R"text(
+entry "writes"
+  input %x: user_input "x"
+  output buffer_mutation "total"
+  output user_output "y"
+  input_tree (x: *)
+  output_tree {y: *}
+  graph(%x: f32[1])
+    %y: f32[1] = aten::neg(%x)
+    return (%x, %y)
+
+entry "reads"
+  input %total: buffer "total"
+  input %x: user_input "x"
+  output user_output "y"
+  input_tree (x: *)
+  output_tree {y: *}
+  graph(%total: f32[1], %x: f32[1])
+    %sum: f32[1] = aten::add.Tensor(%total, %x)
+    %y: f32[1] = aten::neg(%sum)
+    return (%y)
+)text";
   const std::string text = "program 1.0\nopset \"aten\" 1\n\nentry \"first\"" + entry + "\nentry \"then\"" + entry +
-                           "\nweight \"total\": f32[1] = [10.0]\n";
-  atenon_session *first = nullptr, *then = nullptr;
+                           others + "\nweight \"total\": f32[1] = [10.0]\n";
+  atenon_session *first = nullptr, *then = nullptr, *writes = nullptr, *reads = nullptr;
   REQUIRE(load(text, &first) == ATENON_OK);
   REQUIRE(load(text, &then, "then") == ATENON_OK);
+  REQUIRE(load(text, &writes, "writes") == ATENON_OK);
+  REQUIRE(load(text, &reads, "reads") == ATENON_OK);
   const auto add = [](atenon_session* session, float number) {
     const int64_t sizes[] = {1};
     float result = 0;
@@ -320,13 +349,37 @@ TEST_CASE("sessions keep their buffers, and hand them over from C") {
   CHECK(atenon_copy_state(then, nullptr, nullptr) == ATENON_OK);
   CHECK(add(then, 3) == 13);
 
+  // One entry point writes what only another one reads.
+  CHECK(add(reads, 1) == 11);
+  CHECK(add(writes, 5) == 5);
+  CHECK(atenon_copy_state(reads, writes, nullptr) == ATENON_OK);
+  CHECK(add(reads, 1) == 6);
+  CHECK(add(reads, 1) == 6);
+  CHECK(atenon_copy_state(reads, nullptr, nullptr) == ATENON_OK);
+  CHECK(add(reads, 1) == 11);
+
+  // A run that fails for want of room has not been.
+  const int64_t sizes[] = {1};
+  float number = 1;
+  double result = 7;
+  const atenon_tensor x = {ATENON_F32, 1, sizes, &number};
+  atenon_tensor y = {ATENON_F64, 1, sizes, &result};
+  CHECK(atenon_run(first, &x, 1, &y, 1, nullptr) == ATENON_VIOLATED);
+  CHECK(result == 7);
+  CHECK(add(first, 1) == 15);
+
   atenon_session* other = nullptr;  // of another program, in which the buffer is larger
   std::string wider = text;
   for (size_t at = 0; (at = wider.find("f32[1]", at)) != std::string::npos;) wider.replace(at, 6, "f32[2]");
   wider.replace(wider.find("[10.0]"), 6, "[1.0, 2.0]");
   REQUIRE(load(wider, &other) == ATENON_OK);
   CHECK(atenon_copy_state(other, first, nullptr) == ATENON_USAGE);
-  for (atenon_session* session : {first, then, other}) atenon_free(session);
+  atenon_session* unlike = nullptr;  // whose buffer has another name
+  std::string renamed = text;
+  for (size_t at = 0; (at = renamed.find("\"total\"", at)) != std::string::npos;) renamed.replace(at, 7, "\"count\"");
+  REQUIRE(load(renamed, &unlike) == ATENON_OK);
+  CHECK(atenon_copy_state(unlike, first, nullptr) == ATENON_USAGE);
+  for (atenon_session* session : {first, then, writes, reads, other, unlike}) atenon_free(session);
 }
 
 TEST_CASE("what is no program is refused from C") {

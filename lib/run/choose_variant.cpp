@@ -11,6 +11,11 @@ namespace {
 
 Diagnostic violated(int code, std::string message) { return error(Status::violated, code, std::move(message)); }
 
+// "dimension x[0]"; "input n", which is a number.
+std::string place_of(const ir::Symbol& symbol) {
+  return (symbol.source.ends_with(']') ? "dimension " : "input ") + symbol.source;
+}
+
 // Alike where both are numbers of one value, of whatever kinds; a tensor is never a constant.
 bool equals_constant(const Datum& value, const ir::Argument& constant) {
   const std::optional<Datum> number = number_of(constant, {});
@@ -84,7 +89,7 @@ Result<void> Session::bind(const ir::Variant& variant, const std::vector<std::op
     auto value = symbols.find(symbol.name);
     if (value == symbols.end() || symbol.range.contains(value->second)) continue;
     const bool below = value->second < symbol.range.lower;
-    return violated(604, "dimension " + symbol.source + " is " + std::to_string(value->second) + ", and must be at " +
+    return violated(604, place_of(symbol) + " is " + std::to_string(value->second) + ", and must be at " +
                              (below ? "least " + std::to_string(symbol.range.lower)
                                     : "most " + std::to_string(symbol.range.upper)));
   }
@@ -107,7 +112,7 @@ Result<void> Session::check_assumptions(const std::vector<ir::Constraint>& assum
       auto value = symbols.find(name);
       if (value == symbols.end()) continue;
       values += (values.empty() ? "" : ", ") + name + " is " + std::to_string(value->second);
-      if (symbol && !symbol->source.empty()) values += " (dimension " + symbol->source + ")";
+      if (symbol && !symbol->source.empty()) values += " (" + place_of(*symbol) + ")";
     }
     Diagnostic diagnostic = violated(605, "the inputs violate " + assumption.truth.to_string() + ": " + values);
     if (!assumption.reason.empty()) diagnostic.notes.push_back({assumption.reason});
@@ -127,7 +132,7 @@ Result<const ir::Variant*> Session::choose(const std::vector<std::optional<Datum
   for (size_t i = 0; i < inputs_.size(); ++i)
     if (inputs_[i].constant && inputs[i] && !equals_constant(*inputs[i], *inputs_[i].constant))
       return violated(606, "input '" + inputs_[i].path + "' must be " + text::print(*inputs_[i].constant) +
-                               ": the program was specialised to it");
+                               ": the program was captured or specialised for it");
   std::optional<Diagnostic> first;
   for (const ir::Variant& variant : entry_->variants) {
     symbols.clear();

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "ir/call_body.h"
+#include "ir/written_state.h"
 #include "kernels/body.h"
 #include "opset/versions.h"
 #include "program/program_file.h"
@@ -27,6 +28,10 @@ Tensor copy_of(const Tensor& tensor) {
   Tensor copy = Tensor::empty(rows.dtype, rows.sizes);
   std::memcpy(copy.mutable_data(), rows.data(), rows.nbytes());
   return copy;
+}
+
+std::string type_text(ScalarType dtype, const std::vector<int64_t>& sizes) {
+  return ir::to_string(ir::TensorMeta{dtype, {sizes.begin(), sizes.end()}});
 }
 
 // Makes `type` that of a leaf in all variants: a size that is another one in `other` is the symbol that is read there.
@@ -134,11 +139,16 @@ Result<void> Session::connect() {
   std::set<std::string> unread;  // their bytes may be absent
   if (!options_.reference && std::all_of(entry_->variants.begin(), entry_->variants.end(), is_lowered))
     unread = program::unread_weights(program_);
+  changing_ = ir::written_state(program_);
   for (const ir::InputSpec& spec : entry_->signature.inputs) {
-    if (spec.kind == InputKind::user_input)
+    if (spec.kind == InputKind::user_input) {
       connect_leaf(spec);
-    else if (Result<void> connected = connect_state(spec, unread); !connected)
-      return connected;
+      continue;
+    }
+    if (spec.value.empty()) continue;
+    Result<size_t> state = connect_state(spec.target, unread);
+    if (!state) return state.error();
+    sources_.push_back({true, *state});
   }
   return connect_outputs();
 }
@@ -153,17 +163,19 @@ void Session::connect_leaf(const ir::InputSpec& spec) {
       widen(inputs_.back().type, same->type, spec.target, *entry_);
 }
 
-Result<void> Session::connect_state(const ir::InputSpec& spec, const std::set<std::string>& unread) {
-  if (spec.value.empty()) return {};
-  const ir::Weight* weight = program_.weight(spec.target);
-  if (!weight) return error(Status::bad_input, 616, "the program has no weight named '" + spec.target + "'");
-  if (!weight->tensor.storage || (weight->tensor.storage->is_absent() && !unread.contains(spec.target)))
-    return error(Status::usage, 610, "the bytes of '" + spec.target + "' are not in this program")
+Result<size_t> Session::connect_state(const std::string& name, const std::set<std::string>& unread) {
+  for (size_t i = 0; i < state_.size(); ++i)
+    if (state_[i].weight->name == name) return i;
+  const ir::Weight* weight = program_.weight(name);
+  if (!weight) return error(Status::bad_input, 616, "the program has no weight named '" + name + "'");
+  if (!weight->tensor.storage || (weight->tensor.storage->is_absent() && !unread.contains(name)))
+    return error(Status::usage, 610, "the bytes of '" + name + "' are not in this program")
         .note("give the program that has them: --segments FILE");
   const bool is_left = weight->layout || weight->tensor.storage->is_absent();
-  sources_.push_back({true, state_.size()});
   state_.push_back({weight, is_left ? weight->tensor : weight->tensor.contiguous()});
-  return {};
+  // What changes has memory of its own: the file's bytes stay as they are.
+  if (!is_left && changing_.contains(name)) state_.back().tensor = copy_of(state_.back().tensor);
+  return state_.size() - 1;
 }
 
 Result<void> Session::connect_outputs() {
@@ -176,7 +188,7 @@ Result<void> Session::connect_outputs() {
         if (mutated) continue;
         writes_state_ = true;
         keeps_order_ = false;
-        if (Result<void> apart = set_apart(specs[i].target, outputs[i].value()); !apart) return apart;
+        if (Result<void> written = connect_written(specs[i].target, outputs[i].value()); !written) return written;
       } else if ((specs[i].kind == OutputKind::user_input_mutation) == mutated) {
         add_output(specs[i], i);
       }
@@ -184,16 +196,14 @@ Result<void> Session::connect_outputs() {
   return {};
 }
 
-// A state that is written to has memory of its own: the file's bytes stay as they are.
-Result<void> Session::set_apart(const std::string& name, const ir::Value* written) {
-  for (State& state : state_) {
-    if (state.weight->name != name) continue;
-    const std::vector<ir::SymInt> sizes(state.tensor.sizes.begin(), state.tensor.sizes.end());
-    if (!written || !written->is_tensor() || written->meta().dtype != state.tensor.dtype ||
-        written->meta().sizes != sizes)
-      return error(Status::bad_input, 616, "what is written to the state '" + name + "' has another type");
-    state.tensor = copy_of(state.tensor);
-  }
+// What is written need not be read.
+Result<void> Session::connect_written(const std::string& name, const ir::Value* written) {
+  Result<size_t> state = connect_state(name, {});
+  if (!state) return state.error();
+  const Tensor& tensor = state_[*state].tensor;
+  const std::vector<ir::SymInt> sizes(tensor.sizes.begin(), tensor.sizes.end());
+  if (!written || !written->is_tensor() || written->meta().dtype != tensor.dtype || written->meta().sizes != sizes)
+    return error(Status::bad_input, 616, "what is written to the state '" + name + "' has another type");
   return {};
 }
 
@@ -220,18 +230,22 @@ void Session::add_output(const ir::OutputSpec& spec, size_t index) {
 
 std::vector<std::pair<std::string, Tensor>> Session::changing_state() const {
   std::vector<std::pair<std::string, Tensor>> changing;
-  for (const ir::OutputSpec& spec : entry_->signature.outputs)
-    for (const State& state : state_)
-      if (ir::updates_state(spec.kind) && state.weight->name == spec.target)
-        changing.emplace_back(spec.target, state.tensor);
+  for (const State& state : state_)
+    if (changing_.contains(state.weight->name)) changing.emplace_back(state.weight->name, state.tensor);
   return changing;
+}
+
+bool Session::has_state(const std::string& name) const {
+  return std::any_of(state_.begin(), state_.end(), [&](const State& state) { return state.weight->name == name; });
 }
 
 Result<void> Session::restore(const std::string& name, const Tensor& tensor) {
   for (const auto& [known, state] : changing_state()) {
     if (known != name) continue;
     if (state.dtype != tensor.dtype || state.sizes != tensor.sizes)
-      return error(Status::usage, 625, "the state '" + name + "' has another type than the program's");
+      return error(Status::usage, 625,
+                   "the state '" + name + "' is " + type_text(state.dtype, state.sizes) +
+                       ", and what is put into it is " + type_text(tensor.dtype, tensor.sizes));
     const Tensor rows = tensor.contiguous();
     std::memcpy(Tensor(state).mutable_data(), rows.data(), rows.nbytes());
     return {};
@@ -327,13 +341,22 @@ Result<std::vector<Datum>> Session::run(const std::vector<std::optional<Datum>>&
   if (!found) return found.error();
   std::unique_lock state_lock(running_, std::defer_lock);
   if (writes_state_ || generator_) state_lock.lock();
-  const bool direct = *found && keeps_order_;
+  const std::optional<Generator> before = generator_;
+  Result<std::vector<Datum>> outputs = run(*found, inputs, observer, into);
+  if (!outputs && before) *generator_ = *before;
+  return outputs;
+}
+
+Result<std::vector<Datum>> Session::run(const std::shared_ptr<Plan>& plan,
+                                        const std::vector<std::optional<Datum>>& inputs, const Observer& observer,
+                                        std::span<Tensor> into) {
+  const bool direct = plan && keeps_order_;
   std::optional<Result<std::vector<Datum>>> results;
-  if (*found) {
-    std::unique_ptr<Context> context = contexts_.take([&](const Context& idle) { return idle.plan == *found; });
-    if (!context) context = Plan::make_context(*found, *this);
+  if (plan) {
+    std::unique_ptr<Context> context = contexts_.take([&](const Context& idle) { return idle.plan == plan; });
+    if (!context) context = Plan::make_context(plan, *this);
     enter(*context);
-    results = (*found)->run(*context, *this, inputs, observer, direct ? into : std::span<Tensor>());
+    results = plan->run(*context, *this, inputs, observer, direct ? into : std::span<Tensor>());
     leave(std::move(context));
   } else {
     shape::Bindings symbols;
@@ -342,14 +365,18 @@ Result<std::vector<Datum>> Session::run(const std::vector<std::optional<Datum>>&
     results = interpret(**variant, inputs, symbols, observer);
   }
   if (!*results) return std::move(*results);
-  std::vector<Datum> ordered = direct ? std::move(**results) : finish(std::move(**results));
-  for (size_t i = 0; i < into.size() && i < ordered.size(); ++i) {
-    if (direct && std::holds_alternative<Tensor>(ordered[i])) continue;  // it is there
-    const Tensor rows = tensor_of(ordered[i]).contiguous();
+  Finished finished = direct ? Finished{std::move(**results), {}} : finish(std::move(**results));
+  std::vector<std::pair<size_t, Tensor>> copies;  // to where in `into`; nothing is written unless all fit
+  for (size_t i = 0; i < into.size() && i < finished.outputs.size(); ++i) {
+    if (direct && std::holds_alternative<Tensor>(finished.outputs[i])) continue;  // it is there
+    Tensor rows = tensor_of(finished.outputs[i]).contiguous();
     if (Result<void> fitting = check_room(i, into[i], rows.dtype, rows.sizes); !fitting) return fitting.error();
-    std::memcpy(into[i].mutable_data(), rows.data(), rows.nbytes());
+    copies.emplace_back(i, std::move(rows));
   }
-  return ordered;
+  for (const auto& [i, rows] : copies) std::memcpy(into[i].mutable_data(), rows.data(), rows.nbytes());
+  for (const auto& [i, rows] : finished.written)
+    std::memcpy(state_[i].tensor.mutable_data(), rows.data(), rows.nbytes());
+  return std::move(finished.outputs);
 }
 
 Result<bool> Session::run_again(std::span<const Rows> inputs, std::span<const Rows> outputs) {
@@ -369,12 +396,9 @@ Result<bool> Session::run_again(std::span<const Rows> inputs, std::span<const Ro
 Result<void> Session::check_room(size_t output, const Tensor& room, ScalarType dtype,
                                  const std::vector<int64_t>& sizes) const {
   if (room.dtype == dtype && room.sizes == sizes) return {};
-  auto text = [](ScalarType type, const std::vector<int64_t>& of) {
-    return ir::to_string(ir::TensorMeta{type, {of.begin(), of.end()}});
-  };
   return error(Status::violated, 603,
-               "output '" + outputs_[output].path + "' is " + text(dtype, sizes) + ", and there is room for " +
-                   text(room.dtype, room.sizes));
+               "output '" + outputs_[output].path + "' is " + type_text(dtype, sizes) + ", and there is room for " +
+                   type_text(room.dtype, room.sizes));
 }
 
 Result<std::vector<Datum>> Session::interpret(const ir::Variant& variant,
@@ -392,30 +416,25 @@ size_t Session::input_of(const ir::Variant& variant, const ir::Value& input) con
   return sources_[static_cast<size_t>(found - inputs.begin())].index;
 }
 
-// Puts what the graph returned into the caller's order, and mutated state back where it belongs.
-std::vector<Datum> Session::finish(std::vector<Datum> results) {
+Session::Finished Session::finish(std::vector<Datum> results) const {
   const auto& specs = entry_->signature.outputs;
   // A result may be what a state was before this run.
   for (Datum& result : results)
     if (Tensor* tensor = std::get_if<Tensor>(&result))
       for (const auto& [name, state] : changing_state())
         if (tensor->storage == state.storage) *tensor = copy_of(*tensor);
-  std::vector<Datum> ordered;
+  Finished finished;
   for (bool mutated : {false, true})
     for (size_t i = 0; i < results.size() && i < specs.size(); ++i) {
       if (ir::updates_state(specs[i].kind)) {
-        if (mutated) continue;
-        const Tensor* value = std::get_if<Tensor>(&results[i]);
-        for (State& state : state_)
-          if (value && state.weight->name == specs[i].target) {
-            const Tensor rows = value->contiguous();
-            std::memcpy(state.tensor.mutable_data(), rows.data(), rows.nbytes());
-          }
+        const Tensor* value = mutated ? nullptr : std::get_if<Tensor>(&results[i]);
+        for (size_t state = 0; value && state < state_.size(); ++state)
+          if (state_[state].weight->name == specs[i].target) finished.written.emplace_back(state, value->contiguous());
       } else if ((specs[i].kind == OutputKind::user_input_mutation) == mutated) {
-        ordered.push_back(std::move(results[i]));
+        finished.outputs.push_back(std::move(results[i]));
       }
     }
-  return ordered;
+  return finished;
 }
 
 Result<std::vector<std::optional<ir::Type>>> Session::infer_outputs(const std::vector<std::optional<Datum>>& inputs) {
@@ -443,6 +462,19 @@ Result<std::vector<std::optional<ir::Type>>> Session::infer_outputs(const std::v
       types.push_back(known ? std::optional<ir::Type>(meta) : std::nullopt);
     }
   return types;
+}
+
+std::optional<std::vector<int64_t>> Session::input_sizes(size_t leaf, const shape::Bindings& symbols) const {
+  const ir::Variant* fitting = nullptr;
+  for (const ir::Variant& variant : entry_->variants)
+    if (!fitting && check_assumptions(variant.assumptions, symbols)) fitting = &variant;
+  if (!fitting) fitting = &entry_->variants.front();  // a run says what it assumes
+  for (size_t i = 0; i < sources_.size(); ++i) {
+    const ir::Value& input = *fitting->graph.inputs()[i];
+    if (!sources_[i].is_state && sources_[i].index == leaf && input.is_tensor())
+      return kernels::concrete(input.meta().sizes, symbols);
+  }
+  return std::nullopt;
 }
 
 Result<Memory> Session::memory(const std::vector<std::optional<Datum>>& inputs) {

@@ -95,7 +95,8 @@ class Session {
 
   // One value for each leaf of the inputs; a leaf with a constant may be left out (nullopt). Outputs in flattened
   // order, then inputs that the program writes to. Where `into` is not empty, output i is written to into[i], in rows:
-  // E0603 unless it has the output's type, or a number's (rank 0 of i64, f64 or bool).
+  // E0603 unless it has the output's type, or a number's (rank 0 of i64, f64 or bool). A run that
+  // fails changes no state, and draws no random numbers.
   Result<std::vector<Datum>> run(const std::vector<std::optional<Datum>>& inputs, const Observer& observer = {},
                                  std::span<Tensor> into = {});
   // Runs again with sizes of an earlier run, allocating nothing; no where nothing is known of these sizes, or where
@@ -103,11 +104,15 @@ class Session {
   Result<bool> run_again(std::span<const Rows> inputs, std::span<const Rows> outputs);
   // Concrete output types for these inputs; nullopt for a size that only the run can tell.
   Result<std::vector<std::optional<ir::Type>>> infer_outputs(const std::vector<std::optional<Datum>>& inputs);
+  // Of an input that is a tensor, at these values of the symbols; nullopt where they do not follow from them.
+  std::optional<std::vector<int64_t>> input_sizes(size_t leaf, const shape::Bindings& symbols) const;
   // What is planned for such inputs; and for sizes that are only named, a value for each symbol. Nothing is run.
   Result<Memory> memory(const std::vector<std::optional<Datum>>& inputs);
   Result<Memory> memory(const shape::Bindings& symbols);
-  // Buffers that the program writes, by name, as they are between two runs; and sets one (E0625 where it does not fit).
+  // Buffers that this entry point reads or writes and some entry point of the program writes, by name, as they are
+  // between two runs; and sets one (E0625 where it does not fit).
   std::vector<std::pair<std::string, Tensor>> changing_state() const;
+  bool has_state(const std::string& name) const;  // of any kind
   Result<void> restore(const std::string& name, const Tensor& tensor);
   // What random operators draw from. Not while a run is under way.
   void seed(uint64_t seed);
@@ -120,9 +125,10 @@ class Session {
   Session();
   Result<void> connect();
   void connect_leaf(const ir::InputSpec& spec);
-  Result<void> connect_state(const ir::InputSpec& spec, const std::set<std::string>& unread);
+  // The state of this name in state_, where it is added if it is not there.
+  Result<size_t> connect_state(const std::string& name, const std::set<std::string>& unread);
   Result<void> connect_outputs();
-  Result<void> set_apart(const std::string& name, const ir::Value* written);
+  Result<void> connect_written(const std::string& name, const ir::Value* written);
   void add_output(const ir::OutputSpec& spec, size_t index);
   // The first variant whose assumptions hold, and the symbols' values.
   Result<const ir::Variant*> choose(const std::vector<std::optional<Datum>>& inputs, shape::Bindings& symbols) const;
@@ -130,6 +136,9 @@ class Session {
                     shape::Bindings& symbols) const;
   // Those of which enough is known: the others wait for the nodes that define their symbols.
   Result<void> check_assumptions(const std::vector<ir::Constraint>& assumptions, const shape::Bindings& symbols) const;
+  // By `plan`, or interpreted where there is none. What may not run at the same time is locked.
+  Result<std::vector<Datum>> run(const std::shared_ptr<Plan>& plan, const std::vector<std::optional<Datum>>& inputs,
+                                 const Observer& observer, std::span<Tensor> into);
   Result<std::shared_ptr<Plan>> plan(const std::vector<std::optional<Datum>>& inputs);
   void enter(Context& context);  // lends it an arena
   void leave(std::unique_ptr<Context> context);
@@ -140,7 +149,12 @@ class Session {
                                       const shape::Bindings& symbols);
   Result<std::vector<Datum>> interpret(const ir::Variant& variant, const std::vector<std::optional<Datum>>& inputs,
                                        const shape::Bindings& symbols, const Observer& observer);
-  std::vector<Datum> finish(std::vector<Datum> results);
+  // What the graph returned in the caller's order, and what it writes to state_, by the position there.
+  struct Finished {
+    std::vector<Datum> outputs;
+    std::vector<std::pair<size_t, Tensor>> written;
+  };
+  Finished finish(std::vector<Datum> results) const;
   // The leaf that an input of the graph is, which is no state.
   size_t input_of(const ir::Variant& variant, const ir::Value& input) const;
   Result<void> check_room(size_t output, const Tensor& room, ScalarType dtype, const std::vector<int64_t>& sizes) const;
@@ -157,8 +171,9 @@ class Session {
   std::vector<Leaf> inputs_, outputs_;
   std::vector<Source> sources_;
   std::vector<State> state_;
-  bool writes_state_ = false;  // a buffer is an output
-  bool keeps_order_ = true;    // the graph's outputs are the caller's, in order
+  std::set<std::string> changing_;  // names of state that the program writes
+  bool writes_state_ = false;       // a buffer is an output
+  bool keeps_order_ = true;         // the graph's outputs are the caller's, in order
   std::shared_ptr<const kernels::Code> code_;
   std::unique_ptr<const reference::DeclaredKernels> declared_;
   std::optional<Generator> generator_;  // goes on from run to run

@@ -223,6 +223,10 @@ TEST_CASE("damaged plans are refused, not run") {
   CHECK(refused("slots=[0]}", "slots=[5]}") == "a result does not fit into its arena slot");
   const std::string most = "9223372036854775807";
   CHECK(refused("slots=[12*b, 12*b]", "slots=[" + most + ", " + most + "]") ==
+        "at these sizes, the arena would be larger than memory can be");
+  CHECK(refused("slots=[12*b, 12*b]", "slots=[" + most + "*b, 12*b]") ==
+        "at these sizes, the arena would be larger than memory can be");
+  CHECK(refused("slots=[12*b, 12*b]", "slots=[12*c, 12*b]") ==
         "the size of an arena slot does not follow from the inputs");
   CHECK(refused("offset=[0]", "offset=[" + most + "]") == "an alias reaches beyond its operand");
   CHECK(refused("offset=[0]", "offset=[4]") == "an alias reaches beyond its operand");

@@ -205,8 +205,10 @@ Result<std::vector<Datum>> Interpreter::run_graph(Scope& scope, const ir::Graph&
       if (ir::is_control_flow(node.target()) && diagnostic.notes.size() > 1)
         return diagnostic;  // the body's node is named
       const std::string place = "in " + text::print(node);
-      const bool is_said = std::any_of(diagnostic.notes.begin(), diagnostic.notes.end(),
-                                       [&](const Note& note) { return note.text == place; });
+      // Of a call, the operator in its body says more.
+      const bool is_said = std::any_of(diagnostic.notes.begin(), diagnostic.notes.end(), [&](const Note& note) {
+        return ir::is_call(node) ? note.text.starts_with("in ") : note.text == place;
+      });
       if (!is_said) diagnostic.notes.push_back({place});
       if (std::string line = python_line(session_.program_, node); !line.empty())
         diagnostic.notes.push_back({"captured from " + line});

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <charconv>
 
-#include "support/json.h"
 #include "support/parallel.h"
 
 namespace atenon::run {
@@ -55,6 +54,8 @@ std::string bytes(size_t count) { return std::to_string(count) + " bytes"; }
 
 std::string scratch_of(const Memory& memory) { return memory.scratch_of.empty() ? "" : ", of " + memory.scratch_of; }
 
+}  // namespace
+
 nlohmann::ordered_json to_json(const Memory& memory) {
   nlohmann::ordered_json json = {{"weights", memory.weights}, {"copies", memory.repacked}};
   if (memory.formula.empty()) return json;
@@ -66,14 +67,7 @@ nlohmann::ordered_json to_json(const Memory& memory) {
   return json;
 }
 
-}  // namespace
-
-std::string describe(const Memory& memory, bool json) {
-  if (json) {
-    nlohmann::ordered_json all = {{"schema", 1}};
-    all.update(to_json(memory));
-    return json_text(all, 1) + "\n";
-  }
+std::string to_text(const Memory& memory) {
   std::string text = "weights " + bytes(memory.weights) + "\n";
   if (memory.repacked > 0) text += "copies  " + bytes(memory.repacked) + ": weights in another layout\n";
   if (memory.formula.empty()) return text + "the rest is not planned: the program is not lowered\n";
@@ -92,6 +86,10 @@ Result<std::string> memory_at(Session& session, const std::vector<std::string>& 
   for (const std::string& word : sizes) {
     Result<SizeRange> range = read_size(session.entry(), word);
     if (!range) return range.error();
+    for (const SizeRange& other : ranges)
+      if (other.symbol == range->symbol)
+        return error(Status::usage, 628, "the size '" + range->symbol + "' is given twice")
+            .note("write " + range->symbol + "=1..64 for a line each");
     symbols[range->symbol] = range->lower;
     int64_t steps = 0;  // past the first
     if (__builtin_sub_overflow(range->upper, range->lower, &steps) || steps >= most_lines / lines)
@@ -103,7 +101,10 @@ Result<std::string> memory_at(Session& session, const std::vector<std::string>& 
   if (lines == 1) {
     Result<Memory> memory = session.memory(symbols);
     if (!memory) return memory.error();
-    return describe(*memory, json);
+    if (!json) return to_text(*memory);
+    nlohmann::ordered_json data = {{"schema", 1}};
+    data.update(to_json(*memory));
+    return json_text(data, 1) + "\n";
   }
 
   std::string text;

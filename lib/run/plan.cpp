@@ -1,6 +1,7 @@
 // See plan.h. Strides, slots and aliases are what `lower` wrote on the calls; here they become numbers, once.
 #include "run/plan.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstring>
@@ -78,8 +79,12 @@ Result<std::vector<int64_t>> Plan::place_slots() {
     if (annotation.name != "slots" || !annotation.argument.is<ir::ArgumentList>()) continue;
     for (const ir::Argument& bytes : annotation.argument.get<ir::ArgumentList>()) {
       slots.push_back(static_cast<int64_t>(arena_bytes_));
-      if (std::optional<int64_t> size = integer(bytes, symbols_); !size || !enlarge_arena(*size))
+      const std::optional<int64_t> size = integer(bytes, symbols_);
+      if (size && enlarge_arena(*size)) continue;
+      const auto is_known = [&](const std::string& name) { return symbols_.contains(name); };
+      if (!size && (!bytes.is<ir::SymInt>() || !std::ranges::all_of(bytes.get<ir::SymInt>().symbols(), is_known)))
         return error(Status::bad_input, 618, "the size of an arena slot does not follow from the inputs");
+      return error(Status::violated, 618, "at these sizes, the arena would be larger than memory can be");
     }
   }
   slots.push_back(static_cast<int64_t>(arena_bytes_));

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "support/json.h"
-
 namespace atenon::run {
 
 double Profile::Row::median() const {
@@ -64,7 +62,7 @@ std::string Profile::to_text(const kernels::Limits& limits) const {
   return text;
 }
 
-std::string Profile::to_json(const kernels::Limits& limits) const {
+nlohmann::ordered_json Profile::to_json(const kernels::Limits& limits) const {
   nlohmann::ordered_json calls = nlohmann::ordered_json::array();
   for (const Row& row : rows_) {
     calls.push_back({{"result", row.name},
@@ -75,11 +73,8 @@ std::string Profile::to_json(const kernels::Limits& limits) const {
                      {"of_limit", row.of_limit(limits)},
                      {"line", row.line}});
   }
-  return json_text({{"schema", 1},
-                    {"limits", {{"threads", limits.threads}, {"flops", limits.flops}, {"bytes", limits.bytes}}},
-                    {"calls", calls}},
-                   1) +
-         "\n";
+  return {{"limits", {{"threads", limits.threads}, {"flops", limits.flops}, {"bytes", limits.bytes}}},
+          {"calls", calls}};
 }
 
 }  // namespace atenon::run

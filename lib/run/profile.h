@@ -7,6 +7,7 @@
 
 #include "kernels/machine_limits.h"
 #include "run/engine.h"
+#include "support/json.h"
 
 namespace atenon::run {
 
@@ -19,7 +20,7 @@ class Profile {
   // fraction of the machine's limit is the time that the limits allow by the time that it took. Above 100 % operands
   // were in a cache.
   std::string to_text(const kernels::Limits& limits) const;
-  std::string to_json(const kernels::Limits& limits) const;  // {"schema": 1, "limits": {...}, "calls": [...]}
+  nlohmann::ordered_json to_json(const kernels::Limits& limits) const;  // {"limits": {...}, "calls": [...]}
 
  private:
   struct Row {

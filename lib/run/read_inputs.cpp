@@ -1,5 +1,6 @@
 // Inputs from the command line: files, numbers, and values made on the spot.
 #include <charconv>
+#include <filesystem>
 #include <set>
 
 #include "arrays/arrays.h"
@@ -22,12 +23,12 @@ Diagnostic no_such_input(const Session& session, const std::string& name) {
   return unknown;
 }
 
-// A value for a size that was not given: the example's, or the least that is allowed.
-int64_t example_size(const Session& session, const ir::SymInt& size) {
+// Sizes that were not given: the example's, or the least that are allowed.
+std::optional<std::vector<int64_t>> example_sizes(const Session& session, size_t leaf) {
   shape::Bindings bindings;
   for (const ir::Symbol& symbol : session.entry().symbols)
     bindings[symbol.name] = symbol.hint.value_or(symbol.range.lower);
-  return shape::evaluate(size, bindings).value_or(1);
+  return session.input_sizes(leaf, bindings);
 }
 
 // A hash of the position, the finaliser of MurmurHash3: the same values on every machine, in every run.
@@ -52,15 +53,20 @@ Tensor made(ScalarType dtype, const std::vector<int64_t>& sizes, bool random) {
 }
 
 // "random", "zeros", each perhaps with sizes: "random[4,64]".
-Result<std::optional<Datum>> make(const Session& session, const Leaf& leaf, const std::string& value) {
+Result<std::optional<Datum>> make(const Session& session, size_t index, const std::string& value) {
+  const Leaf& leaf = session.inputs()[index];
   std::string word = value.substr(0, value.find('['));
   if ((word != "random" && word != "zeros") || !std::holds_alternative<ir::TensorMeta>(leaf.type))
     return std::optional<Datum>();
   const auto& meta = std::get<ir::TensorMeta>(leaf.type);
   std::vector<int64_t> sizes;
-  for (const ir::SymInt& size : meta.sizes) sizes.push_back(example_size(session, size));
-  if (word.size() < value.size()) {
-    sizes.clear();
+  if (word == value) {
+    std::optional<std::vector<int64_t>> example = example_sizes(session, index);
+    if (!example)
+      return error(Status::usage, 621, "'" + value + "' needs the sizes of '" + leaf.path + "', " + type_of(leaf))
+          .note("write " + word + "[4,64]");
+    sizes = std::move(*example);
+  } else {
     const char* at = value.data() + word.size() + 1;
     const char* end = value.data() + value.size();
     bool is_read = value.ends_with(']');
@@ -91,6 +97,11 @@ std::optional<Datum> number(const Leaf& leaf, const std::string& text) {
   double value = 0;
   auto [rest, problem] = std::from_chars(text.data(), end, value);
   return problem == std::errc() && rest == end ? std::optional<Datum>(value) : std::nullopt;
+}
+
+std::string example_number(const Leaf& leaf) {
+  const ir::ScalarKind kind = std::get<ir::ScalarKind>(leaf.type);
+  return kind == ir::ScalarKind::integer ? "3" : kind == ir::ScalarKind::boolean ? "true" : "0.5";
 }
 
 // NumPy has no bfloat16: its files hold uint16, which arrays reads as bf16. Other types must be the declared ones;
@@ -150,14 +161,21 @@ Result<std::vector<std::optional<Datum>>> read_inputs(const Session& session, co
     std::string name = word.substr(0, equals), value = word.substr(equals + 1);
     Result<size_t> leaf = find(name);
     if (!leaf) return leaf.error();
-    Result<std::optional<Datum>> here = make(session, session.inputs()[*leaf], value);
+    Result<std::optional<Datum>> here = make(session, *leaf, value);
     if (!here) return here.error();
     if (!*here) *here = number(session.inputs()[*leaf], value);
     if (*here) {
       values[*leaf] = std::move(**here);
       continue;
     }
-    Result<std::vector<arrays::Array>> content = arrays::read(value.starts_with('@') ? value.substr(1) : value);
+    const std::string file = value.starts_with('@') ? value.substr(1) : value;
+    const bool is_number = std::holds_alternative<ir::ScalarKind>(session.inputs()[*leaf].type);
+    if (std::error_code unknown; is_number && file != "-" && !std::filesystem::exists(file, unknown))
+      return error(Status::usage, 621,
+                   "the input '" + name + "' is one number, " + type_of(session.inputs()[*leaf]) + ", not '" + value +
+                       "', and there is no such file")
+          .note("write " + name + "=" + example_number(session.inputs()[*leaf]));
+    Result<std::vector<arrays::Array>> content = arrays::read(file);
     if (!content) return content.error();
     if (content->size() != 1)
       return error(Status::usage, 621, value + " holds " + std::to_string(content->size()) + " arrays, not one")

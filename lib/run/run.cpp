@@ -1,13 +1,17 @@
 // `atenon run`: load, run, and say what was asked for.
 #include "run/run.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <regex>
+#include <set>
 
 #include "arrays/arrays.h"
+#include "ir/written_state.h"
 #include "program/program_file.h"
 #include "run/leaves.h"
 #include "run/memory.h"
@@ -67,20 +71,27 @@ Result<void> write_outputs(const Session& session, const std::vector<Datum>& out
   return arrays::write(path, named);
 }
 
-std::string benchmark_report(std::vector<double> seconds, bool json) {
-  std::sort(seconds.begin(), seconds.end());
-  double least = seconds.front() * 1e3, median = seconds[seconds.size() / 2] * 1e3,
-         slow = seconds[seconds.size() * 9 / 10] * 1e3;
-  if (json) {
-    return json_text(
-               {{"schema", 1}, {"runs", seconds.size()}, {"min_ms", least}, {"median_ms", median}, {"p90_ms", slow}}) +
-           "\n";
+// What is said of a run: lines, or, as data, one object that has the fields of every report.
+class Reports {
+ public:
+  void add(const std::string& text, const nlohmann::ordered_json& data, int indent = 1) {
+    text_ += text;
+    indent_ = data_.empty() ? indent : 1;
+    data_.update(data);
   }
-  char line[128];
-  snprintf(line, sizeof line, "%zu runs: min %.3f ms, median %.3f ms, 90 %% %.3f ms\n", seconds.size(), least, median,
-           slow);
-  return line;
-}
+  bool is_empty() const { return data_.empty(); }
+  std::string written(bool json) const {
+    if (!json || is_empty()) return text_;
+    nlohmann::ordered_json all = {{"schema", 1}};
+    all.update(data_);
+    return json_text(all, indent_) + "\n";
+  }
+
+ private:
+  std::string text_;
+  nlohmann::ordered_json data_ = nlohmann::ordered_json::object();
+  int indent_ = 1;
+};
 
 // One run, or as many as are measured, and what is said of it.
 class Execution {
@@ -102,17 +113,19 @@ class Execution {
       const kernels::Limits again = kernels::measure_limits();
       limits.flops = std::max(limits.flops, again.flops);
       limits.bytes = std::max(limits.bytes, again.bytes);
-      outcome_.report += options_.json ? profile_.to_json(limits) : profile_.to_text(limits);
+      reports_.add(profile_.to_text(limits), profile_.to_json(limits));
     } else if (options_.benchmark > 0) {
       if (Result<void> timed = run_timed(*outputs); !timed) return timed.error();
     }
     if (options_.memory) {
       Result<Memory> memory = session_.memory(inputs_);
       if (!memory) return memory.error();
-      outcome_.report += describe(*memory, options_.json);
+      reports_.add(to_text(*memory), to_json(*memory));
     }
     if (Result<void> written = write(*outputs); !written) return written.error();
-    return std::move(outcome_);
+    std::string report = reports_.written(options_.json);
+    if (reports_.is_empty() && options_.output.empty()) report = describe_outputs(session_, *outputs, options_.json);
+    return Outcome{odd_.empty() ? Status::ok : Status::no, std::move(report)};
   }
 
  private:
@@ -124,9 +137,16 @@ class Execution {
     const auto arrays = leaves.size() - static_cast<size_t>(std::count_if(leaves.begin(), leaves.end(), is_word));
     for (const auto& [path, count] : {std::pair{&options_.output, arrays},
                                       {&options_.state, session_.changing_state().size()},
-                                      {&options_.dump, size_t{1}}})
-      if (Result<void> known = path->empty() ? Result<void>() : arrays::check_format(*path, count); !known)
-        return known;
+                                      {&options_.dump, size_t{1}}}) {
+      if (path->empty()) continue;
+      if (Result<void> known = arrays::check_format(*path, count); !known) return known;
+      if (*path != "-") continue;
+      if (isatty(STDOUT_FILENO))
+        return error(Status::usage, 8, "binary arrays are not for a terminal").note("name a file, or a pipe");
+      if (options_.output.empty() || options_.profile || options_.benchmark > 0 || options_.memory || options_.find_nan)
+        return error(Status::usage, 5, "standard output would get arrays and a report")
+            .note("name a file for the arrays");
+    }
     if (options_.nodes.empty()) return {};
     try {
       dump_.pattern.emplace(options_.nodes);
@@ -144,14 +164,26 @@ class Execution {
     return {};
   }
 
+  // Buffers of other entry points stay in the file as they are: calls of one and another may share it.
   Result<void> restore_state() {
     std::error_code unreadable;  // of such a file, reading says more
     if (options_.state.empty() || (!std::filesystem::exists(options_.state, unreadable) && !unreadable)) return {};
     Result<std::vector<arrays::Array>> kept = arrays::read(options_.state);
     if (!kept) return kept.error();
-    for (const arrays::Array& array : *kept)
-      if (Result<void> restored = session_.restore(array.name, array.tensor); !restored) return restored;
-    return {};
+    const std::set<std::string> written = ir::written_state(session_.program());
+    std::string names;
+    bool has_one = kept->empty();
+    for (arrays::Array& array : *kept) {
+      names += (names.empty() ? "" : ", ") + array.name;
+      has_one = has_one || written.contains(array.name);
+      if (!written.contains(array.name) || !session_.has_state(array.name))
+        others_.push_back(std::move(array));
+      else if (Result<void> restored = session_.restore(array.name, array.tensor); !restored)
+        return restored;
+    }
+    if (has_one) return {};
+    return error(Status::usage, 625, "'" + options_.state + "' holds no buffer that the program writes")
+        .note("it holds " + names);
   }
 
   // Of a run whose results are looked at; none where they are not, so that nothing slows it down.
@@ -161,8 +193,10 @@ class Execution {
       if (options_.profile) profile_.add(seen);
       if (!options_.dump.empty()) dump_.take(seen);
       for (size_t i = 0; options_.find_nan && odd_.empty() && i < seen.results.size(); ++i)
-        if (has_odd_number(seen.results[i]))
-          odd_ = "%" + seen.node.result(i)->name + comment(python_line(session_.program(), seen.node));
+        if (has_odd_number(seen.results[i])) {
+          odd_ = "%" + seen.node.result(i)->name;
+          odd_line_ = python_line(session_.program(), seen.node);
+        }
       return {};
     };
   }
@@ -191,18 +225,30 @@ class Execution {
       if (!again) return again.error();
       outputs = std::move(*again);
     }
-    outcome_.report += benchmark_report(std::move(seconds), options_.json);
+    report_times(std::move(seconds));
     return {};
   }
 
+  void report_times(std::vector<double> seconds) {
+    std::sort(seconds.begin(), seconds.end());
+    const double least = seconds.front() * 1e3, median = seconds[seconds.size() / 2] * 1e3,
+                 slow = seconds[seconds.size() * 9 / 10] * 1e3;
+    char line[128];
+    snprintf(line, sizeof line, "%zu runs: min %.3f ms, median %.3f ms, 90 %% %.3f ms\n", seconds.size(), least, median,
+             slow);
+    reports_.add(line, {{"runs", seconds.size()}, {"min_ms", least}, {"median_ms", median}, {"p90_ms", slow}}, -1);
+  }
+
   void report_odd() {
-    outcome_.status = odd_.empty() ? Status::ok : Status::no;
-    outcome_.report += options_.json  ? json_text({{"schema", 1}, {"finite", odd_.empty()}, {"first", odd_}}) + "\n"
-                       : odd_.empty() ? "all results are finite\n"
-                                      : "the first NaN or infinity is in " + odd_ + "\n";
-    for (size_t i = 0; !odd_.empty() && !options_.json && i < inputs_.size(); ++i)
-      if (inputs_[i] && has_odd_number(*inputs_[i]))
-        outcome_.report += "the input '" + session_.inputs()[i].path + "' has one already\n";
+    std::string text = odd_.empty() ? "all results are finite\n"
+                                    : "the first NaN or infinity is in " + odd_ + comment(odd_line_) + "\n";
+    nlohmann::ordered_json inputs = nlohmann::ordered_json::array();
+    for (size_t i = 0; !odd_.empty() && i < inputs_.size(); ++i) {
+      if (!inputs_[i] || !has_odd_number(*inputs_[i])) continue;
+      text += "the input '" + session_.inputs()[i].path + "' has one already\n";
+      inputs.push_back(session_.inputs()[i].path);
+    }
+    reports_.add(text, {{"finite", odd_.empty()}, {"first", odd_}, {"line", odd_line_}, {"inputs", inputs}}, -1);
   }
 
   Result<void> write(const std::vector<Datum>& outputs) {
@@ -211,16 +257,14 @@ class Execution {
         return error(Status::usage, 624, "the name of no node that was run has '" + options_.nodes + "' in it");
       if (Result<void> written = arrays::write(options_.dump, dump_.arrays); !written) return written;
     }
-    if (!options_.output.empty()) {
+    if (!options_.output.empty())
       if (Result<void> written = write_outputs(session_, outputs, options_.output); !written) return written;
-    } else if (outcome_.report.empty()) {
-      outcome_.report = describe_outputs(session_, outputs, options_.json);
-    }
     // Last, so that a run whose outputs could not be written can be repeated.
     const bool is_measured = options_.profile || options_.benchmark > 0;
     if (options_.state.empty() || is_measured) return {};
     std::vector<arrays::Array> kept;
     for (auto& [name, tensor] : session_.changing_state()) kept.push_back({name, std::move(tensor)});
+    kept.insert(kept.end(), others_.begin(), others_.end());
     return arrays::write(options_.state, kept);
   }
 
@@ -229,8 +273,9 @@ class Execution {
   Inputs inputs_;
   Profile profile_;
   Dump dump_;
-  std::string odd_;  // the first node with a NaN or infinity
-  Outcome outcome_;
+  std::vector<arrays::Array> others_;  // of the state's file, which this entry point neither reads nor writes
+  std::string odd_, odd_line_;         // the first result with a NaN or infinity, and its line of Python
+  Reports reports_;
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 // inputs' sizes choose the variant; each variant assumes its value and has it substituted.
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <set>
 
 #include "specialize/passes.h"
@@ -91,29 +92,41 @@ Result<void> bind_symbol(ir::EntryPoint& entry, size_t position, const Binding& 
   for (int64_t value : binding.values) {
     if (!symbol.range.contains(value)) return out_of_range(binding, symbol);
   }
-  if (binding.values.size() == 1) {
-    for (ir::Variant& variant : entry.variants) {
-      if (Result<void> done = substitute(variant, symbol.name, binding.values[0], binding); !done) return done;
+  // A value belongs to the variants whose assumptions allow it; there must be one for each.
+  std::vector<ir::Variant> variants;
+  std::map<int64_t, Diagnostic> refused;
+  std::set<int64_t> allowed;
+  const bool is_one = binding.values.size() == 1;
+  for (const ir::Variant& variant : entry.variants)
+    for (int64_t value : binding.values) {
+      ir::Variant copy = variant.clone();
+      const shape::SymBool is_it = shape::equal(shape::SymInt::symbol(symbol.name), value);
+      const bool is_told =
+          std::ranges::any_of(variant.assumptions, [&](const auto& known) { return known.truth == is_it; });
+      if (Result<void> done = substitute(copy, symbol.name, value, binding); !done) {
+        refused.emplace(value, done.error());
+        continue;
+      }
+      allowed.insert(value);
+      if (!is_one) {
+        const std::string name = symbol.name + "=" + std::to_string(value);
+        if (!is_told) copy.name = copy.name.empty() ? name : copy.name + "," + name;
+        copy.assumptions.push_back({is_it, 0, binding.text});
+      }
+      variants.push_back(std::move(copy));
     }
+  for (const auto& [value, why] : refused)
+    if (!allowed.contains(value)) return why;
+  entry.variants = std::move(variants);
+  if (is_one) {
     // Another symbol's source may not go with it: sources name input dimensions, not symbols.
     entry.symbols.erase(entry.symbols.begin() + static_cast<ptrdiff_t>(position));
     return {};
   }
-  std::vector<ir::Variant> variants;
-  for (const ir::Variant& variant : entry.variants) {
-    for (int64_t value : binding.values) {
-      ir::Variant copy = variant.clone();
-      std::string name = symbol.name + "=" + std::to_string(value);
-      copy.name = copy.name.empty() ? name : copy.name + "," + name;
-      if (Result<void> done = substitute(copy, symbol.name, value, binding); !done) return done;
-      copy.assumptions.push_back({shape::equal(shape::SymInt::symbol(symbol.name), value), 0, binding.text});
-      variants.push_back(std::move(copy));
-    }
-  }
-  entry.variants = std::move(variants);
   symbol.range = {*std::min_element(binding.values.begin(), binding.values.end()),
                   *std::max_element(binding.values.begin(), binding.values.end())};
-  if (symbol.hint && !symbol.range.contains(*symbol.hint)) symbol.hint = binding.values.front();
+  if (symbol.hint && std::ranges::find(binding.values, *symbol.hint) == binding.values.end())
+    symbol.hint = binding.values.front();
   return {};
 }
 

@@ -3,27 +3,16 @@
 #include <ranges>
 #include <set>
 
+#include "ir/written_state.h"
 #include "reference/reference.h"
 #include "specialize/passes.h"
 
 namespace atenon::specialize {
-namespace {
-
-bool is_mutated(const ir::ExportedProgram& program, const std::string& target) {
-  for (const ir::EntryPoint& entry : program.entries) {
-    for (const ir::OutputSpec& spec : entry.signature.outputs) {
-      if (ir::updates_state(spec.kind) && spec.target == target) return true;
-    }
-  }
-  return false;
-}
-
-}  // namespace
-
 std::optional<Tensor> constant_behind(const Scope& scope, const ir::Value* value) {
   if (value->producer) return std::nullopt;
   const ir::InputSpec* spec = scope.entry.signature.input(value->name);
-  if (!spec || !ir::is_state(spec->kind) || is_mutated(scope.program, spec->target)) return std::nullopt;
+  if (!spec || !ir::is_state(spec->kind) || ir::written_state(scope.program).contains(spec->target))
+    return std::nullopt;
   const ir::Weight* weight = scope.program.weight(spec->target);
   if (!weight || weight->layout || weight->tensor.storage->is_absent()) return std::nullopt;
   return weight->tensor;
@@ -100,8 +89,9 @@ Changed remove_unused(Scope& scope) {
     return op && op->has_tag("keep");
   };
   Changed changed = ir::eliminate_dead_nodes(scope.variant, scope.variant.graph, matters);
+  const std::set<std::string> written = ir::written_state(scope.entry);  // is kept from run to run
   std::erase_if(scope.entry.signature.inputs, [&](const ir::InputSpec& spec) {
-    if (!ir::is_state(spec.kind) || spec.value.empty()) return false;
+    if (!ir::is_state(spec.kind) || spec.value.empty() || written.contains(spec.target)) return false;
     for (const ir::Variant& variant : scope.entry.variants) {
       if (variant.graph.find(spec.value)->has_users()) return false;
     }
@@ -109,13 +99,10 @@ Changed remove_unused(Scope& scope) {
     changed = Changed::yes;
     return true;
   });
-  std::set<std::string> named;
+  std::set<std::string> named = ir::written_state(scope.program);
   for (const ir::EntryPoint& entry : scope.program.entries) {
     for (const ir::InputSpec& spec : entry.signature.inputs) {
       if (ir::is_state(spec.kind)) named.insert(spec.target);
-    }
-    for (const ir::OutputSpec& spec : entry.signature.outputs) {
-      if (ir::updates_state(spec.kind)) named.insert(spec.target);
     }
   }
   std::erase_if(scope.program.weights, [&](const ir::Weight& weight) { return !named.contains(weight.name); });

@@ -1,0 +1,15 @@
+// State that a program changes: parameters and buffers that an entry point writes, by name. What one entry point writes
+// is no constant in another one either.
+#pragma once
+
+#include <set>
+#include <string>
+
+#include "ir/program.h"
+
+namespace atenon::ir {
+
+std::set<std::string> written_state(const EntryPoint& entry);
+std::set<std::string> written_state(const ExportedProgram& program);
+
+}  // namespace atenon::ir
