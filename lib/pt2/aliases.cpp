@@ -11,8 +11,8 @@ namespace {
 constexpr std::array<std::string_view, 9> reshaping = {"aten::view",      "aten::reshape", "aten::flatten",
                                                        "aten::unflatten", "aten::ravel",   "aten::squeeze",
                                                        "aten::unsqueeze", "aten::view_as", "aten::reshape_as"};
-constexpr std::array<std::string_view, 5> swapping = {"aten::t", "aten::transpose", "aten::swapaxes", "aten::swapdims",
-                                                      "aten::mT"};
+constexpr std::array<std::string_view, 8> swapping = {"aten::t",  "aten::transpose", "aten::swapaxes", "aten::swapdims",
+                                                      "aten::mT", "aten::mH",        "aten::matrix_H", "aten::adjoint"};
 constexpr std::array<std::string_view, 3> scattering = {"aten::select", "aten::slice", "aten::diagonal"};
 
 template <class Names>

@@ -181,8 +181,7 @@ Result<std::vector<std::string>> declarations(const Item& graph, const opset::Op
       missing.size() == 1
           ? "the program uses the operator " + missing.front() + ", which is in no operator set"
           : "the program uses " + std::to_string(missing.size()) + " operators that are in no operator set";
-  if (is_pytorchs)
-    diagnostic.notes.push_back({"fix: before torch.export.save, program = program.run_decompositions()"});
+  if (is_pytorchs) diagnostic.notes.push_back({std::string(decompose_first)});
   return std::move(diagnostic).at({.file = file_name});
 }
 

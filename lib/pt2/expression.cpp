@@ -147,7 +147,7 @@ class Parser {
     if (next_ < text_.size() && (is_digit(text_[next_]) || text_[next_] == '.')) return number();
     const std::string word = name();
     if (word.empty()) return std::nullopt;
-    if (word == "L" && next_is("[")) return input_size();
+    if (word == "L" && next_is("[")) return input();
     if (take("(")) return deeper([&] { return call(word); });
     if (word == "True" || word == "true") return SymBool(true);
     if (word == "False" || word == "false") return SymBool(false);
@@ -166,8 +166,8 @@ class Parser {
     return is_whole ? Scalar(SymInt(integer)) : Scalar(SymFloat(real));
   }
 
-  // L['d']['a'].size()[0]
-  Value input_size() {
+  // L['d']['a'].size()[0], or L['n'] of a number
+  Value input() {
     std::string path;
     while (true) {
       std::string key;
@@ -185,9 +185,10 @@ class Parser {
         if (key == "size" && take("(") && take(")") && take("[")) {
           const Value dimension = number();
           if (!dimension || !integer(*dimension) || !integer(*dimension)->constant() || !take("]")) return std::nullopt;
-          const std::optional<SymInt> size = names_.size(path, *integer(*dimension)->constant());
-          return size ? Value(*size) : std::nullopt;
+          return names_.input(path, *integer(*dimension)->constant());
         }
+      } else {
+        return names_.input(path, std::nullopt);
       }
       if (key.empty()) return std::nullopt;
       path += (path.empty() ? "" : ".") + key;
@@ -227,7 +228,8 @@ class Parser {
 
   Value apply(const std::string& callee, const std::vector<Scalar>& arguments) {
     static const std::map<std::string, std::string> folds = {{"Add", "+"},   {"Mul", "*"},   {"Max", "max"},
-                                                             {"Min", "min"}, {"And", "and"}, {"Or", "or"}};
+                                                             {"Min", "min"}, {"max", "max"}, {"min", "min"},
+                                                             {"And", "and"}, {"Or", "or"}};
     if (const auto fold = folds.find(callee); fold != folds.end() && !arguments.empty()) {
       Value result = arguments.front();
       for (size_t i = 1; result && i < arguments.size(); ++i) result = binary(fold->second, *result, arguments[i]);

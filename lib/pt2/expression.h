@@ -1,6 +1,6 @@
 // Sizes as torch.export writes them down: sympy expressions, either built from classes, as
 // `Add(FloorDiv(Symbol('s0', positive=True, integer=True), Integer(2)), Integer(1))` since PyTorch 2.7, or infix, as
-// `(s0//2) + 1`; and guards, which are Python: `L['x'].size()[0] == L['mask'].size()[1]`.
+// `(s0//2) + 1`; and guards, which are Python: `L['x'].size()[0] == L['n']`.
 #pragma once
 
 #include <functional>
@@ -14,9 +14,9 @@ namespace atenon::pt2 {
 struct Names {
   // What a symbol stands for here; nullopt if it is not known.
   std::function<std::optional<shape::Scalar>(const std::string& name)> symbol;
-  // The size of an input: path as in TreeSpec ("d.a"), dimension. Of guards only.
-  std::function<std::optional<shape::SymInt>(const std::string& path, int64_t dimension)> size =
-      [](const std::string&, int64_t) { return std::nullopt; };
+  // The size of an input in a dimension, or the number that an input is: path as in TreeSpec ("d.a"). Of guards only.
+  std::function<std::optional<shape::SymInt>(const std::string& path, std::optional<int64_t> dimension)> input =
+      [](const std::string&, std::optional<int64_t>) { return std::nullopt; };
 };
 
 // E0825 if the text is not understood, or uses what SymInt cannot say.

@@ -11,8 +11,8 @@ std::string parsed(const std::string& text) {
   names.symbol = [](const std::string& name) -> std::optional<shape::Scalar> {
     return name[0] == 's' ? std::optional<shape::Scalar>(shape::SymInt::symbol(name)) : std::nullopt;
   };
-  names.size = [](const std::string& path, int64_t dimension) -> std::optional<shape::SymInt> {
-    return shape::SymInt::symbol(path == "x" ? "x" + std::to_string(dimension) : "y");
+  names.input = [](const std::string& path, std::optional<int64_t> dimension) -> std::optional<shape::SymInt> {
+    return shape::SymInt::symbol(!dimension ? "n" : path == "x" ? "x" + std::to_string(*dimension) : "y");
   };
   Result<shape::Scalar> value = pt2::parse_expression(text, names);
   if (!value) return value.error().code_name();
@@ -34,6 +34,7 @@ TEST_CASE("Sizes in both of PyTorch's spellings, and guards") {
       {"Eq(Mod(s0, 4), 0)", "s0 % 4 == 0"},
       {"s0 <= 4 and not s1 > 2", "s0 <= 4 and s1 <= 2"},
       {"L['x'].size()[1] == L['d'][0]['a'].size()[0]", "x1 == y"},
+      {"L['n'] >= 0 and max(1, L['d']['n']) == L['x'].size()[0]", "n >= 0 and x0 == max(1, n)"},
       {"TruncToInt(FloatTrueDiv(ToFloat(s0), Float('2.0', precision=53)))", "trunc(float(s0)/2.0)"},
       {"nobody + 1", "E0825"},
       {"Add(s0", "E0825"},

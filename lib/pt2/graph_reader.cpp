@@ -200,6 +200,9 @@ ir::Node* GraphReader::add_node(const Call& call, std::vector<ir::Graph::Result>
     if (!is_default) given = positional.size();
   }
   positional.resize(given);
+  // The numbers among them are symbols, whose names must differ in all graphs.
+  for (ir::Graph::Result& result : results)
+    if (std::holds_alternative<ir::ScalarKind>(result.type)) result.name = ir::unbacked_name(unbacked_++);
   ir::Node* node = graph_->add(call.op->target(), std::move(positional), std::move(keywords), std::move(results));
   node->provenance = program_.provenance.intern(stack_);
   return node;
@@ -302,8 +305,12 @@ bool GraphReader::read_symbolic(Scope& scope, const std::vector<Item>& outputs) 
 // What the export asserts of sizes and numbers.
 Result<void> GraphReader::read_check(Scope& scope, const std::string& target, const Item& node) {
   const std::vector<Item> inputs = node.at("inputs").items();
-  const std::string name = target.empty() ? node.at("target").text() : target;  // empty: a Python function
-  if (inputs.empty()) return error(Status::unsupported, 824, "the operator " + name + " is in no operator set");
+  const auto unknown = [&] {
+    const std::string name = target.empty() ? node.at("target").text() : target;  // empty: a Python function
+    return error(Status::unsupported, 824, "the operator " + name + " is in no operator set")
+        .note(std::string(decompose_first));
+  };
+  if (inputs.empty()) return unknown();
   Result<Argument> first = argument(scope, inputs[0].at("arg"));
   if (!first) return first.error();
   if (target.starts_with("aten::sym_constrain_range") && first->is<SymInt>()) {
@@ -319,12 +326,13 @@ Result<void> GraphReader::read_check(Scope& scope, const std::string& target, co
     }
     return {};
   }
-  return error(Status::unsupported, 824, "the operator " + name + " is in no operator set");
+  return unknown();
 }
 
 // A graph that is called in place: its nodes become the caller's.
 Result<void> GraphReader::read_region(Scope& scope, const std::string& target, const Item& node) {
   if (is_control_flow(target)) return read_control_flow(scope, target, node);
+  if (target == "with_effects") return read_effect(scope, node);
   const Region* region = find_in(regions, target);
   const std::vector<Item> inputs = node.at("inputs").items();
   if (!region || inputs.size() <= region->graph)
@@ -369,12 +377,32 @@ Result<void> GraphReader::read_region(Scope& scope, const std::string& target, c
   return {};
 }
 
+// A call that does something, and therefore takes a token and yields the next. They only say in which order such calls
+// come, as the list of nodes does.
+Result<void> GraphReader::read_effect(Scope& scope, const Item& node) {
+  const std::vector<Item> inputs = node.at("inputs").items(), outputs = flattened(node.at("outputs"));
+  if (inputs.size() < 2 || outputs.empty()) return damaged(file_name_, "a call with an effect lacks its token");
+  const std::string target = target_of(inputs[1].at("arg").at("as_operator").text());
+  const Operator* op = find_operator(opset_, target);
+  if (!op || op->origin())
+    return error(Status::unsupported, 825, "a call of " + target + " with an effect is not supported");
+  Result<Call> call = bound(scope, *op, *op, std::span(inputs).subspan(2));
+  if (!call) return call.error();
+  tokens_.insert(name_of(outputs[0]));
+  const std::vector<Item> results(outputs.begin() + 1, outputs.end());
+  std::vector<std::string> names;
+  for (const Item& result : results) names.push_back(name_of(result));
+  Result<ir::Node*> made = append(*call, names);
+  if (!made) return made.error();
+  return bind_results(scope, results, **made, [&](size_t i) { return View::fresh((*made)->result(i)); });
+}
+
 // The arguments of a node, for `pure`, which `op` is or follows from.
-Result<Call> GraphReader::bound(Scope& scope, const Operator& op, const Operator& pure, const Item& node) {
+Result<Call> GraphReader::bound(Scope& scope, const Operator& op, const Operator& pure, std::span<const Item> inputs) {
   std::vector<Argument> positional;
   std::vector<ir::Named> keywords;
   const std::vector<opset::Parameter>& parameters = op.schema().parameters;
-  for (const Item& input : node.at("inputs").items()) {
+  for (const Item& input : inputs) {
     Result<Argument> given = argument(scope, input.at("arg"));
     if (!given) return given.error();
     const Item kind = input.find("kind");  // absent before PyTorch 2.7
@@ -392,7 +420,7 @@ Result<Call> GraphReader::bound(Scope& scope, const Operator& op, const Operator
 
 // A node of an operator that only the archive tells of: its results are of the types that stand there.
 Result<void> GraphReader::read_declared(Scope& scope, const Operator& op, const Item& node) {
-  Result<Call> call = bound(scope, op, op, node);
+  Result<Call> call = bound(scope, op, op, node.at("inputs").items());
   if (!call) return call.error();
   const std::vector<Item> outputs = flattened(node.at("outputs"));
   std::vector<ir::Graph::Result> results;
@@ -409,9 +437,9 @@ Result<void> GraphReader::read_declared(Scope& scope, const Operator& op, const 
 Result<void> GraphReader::read_call(Scope& scope, const Operator& op, const Item& node) {
   if (op.is_declared()) return read_declared(scope, op, node);
   const Operator& pure = op.derivation() == opset::Derivation::inplace ? *op.origin() : op;
-  Result<Call> call = bound(scope, op, pure, node);
-  if (!call) return call.error();
   const std::vector<Item> inputs = node.at("inputs").items();
+  Result<Call> call = bound(scope, op, pure, inputs);
+  if (!call) return call.error();
   const std::vector<Item> outputs = flattened(node.at("outputs"));
   const std::string first = inputs.empty() || inputs[0].at("arg").find("as_tensor").is_null()
                                 ? ""
@@ -447,7 +475,7 @@ Result<void> GraphReader::read_call(Scope& scope, const Operator& op, const Item
   for (const opset::Parameter& parameter : op.schema().parameters)
     if (parameter.type.mutated)
       return error(Status::unsupported, 825, op.target() + " updates '" + parameter.name + "', which is not supported")
-          .note("fix: before torch.export.save, program = program.run_decompositions()");
+          .note(std::string(decompose_first));
   const bool is_view = has_alias(op) && viewed != scope.tensors.end() && find_in(same, name) == nullptr;
   const bool is_doubtful =
       is_view && std::find(views_if_possible.begin(), views_if_possible.end(), name) != views_if_possible.end();
@@ -481,14 +509,7 @@ Result<void> GraphReader::bind_results(Scope& scope, const std::vector<Item>& ou
       continue;
     }
     if (!outputs[i].find("name").is_null()) return damaged(file_name_, "'" + name + "' is a number, not a tensor");
-    const auto [kind, ignored] = outputs[i].alternative();
-    const bool is_integer = std::get<ir::ScalarKind>(value->type) == ir::ScalarKind::integer;
-    scope.scalars[name] = is_integer ? Argument(SymInt::symbol(value->name)) : Argument(value);
-    const Item symbolic = symbolic_value(scope, kind, name);
-    if (symbolic.is_null() || symbolic.find("as_expr").is_null()) continue;
-    const std::optional<std::string> symbol = lone_symbol(symbolic.at("as_expr").at("expr_str").text());
-    if (symbol && is_integer) symbols_.emplace(*symbol, SymInt::symbol(value->name));
-    if (symbol && !is_integer) measured_.emplace(*symbol, value);
+    if (Result<void> bound = bind_number(scope, outputs[i], *value); !bound) return bound;
   }
   return {};
 }
@@ -505,7 +526,9 @@ Result<void> GraphReader::finish() {
   ir::GraphSignature& signature = entry_.signature;
   std::vector<Argument> outputs, updated;
   std::vector<ir::OutputSpec> updated_specs;
-  const std::vector<Item> items = scope_.graph.at("outputs").items();
+  std::vector<Item> items = scope_.graph.at("outputs").items();
+  std::erase_if(items,
+                [&](const Item& item) { return !item.find("as_tensor").is_null() && tokens_.contains(name_of(item)); });
   if (items.size() != signature.outputs.size())
     return damaged(file_name_, "the graph has another number of outputs than its signature");
   for (const Item& item : items) {

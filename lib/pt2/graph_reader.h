@@ -2,6 +2,8 @@
 #pragma once
 
 #include <map>
+#include <set>
+#include <span>
 
 #include "pt2/aliases.h"
 #include "pt2/expression.h"
@@ -56,13 +58,16 @@ class GraphReader {
                                              const std::vector<ir::TensorMeta>& b);
   Result<void> read_call(Scope& scope, const opset::Operator& op, const Item& node);
   Result<void> read_declared(Scope& scope, const opset::Operator& op, const Item& node);
-  Result<opset::Call> bound(Scope& scope, const opset::Operator& op, const opset::Operator& pure, const Item& node);
+  Result<void> read_effect(Scope& scope, const Item& node);
+  Result<opset::Call> bound(Scope& scope, const opset::Operator& op, const opset::Operator& pure,
+                            std::span<const Item> inputs);
   Result<ir::Type> promised_type(const Scope& scope, const Item& output);
   Result<ir::Argument> argument(Scope& scope, const Item& argument);
   Result<ir::Argument> tensor(Scope& scope, const Item& argument);
   Result<void> bind_results(Scope& scope, const std::vector<Item>& outputs, const ir::Node& node,
                             const std::function<View(size_t)>& view_of);
   Result<ir::Node*> append(opset::Call call, const std::vector<std::string>& names = {});
+  Result<void> bind_number(Scope& scope, const Item& output, const ir::Value& value);
   ir::Node* add_node(const opset::Call& call, std::vector<ir::Graph::Result> results);
   Diagnostic at_node(Diagnostic diagnostic, const std::string& name) const;
 
@@ -76,7 +81,7 @@ class GraphReader {
   Aliases aliases_;
   std::map<std::string, shape::Scalar> symbols_;  // what the archive's symbols are here
   std::map<std::string, shape::SymInt> derived_;  // dimensions of inputs, as "x[0]", that are symbols of their own
-  std::map<std::string, ir::Value*> measured_;    // numbers that nodes yield and that no SymInt can be, by symbol
+  std::set<std::string> tokens_;                  // what nodes with an effect yield to the next
   Scope scope_{.graph = Item::none()};
   Item ranges_ = Item::none();
   ir::Graph* graph_;  // that nodes are appended to: the variant's, or a body
@@ -96,6 +101,7 @@ std::string name_of(const Item& output);
 std::string target_of(const std::string& text);
 
 constexpr std::string_view higher_order = "torch.ops.higher_order.";
+constexpr std::string_view decompose_first = "fix: before torch.export.save, program = program.run_decompositions()";
 // A text of a node's metadata; "" where it has none.
 std::string text_at(const Item& node, const char* key);
 

@@ -19,24 +19,56 @@ std::string expression_text(const Item& sym) {
   return expression.is_null() ? "" : expression.at("expr_str").text();
 }
 
-shape::Range range_of(const Item& ranges, const std::string& symbol) {
+constexpr shape::Range any_size = {0, shape::Range::highest}, any_number = {};
+
+shape::Range range_of(const Item& ranges, const std::string& symbol, shape::Range range) {
   const Item given = ranges.find(symbol);
-  shape::Range range{0, shape::Range::highest};
   if (given.is_null()) return range;
   if (const Item lower = given.find("min_val"); !lower.is_null()) range.lower = lower.integer();
   if (const Item upper = given.find("max_val"); !upper.is_null()) range.upper = upper.integer();
   if (range.lower <= range.upper) return range;
   given.fail("is an empty range");
-  return {0, shape::Range::highest};
+  return any_size;
+}
+
+ir::Argument as_argument(const Scalar& number) {
+  return std::visit([](const auto& x) { return ir::Argument(x); }, number);
 }
 
 }  // namespace
 
+// `symbol.range` is what it is in if the archive does not say.
 void GraphReader::declare(const std::string& name, ir::Symbol symbol, const Item& ranges) {
-  symbol.range = range_of(ranges, name);
+  symbol.range = range_of(ranges, name, symbol.range);
   facts_.declare(symbol.name, symbol.range);
   symbols_.emplace(name, SymInt::symbol(symbol.name));
   entry_.symbols.push_back(std::move(symbol));
+}
+
+// A number that a node yields is a symbol by the value's name. Unlike a size it may be any: the range that the export
+// relied on is assumed, so that it is checked.
+Result<void> GraphReader::bind_number(Scope& scope, const Item& output, const ir::Value& value) {
+  const ir::ScalarKind kind = std::get<ir::ScalarKind>(value.type);
+  ir::Symbol declared{.name = value.name, .range = kind == ir::ScalarKind::boolean ? shape::Range{0, 1} : any_number};
+  facts_.declare(declared.name, declared.range);
+  entry_.symbols.push_back(std::move(declared));
+  const SymInt symbol = SymInt::symbol(value.name);
+  const Scalar number = kind == ir::ScalarKind::integer    ? Scalar(symbol)
+                        : kind == ir::ScalarKind::floating ? Scalar(shape::SymFloat::number(symbol))
+                                                           : Scalar(shape::not_equal(symbol, 0));
+  const std::string name = name_of(output);
+  scope.scalars[name] = as_argument(number);
+  const Item theirs = symbolic_value(scope, output.alternative().first, name);
+  const std::optional<std::string> known = theirs.is_null() ? std::nullopt : lone_symbol(expression_text(theirs));
+  if (!known) return {};
+  symbols_.emplace(*known, number);
+  if (kind != ir::ScalarKind::integer) return {};
+  const shape::Range range = range_of(ranges_, *known, any_number);
+  const std::string reason = "torch.export relied on it";
+  if (range.lower != any_number.lower)
+    if (Result<void> assumed = assume(shape::less_equal(range.lower, symbol), reason); !assumed) return assumed;
+  if (range.upper == any_number.upper) return {};
+  return assume(shape::less_equal(symbol, range.upper), reason);
 }
 
 Result<void> GraphReader::add_inputs(const Item& ranges) {
@@ -94,7 +126,7 @@ Result<void> GraphReader::add_derived(const ir::InputSpec& spec, size_t axis, co
   const std::optional<int64_t> factor = offset ? (shape::substitute(whole, {{base, 1}}) - *offset).constant() : offset;
   if (!factor || *factor <= 0 || whole != *factor * SymInt::symbol(base) + *offset) return {};
 
-  const shape::Range inner = range_of(ranges, base);
+  const shape::Range inner = range_of(ranges, base, any_size);
   const auto outer = [&](int64_t bound) {
     int64_t result = 0;
     return __builtin_mul_overflow(bound, *factor, &result) || __builtin_add_overflow(result, *offset, &result)
@@ -122,7 +154,7 @@ Result<void> GraphReader::add_tensor_input(const ir::InputSpec& spec, const Item
       return error(Status::unsupported, 823, "the input '" + spec.target + "' is of a kind that is not supported")
           .at({.file = file_name_});
     ir::Value* value = variant_.graph.add_input(spec.value, ir::ScalarKind::integer);
-    declare(*symbol, {.name = value->name}, ranges);
+    declare(*symbol, {.name = value->name, .range = any_number, .source = spec.target}, ranges);
     scope_.scalars[spec.value] = SymInt::symbol(value->name);
     return {};
   }
@@ -188,12 +220,9 @@ Result<ir::Argument> GraphReader::scalar(Scope& scope, const std::string& kind, 
   if (const auto known = scope.scalars.find(name); known != scope.scalars.end()) return known->second;
   const Item symbolic = symbolic_value(scope, kind, name);
   if (symbolic.is_null()) return damaged(file_name_, "the graph uses '" + name + "' before it is defined");
-  if (const std::optional<std::string> symbol = lone_symbol(expression_text(symbolic)))
-    if (const auto measured = measured_.find(*symbol); measured != measured_.end())
-      return ir::Argument(measured->second);
   Result<Scalar> known = expression(symbolic);
   if (!known) return known.error();
-  return std::visit([](const auto& x) { return ir::Argument(x); }, *known);
+  return as_argument(*known);
 }
 
 Result<void> GraphReader::assume(const SymBool& truth, const std::string& reason) {
@@ -261,18 +290,20 @@ Result<void> GraphReader::assume_guards(const Item& guards) {
   if (guards.is_null()) return {};
   Names names;
   names.symbol = [](const std::string&) { return std::nullopt; };
-  const auto size_of = [&](const std::string& path, int64_t dimension) -> std::optional<SymInt> {
+  const auto integer_of = [&](const std::string& path, std::optional<int64_t> dimension) -> std::optional<SymInt> {
     for (const ir::InputSpec& spec : entry_.signature.inputs) {
       if (spec.kind != ir::InputKind::user_input || spec.target != path || spec.value.empty()) continue;
       const ir::Value* value = variant_.graph.find(spec.value);
-      if (value && value->is_tensor() && dimension >= 0 && dimension < value->meta().rank())
-        return value->meta().sizes[static_cast<size_t>(dimension)];
+      if (!value || value->is_tensor() != dimension.has_value()) continue;
+      if (!dimension) return SymInt::symbol(value->name);
+      if (*dimension >= 0 && *dimension < value->meta().rank())
+        return value->meta().sizes[static_cast<size_t>(*dimension)];
     }
     return std::nullopt;
   };
-  names.size = [&](const std::string& path, int64_t dimension) {
-    const std::optional<SymInt> size = size_of(path, dimension);
-    return size ? size : size_of(as_parameter(path), dimension);
+  names.input = [&](const std::string& path, std::optional<int64_t> dimension) {
+    const std::optional<SymInt> integer = integer_of(path, dimension);
+    return integer ? integer : integer_of(as_parameter(path), dimension);
   };
   for (const Item& guard : guards.items()) {
     Result<Scalar> truth = parse_expression(guard.text(), names);

@@ -127,6 +127,9 @@ Diagnostic unsupported(const std::string& file_name, const std::string& what) {
   return error(Status::unsupported, 823, what).at({.file = file_name});
 }
 
+// What orders the calls that do something: the list of nodes does so here.
+bool is_token(const Item& spec) { return spec.alternative().first == "token"; }
+
 Result<ir::InputSpec> read_input(const Item& spec, Paths& paths, const std::string& file_name) {
   const auto [kind, body] = spec.alternative();
   ir::InputSpec input;
@@ -194,6 +197,7 @@ Result<ir::GraphSignature> read_signature(const Item& graph_module, const std::s
 
   Paths input_paths(signature.input_tree);
   for (const Item& spec : graph_module.at("signature").at("input_specs").items()) {
+    if (is_token(spec)) continue;
     Result<ir::InputSpec> input = read_input(spec, input_paths, file_name);
     if (!input) return input.error();
     signature.inputs.push_back(std::move(*input));
@@ -201,6 +205,7 @@ Result<ir::GraphSignature> read_signature(const Item& graph_module, const std::s
   if (!input_paths.are_all_taken()) return damaged(file_name, "the signature has other inputs than its pytree");
   Paths output_paths(signature.output_tree);
   for (const Item& spec : graph_module.at("signature").at("output_specs").items()) {
+    if (is_token(spec)) continue;
     Result<ir::OutputSpec> output = read_output(spec, output_paths, signature.inputs, file_name);
     if (!output) return output.error();
     signature.outputs.push_back(std::move(*output));

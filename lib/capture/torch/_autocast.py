@@ -1,7 +1,7 @@
 # torch.autocast on the CPU: which operators compute in the lower type, which in float32, and which in the widest of their arguments.
 #
-# The lists are PyTorch's documented ones. Of operators that PyTorch makes of listed ones (einsum), the outer one stands
-# here, since ours are whole. What is in no list computes in the types that it is given.
+# The lists are PyTorch's documented ones. Operators that PyTorch makes of listed ones (einsum, cov) are whole here: where all of one
+# is cast it stands in a list, too, and where parts are it is written out. What is in no list computes in the types that it is given.
 import functools
 
 import _atenon
@@ -31,6 +31,8 @@ _recurrent = frozenset(("lstm", "gru", "rnn_tanh", "rnn_relu", "lstm_cell", "gru
 
 _f32, _f64 = _dtypes.named["float32"], _dtypes.named["float64"]
 
+_borders = {"reflect": "reflection", "replicate": "replication"}
+
 
 def _tensors(values):
     for value in values:
@@ -49,8 +51,21 @@ def _cast(value, dtype):
     return value
 
 
+def _listed(name, args):
+    """What the lists call it: borders are one operator here."""
+    border = _borders.get(args[2]) if name == "pad" and len(args) > 2 else None
+    return name if border is None else f"{border}_pad{len(args[1]) // 2}d"
+
+
+def _is_contraction(equation):
+    """Whether einsum sums over what two operands have; else it only multiplies. Without an arrow it keeps what one of them has."""
+    inputs, arrow, output = equation.replace(" ", "").partition("->")
+    labels = [label for operand in inputs.split(",") for label in set(operand)]
+    return any(labels.count(label) > 1 and label not in (output if arrow else ".") for label in labels)
+
+
 def _target(name, dtype, arguments):
-    if name in _lower or (name == "einsum" and sum(1 for _ in _tensors(arguments)) > 1):
+    if name in _lower or (name == "einsum" and _is_contraction(arguments[0])):
         return dtype
     if name in _float32:
         return _f32
@@ -64,15 +79,55 @@ def _linear(dtype, x, weight, bias):
     return _atenon.call("aten::linear", *(value if value is None else _cast(value, dtype) for value in (x, weight, bias)))
 
 
+def _matrix_power(dtype, x, n):
+    if n < 0:
+        x = _atenon.call("aten::linalg_inv", _cast(x, _f32))
+    return _atenon.call("aten::matrix_power", _cast(x, dtype) if abs(n) > 1 else x, abs(n))
+
+
+def _bilinear(dtype, input1, input2, weight, bias=None):
+    x, y, w = _cast((input1, input2, weight), dtype)
+    half = _atenon.call("aten::einsum", "...i,oij->...oj", [x, w])
+    product = _atenon.call("aten::einsum", "...oj,...j->...o", [half, y]).to(input1.dtype)
+    return product if bias is None else product + bias
+
+
+def _cov(dtype, x, *, correction=1, fweights=None, aweights=None):
+    x = x.reshape(1, -1) if x.dim() < 2 else x
+    weights = _atenon.call("aten::ones", [x.shape[1]])
+    for given in (fweights, aweights):
+        weights = weights if given is None else weights * given
+    total = weights.sum()
+    loss = total - (correction if aweights is None else (weights * aweights).sum() / total * correction)
+    rest = x - (x * weights).sum(1, True) / total
+    return (_cast(rest, dtype) @ _cast((rest * weights).t(), dtype) / loss.clamp(min=0)).squeeze()
+
+
+def _corrcoef(dtype, x):
+    c = _cov(dtype, x)
+    if c.dim() == 0:
+        return c / c
+    deviation = c.diagonal().sqrt()
+    return (c / deviation.unsqueeze(1) / deviation).clamp(-1, 1)
+
+
+_written_out = {"matrix_power": _matrix_power, "linalg_matrix_power": _matrix_power, "bilinear": _bilinear, "cov": _cov, "corrcoef": _corrcoef}
+
+
 def operator_call(dtype):
     """What the native module calls in the place of an operator."""
     def call(name, /, *args, **kwargs):
-        base = name.removeprefix("aten::").partition(".")[0]
+        if kwargs.get("out") is not None:
+            return _atenon.call(name, *args, **kwargs)
+        kwargs.pop("out", None)
+        base = _listed(name.removeprefix("aten::").partition(".")[0], args)
         if base in _recurrent:
             from torch._recurrent import written_out
 
             return written_out[base](functools.partial(_linear, dtype), *args, **kwargs)
-        target = _target(base, dtype, (*args, *kwargs.values())) if "out" not in kwargs else None
+        if base in _written_out and not args[0].is_complex():
+            return _written_out[base](dtype, *args, **kwargs)
+        target = _target(base, dtype, (*args, *kwargs.values()))
         if target is not None:
             args = [_cast(value, target) for value in args]
             kwargs = {key: _cast(value, target) for key, value in kwargs.items()}

@@ -144,3 +144,22 @@ class SpectralNorms(nn.Module):
 def antialiased(self, x):
     small = [F.interpolate(x, size=size, mode=mode, antialias=True) for mode in ("bilinear", "bicubic") for size in ((2, 3), (5, 13))]
     return small + [F.interpolate(x, scale_factor=0.4, mode="bicubic", antialias=True, align_corners=True)]
+
+
+@case(rand(4, 4))
+class AutocastInside(nn.Module):
+    """What operators that are made of others give, of which only some are cast."""
+
+    def __init__(self):
+        super().__init__()
+        self.bilinear = nn.Bilinear(4, 4, 3)
+
+    @torch.autocast("cpu", torch.bfloat16)
+    def forward(self, x):
+        low, m = x.bfloat16(), x + 4 * torch.eye(4)
+        products = [torch.tensordot(x, x, 1), torch.chain_matmul(x, x, x), *(torch.linalg.matrix_power(m, n) for n in (-2, -1, 0, 1, 3))]
+        padded = [F.pad(low, (1, 2), mode=mode) for mode in ("reflect", "replicate", "constant")]
+        padded += [nn.ReflectionPad2d(1)(low[None]), nn.ReplicationPad3d(1)(low[None, None])]
+        sums = [torch.einsum(e, x, x) for e in ("ij,kl->ijkl", "bi,bj->bij", "ij,ij->ij", "ij,ij", "...i,...i->...", "ij,jk")]
+        results = [*products, *padded, *sums, self.bilinear(x, x), F.cosine_similarity(x, low), F.cosine_similarity(low[:2], x[2:])]
+        return [r.float() for r in results], " ".join(str(r.dtype) for r in results)
