@@ -210,23 +210,24 @@ bool is_reshape(const std::string& name) {
 }
 
 // x[i] with one integer tensor of no axes: a select by a number that is data.
-bool selects(const opset::Call& call) {
+bool selects(const Session& session, const opset::Call& call) {
   if (base_name(call.op->target()) != "aten::index") return false;
-  std::vector<const ir::Value*> indices;
+  std::vector<ir::Value*> indices;
   for (const Argument& index : call.arguments[1].get<ArgumentList>())
-    if (const ir::Value* value = index.value()) indices.push_back(value);
-  return indices.size() == 1 && indices[0]->meta().sizes.empty() && indices[0]->meta().dtype != ScalarType::boolean;
+    if (ir::Value* value = index.value()) indices.push_back(value);
+  return indices.size() == 1 && indices[0]->meta().sizes.empty() && indices[0]->meta().dtype != ScalarType::boolean &&
+         !session.is_of_example(indices[0]);
 }
 
 // Functions that give a view of each tensor of a list.
 bool views_a_list(const std::string& name) { return is_one_of(name, {"aten::meshgrid", "aten::broadcast_tensors"}); }
 
 // Does the result, of `sizes`, share memory with the first argument? Its strides are absent where row-major.
-bool views_first_argument(const opset::Call& call, const std::vector<SymInt>& viewed_sizes,
+bool views_first_argument(const Session& session, const opset::Call& call, const std::vector<SymInt>& viewed_sizes,
                           const std::optional<std::vector<SymInt>>& strides, const std::vector<SymInt>& sizes) {
   const opset::Schema& schema = call.op->schema();
   const std::string name = base_name(schema.target());
-  if (views_a_list(name) || selects(call)) return true;
+  if (views_a_list(name) || selects(session, call)) return true;
   if (is_dropout(name)) return call.arguments.size() > 2 && call.arguments[2] == Argument(SymBool(false));
   if (schema.parameters.empty() || schema.returns.empty()) return false;
   if (schema.parameters[0].type.alias.empty() || schema.returns[0].type.alias.empty()) return false;
@@ -366,7 +367,7 @@ std::optional<std::vector<TensorState>> states_of_results(Session& session, PyOb
     TensorState& state = states.back();
     const std::vector<SymInt> sizes = session.meta(*first).sizes;
     const std::optional<std::vector<SymInt>> strides = strides_unless_row_major(*first->state);
-    if (!views_first_argument(call, sizes, strides, value->meta().sizes)) {
+    if (!views_first_argument(session, call, sizes, strides, value->meta().sizes)) {
       const std::string name = base_name(call.op->target());
       if (first->state->is_traced() && strides && (is_reshape(name) || name == "aten::contiguous"))
         for (const SymBool& way : ways_to_reshape(sizes, *strides, value->meta().sizes))
@@ -656,7 +657,7 @@ std::optional<reference::Datum> Session::known_value(ir::Value* value) {
 // Of what forward writes down; each mask of a long loop is asked.
 constexpr size_t longest_history = 1024;
 
-bool Session::is_literal(ir::Value* value) const {
+bool Session::is_made_of(ir::Value* value, const std::function<bool(const ir::Value&)>& may_be) const {
   std::vector<ir::Value*> open{value};
   std::set<const ir::Value*> seen;
   while (!open.empty()) {
@@ -664,17 +665,23 @@ bool Session::is_literal(ir::Value* value) const {
     open.pop_back();
     if (!seen.insert(next).second) continue;
     if (seen.size() > longest_history) return false;
-    if (const ir::Node* node = next->producer) {
-      const opset::Operator* op = opset.find(node->target());
-      if (!op || op->has_tag("random") || op->is_declared() || !ir::symbols_read(*node).empty()) return false;
-      for (ir::Value* operand : node->operands()) open.push_back(operand);
-    } else if (ir::Value* outside = captured_by(next)) {
+    if (ir::Value* outside = next->producer ? nullptr : captured_by(next)) {
       open.push_back(outside);
-    } else if (!literal_inputs.contains(next)) {
-      return false;
+      continue;
     }
+    if (!may_be(*next)) return false;
+    if (next->producer)
+      for (ir::Value* operand : next->producer->operands()) open.push_back(operand);
   }
   return true;
+}
+
+bool Session::is_literal(ir::Value* value) const {
+  return is_made_of(value, [&](const ir::Value& source) {
+    if (!source.producer) return literal_inputs.contains(&source);
+    const opset::Operator* op = opset.find(source.producer->target());
+    return op && !op->has_tag("random") && !op->is_declared() && ir::symbols_read(*source.producer).empty();
+  });
 }
 
 std::optional<reference::Datum> Session::constant_value(ir::Value* value, const std::string& purpose) {

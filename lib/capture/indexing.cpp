@@ -45,6 +45,7 @@ class Indexing {
   bool is_inside(PyObject* index);
   bool view(const char* name, std::initializer_list<PyObject*> args);
   size_t rank() { return session_.meta(*as_tensor(current_.get())).sizes.size(); }
+  bool may_index(TensorObject& tensor);
   bool fits(TensorObject& mask);
   bool add_tensor(Ref index);
   bool add_truth(bool truth);
@@ -78,7 +79,6 @@ bool Indexing::view(const char* name, std::initializer_list<PyObject*> args) {
   return true;
 }
 
-// A mask is as large as the axes that it indexes.
 bool Indexing::fits(TensorObject& mask) {
   const std::vector<SymInt> sizes = session_.meta(mask).sizes, all = session_.meta(*as_tensor(current())).sizes;
   for (size_t i = 0; i < sizes.size() && axis_ + i < all.size(); ++i) {
@@ -91,9 +91,18 @@ bool Indexing::fits(TensorObject& mask) {
   return true;
 }
 
+// Integers or a mask, which is as large as the axes that it indexes.
+bool Indexing::may_index(TensorObject& tensor) {
+  if (is_mask(tensor)) return fits(tensor);
+  const ScalarType type = session_.meta(tensor).dtype;
+  if (is_integral(type)) return true;
+  PyErr_Format(PyExc_IndexError, "tensors used as indices are integers or bool, not %s", torch_name_of(type));
+  return false;
+}
+
 bool Indexing::add_tensor(Ref index) {
   TensorObject* tensor = index ? as_tensor(index.get()) : nullptr;
-  if (!tensor || (is_mask(*tensor) && !fits(*tensor))) return false;
+  if (!tensor || !may_index(*tensor)) return false;
   axis_ += is_mask(*tensor) ? session_.meta(*tensor).sizes.size() : 1;
   if (session_.meta(*tensor).dtype == ScalarType::u8) {  // a mask of older days
     const Ref zero(PyLong_FromLong(0));
@@ -116,10 +125,14 @@ bool Indexing::add_truth(bool truth) {
 // By an integer tensor of no axes.
 bool Indexing::select(PyObject* number) {
   TensorObject& tensor = *as_tensor(number);
+  if (!may_index(tensor)) return false;
   if (!session_.is_tracing || is_written_down(tensor)) {
     const Ref known(session_.is_tracing ? PyObject_CallMethod(number, "item", nullptr) : PyNumber_Index(number));
     return known && apply_item(known.get(), 0);
   }
+  ir::Value* value = session_.read(tensor);
+  if (!value) return false;
+  if (session_.is_of_example(value)) return add_tensor(Ref::borrow(number));  // each has its own: gathered
   const Ref list(PyList_New(0));
   for (size_t i = 0; i < axis_; ++i)
     if (PyList_Append(list.get(), Py_None) < 0) return false;
@@ -186,8 +199,12 @@ bool Indexing::apply_item(PyObject* item, size_t specified) {
     PyErr_SetString(PyExc_IndexError, "an index of more than 64 bits");
     return false;
   }
-  if (PySequence_Check(item) || PyObject_CheckBuffer(item))
-    return add_tensor(Ref(tensor_from(session_, item, std::nullopt)));
+  if (PySequence_Check(item) || PyObject_CheckBuffer(item)) {
+    Ref index(tensor_from(session_, item, std::nullopt));
+    if (index && session_.meta(*as_tensor(index.get())).numel() == SymInt(0))  // of [], no element says what it is
+      index = Ref(tensor_from(session_, item, ScalarType::i64));
+    return add_tensor(std::move(index));
+  }
   PyErr_Format(PyExc_TypeError, "a tensor is indexed by integers, slices, None, Ellipsis and tensors, not %s",
                Py_TYPE(item)->tp_name);
   return false;

@@ -253,6 +253,8 @@ class Session : public Recording {
   std::optional<reference::Datum> known_value(ir::Value* value);
   // Whether it depends on nothing but numbers that forward itself writes down: neither inputs nor state.
   bool is_literal(ir::Value* value) const;
+  // Whether what it is made of, nodes' results and inputs, may all be that. Not if there is very much of it.
+  bool is_made_of(ir::Value* value, const std::function<bool(const ir::Value&)>& may_be) const;
   // The same as known_value, with E0311 where it depends on inputs.
   std::optional<reference::Datum> constant_value(ir::Value* value, const std::string& purpose);
   // A number that a node yields, for Python: itself where it is known, else a symbol of the value's name, with what is
@@ -284,6 +286,7 @@ class Session : public Recording {
   ir::Value* here(ir::Value* value);
   bool is_here(const ir::Value& value) const;            // no value of an outer graph
   ir::Value* captured_by(const ir::Value* input) const;  // the outer value behind a subgraph's input, or null
+  bool is_of_example(ir::Value* value) const;            // one of a batch, while torch.vmap calls a function
   ir::Graph& program_graph() { return scopes.empty() ? graph : scopes.front().outer; }
 
   // functionalize.cpp. read(): the Value that a tensor is now (lifting and regenerating as needed); write(): an update

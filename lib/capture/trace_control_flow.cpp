@@ -290,6 +290,16 @@ ir::Value* Session::captured_by(const ir::Value* input) const {
   return nullptr;
 }
 
+bool Session::is_of_example(ir::Value* value) const {
+  if (scopes.empty()) return false;
+  const Ref modes(PyImport_ImportModule("torch._modes"));
+  const Ref active(modes ? PyObject_CallMethod(modes.get(), "are_transforms_active", nullptr) : nullptr);
+  if (!active) PyErr_Clear();
+  return active.get() == Py_True && !is_made_of(value, [&](const ir::Value& source) {
+           return source.producer || belongs(scopes.front().outer, source);
+         });
+}
+
 ir::Value* Session::here(ir::Value* value) {
   if (!value || is_here(*value)) return value;
   size_t level = scopes.size();  // the scope around which the value lies

@@ -142,7 +142,7 @@ PostOps make_post_ops(const std::vector<PostOp>& steps, const dnnl::memory::desc
         eltwise(algorithm::eltwise_logistic);
         break;
       case Kind::tanh:
-        if (lanes().width < widest_vector) {  // 2 / (1 + e^-2x) - 1: the other gathers from a table
+        if (lanes().width < widest_vector) {  // 2 / (1 + e^-2x) - 1, to 2e-7 as tanh_of; the other gathers
           eltwise(algorithm::eltwise_linear, 2);
           eltwise(algorithm::eltwise_logistic);
           eltwise(algorithm::eltwise_linear, 2, -1);

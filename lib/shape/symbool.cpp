@@ -38,15 +38,10 @@ SymBool compare_with_zero(Kind kind, SymInt difference) {
   if (is_overflow(difference)) return BoolNode::from({.kind = kind, .difference = difference});
   const int64_t divisor = content(difference);
   if (divisor > 1) {
-    const int64_t c = constant_term(difference);
-    if (kind == Kind::le) {
-      // g*p + c <= 0 means p <= floor(-c / g), that is p + ceil(c / g) <= 0.
-      difference = divide_coefficients(difference - SymInt(c), divisor) + SymInt(c / divisor + (c % divisor > 0));
-    } else if (c % divisor != 0) {
-      return kind == Kind::ne;
-    } else {
-      difference = divide_coefficients(difference, divisor);
-    }
+    // g*p + c <= 0 means p <= floor(-c / g), that is p + ceil(c / g) <= 0; quotients here are floors.
+    const bool has_rest = constant_term(difference) % divisor != 0;
+    if (has_rest && kind != Kind::le) return kind == Kind::ne;
+    difference = divide_coefficients(difference, divisor) + SymInt(has_rest);
   }
   if (kind == Kind::le)
     if (const std::optional<SymInt> only = with_only_operand(difference)) return compare_with_zero(kind, *only);
