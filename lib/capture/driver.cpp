@@ -189,7 +189,9 @@ Result<std::optional<ir::ExportedProgram>> Run::operator()(const std::string& te
       return error(Status::usage, 5, option + written + " would replace a file that the model reads")
           .note("name another file");
   if (options_.depfile.empty()) return program;
-  std::vector<std::string> targets = session_.written;
+  std::vector<std::string> targets;  // each once, though a script saves it again
+  for (const std::string& path : session_.written)
+    if (std::ranges::find(targets, path) == targets.end()) targets.push_back(path);
   if (options_.output != "-") targets.push_back(options_.output);
   if (targets.empty()) return no_target();
   if (Result<void> written = write_depfile(options_.depfile, targets, options_.file, path_, files); !written)

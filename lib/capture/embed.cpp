@@ -48,12 +48,15 @@ Result<void> start(const Interpreter& options) {
   PyConfig_Clear(&config);
   if (PyStatus_Exception(status)) return failed(status.err_msg ? status.err_msg : "no reason was given");
 
-  // Ctrl-C ends the tool, as it ends any. This module would make a KeyboardInterrupt of it, as soon as it is imported.
+  // Ctrl-C ends the tool, as it ends any. This module makes a KeyboardInterrupt of it as soon as it is imported, and
+  // who saves and restores the handler gets the one that the module knows: it is told, too.
   struct sigaction interrupt{};
   sigaction(SIGINT, nullptr, &interrupt);
   const Ref signals(PyImport_ImportModule("_signal"));
-  sigaction(SIGINT, &interrupt, nullptr);
   if (!signals) return failed("signals");
+  const Ref none = attribute(signals.get(), "SIG_DFL");
+  if (interrupt.sa_handler == SIG_DFL && !Ref(PyObject_CallMethod(signals.get(), "signal", "iO", SIGINT, none.get())))
+    return failed("signals");
 
   // Standard output is the program's: what the model prints is a message.
   if (!options.keeps_output && PySys_SetObject("stdout", PySys_GetObject("stderr")) < 0)

@@ -10,7 +10,9 @@ struct ForeignType {
 
   bool is_floating() const { return name.starts_with("float"); }
   bool is_complex() const { return name.starts_with("complex"); }
-  bool is_signed() const { return !name.starts_with('u') && !name.starts_with('q'); }
+  bool is_signed() const {
+    return is_complex() || (is_floating() && name != "float8_e8m0fnu") || name.starts_with("int");
+  }
 };
 
 namespace {

@@ -225,13 +225,19 @@ std::string type_of(const Tensor& tensor) {
 
 using Arrays = std::map<std::string, Tensor>;
 
-// What a file has instead of the name.
-Diagnostic has_nothing_for(const std::string& name, const std::string& file, const Arrays& given) {
+bool contains(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// What a file has instead of one of the model's names: none of the others, which are right where they are.
+Diagnostic has_nothing_for(const std::string& name, const std::string& file, const Arrays& given,
+                           const std::vector<std::string>& model_names) {
   Diagnostic missing = error(Status::usage, 307, file + " has nothing for '" + name + "'");
   std::vector<std::string> names;
   std::string first;
   constexpr size_t most = 5;
   for (const auto& [key, tensor] : given) {
+    if (contains(model_names, key)) continue;
     if (key.ends_with("." + name)) {
       const std::string prefix = key.substr(0, key.size() - name.size());
       return std::move(missing)
@@ -245,7 +251,7 @@ Diagnostic has_nothing_for(const std::string& name, const std::string& file, con
   if (const std::string near = nearest(name, names); !near.empty())
     missing.notes.push_back({"it has '" + near + "'"});
   else if (names.empty())
-    missing.notes.push_back({"it has no arrays"});
+    missing.notes.push_back({given.empty() ? "it has no arrays" : "it has only others of the model's names"});
   else
     missing.notes.push_back(
         {"it has " + first + (names.size() > most ? " and " + std::to_string(names.size() - most) + " more" : "")});
@@ -283,11 +289,14 @@ Result<void> load_weights(Session& session, PyObject* model, const std::string& 
     names.push_back(name);
     const auto found = given.find(name);
     if (found == given.end()) continue;
-    if (found->second.sizes != entry->tensor.sizes)
-      return error(Status::usage, 307,
-                   "'" + name + "' is " + type_of(found->second) + " in " + file + " and " + type_of(entry->tensor) +
-                       " in the model");
-    Taken last{name, converted(found->second, entry->tensor.dtype)};
+    Tensor& in_file = found->second;
+    // Numbers of a module were arrays of one element before PyTorch 0.4; load_state_dict takes them, too.
+    if (entry->tensor.sizes.empty() && in_file.sizes == std::vector<int64_t>{1}) in_file.sizes = in_file.strides = {};
+    if (in_file.sizes != entry->tensor.sizes)
+      return error(
+          Status::usage, 307,
+          "'" + name + "' is " + type_of(in_file) + " in " + file + " and " + type_of(entry->tensor) + " in the model");
+    Taken last{name, converted(in_file, entry->tensor.dtype)};
     const auto [before, is_first] = taken.try_emplace(tie(*entry), last);
     if (!is_first && !have_same_bytes(before->second.tensor, last.tensor))
       warnings.push_back(
@@ -298,7 +307,7 @@ Result<void> load_weights(Session& session, PyObject* model, const std::string& 
   }
   for (const auto& [name, entry] : *slots)
     if (!taken.contains(tie(*entry)) && !name.ends_with("num_batches_tracked"))
-      return has_nothing_for(name, file, given);
+      return has_nothing_for(name, file, given, names);
   for (const auto& [name, entry] : *slots)  // written where it lies, for all who see it
     if (const auto found = taken.find(tie(*entry));
         found != taken.end() && found->second.name == name && views.contains(entry->tensor.storage.get()))
@@ -307,7 +316,7 @@ Result<void> load_weights(Session& session, PyObject* model, const std::string& 
     if (const auto found = taken.find(tie(entry)); found != taken.end() && !views.contains(entry.tensor.storage.get()))
       entry.tensor = entry.object->state->real = found->second.tensor;
   for (const auto& [name, tensor] : given)
-    if (std::find(names.begin(), names.end(), name) == names.end()) {
+    if (!contains(names, name)) {
       Diagnostic unused = error(Status::usage, 307, file + " has '" + name + "', which the model has not");
       const std::string near = nearest(name, names);
       if (!near.empty()) unused.notes.push_back({"the nearest of the model's names is '" + near + "'"});

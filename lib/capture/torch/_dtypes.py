@@ -92,9 +92,10 @@ class iinfo:
 
     def __init__(self, type):
         name = name_of(type)
-        if not name.startswith(("int", "uint")):
+        bits = name.removeprefix("u").removeprefix("int")
+        if not bits.isdigit() or int(bits) < 8:  # narrower ones are types without numbers, as in PyTorch
             raise TypeError(f"torch.iinfo() requires an integer input type. Use torch.finfo to handle 'torch.{name}'")
-        self.bits = int(name.removeprefix("u").removeprefix("int"))
+        self.bits = int(bits)
         self.min = 0 if name.startswith("u") else -(2 ** (self.bits - 1))
         self.max = self.min + 2**self.bits - 1
         self.dtype = name
