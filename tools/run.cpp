@@ -10,7 +10,7 @@ static Result<Status> execute(const std::string& path, run::Options options, cli
   Result<ir::ExportedProgram> program = cli::read_executable(path, context);
   if (!program) return program.error();
   options.json = context.json;
-  auto opset = [&] { return Result<const opset::Opset*>(&context.opset()); };
+  auto opset = [&, blocks = program->custom_blocks] { return cli::opset_with(blocks, path, context); };
   Result<run::Outcome> outcome = run::execute(std::move(*program), options, opset);
   if (!outcome) return outcome.error();
   std::cout << outcome->report;

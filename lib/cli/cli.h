@@ -110,10 +110,15 @@ class Tool {
   std::unique_ptr<State> state_;
 };
 
+// The context's operator sets, with the blocks of operators that a program from `path` brings.
+Result<const opset::Opset*> opset_with(const std::vector<std::string>& blocks, const std::string& path,
+                                       Context& context);
+
 // Reads and validates a program, with the operators that it brings. What tools that do not write programs start from.
 Result<ir::ExportedProgram> read_program(const std::string& path, Context& context, program::ReadOptions options = {});
-// As read_program, but a program that is lowered throughout is not held to the operator sets, which costs more than a
-// small model's run: its calls are checked when they are prepared.
+// As read_program, but a program that is lowered throughout is not held to the operator sets, which are not loaded for
+// it, as that costs more than a small model's run: its calls are checked when they are prepared. Who needs them all the
+// same asks opset_with.
 Result<ir::ExportedProgram> read_executable(const std::string& path, Context& context);
 
 // `atenon X ...`: executes atenon-X, from beside this executable or from PATH.

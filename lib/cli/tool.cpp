@@ -265,17 +265,18 @@ struct Given {
   bool is_output = false, is_program = false;
 };
 
-// Whether `value` names the file `written`, which need not be there: FILE, NAME=FILE or FILE:NAME.
-bool names_file(const std::string& value, const std::string& written) {
+// The path in `value`, which is FILE, NAME=FILE or FILE:NAME, if it is that of the file `written`, which need not be
+// there.
+std::optional<std::string> path_in(const std::string& value, const std::string& written) {
   namespace fs = std::filesystem;
   std::error_code unknown;
   const bool is_there = fs::exists(written, unknown);
-  if (is_there && !fs::is_regular_file(written, unknown)) return false;
+  if (is_there && !fs::is_regular_file(written, unknown)) return std::nullopt;
   for (const std::string& path : {value, value.substr(value.find('=') + 1), value.substr(0, value.rfind(':'))})
     if (is_there ? fs::equivalent(path, written, unknown)
                  : fs::path(path).lexically_normal() == fs::path(written).lexically_normal())
-      return true;
-  return false;
+      return path;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -300,8 +301,9 @@ Result<void> Tool::State::check_outputs() const {
         return error(Status::usage, 5, "both " + written.option + " and " + other.option + " write standard output")
             .note("name a file for one of them");
       }
-      if (!names_file(other.value, written.value)) continue;
-      const Result<Contents> known = written.is_program ? read_contents(other.value) : Result<Contents>(Contents());
+      const std::optional<std::string> path = path_in(other.value, written.value);
+      if (!path) continue;
+      const Result<Contents> known = written.is_program ? read_contents(*path) : Result<Contents>(Contents());
       if (!other.is_output && known && program::has_magic(known->text())) continue;
       return error(Status::usage, 5,
                    written.option + " " + written.value + " would replace " +
@@ -448,17 +450,14 @@ int Tool::produce(int argc, char** argv,
   });
 }
 
-namespace {
-
-// The program's own operators join the context's.
-Result<void> add_operators(const ir::ExportedProgram& program, Context& context, const std::string& path) {
-  for (const std::string& block : program.custom_blocks) {
-    if (Result<void> added = context.opset().add(block, path); !added) return added;
+Result<const opset::Opset*> opset_with(const std::vector<std::string>& blocks, const std::string& path,
+                                       Context& context) {
+  opset::Opset& opset = context.opset();
+  for (const std::string& block : blocks) {
+    if (Result<void> added = opset.add(block, path); !added) return added.error();
   }
-  return {};
+  return &opset;
 }
-
-}  // namespace
 
 Result<ir::ExportedProgram> read_program(const std::string& path, Context& context, program::ReadOptions options) {
   if (path == "-" && isatty(STDIN_FILENO)) {
@@ -470,8 +469,9 @@ Result<ir::ExportedProgram> read_program(const std::string& path, Context& conte
   options.segments = context.segments;
   Result<ir::ExportedProgram> program = program::read(path, options);
   if (!program) return program.error();
-  if (Result<void> added = add_operators(*program, context, path); !added) return added.error();
-  if (Result<void> valid = verify::check(*program, context.opset(), places); !valid) return valid.error();
+  Result<const opset::Opset*> opset = opset_with(program->custom_blocks, path, context);
+  if (!opset) return opset.error();
+  if (Result<void> valid = verify::check(*program, **opset, places); !valid) return valid.error();
   return program;
 }
 
@@ -485,9 +485,10 @@ Result<ir::ExportedProgram> read_executable(const std::string& path, Context& co
       for (const ir::Node& node : variant.graph.forward()) lowered = lowered && ir::is_call(node);
     }
   }
-  if (Result<void> added = add_operators(*program, context, path); !added) return added.error();
   if (lowered) return program;
-  if (Result<void> valid = verify::check(*program, context.opset(), places); !valid) return valid.error();
+  Result<const opset::Opset*> opset = opset_with(program->custom_blocks, path, context);
+  if (!opset) return opset.error();
+  if (Result<void> valid = verify::check(*program, **opset, places); !valid) return valid.error();
   return program;
 }
 

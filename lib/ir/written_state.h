@@ -11,5 +11,6 @@ namespace atenon::ir {
 
 std::set<std::string> written_state(const EntryPoint& entry);
 std::set<std::string> written_state(const ExportedProgram& program);
+bool is_written(const ExportedProgram& program, const std::string& name);  // for one, without a set of all
 
 }  // namespace atenon::ir

@@ -152,8 +152,7 @@ kernels::CallSite site_of(const Lowering& lowering, const ir::Node& call) {
 
 const ir::Weight* constant_weight(const Lowering& lowering, const Value& value) {
   const ir::InputSpec* spec = spec_of(lowering, value);
-  return spec && !ir::written_state(lowering.program).contains(spec->target) ? lowering.program.weight(spec->target)
-                                                                             : nullptr;
+  return spec && !ir::is_written(lowering.program, spec->target) ? lowering.program.weight(spec->target) : nullptr;
 }
 
 // One more operand of the node that runs a body; the body's input.

@@ -119,6 +119,7 @@ Result<std::unique_ptr<Opset>> Opset::load(const std::string& folder) {
 
 Result<void> Opset::add(const std::string& text, const std::string& file_name) {
   const std::lock_guard lock(state_->mutex);
+  if (std::ranges::any_of(state_->files, [&](const SourceFile& known) { return known.text == text; })) return {};
   state_->overloads.clear();
   return state_->add(text, file_name);
 }

@@ -21,12 +21,13 @@ namespace {
 // Of all threads, while it counts.
 std::atomic<bool> counts = false;
 std::atomic<int> allocations = 0, locks = 0;
+std::atomic<int> failing = 0;  // which allocation fails
 
 }  // namespace
 
 // All of this test binary's; malloc itself stays as it is, for the sanitizers.
 void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
-  if (counts) ++allocations;
+  if (counts && ++allocations == failing) return nullptr;
   return std::malloc(bytes > 0 ? bytes : 1);
 }
 void* operator new(std::size_t bytes) {
@@ -287,6 +288,17 @@ entry "forward"
   CHECK(first == again);
   CHECK(run(again) == ATENON_OK);
   CHECK(second == again);
+  atenon_seed(session, 5);
+  for (atenon_status status = ATENON_USAGE; status != ATENON_OK;) {  // wherever memory ends, nothing is drawn
+    ++failing;
+    allocations = 0;
+    counts = true;
+    status = run(again);
+    counts = false;
+  }
+  CHECK(failing > 1);
+  failing = 0;
+  CHECK(first == again);
   atenon_free(session);
 }
 

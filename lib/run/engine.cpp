@@ -341,9 +341,17 @@ Result<std::vector<Datum>> Session::run(const std::vector<std::optional<Datum>>&
   if (!found) return found.error();
   std::unique_lock state_lock(running_, std::defer_lock);
   if (writes_state_ || generator_) state_lock.lock();
-  const std::optional<Generator> before = generator_;
+  // A run that is not done draws nothing: one that fails, and one that ends by an exception of a library.
+  struct Draws {
+    std::optional<Generator>& generator;
+    const std::optional<Generator> before = generator;
+    bool count = false;
+    ~Draws() {
+      if (!count) generator = before;
+    }
+  } draws{generator_};
   Result<std::vector<Datum>> outputs = run(*found, inputs, observer, into);
-  if (!outputs && before) *generator_ = *before;
+  draws.count = static_cast<bool>(outputs);
   return outputs;
 }
 
@@ -419,11 +427,14 @@ size_t Session::input_of(const ir::Variant& variant, const ir::Value& input) con
 Session::Finished Session::finish(std::vector<Datum> results) const {
   const auto& specs = entry_->signature.outputs;
   // A result may be what a state was before this run.
+  const auto changing = changing_state();
   for (Datum& result : results)
     if (Tensor* tensor = std::get_if<Tensor>(&result))
-      for (const auto& [name, state] : changing_state())
+      for (const auto& [name, state] : changing)
         if (tensor->storage == state.storage) *tensor = copy_of(*tensor);
   Finished finished;
+  finished.outputs.reserve(results.size());
+  finished.written.reserve(changing.size());
   for (bool mutated : {false, true})
     for (size_t i = 0; i < results.size() && i < specs.size(); ++i) {
       if (ir::updates_state(specs[i].kind)) {

@@ -228,6 +228,7 @@ TEST_CASE("damaged plans are refused, not run") {
         "at these sizes, the arena would be larger than memory can be");
   CHECK(refused("slots=[12*b, 12*b]", "slots=[12*c, 12*b]") ==
         "the size of an arena slot does not follow from the inputs");
+  CHECK(refused("slots=[12*b, 12*b]", "slots=[-64, 12*b]") == "an arena slot has a negative size");
   CHECK(refused("offset=[0]", "offset=[" + most + "]") == "an alias reaches beyond its operand");
   CHECK(refused("offset=[0]", "offset=[4]") == "an alias reaches beyond its operand");
   CHECK(refused("strides=[[1, 3]]", "strides=[[1]]") ==

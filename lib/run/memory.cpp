@@ -102,9 +102,9 @@ Result<std::string> memory_at(Session& session, const std::vector<std::string>& 
     Result<Memory> memory = session.memory(symbols);
     if (!memory) return memory.error();
     if (!json) return to_text(*memory);
-    nlohmann::ordered_json data = {{"schema", 1}};
-    data.update(to_json(*memory));
-    return json_text(data, 1) + "\n";
+    nlohmann::ordered_json report = {{"schema", 1}};
+    report.update(to_json(*memory));
+    return json_text(report, 1) + "\n";
   }
 
   std::string text;

@@ -80,6 +80,7 @@ Result<std::vector<int64_t>> Plan::place_slots() {
     for (const ir::Argument& bytes : annotation.argument.get<ir::ArgumentList>()) {
       slots.push_back(static_cast<int64_t>(arena_bytes_));
       const std::optional<int64_t> size = integer(bytes, symbols_);
+      if (size && *size < 0) return error(Status::bad_input, 618, "an arena slot has a negative size");
       if (size && enlarge_arena(*size)) continue;
       const auto is_known = [&](const std::string& name) { return symbols_.contains(name); };
       if (!size && (!bytes.is<ir::SymInt>() || !std::ranges::all_of(bytes.get<ir::SymInt>().symbols(), is_known)))

@@ -74,22 +74,22 @@ Result<void> write_outputs(const Session& session, const std::vector<Datum>& out
 // What is said of a run: lines, or, as data, one object that has the fields of every report.
 class Reports {
  public:
-  void add(const std::string& text, const nlohmann::ordered_json& data, int indent = 1) {
+  void add(const std::string& text, const nlohmann::ordered_json& fields, int indent = 1) {
     text_ += text;
-    indent_ = data_.empty() ? indent : 1;
-    data_.update(data);
+    indent_ = fields_.empty() ? indent : 1;
+    fields_.update(fields);
   }
-  bool is_empty() const { return data_.empty(); }
+  bool is_empty() const { return fields_.empty(); }
   std::string written(bool json) const {
     if (!json || is_empty()) return text_;
     nlohmann::ordered_json all = {{"schema", 1}};
-    all.update(data_);
+    all.update(fields_);
     return json_text(all, indent_) + "\n";
   }
 
  private:
   std::string text_;
-  nlohmann::ordered_json data_ = nlohmann::ordered_json::object();
+  nlohmann::ordered_json fields_ = nlohmann::ordered_json::object();
   int indent_ = 1;
 };
 
@@ -147,6 +147,9 @@ class Execution {
         return error(Status::usage, 5, "standard output would get arrays and a report")
             .note("name a file for the arrays");
     }
+    if (options_.state.ends_with(".npy"))
+      return error(Status::usage, 814, "a .npy file has no name for the buffer that --state keeps")
+          .note("a .npz file names its arrays");
     if (options_.nodes.empty()) return {};
     try {
       dump_.pattern.emplace(options_.nodes);

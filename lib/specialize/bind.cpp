@@ -6,6 +6,7 @@
 #include <charconv>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "specialize/passes.h"
 
@@ -152,6 +153,38 @@ Result<void> bind_input(ir::EntryPoint& entry, ir::InputSpec& spec, const Bindin
   return {};
 }
 
+// Whether `earlier` takes all inputs that `variant` takes.
+bool is_covered(const ir::EntryPoint& entry, const ir::Variant& variant, const ir::Variant& earlier) {
+  shape::Facts known = entry.facts(variant);
+  for (const ir::InputSpec& spec : entry.signature.inputs) {
+    const ir::Value* input = spec.value.empty() ? nullptr : variant.graph.find(spec.value);
+    for (size_t axis = 0; input && input->is_tensor() && axis < input->meta().sizes.size(); ++axis)
+      for (const ir::Symbol& symbol : entry.symbols)
+        if (symbol.source == spec.target + "[" + std::to_string(axis) + "]")
+          known.assume(shape::equal(shape::SymInt::symbol(symbol.name), input->meta().sizes[axis]));
+  }
+  const auto is_taken = [&](const auto& input, const auto& by) {
+    if (!input->is_tensor() || !by->is_tensor()) return input->type == by->type;
+    const auto is_same = [&](const shape::SymInt& a, const shape::SymInt& b) {
+      return known.proves(shape::equal(a, b));
+    };
+    return input->meta().dtype == by->meta().dtype &&
+           std::ranges::equal(input->meta().sizes, by->meta().sizes, is_same);
+  };
+  const auto holds = [&](const ir::Constraint& assumption) { return known.proves(assumption.truth); };
+  return std::ranges::equal(variant.graph.inputs(), earlier.graph.inputs(), is_taken) &&
+         std::ranges::all_of(earlier.assumptions, holds);
+}
+
+// The first variant that takes the inputs is run: one that others leave no inputs for never is.
+void remove_covered(ir::EntryPoint& entry) {
+  std::vector<ir::Variant> all = std::exchange(entry.variants, {});
+  for (ir::Variant& variant : all) {
+    const auto covers = [&](const ir::Variant& earlier) { return is_covered(entry, variant, earlier); };
+    if (std::ranges::none_of(entry.variants, covers)) entry.variants.push_back(std::move(variant));
+  }
+}
+
 // What the program assumes about a name of the model's that none of its symbols has: "x[0] is 4*h".
 std::set<std::string> reasons_with(const ir::ExportedProgram& program, const std::string& name) {
   std::set<std::string> reasons;
@@ -192,6 +225,7 @@ Result<void> bind_one(ir::ExportedProgram& program, const Binding& binding) {
       is_bound = true;
       if (Result<void> done = bind_input(entry, spec, binding); !done) return done;
     }
+    if (is_bound) remove_covered(entry);
     found = found || is_bound;
   }
   if (found) return {};

@@ -8,11 +8,11 @@
 #include "specialize/passes.h"
 
 namespace atenon::specialize {
+
 std::optional<Tensor> constant_behind(const Scope& scope, const ir::Value* value) {
   if (value->producer) return std::nullopt;
   const ir::InputSpec* spec = scope.entry.signature.input(value->name);
-  if (!spec || !ir::is_state(spec->kind) || ir::written_state(scope.program).contains(spec->target))
-    return std::nullopt;
+  if (!spec || !ir::is_state(spec->kind) || ir::is_written(scope.program, spec->target)) return std::nullopt;
   const ir::Weight* weight = scope.program.weight(spec->target);
   if (!weight || weight->layout || weight->tensor.storage->is_absent()) return std::nullopt;
   return weight->tensor;
