@@ -12,7 +12,7 @@ from torch._tensor import Tensor
 
 _lower = frozenset("""
     conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d conv_tbc convolution _convolution bmm mm baddbmm addmm
-    addbmm linear matmul linalg_matmul linalg_vecdot linalg_multi_dot chain_matmul tensordot inner prelu
+    addbmm linear matmul linalg_matmul linalg_vecdot linalg_multi_dot tensordot inner prelu
     scaled_dot_product_attention _native_multi_head_attention
     """.split())
 _float32 = frozenset("""
@@ -99,6 +99,10 @@ def _matrix_power(dtype, self, n):
     return _atenon.call("aten::matrix_power", _cast(self, dtype) if abs(n) > 1 else self, abs(n))
 
 
+def _chain_matmul(dtype, matrices):
+    return _atenon.call("aten::chain_matmul", _cast(matrices, dtype) if len(matrices) > 1 else matrices)
+
+
 def _bilinear(dtype, input1, input2, weight, bias=None):
     x, y, w = _cast((input1, input2, weight), dtype)
     half = _atenon.call("aten::einsum", "...i,oij->...oj", [x, w])
@@ -126,7 +130,8 @@ def _corrcoef(dtype, self):
     return (c / deviation.unsqueeze(1) / deviation).clamp(-1, 1)
 
 
-_written_out = {"matrix_power": _matrix_power, "linalg_matrix_power": _matrix_power, "bilinear": _bilinear, "cov": _cov, "corrcoef": _corrcoef}
+_written_out = {"matrix_power": _matrix_power, "linalg_matrix_power": _matrix_power, "chain_matmul": _chain_matmul, "bilinear": _bilinear,
+                "cov": _cov, "corrcoef": _corrcoef}
 
 
 def operator_call(dtype):
