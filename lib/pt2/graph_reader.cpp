@@ -307,8 +307,9 @@ Result<void> GraphReader::read_check(Scope& scope, const std::string& target, co
   const std::vector<Item> inputs = node.at("inputs").items();
   const auto unknown = [&] {
     const std::string name = target.empty() ? node.at("target").text() : target;  // empty: a Python function
-    return error(Status::unsupported, 824, "the operator " + name + " is in no operator set")
-        .note(std::string(decompose_first));
+    Diagnostic diagnostic = error(Status::unsupported, 824, "the operator " + name + " is in no operator set");
+    if (name.starts_with("torch._functorch.")) diagnostic.notes.push_back({std::string(decompose_first)});
+    return diagnostic;
   };
   if (inputs.empty()) return unknown();
   Result<Argument> first = argument(scope, inputs[0].at("arg"));

@@ -59,6 +59,7 @@ Result<std::string> GraphReader::read_body(const Item& named, const std::vector<
   ir::Graph graph;
   ir::Graph* const outer = std::exchange(graph_, &graph);
   const shape::Facts outside = facts_;
+  const std::map<std::string, shape::Scalar> symbols = symbols_;
   Scope scope{.graph = item};
   ++depth_;
   const auto read = [&]() -> Result<ArgumentList> {
@@ -85,8 +86,9 @@ Result<std::string> GraphReader::read_body(const Item& named, const std::vector<
   Result<ArgumentList> results = read();
   --depth_;
   graph_ = outer;
-  // What a body assumes holds in it alone.
+  // What a body assumes holds in it alone, as do the symbols that its nodes define: the archive uses their names anew.
   facts_ = outside;
+  symbols_ = symbols;
   for (const ir::Symbol& symbol : entry_.symbols)
     if (!outside.ranges().contains(symbol.name)) facts_.declare(symbol.name, symbol.range);
   if (!results) return results.error();

@@ -4,7 +4,7 @@ set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-for name in linear old updates decomposed nested sizes control_flow variadic numbers; do
+for name in linear old updates decomposed nested sizes control_flow branches variadic numbers; do
   data="$root/testdata/pt2/$name"
   atenon capture "$data.pt2" -o "$work/captured.atn"
   atenon decompose "$work/captured.atn" | atenon specialize -o "$work/specialized.atn"

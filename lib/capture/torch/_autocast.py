@@ -3,6 +3,7 @@
 # The lists are PyTorch's documented ones. Operators that PyTorch makes of listed ones (einsum, cov) are whole here: where all of one
 # is cast it stands in a list, too, and where parts are it is written out. What is in no list computes in the types that it is given.
 import functools
+import operator
 
 import _atenon
 
@@ -11,7 +12,7 @@ from torch._tensor import Tensor
 
 _lower = frozenset("""
     conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d conv_tbc convolution _convolution bmm mm baddbmm addmm
-    addbmm linear matmul linalg_matmul linalg_vecdot linalg_multi_dot chain_matmul tensordot inner prelu
+    addbmm linear matmul linalg_matmul linalg_vecdot linalg_multi_dot tensordot inner prelu
     scaled_dot_product_attention _native_multi_head_attention
     """.split())
 _float32 = frozenset("""
@@ -29,7 +30,7 @@ _float32 = frozenset("""
 _widest = frozenset(("cat", "stack", "index_copy"))
 _recurrent = frozenset(("lstm", "gru", "rnn_tanh", "rnn_relu", "lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell"))  # see _recurrent.py
 
-_f32, _f64 = _dtypes.named["float32"], _dtypes.named["float64"]
+_f32, _f64, _i64 = (_dtypes.named[name] for name in ("float32", "float64", "int64"))
 
 _borders = {"reflect": "reflection", "replicate": "replication"}
 
@@ -57,15 +58,28 @@ def _listed(name, args):
     return name if border is None else f"{border}_pad{len(args[1]) // 2}d"
 
 
-def _is_contraction(equation):
-    """Whether einsum sums over what two operands have; else it only multiplies. Without an arrow it keeps what one of them has."""
+def _sizes(labels, operand):
+    """The size of each label; the axes of an ellipsis are counted from its right."""
+    before, _, after = labels.partition("...")
+    hidden = operand.dim() - len(before) - len(after)
+    return dict(zip([*before, *range(-hidden, 0), *after], operand.shape))
+
+
+def _is_contraction(equation, operands):
+    """Whether einsum sums over what two operands have, the last that has it and one before; else it only multiplies. An axis of size 1 is
+    none of an operand's. Without an arrow einsum keeps what one operand has."""
     inputs, arrow, output = equation.replace(" ", "").partition("->")
-    labels = [label for operand in inputs.split(",") for label in set(operand)]
-    return any(labels.count(label) > 1 and label not in (output if arrow else ".") for label in labels)
+    kept = output if arrow else "..." + "".join(label for label in inputs if inputs.count(label) == 1)
+    sizes = [_sizes(labels, operand) for labels, operand in zip(inputs.split(","), operands)]
+    for label in {label for of in sizes for label in of if (label if isinstance(label, str) else "...") not in kept}:
+        *earlier, last = (not (isinstance(of[label], int) and of[label] == 1) for of in sizes if label in of)
+        if last and any(earlier):
+            return True
+    return False
 
 
 def _target(name, dtype, arguments):
-    if name in _lower or (name == "einsum" and _is_contraction(arguments[0])):
+    if name in _lower or (name == "einsum" and _is_contraction(*arguments[:2])):
         return dtype
     if name in _float32:
         return _f32
@@ -79,10 +93,14 @@ def _linear(dtype, x, weight, bias):
     return _atenon.call("aten::linear", *(value if value is None else _cast(value, dtype) for value in (x, weight, bias)))
 
 
-def _matrix_power(dtype, x, n):
+def _matrix_power(dtype, self, n):
     if n < 0:
-        x = _atenon.call("aten::linalg_inv", _cast(x, _f32))
-    return _atenon.call("aten::matrix_power", _cast(x, dtype) if abs(n) > 1 else x, abs(n))
+        self = _atenon.call("aten::linalg_inv", _cast(self, _f32))
+    return _atenon.call("aten::matrix_power", _cast(self, dtype) if abs(n) > 1 else self, abs(n))
+
+
+def _chain_matmul(dtype, matrices):
+    return _atenon.call("aten::chain_matmul", _cast(matrices, dtype) if len(matrices) > 1 else matrices)
 
 
 def _bilinear(dtype, input1, input2, weight, bias=None):
@@ -92,26 +110,28 @@ def _bilinear(dtype, input1, input2, weight, bias=None):
     return product if bias is None else product + bias
 
 
-def _cov(dtype, x, *, correction=1, fweights=None, aweights=None):
-    x = x.reshape(1, -1) if x.dim() < 2 else x
-    weights = _atenon.call("aten::ones", [x.shape[1]])
-    for given in (fweights, aweights):
-        weights = weights if given is None else weights * given
-    total = weights.sum()
+def _cov(dtype, self, *, correction=1, fweights=None, aweights=None):
+    _atenon.call("aten::cov", self, correction=correction, fweights=fweights, aweights=aweights)  # for its checks: nobody reads it
+    x = self.reshape(1, -1) if self.dim() < 2 else self
+    given = [weights for weights in (fweights, aweights) if weights is not None]
+    weights = functools.reduce(operator.mul, given) if given else None
+    weighted = (lambda y: y * weights) if given else (lambda y: y)
+    total = weights.sum() if given else _atenon.call("aten::scalar_tensor", x.shape[1], dtype=_i64)
     loss = total - (correction if aweights is None else (weights * aweights).sum() / total * correction)
-    rest = x - (x * weights).sum(1, True) / total
-    return (_cast(rest, dtype) @ _cast((rest * weights).t(), dtype) / loss.clamp(min=0)).squeeze()
+    rest = x - weighted(x).sum(1, True) / total
+    return (_cast(rest, dtype) @ _cast(weighted(rest).t(), dtype) / loss.clamp(min=0)).squeeze()
 
 
-def _corrcoef(dtype, x):
-    c = _cov(dtype, x)
+def _corrcoef(dtype, self):
+    c = _cov(dtype, self)
     if c.dim() == 0:
         return c / c
     deviation = c.diagonal().sqrt()
     return (c / deviation.unsqueeze(1) / deviation).clamp(-1, 1)
 
 
-_written_out = {"matrix_power": _matrix_power, "linalg_matrix_power": _matrix_power, "bilinear": _bilinear, "cov": _cov, "corrcoef": _corrcoef}
+_written_out = {"matrix_power": _matrix_power, "linalg_matrix_power": _matrix_power, "chain_matmul": _chain_matmul, "bilinear": _bilinear,
+                "cov": _cov, "corrcoef": _corrcoef}
 
 
 def operator_call(dtype):
@@ -125,8 +145,8 @@ def operator_call(dtype):
             from torch._recurrent import written_out
 
             return written_out[base](functools.partial(_linear, dtype), *args, **kwargs)
-        if base in _written_out and not args[0].is_complex():
-            return _written_out[base](dtype, *args, **kwargs)
+        if base in _written_out and not any(isinstance(value, Tensor) and value.is_complex() for value in (*args, *kwargs.values())):
+            return _written_out[base](dtype, *args, **{"self" if key == "input" else key: value for key, value in kwargs.items()})
         target = _target(base, dtype, (*args, *kwargs.values()))
         if target is not None:
             args = [_cast(value, target) for value in args]

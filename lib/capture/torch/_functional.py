@@ -314,7 +314,7 @@ def atleast_3d(*tensors):
 
 
 def chain_matmul(*matrices, out=None):
-    return aten.linalg_multi_dot(_spread(matrices), out=out)
+    return aten.chain_matmul(_spread(matrices), out=out)
 
 
 def tensordot(a, b, dims=2, out=None):
@@ -380,7 +380,7 @@ def unravel_index(indices, shape):
 
 
 def vander(x, N=None, increasing=False):
-    return aten.linalg_vander(x, N=N) if increasing else aten.flip(aten.linalg_vander(x, N=N), [-1])
+    return aten.vander(x, N, increasing)
 
 
 def stft(input, n_fft, hop_length=None, win_length=None, window=None, center=True, pad_mode="reflect", normalized=False,
