@@ -1,7 +1,6 @@
 #include "capture/same_computation.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "capture/tensor_data.h"
 #include "opset/call.h"
@@ -34,13 +33,6 @@ std::optional<Work> work_of(const ir::EntryPoint& entry, const opset::Opset& ops
   return work;
 }
 
-bool holds_the_same(const Tensor& a, const Tensor& b) {
-  if (a.dtype != b.dtype || a.sizes != b.sizes) return false;
-  if (same_geometry(a, b)) return true;
-  const Tensor x = a.contiguous(), y = b.contiguous();
-  return std::memcmp(x.data(), y.data(), x.nbytes()) == 0;
-}
-
 // Joins the inputs of b's graph to those of a's.
 bool join_inputs(const ir::ExportedProgram& a, const ir::ExportedProgram& b, Values& twins) {
   const std::vector<ir::InputSpec>&specs = a.entries[0].signature.inputs, &others = b.entries[0].signature.inputs;
@@ -55,7 +47,7 @@ bool join_inputs(const ir::ExportedProgram& a, const ir::ExportedProgram& b, Val
     const ir::Value* const value = b.entries[0].variants[0].graph.find(other.value);
     if (twin->type != value->type) return false;
     const ir::Weight *weight = a.weight(spec->target), *same = b.weight(other.target);
-    if (other.kind != ir::InputKind::user_input && !(weight && same && holds_the_same(weight->tensor, same->tensor)))
+    if (other.kind != ir::InputKind::user_input && !(weight && same && hold_the_same(weight->tensor, same->tensor)))
       return false;
     twins[value] = twin;
   }

@@ -1,7 +1,6 @@
 #include "capture/state.h"
 
 #include <algorithm>
-#include <cstring>
 #include <set>
 
 #include "arrays/arrays.h"
@@ -214,11 +213,6 @@ Tensor converted(const Tensor& tensor, ScalarType dtype) {
   return tensor.dtype == dtype ? tensor : cast(tensor.contiguous(), dtype);
 }
 
-bool have_same_bytes(const Tensor& a, const Tensor& b) {
-  const Tensor left = a.contiguous(), right = b.contiguous();
-  return same_geometry(a, b) || std::memcmp(left.data(), right.data(), left.nbytes()) == 0;
-}
-
 std::string type_of(const Tensor& tensor) {
   return ir::to_string(ir::TensorMeta{.dtype = tensor.dtype, .sizes = {tensor.sizes.begin(), tensor.sizes.end()}});
 }
@@ -298,7 +292,7 @@ Result<void> load_weights(Session& session, PyObject* model, const std::string& 
           "'" + name + "' is " + type_of(in_file) + " in " + file + " and " + type_of(entry->tensor) + " in the model");
     Taken last{name, converted(in_file, entry->tensor.dtype)};
     const auto [before, is_first] = taken.try_emplace(tie(*entry), last);
-    if (!is_first && !have_same_bytes(before->second.tensor, last.tensor))
+    if (!is_first && !hold_the_same(before->second.tensor, last.tensor))
       warnings.push_back(
           error(Status::usage, 307,
                 "'" + before->second.name + "' and '" + name + "' are one tensor of the model and two in " + file)

@@ -22,6 +22,9 @@ bool fits_memory(const ir::TensorMeta& meta);
 // Whether both are the same elements of the same memory.
 bool same_geometry(const Tensor& a, const Tensor& b);
 
+// Whether both have one type and the same bits, wherever they lie.
+bool hold_the_same(const Tensor& a, const Tensor& b);
+
 std::vector<SymInt> row_major(const std::vector<SymInt>& sizes);
 
 }  // namespace atenon::capture

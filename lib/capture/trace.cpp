@@ -1,7 +1,6 @@
 #include "capture/trace.h"
 
 #include <algorithm>
-#include <cstring>
 #include <set>
 
 #include "capture/callstack.h"
@@ -13,6 +12,7 @@
 #include "capture/symbols.h"
 #include "capture/tensor_data.h"
 #include "ir/dead_nodes.h"
+#include "ir/written_state.h"
 #include "opset/versions.h"
 
 namespace atenon::capture {
@@ -246,10 +246,7 @@ bool Trace::add_mutations(const Inputs& inputs, const std::vector<Assigned>& ass
 // Does state end each call as it began it? What forward leaves in it must follow from state alone that does so, too.
 bool Trace::stays(const Lifted& state, ir::Value* left) {
   const std::optional<reference::Datum> datum = session_.known_value(left);
-  if (!datum) return false;
-  const Tensor before = state.tensor.contiguous(), after = std::get<Tensor>(*datum).contiguous();
-  return before.dtype == after.dtype && before.sizes == after.sizes &&
-         (before.numel() == 0 || std::memcmp(before.data(), after.data(), before.nbytes()) == 0);
+  return datum && hold_the_same(state.tensor, std::get<Tensor>(*datum));
 }
 
 bool Trace::check_buffers_read(const std::vector<Assigned>& assigned) {
@@ -329,10 +326,7 @@ ir::ExportedProgram Trace::finish(const Inputs& inputs) {
   variant_.subgraphs = std::move(session_.subgraphs);
   variant_.assumptions = std::move(session_.assumptions);
   eliminate_unread_nodes();
-  std::set<std::string> updated;
-  for (const ir::OutputSpec& output : signature_.outputs)
-    if (ir::updates_state(output.kind)) updated.insert(output.target);
-  keep_used_state(session_, variant_.graph, updated);
+  keep_used_state(session_, variant_.graph, ir::written_state(signature_));
 
   // State first, with the constants that forward has made, then what the user passes; some of that has no Value (a
   // number, None).

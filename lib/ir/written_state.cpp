@@ -5,16 +5,16 @@
 
 namespace atenon::ir {
 
-std::set<std::string> written_state(const EntryPoint& entry) {
+std::set<std::string> written_state(const GraphSignature& signature) {
   std::set<std::string> written;
-  for (const OutputSpec& output : entry.signature.outputs)
+  for (const OutputSpec& output : signature.outputs)
     if (updates_state(output.kind)) written.insert(output.target);
   return written;
 }
 
 std::set<std::string> written_state(const ExportedProgram& program) {
   std::set<std::string> written;
-  for (const EntryPoint& entry : program.entries) written.merge(written_state(entry));
+  for (const EntryPoint& entry : program.entries) written.merge(written_state(entry.signature));
   return written;
 }
 

@@ -9,7 +9,7 @@
 
 namespace atenon::ir {
 
-std::set<std::string> written_state(const EntryPoint& entry);
+std::set<std::string> written_state(const GraphSignature& signature);
 std::set<std::string> written_state(const ExportedProgram& program);
 bool is_written(const ExportedProgram& program, const std::string& name);  // for one, without a set of all
 

@@ -303,42 +303,17 @@ entry "forward"
 }
 
 TEST_CASE("sessions keep their buffers, and hand them over from C") {
-  const std::string entry = R"text(
-  input %total: buffer "total"
-  input %x: user_input "x"
-  output buffer_mutation "total"
-  output user_output "y"
-  input_tree (x: *)
-  output_tree {y: *}
-  graph(%total: f32[1], %x: f32[1])
-    %sum: f32[1] = aten::add.Tensor(%total, %x)
-    %y: f32[1] = aten::neg(%sum)
-    return (%sum, %y)
-)text";
-  const std::string others = R"text(
-entry "writes"
-  input %x: user_input "x"
-  output buffer_mutation "total"
-  output user_output "y"
-  input_tree (x: *)
-  output_tree {y: *}
-  graph(%x: f32[1])
-    %y: f32[1] = aten::neg(%x)
-    return (%x, %y)
-
-entry "reads"
-  input %total: buffer "total"
-  input %x: user_input "x"
-  output user_output "y"
-  input_tree (x: *)
-  output_tree {y: *}
-  graph(%total: f32[1], %x: f32[1])
-    %sum: f32[1] = aten::add.Tensor(%total, %x)
-    %y: f32[1] = aten::neg(%sum)
-    return (%y)
-)text";
-  const std::string text = "program 1.0\nopset \"aten\" 1\n\nentry \"first\"" + entry + "\nentry \"then\"" + entry +
-                           others + "\nweight \"total\": f32[1] = [10.0]\n";
+  const auto entry = [](const std::string& name, bool reads, bool writes) {
+    return "\nentry \"" + name + "\"\n" + (reads ? "  input %total: buffer \"total\"\n" : "") +
+           "  input %x: user_input \"x\"\n" + (writes ? "  output buffer_mutation \"total\"\n" : "") +
+           "  output user_output \"y\"\n  input_tree (x: *)\n  output_tree {y: *}\n  graph(" +
+           (reads ? "%total: f32[1], " : "") +
+           "%x: f32[1])\n    %sum: f32[1] = " + (reads ? "aten::add.Tensor(%total, %x)" : "aten::clone(%x)") +
+           "\n    %y: f32[1] = aten::neg(%sum)\n" + "    return (" + (writes ? "%sum, " : "") + "%y)\n";
+  };
+  const std::string text = "program 1.0\nopset \"aten\" 1\n" + entry("first", true, true) + entry("then", true, true) +
+                           entry("writes", false, true) + entry("reads", true, false) +
+                           "\nweight \"total\": f32[1] = [10.0]\n";
   atenon_session *first = nullptr, *then = nullptr, *writes = nullptr, *reads = nullptr;
   REQUIRE(load(text, &first) == ATENON_OK);
   REQUIRE(load(text, &then, "then") == ATENON_OK);

@@ -89,7 +89,7 @@ Changed remove_unused(Scope& scope) {
     return op && op->has_tag("keep");
   };
   Changed changed = ir::eliminate_dead_nodes(scope.variant, scope.variant.graph, matters);
-  const std::set<std::string> written = ir::written_state(scope.entry);  // is kept from run to run
+  const std::set<std::string> written = ir::written_state(scope.entry.signature);  // is kept from run to run
   std::erase_if(scope.entry.signature.inputs, [&](const ir::InputSpec& spec) {
     if (!ir::is_state(spec.kind) || spec.value.empty() || written.contains(spec.target)) return false;
     for (const ir::Variant& variant : scope.entry.variants) {
