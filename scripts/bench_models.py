@@ -121,7 +121,8 @@ def build(name, batch=1):
                 leaves[i] = tensor
             nested = pytree.tree_unflatten(leaves, structure)
             result = self.inner(**nested) if isinstance(nested, dict) else self.inner(*nested)
-            return tuple(leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor))
+            leaves = pytree.tree_leaves(result)  # a number is a result, too
+            return tuple(torch.as_tensor(leaf) for leaf in leaves if isinstance(leaf, (torch.Tensor, bool, int, float)))
 
     flat = Flat().eval()
     for parameter in flat.parameters():
