@@ -6,6 +6,7 @@
 // A product is cut by its sizes into tiles that one thread computes. oneDNN itself cuts sums by the number of threads,
 // and leaves out parts of batched ones: wrong numbers for 8 threads.
 #include <numeric>
+#include <string_view>
 
 #include "kernels/list.h"
 #include "kernels/onednn.h"
@@ -50,6 +51,7 @@ struct Chosen {
   dnnl::matmul::primitive_desc primitive;
   memory::desc a_lies, a, b_lies, b, bias, y_lies, y;
   PostOps post_ops;
+  bool in_place = true;         // computed where the result lies
   double flops = 0, bytes = 0;  // of all tiles
   bool is_empty = false;        // sums of nothing, which oneDNN does not write: of one product with zeros instead
 };
@@ -70,7 +72,10 @@ void make_primitive(Chosen& chosen, const CallSite& site, const memory::desc& b,
   std::vector<memory::desc> described(site.operands.size());
   for (size_t i = 0; i < loops.epilogue.size(); ++i)
     if (!loops.epilogue[i].sizes.empty()) described[chosen.product.epilogue[i].operand] = describe(loops.epilogue[i]);
-  const int summed = chosen.y == chosen.y_lies ? site.results[0].overwrites : -1;
+  // oneDNN's fast products take a sum as the first step of an epilogue only.
+  const int overwritten = site.results[0].overwrites;
+  chosen.in_place = chosen.y == chosen.y_lies && !(copied && overwritten >= 0);
+  const int summed = chosen.in_place ? overwritten : -1;
   chosen.post_ops = make_post_ops(chosen.product.epilogue, chosen.y, summed, described);
   dnnl::primitive_attr attributes;
   attributes.set_post_ops(chosen.post_ops.ops);
@@ -86,13 +91,18 @@ void make_primitive(Chosen& chosen, const CallSite& site, const memory::desc& b,
   chosen.b = chosen.primitive.weights_desc();
 }
 
+// A hundred times slower than what oneDNN has else.
+bool is_plain_loops(const Chosen& chosen) {
+  return std::string_view(chosen.primitive.impl_info_str()).starts_with("ref");
+}
+
 // Whether oneDNN computes it from and to rows only: otherwise by plain loops, or, where the result is turned, with an
 // operand of one number a column, which it would look for at a wrong address.
 bool wants_copies(const Chosen& chosen) {
   const auto has_columns = [&](const PostOps::Read& read) {
     return read.wanted.get_dims() != chosen.y.get_dims() && read.wanted.get_dims().back() > 1;
   };
-  return std::string(chosen.primitive.impl_info_str()).starts_with("ref") ||
+  return is_plain_loops(chosen) ||
          (chosen.y != in_rows(chosen.y_lies) &&
           std::any_of(chosen.post_ops.reads.begin(), chosen.post_ops.reads.end(), has_columns));
 }
@@ -175,7 +185,9 @@ void choose(Chosen& chosen, const CallSite& site, bool pack) {
   const std::vector<int>& axes = chosen.product.b.axes;
   memory::desc blocks =
       packed ? describe_packed(chosen.loops, *weight->layout, axes, weight->tensor.sizes.size()) : memory::desc();
-  make_primitive(chosen, site, blocks.is_zero() ? describe_any({chosen.loops.k(), chosen.loops.n()}) : blocks);
+  if (blocks.is_zero()) blocks = describe_any({chosen.loops.k(), chosen.loops.n()});
+  make_primitive(chosen, site, blocks);
+  if (is_plain_loops(chosen)) make_primitive(chosen, site, blocks, true);
 }
 
 class OnednnMatmul : public Kernel {
@@ -225,8 +237,7 @@ class OnednnMatmul : public Kernel {
     call->run_in_tiles(cut.outer, cut.inner);
     const PlannedThreads alone(1);
     const Place result{Place::Kind::buffer, site.operands.size(), cut.y};
-    const bool in_place = chosen.y == chosen.y_lies;
-    const Place computed = in_place ? result : call->reserve(chosen.y);
+    const Place computed = chosen.in_place ? result : call->reserve(chosen.y);
     const auto place = [&](const View& view, const memory::desc& lies, const memory::desc& wanted, TileStep step) {
       if (chosen.is_empty) return call->own(Storage::zeros(wanted.get_size()));
       return call->operand(site, view.input, lies, wanted, view.axes, step);
@@ -242,7 +253,7 @@ class OnednnMatmul : public Kernel {
       bindings.push_back({DNNL_ARG_ATTR_MULTIPLE_POST_OP(read.position) | DNNL_ARG_SRC_1, read.wanted,
                           call->operand(site, read.operand, read.lies, read.wanted, {}, cut.epilogue[read.operand])});
     call->add(dnnl::matmul(chosen.primitive), chosen.primitive.scratchpad_desc(), std::move(bindings));
-    if (!in_place) call->add_reorder(chosen.y, computed, chosen.y_lies, result);
+    if (!chosen.in_place) call->add_reorder(chosen.y, computed, chosen.y_lies, result);
 
     call->flops = chosen.flops;
     call->bytes = chosen.bytes;

@@ -203,6 +203,29 @@ TEST_CASE("a matrix that lies row by row is read by panels where each row of the
     }
 }
 
+TEST_CASE("behind a factor that lies otherwise, a residual that is overwritten is not added by oneDNN's plain loops") {
+  const std::vector<int64_t> sizes = {2, 20, 48};
+  const Tensor x = testing::whole_numbers({2, 20, 32}, 1), w = testing::whole_numbers({48, 32}, 2),
+               bias = testing::whole_numbers({48}, 3), residual = testing::whole_numbers(sizes, 4);
+  Tensor rows_of_longer = testing::whole_numbers({2, 22, 48}, 5);
+  rows_of_longer.sizes[1] = 20;
+  for (const Tensor& factor : {rows_of_longer, testing::laid_out(testing::whole_numbers(sizes, 5), {0, 2, 1})}) {
+    Call call;
+    ir::Value *px = call.input(x), *pw = call.input(w), *pb = call.input(bias), *pf = call.input(factor);
+    ir::Value* pr = call.input(residual);
+    ir::Value* y = call.apply("aten::mul.Tensor", {call.apply("aten::linear", {px, pw, pb}, sizes), pf}, sizes);
+    call.body.set_outputs({call.apply("aten::add.Tensor", {y, pr}, sizes)});
+    Tensor result = Tensor::zeros(ScalarType::f32, sizes);
+    REQUIRE(call.run(panels(), result, 4) == "");
+    CHECK(call.detail.find("ref") == std::string::npos);
+    Tensor expected = plain_linear(x, w, bias, residual, 0, sizes);
+    const Tensor factors = factor.contiguous();
+    for (int64_t i = 0; i < expected.numel(); ++i)
+      expected.mutable_as<float>()[i] = expected.as<float>()[i] * factors.as<float>()[i] + residual.as<float>()[i];
+    CHECK(testing::difference(result, expected) == 0);
+  }
+}
+
 TEST_CASE("how rows of a product with panels are cut for threads changes no bit") {
   for (int64_t columns : {5, 20, 35, 64, 99})
     for (int64_t rows : {12, 24, 36, 48, 61, 96, 500}) {
