@@ -121,6 +121,7 @@ void Dimensions::solve_derived() {
     const SymInt size = SymInt::symbol(name);
     const shape::Substitution solution{{symbol.name, shape::floor_div(size - offset, factor)}};
     session_.hints.erase(symbol.name);
+    session_.derived[name] = {symbol.name, factor, offset};
     if (session_.invented.erase(symbol.name)) session_.invented.insert(name);
     symbol = {.name = name,
               .range = {of_root(symbol.range.lower), of_root(symbol.range.upper)},

@@ -349,6 +349,13 @@ bool InputMaker::trace(Inputs& inputs) {
     const Ref traced = add(value, text_of(key));
     if (!traced || PyDict_SetItem(inputs.keywords.get(), key, traced.get()) < 0) return false;
   }
+  for (const Given& given : given_)
+    if (!given.used) {
+      std::string names;
+      for (const ir::InputSpec& spec : inputs.specs) names += (names.empty() ? "" : ", ") + spec.target;
+      session_.raise(error(Status::usage, 305, "--input " + given.path + " is none of the inputs: " + names));
+      return false;
+    }
   for (const auto& [name, range] : dimensions_.narrowed()) {
     if (session_.hints.contains(name)) continue;
     std::vector<std::string> known;
@@ -359,13 +366,6 @@ bool InputMaker::trace(Inputs& inputs) {
     return false;
   }
   dimensions_.solve_derived();
-  for (const Given& given : given_)
-    if (!given.used) {
-      std::string names;
-      for (const ir::InputSpec& spec : inputs.specs) names += (names.empty() ? "" : ", ") + spec.target;
-      session_.raise(error(Status::usage, 305, "--input " + given.path + " is none of the inputs: " + names));
-      return false;
-    }
   return true;
 }
 

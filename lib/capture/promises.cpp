@@ -43,21 +43,34 @@ class Promises {
       return fail(
           symbol,
           "up to " + std::to_string(range.upper) + ", and the program needs at most " + std::to_string(bounds.upper),
-          dimension(symbol.name, range.lower, bounds.upper),
+          dimension(symbol, range.lower, bounds.upper),
           [&](const shape::Facts& known) { return known.bounds(size).upper < range.upper; });
-    if (range.lower >= 2 && bounds.lower > range.lower)  // 0 and 1 are what Dim and --input allow unasked
+    const Session::Derived from = derivation(symbol);
+    // 0 and 1 are what Dim and --input allow unasked.
+    const bool is_asked = range.lower >= 2 * from.factor + from.offset;
+    if (is_asked && bounds.lower > range.lower)
       return fail(
           symbol,
           "from " + std::to_string(range.lower) + " on, and the program needs at least " + std::to_string(bounds.lower),
-          dimension(symbol.name, bounds.lower, range.upper),
+          dimension(symbol, bounds.lower, range.upper),
           [&](const shape::Facts& known) { return known.bounds(size).lower > range.lower; });
     return true;
   }
 
  private:
-  static std::string dimension(const std::string& name, int64_t lower, int64_t upper) {
-    return "torch.export.Dim(\"" + name + "\", min=" + std::to_string(lower) +
-           (upper == shape::Range::highest ? "" : ", max=" + std::to_string(upper)) + ")";
+  Session::Derived derivation(const ir::Symbol& symbol) const {
+    const auto found = session_.derived.find(symbol.name);
+    return found == session_.derived.end() ? Session::Derived{symbol.name, 1, 0} : found->second;
+  }
+
+  // What the user writes for a size within [lower, upper].
+  std::string dimension(const ir::Symbol& symbol, int64_t lower, int64_t upper) const {
+    const auto& [root, factor, offset] = derivation(symbol);
+    const bool is_open = upper == shape::Range::highest;
+    const shape::Range range{(lower - offset + factor - 1) / factor, is_open ? upper : (upper - offset) / factor};
+    return "torch.export.Dim(\"" + root + "\", min=" + std::to_string(range.lower) +
+           (is_open ? "" : ", max=" + std::to_string(range.upper)) + "), or --dynamic " + root + "=" +
+           range.to_string();
   }
 
   // `is_broken` says whether what is known breaks the promise; the first assumption that makes it so is named.

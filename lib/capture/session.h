@@ -196,6 +196,12 @@ struct Recording {
   // Symbols of Dim.AUTO and Dim.DYNAMIC: those that others give are replaced, and those that are one number, if they
   // may.
   std::map<std::string, bool> automatic;
+  // Symbols of sizes that were derived from a dimension which no size is itself: factor * root + offset.
+  struct Derived {
+    std::string root;
+    int64_t factor, offset;
+  };
+  std::map<std::string, Derived> derived;
   // A draft goes on where a capture is refused, with what the example inputs give there; nothing holds its program to
   // the model then.
   bool is_draft = false;
