@@ -684,12 +684,10 @@ bool Session::is_literal(ir::Value* value) const {
   });
 }
 
-std::optional<reference::Datum> Session::constant_value(ir::Value* value, const std::string& purpose) {
+std::optional<reference::Datum> Session::constant_value(ir::Value* value, const std::string& purpose,
+                                                        const std::string& fix) {
   std::optional<reference::Datum> datum = known_value(value);
-  if (!datum)
-    raise(311, purpose + " needs the value of a tensor that depends on the model's inputs",
-          "compute with tensors instead: torch.where(condition, a, b) chooses by element, torch.cond(condition, f, g, "
-          "(x,)) runs one of two functions; .item() gives a number that stays symbolic");
+  if (!datum) raise(311, purpose + " needs the value of a tensor that depends on the model's inputs", fix);
   return datum;
 }
 

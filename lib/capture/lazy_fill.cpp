@@ -151,8 +151,7 @@ Tensor in_order_of_memory(const Tensor& tensor) {
   return sorted;
 }
 
-// Normal numbers come one by one, not in blocks, where they do not lie in rows.
-bool draw_into(Generator& generator, const Distribution& distribution, Tensor& target) {
+bool draw_into(Generator& generator, Distribution distribution, Tensor& target) {
   const int64_t count = target.numel();
   if (is_whole(target)) {
     const ScalarType dtype = target.dtype;
@@ -163,12 +162,9 @@ bool draw_into(Generator& generator, const Distribution& distribution, Tensor& t
     skip(generator, distribution, dtype, count);
     return true;
   }
-  const bool one_by_one = distribution.kind == Kind::normal && !target.is_contiguous();
+  distribution.one_by_one = !target.is_contiguous();
   Tensor lying = in_order_of_memory(target), values = Tensor::empty(target.dtype, lying.sizes);
-  auto* data = static_cast<std::byte*>(values.mutable_data());
-  if (!one_by_one) fill(generator, distribution, target.dtype, count, data);
-  for (int64_t i = 0; one_by_one && i < count; ++i)
-    fill(generator, distribution, target.dtype, 1, data + static_cast<size_t>(i) * size_of(target.dtype));
+  fill(generator, distribution, target.dtype, count, values.mutable_data());
   assign(lying, values);
   return true;
 }

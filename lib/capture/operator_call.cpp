@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "capture/argument_object.h"
 #include "capture/convert.h"
 #include "capture/custom_operator.h"
 #include "capture/functionalize.h"
@@ -101,6 +102,7 @@ class Dispatch {
   std::vector<Laid> operands(const Call& call) const;
   std::optional<Tensor> turned(const Call& call, ScalarType dtype, const std::vector<int64_t>& sizes,
                                size_t index = 0) const;
+  Ref normal_for(PyObject* tensor, const Call& call, const SymBool& in_rows);
   Ref permuted(PyObject* tensor, const std::vector<size_t>& axes);
   Ref run_on(PyObject* first, PyObject* const* args, size_t count, PyObject* keyword_names);
   std::optional<Ref> stride_in_order_of_memory(const Call& call, PyObject* const* args, size_t count,
@@ -291,9 +293,9 @@ std::optional<Tensor> Dispatch::turned(const Call& call, ScalarType dtype, const
   return strides ? std::optional(empty_with_strides(dtype, sizes, *strides)) : std::nullopt;
 }
 
-// What is drawn for each element comes in the order of memory: drawn for the tensor with its axes in that order.
-// Nullopt of all other calls, and where that order is the axes' own. Before forward, what draws over a real tensor
-// (draw_over) goes by its memory itself.
+// What is drawn for each element comes in the order of memory: drawn for the tensor with its axes in that order, normal
+// numbers in another way as well. Nullopt of all other calls, and where that is the order of rows. Before forward, what
+// draws over a real tensor (draw_over) goes by its memory itself.
 std::optional<Ref> Dispatch::draw_in_order_of_memory(const Call& call, PyObject* const* args, size_t count,
                                                      PyObject* keyword_names) {
   const std::string name = call.op->schema().name;
@@ -305,22 +307,38 @@ std::optional<Ref> Dispatch::draw_in_order_of_memory(const Call& call, PyObject*
   const auto& parameters = call.op->schema().parameters;
   for (size_t i = 0; i < parameters.size(); ++i)
     if (parameters[i].name == "train" && call.arguments[i] == Argument(SymBool(false))) return std::nullopt;
-  if (laid.strides == row_major(laid.sizes)) return std::nullopt;
-  if (!is_in_place(*call.op) && !strides_of_result(call, {laid}, laid.sizes, session_.facts)) return std::nullopt;
-  const bool is_one_by_one = name == "aten::normal_" || name == "aten::randn_like";
-  if (session_.is_tracing && (is_one_by_one || arguments_.tensors.size() > 1)) {
-    session_.raise(314, name + " draws for a tensor that does not lie in rows, which PyTorch does number by number",
-                   "draw into a tensor of its own, torch.empty(x.shape), and copy_() that");
-    return Ref();
-  }
+  const std::optional<std::vector<SymInt>> drawn_over =
+      is_in_place(*call.op) ? laid.strides : strides_of_result(call, {laid}, laid.sizes, session_.facts);
+  if (!drawn_over) return std::nullopt;
+  const SymBool in_rows = lies_in_rows(laid.sizes, *drawn_over);
+  if (session_.facts.decide(in_rows) == shape::Truth::proven) return std::nullopt;
+  const bool is_normal = name == "aten::normal_" || name == "aten::randn_like";
   const std::vector<size_t> order = order_of_memory(laid, session_.facts);
-  if (std::is_sorted(order.begin(), order.end())) return std::nullopt;
+  if (std::is_sorted(order.begin(), order.end()) && !is_normal) return std::nullopt;
   std::vector<size_t> back(order.size());
   for (size_t axis = 0; axis < order.size(); ++axis) back[order[axis]] = axis;
   const Ref sorted = permuted(first_, order);
-  const Ref drawn = sorted ? run_on(sorted.get(), args, count, keyword_names) : Ref();
+  const Ref drawn = !sorted     ? Ref()
+                    : is_normal ? normal_for(sorted.get(), call, in_rows)
+                                : run_on(sorted.get(), args, count, keyword_names);
   if (!drawn) return Ref();
-  return is_in_place(*call.op) ? Ref::borrow(first_) : permuted(drawn.get(), back);
+  if (!is_in_place(*call.op)) return permuted(drawn.get(), back);
+  const bool is_written = !is_normal || Ref(session_.call("aten::copy_", {sorted.get(), drawn.get()}));
+  return is_written ? Ref::borrow(first_) : Ref();
+}
+
+// What normal_ or randn_like draws, as it does for a tensor that lies in rows only if `in_rows`.
+Ref Dispatch::normal_for(PyObject* tensor, const Call& call, const SymBool& in_rows) {
+  if (!draws_with_the_run(session_, generator_)) return {};
+  const auto given = [&](const char* name, const Argument& otherwise) {
+    const auto& parameters = call.op->schema().parameters;
+    const auto found = std::ranges::find(parameters, name, &Parameter::name);
+    return object_of(session_, found == parameters.end() ? otherwise : call.arguments[found - parameters.begin()], {});
+  };
+  const Ref mean = given("mean", SymInt(0)), std = given("std", SymInt(1)), dtype = given("dtype", ir::None());
+  const Ref contiguous = session_.wrap(in_rows);
+  if (!mean || !std || !dtype || !contiguous) return {};
+  return Ref(session_.call("atenon::normal_for", {tensor, mean.get(), std.get(), contiguous.get(), dtype.get()}));
 }
 
 Ref Dispatch::permuted(PyObject* tensor, const std::vector<size_t>& axes) {

@@ -17,13 +17,15 @@ void Session::start_recording() {
 
 namespace {
 
-// Whether a truth only tells 0 of a size from all larger numbers, as numel() > 0 does.
-bool asks_for_none(const SymBool& truth, const shape::Facts& facts) {
+// What a truth is of all numbers above 0, if it tells just 0 (of a size; of what may be a count) from them, as
+// numel() > 0 does.
+std::optional<bool> if_there_are_any(const SymBool& truth, const shape::Facts& facts) {
   const std::set<std::string> names = truth.symbols();
   const auto range = names.size() == 1 ? facts.ranges().find(*names.begin()) : facts.ranges().end();
-  if (range == facts.ranges().end() || range->second.lower != 0 || range->second.upper < 2) return false;
+  if (range == facts.ranges().end() || range->second.lower > 0 || range->second.upper < 2) return std::nullopt;
   const auto at = [&](int64_t n) { return shape::evaluate(truth, {{*names.begin(), n}}); };
-  return at(0) && at(1) && *at(0) != *at(1) && at(1) == at(2) && at(1) == at(1000);
+  const bool tells_none = at(0) && at(1) && *at(0) != *at(1) && at(1) == at(2) && at(1) == at(1000);
+  return tells_none ? at(1) : std::nullopt;
 }
 
 }  // namespace
@@ -38,10 +40,11 @@ bool Session::decide(const SymBool& truth, const std::string& reason) {
   if (asserted) return require(*asserted ? truth : shape::negate(truth), "asserted") == *asserted;
   if (!example) {
     const std::string text = truth.to_string();
-    std::string fix = "torch.cond(" + text + ", f, g, operands) runs one of two functions, torch._check(" + text +
+    const std::optional<bool> if_any = if_there_are_any(truth, facts);
+    const std::string promised = if_any == false ? shape::negate(truth).to_string() : text;
+    std::string fix = "torch.cond(" + text + ", f, g, operands) runs one of two functions, torch._check(" + promised +
                       ") promises one answer; torch.sym_min, torch.sym_max and // need none";
-    if (asks_for_none(truth, facts))
-      fix = "leave the test out, since operators take tensors without elements. Or " + fix;
+    if (if_any) fix = "leave a test for no elements out, since operators take tensors without elements. Or " + fix;
     raise(311, "whether `" + text + "` holds depends on data, and Python needs to know it here", fix);
     return false;
   }

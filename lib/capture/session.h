@@ -262,7 +262,7 @@ class Session : public Recording {
   // Whether what it is made of, nodes' results and inputs, may all be that. Not if there is very much of it.
   bool is_made_of(ir::Value* value, const std::function<bool(const ir::Value&)>& may_be) const;
   // The same as known_value, with E0311 where it depends on inputs.
-  std::optional<reference::Datum> constant_value(ir::Value* value, const std::string& purpose);
+  std::optional<reference::Datum> constant_value(ir::Value* value, const std::string& purpose, const std::string& fix);
   // A number that a node yields, for Python: itself where it is known, else a symbol of the value's name, with what is
   // known of an integer.
   Ref number(ir::Value* value, shape::Range range = {});

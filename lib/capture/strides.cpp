@@ -276,6 +276,14 @@ bool lie_alike(const std::optional<std::vector<SymInt>>& a, const std::optional<
   return true;
 }
 
+SymBool lies_in_rows(const std::vector<SymInt>& sizes, const std::vector<SymInt>& strides) {
+  const std::vector<SymInt> rows = row_major(sizes);
+  SymBool every = true;
+  for (size_t axis = 0; axis < sizes.size(); ++axis)
+    every = shape::both(every, shape::either(shape::equal(sizes[axis], 1), shape::equal(strides[axis], rows[axis])));
+  return every;
+}
+
 Tensor empty_with_strides(ScalarType dtype, const std::vector<int64_t>& sizes, const std::vector<SymInt>& strides) {
   Tensor memory = Tensor::empty(dtype, sizes);
   for (size_t axis = 0; axis < strides.size(); ++axis) memory.strides[axis] = *strides[axis].constant();

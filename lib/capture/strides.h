@@ -33,6 +33,9 @@ std::optional<std::vector<SymInt>> strides_of_format(const std::string& format, 
 bool lie_alike(const std::optional<std::vector<SymInt>>& a, const std::optional<std::vector<SymInt>>& b,
                const std::vector<SymInt>& sizes);
 
+// Whether is_contiguous() holds, also for the sizes of a run: the stride of an axis of size 1 says nothing.
+SymBool lies_in_rows(const std::vector<SymInt>& sizes, const std::vector<SymInt>& strides);
+
 // A tensor operand of a call.
 struct Laid {
   std::vector<SymInt> sizes, strides;

@@ -322,6 +322,23 @@ PyObject* sqrt(PyObject* self, PyObject*) {
   return session_of(self).wrap(SymFloat::apply("sqrt", {to_float(*number_of(self))})).release();
 }
 
+// np.log(size) calls size.log(), and so on; np.floor and np.ceil call math's.
+template <const char* name>
+PyObject* by_math(PyObject* self, PyObject*) {
+  const Ref math(PyImport_ImportModule("math"));
+  return math ? PyObject_CallMethod(math.get(), name, "O", self) : nullptr;
+}
+constexpr char log_name[] = "log", exp_name[] = "exp", sqrt_name[] = "sqrt";
+
+// What NumPy's functions give is used as a number of NumPy's: np.ceil(np.log(n)).astype(int).item().
+PyObject* astype(PyObject* self, PyObject* type) {
+  const std::string name = str_of(type);
+  const bool is_int = name.find("int") != std::string::npos;
+  if (!is_int && name.find("float") == std::string::npos) return refuse_number(self, name.c_str());
+  return symbolic_function(session_of(self), is_int ? "int" : "float", &self, 1);
+}
+PyObject* itself(PyObject* self, PyObject*) { return Py_NewRef(self); }
+
 PyMethodDef methods[] = {
     {"__floor__", rounded<shape::floor>, METH_VARARGS, nullptr},
     {"__ceil__", rounded<shape::ceil>, METH_VARARGS, nullptr},
@@ -330,6 +347,11 @@ PyMethodDef methods[] = {
     {"__format__", formatted, METH_O, nullptr},
     {"is_integer", is_integer, METH_NOARGS, nullptr},
     {"__sym_sqrt__", sqrt, METH_NOARGS, nullptr},
+    {"log", by_math<log_name>, METH_NOARGS, nullptr},
+    {"exp", by_math<exp_name>, METH_NOARGS, nullptr},
+    {"sqrt", by_math<sqrt_name>, METH_NOARGS, nullptr},
+    {"astype", astype, METH_O, nullptr},
+    {"item", itself, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -239,17 +239,20 @@ PyObject* as_float(PyObject* self) {
 // The memory of the tensor itself. While forward runs it can only be read: what Python writes there, no graph would
 // have.
 int get_buffer(PyObject* self, Py_buffer* view, int flags) {
-  std::optional<Tensor> value = data_of(self_of(self), "a buffer of its data");
+  std::optional<Tensor> value =
+      data_of(self_of(self), "an array of NumPy's",
+              "give the tensor itself, without .numpy(): pack_padded_sequence takes one, and torch has most of NumPy's "
+              "functions");
   if (!value) return -1;
   const bool writable = !self_of(self).session->is_tracing;
   if (writable) value->mutable_data();
   return fill_buffer(self, *value, writable, view, flags);
 }
 PyObject* numpy(PyObject* self, PyObject*, PyObject*) {
-  const Ref module(PyImport_ImportModule("numpy"));
+  const Ref memory(PyMemoryView_FromObject(self));
+  const Ref module(memory ? PyImport_ImportModule("numpy") : nullptr);
   const Ref function(module ? PyObject_GetAttrString(module.get(), "asarray") : nullptr);
-  const Ref memory(function ? PyMemoryView_FromObject(self) : nullptr);
-  return memory ? PyObject_CallOneArg(function.get(), memory.get()) : nullptr;
+  return function ? PyObject_CallOneArg(function.get(), memory.get()) : nullptr;
 }
 
 // --- As a sequence
@@ -511,7 +514,7 @@ Ref Session::wrap(TensorState state) {
   return new_tensor(*this, reinterpret_cast<PyTypeObject*>(tensor_class.get()), std::move(state), false);
 }
 
-std::optional<Tensor> data_of(TensorObject& tensor, const char* purpose) {
+std::optional<Tensor> data_of(TensorObject& tensor, const char* purpose, const char* fix) {
   Session& session = *tensor.session;
   if (!session.is_tracing) {
     if (!tensor.state->is_traced()) return tensor.state->real;
@@ -520,7 +523,7 @@ std::optional<Tensor> data_of(TensorObject& tensor, const char* purpose) {
     return std::nullopt;
   }
   ir::Value* value = session.read(tensor);
-  std::optional<reference::Datum> datum = value ? session.constant_value(value, purpose) : std::nullopt;
+  std::optional<reference::Datum> datum = value ? session.constant_value(value, purpose, fix) : std::nullopt;
   if (!datum && value && session.tolerate()) datum = session.example_value(value);
   return datum ? std::optional(std::get<Tensor>(*datum)) : std::nullopt;
 }

@@ -14,6 +14,9 @@ Ref new_tensor(Session& session, PyTypeObject* type, TensorState state, bool req
 std::vector<SymInt> strides_of(TensorObject& tensor);
 
 // The data of a tensor, wherever it does not depend on the model's inputs. `purpose` goes into the error: "bool()".
-std::optional<Tensor> data_of(TensorObject& tensor, const char* purpose);
+inline constexpr const char* compute_with_tensors =
+    "compute with tensors instead: torch.where(condition, a, b) chooses by element, torch.cond(condition, f, g, (x,)) "
+    "runs one of two functions; .item() gives a number that stays symbolic";
+std::optional<Tensor> data_of(TensorObject& tensor, const char* purpose, const char* fix = compute_with_tensors);
 
 }  // namespace atenon::capture

@@ -28,9 +28,11 @@ Results uniform(const ExternCall& call) {
   return filled(call, {.kind = Distribution::Kind::uniform, .a = call.number(0), .b = call.number(1)});
 }
 
-// (mean, standard deviation)
+// (mean, standard deviation): for a contiguous tensor; or (.., .., is it contiguous)
 Results normal(const ExternCall& call) {
-  return filled(call, {.kind = Distribution::Kind::normal, .a = call.number(0), .b = call.number(1)});
+  const bool one_by_one = call.has(2) && !call.truth(2);
+  return filled(
+      call, {.kind = Distribution::Kind::normal, .a = call.number(0), .b = call.number(1), .one_by_one = one_by_one});
 }
 
 // (self, rate)

@@ -132,6 +132,9 @@ Result<std::vector<std::optional<Datum>>> read_inputs(const Session& session, co
   const auto find = [&](const std::string& name) -> Result<size_t> {
     std::optional<size_t> leaf = find_leaf(session.inputs(), name);
     if (!leaf) return no_such_input(session, name);
+    if (const auto& constant = session.inputs()[*leaf].constant; constant && constant->is<ir::None>())
+      return error(Status::usage, 622, "the input '" + name + "' is None, and takes neither a file nor a number")
+          .note("leave it out");
     if (!given.insert(*leaf).second)
       return error(Status::usage, 621, "the input '" + session.inputs()[*leaf].path + "' is given twice");
     return *leaf;

@@ -74,8 +74,9 @@ void fill_normal_blocks(Generator& generator, double mean, double deviation, int
 // The last 16 elements are made afresh if they are not a whole block. For f32 and f64, the incomplete block before has
 // used draws up; 16-bit floats go block by block.
 template <class T>
-void fill_normal(Generator& generator, double mean, double deviation, int64_t count, T* out) {
-  if (count < box_muller_block) {
+void fill_normal(Generator& generator, const Distribution& distribution, int64_t count, T* out) {
+  const double mean = distribution.a, deviation = distribution.b;
+  if (count < box_muller_block || distribution.one_by_one) {
     for (int64_t i = 0; i < count; ++i) out[i] = convert<T>(std::fma(generator.normal(), deviation, mean));
     return;
   }
@@ -98,7 +99,7 @@ void fill_normal(Generator& generator, double mean, double deviation, int64_t co
 template <class T>
 void fill_real(Generator& generator, const Distribution& distribution, int64_t count, T* out) {
   if (distribution.kind == Kind::normal) {
-    fill_normal(generator, distribution.a, distribution.b, count, out);
+    fill_normal(generator, distribution, count, out);
   } else if constexpr (std::is_floating_point_v<T>) {
     fill_uniform(generator, distribution.a, distribution.b, count, out);
   } else {
@@ -266,7 +267,7 @@ void skip(Generator& generator, const Distribution& distribution, ScalarType dty
     case Kind::uniform:
       return generator.skip(count * width);
     case Kind::normal:
-      if (count >= box_muller_block) {
+      if (count >= box_muller_block && !distribution.one_by_one) {
         const int64_t rest = count % box_muller_block, last = rest != 0 ? box_muller_block : 0;
         return generator.skip((count - (size_of(dtype) == 2 ? rest : 0) + last) * width);
       }

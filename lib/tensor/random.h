@@ -64,6 +64,7 @@ struct Distribution {
   double b = 1;
   int64_t low = 0;
   uint64_t range = 0;
+  bool one_by_one = false;  // normal numbers as for a tensor that is not contiguous: not in blocks
 };
 
 // Fills `count` elements, as PyTorch fills a contiguous tensor.

@@ -1,9 +1,17 @@
 # torch.nn: modules, functions on tensors, initialisation. Modules live under torch.nn.modules, as in PyTorch.
+import sys
+
+from torch._tensor import Tensor
 from torch.nn.parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 from torch.nn import functional, init
 from torch.nn.modules import *
 from torch.nn import modules, utils
 from torch.nn.parallel import DataParallel
+
+# PyTorch's files of layers and of functions import Tensor, and model files import it from there.
+for _name, _file in list(sys.modules.items()):
+    if _name.startswith(("torch.nn.modules.", "torch.nn.functional", "torch.nn.init", "torch.nn.utils.")):
+        vars(_file).setdefault("Tensor", Tensor)
 
 
 def factory_kwargs(kwargs):
