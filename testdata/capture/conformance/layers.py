@@ -178,3 +178,10 @@ def normalizes_into(self, x):
     y = x + 1
     F.normalize(y, dim=0, out=y)
     return y, F.normalize(x, p=1, out=y.new_empty(0))
+
+
+@case(rand(2, 3, 7, 9), rand(3, 6, 7, 8), rand(2, 3, 2).abs(), rand(1, 3, 3).abs(), shapes={"x": {2: Dim("h", min=5, max=64)}, "z": None, "s": None, "t": None},
+      others=[(rand(2, 3, 8, 9), rand(3, 6, 7, 8), rand(2, 3, 2).abs(), rand(1, 3, 3).abs())])
+def fractional_windows(self, x, z, s, t):
+    planes = F.fractional_max_pool2d(x, 2, 3, return_indices=True, _random_samples=s), F.fractional_max_pool2d(x[0], (3, 2), (2, 1), _random_samples=s[:1])
+    return *planes, F.fractional_max_pool3d(z, (2, 3, 1), output_ratio=0.5, return_indices=True, _random_samples=t)
