@@ -265,13 +265,20 @@ std::optional<Ref> unchanged(Session& session, const opset::Call& call, PyObject
   const std::string name = base_name(call.op->target());
   if (is_one_of(name, {"aten::detach", "aten::alias", "aten::lift_fresh"})) {
     if (!session.read(*tensor)) return Ref();
-    TensorState state = *tensor->state;
-    return session.wrap(std::move(state));
+    return session.wrap(TensorState(*tensor->state));
   }
   if (name == "aten::sum_to_size") {  // of a number: the sum, which may be of another dtype
     const std::vector<SymInt> sizes = session.meta(*tensor).sizes;
     return !sizes.empty() && call.arguments[1] == Argument(as_list(sizes)) ? std::optional(Ref::borrow(first))
                                                                            : std::nullopt;
+  }
+  if (name == "aten::as_strided") {
+    const std::vector<SymInt> sizes = session.meta(*tensor).sizes;
+    const std::optional<std::vector<SymInt>> strides = strides_unless_row_major(*tensor->state);
+    const bool is_so = call.arguments[1] == Argument(as_list(sizes)) && call.arguments[3].is<ir::None>() &&
+                       call.arguments[2] == Argument(as_list(strides.value_or(row_major(sizes))));
+    if (is_so) return session.wrap(TensorState(*tensor->state));
+    return may_stride(session, *tensor, call, strides.has_value()) ? std::nullopt : std::optional(Ref());
   }
   if (name == "aten::contiguous") {
     const std::vector<SymInt> sizes = session.meta(*tensor).sizes;
@@ -374,8 +381,6 @@ std::optional<std::vector<TensorState>> states_of_results(Session& session, PyOb
           session.sharings.push_back({way, first->state->base, state.base});
       continue;
     }
-    if (base_name(node.target()) == "aten::as_strided" && !may_stride(session, *first, call, strides.has_value()))
-      return std::nullopt;
     elementary.steps.clear();
     const Argument& viewed = node.arguments().front();
     if (!elementary.add(

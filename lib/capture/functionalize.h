@@ -6,7 +6,8 @@
 namespace atenon::capture {
 
 // The result of a call that PyTorch answers with the tensor itself (contiguous() of what is contiguous, to(its own
-// type), detach): an alias, without a node. Nullopt for all other calls.
+// type), as_strided as it lies, detach): an alias, without a node. Nullopt for all other calls; none with a Python
+// exception.
 std::optional<Ref> unchanged(Session& session, const opset::Call& call, PyObject* first);
 
 // What no meaning says, since it is about the memory of a real tensor: contiguous() is a copy where that does not lie

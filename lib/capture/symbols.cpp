@@ -188,7 +188,7 @@ PyObject* compare(PyObject* a, PyObject* b, int op) {
   return session_of(a, b).truth(relation(op, *x, *y)).release();
 }
 
-// The truth that an operand of & and | stands for; nullopt if it is none.
+// The truth that an operand of &, | and ^ stands for; nullopt if it is none.
 std::optional<SymBool> truth_of(PyObject* object) {
   if (PyBool_Check(object)) return SymBool(object == Py_True);
   SymbolObject* symbol = as_symbol(object);
@@ -196,11 +196,41 @@ std::optional<SymBool> truth_of(PyObject* object) {
   return truth ? std::optional(*truth) : std::nullopt;
 }
 
-template <SymBool (*join)(const SymBool&, const SymBool&)>
-PyObject* joined(PyObject* a, PyObject* b) {
-  const std::optional<SymBool> x = truth_of(a), y = truth_of(b);
-  if (!x || !y) Py_RETURN_NOTIMPLEMENTED;
-  return session_of(a, b).truth(join(*x, *y)).release();
+// x & mask, for a mask whose highest bit is below 2**62: a bit of x is between its rests by two powers of two.
+SymInt masked(const SymInt& x, int64_t mask) {
+  if (mask < 0) return x - masked(x, ~mask);
+  SymInt result;
+  for (int64_t bit = 1; bit <= mask; bit *= 2)
+    if (mask & bit) result = result + shape::mod(x, 2 * bit) - shape::mod(x, bit);
+  return result;
+}
+
+// Two truths by `truths`; a size and a number, of `x & number`, by `integers(x, number, x & number)`.
+template <class Truths, class Integers>
+PyObject* join(PyObject* a, PyObject* b, Truths truths, Integers integers) {
+  const std::optional<SymBool> p = truth_of(a), q = truth_of(b);
+  if (p && q) return session_of(a, b).truth(truths(*p, *q)).release();
+  const std::optional<Number> x = number_of(a), y = number_of(b);
+  if (PyErr_Occurred()) return nullptr;
+  const SymInt *m = x ? std::get_if<SymInt>(&*x) : nullptr, *n = y ? std::get_if<SymInt>(&*y) : nullptr;
+  if (!m || !n) Py_RETURN_NOTIMPLEMENTED;
+  if (m->constant()) std::swap(m, n);
+  const std::optional<int64_t> mask = n->constant();
+  if (!mask || std::max(*mask, ~*mask) >= int64_t{1} << 62) Py_RETURN_NOTIMPLEMENTED;
+  return session_of(a, b).wrap(integers(*m, *n, masked(*m, *mask))).release();
+}
+
+PyObject* bitwise_and(PyObject* a, PyObject* b) {
+  return join(a, b, shape::both, [](const auto&, const auto&, const auto& common) { return common; });
+}
+PyObject* bitwise_or(PyObject* a, PyObject* b) {
+  return join(a, b, shape::either, [](const auto& x, const auto& y, const auto& common) { return x + y - common; });
+}
+PyObject* bitwise_xor(PyObject* a, PyObject* b) {
+  return join(
+      a, b,
+      [](const auto& p, const auto& q) { return shape::both(shape::either(p, q), shape::negate(shape::both(p, q))); },
+      [](const auto& x, const auto& y, const auto& common) { return x + y - common - common; });
 }
 
 PyObject* inverted(PyObject* self) {
@@ -374,8 +404,9 @@ PyType_Slot slots[] = {
     {Py_nb_negative, reinterpret_cast<void*>(negative)},
     {Py_nb_positive, reinterpret_cast<void*>(positive)},
     {Py_nb_absolute, reinterpret_cast<void*>(absolute)},
-    {Py_nb_and, reinterpret_cast<void*>(joined<shape::both>)},
-    {Py_nb_or, reinterpret_cast<void*>(joined<shape::either>)},
+    {Py_nb_and, reinterpret_cast<void*>(bitwise_and)},
+    {Py_nb_or, reinterpret_cast<void*>(bitwise_or)},
+    {Py_nb_xor, reinterpret_cast<void*>(bitwise_xor)},
     {Py_nb_invert, reinterpret_cast<void*>(inverted)},
     {Py_nb_bool, reinterpret_cast<void*>(is_nonzero)},
     {Py_nb_index, reinterpret_cast<void*>(as_index)},

@@ -193,11 +193,19 @@ ScalarId Loops::truth(const ir::SymBool& truth_, const Expr* expr) {
                       {result, truth(node.operands[i], expr)});
       return result;
     }
-    default:
-      evaluator_.fail(expr, 112, "undecided",
-                      "whether " + truth_.to_string() + " is not known, and what is computed depends on it");
-      return constant(int64_t{0}, ScalarType::boolean);
+    case SymKind::opaque:
+      break;
   }
+  const bool is_negated = node.op.starts_with("not ");
+  const std::string op = is_negated ? node.op.substr(4) : node.op;
+  const ScalarId result =
+      make(op == "=="   ? ScalarOp::eq
+           : op == "!=" ? ScalarOp::ne
+           : op == "<"  ? ScalarOp::lt
+                        : ScalarOp::le,
+           ScalarType::boolean,
+           {scalar(node.floats[0], expr, ScalarType::f64), scalar(node.floats[1], expr, ScalarType::f64)});
+  return is_negated ? make(ScalarOp::logical_not, ScalarType::boolean, {result}) : result;
 }
 
 std::vector<ScalarId> Loops::indices(const std::vector<Datum>& items, const Expr* expr) {

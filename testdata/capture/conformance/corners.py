@@ -302,3 +302,22 @@ def constant_class(self, x, settings):
 @case(rand(1))
 def bits_of_steps(self, x):
     return torch.linspace(-1, 1, 31).view(torch.int32), torch.linspace(0.1, 0.9, 12, dtype=torch.float16).view(torch.int16), x
+
+
+@case(rand(6, 3), shapes={"x": {0: n}}, others=by_size(lambda k: rand(k, 3), 3, 9, 16))
+def bits_of_sizes(self, x):
+    k = x.shape[0]
+    return torch.stack([x.sum() + number for number in (k ^ 1, k & 6, 5 | k, (k - 8) & -4, 7 ^ (k - 8))])
+
+
+@case(rand(4, 5, 3), shapes={"x": {0: Dim("b", min=0, max=16)}}, others=by_size(lambda k: rand(k, 5, 3), 0, 1, 7))
+def responses_of_any_number(self, x):
+    return F.local_response_norm(x, 2), F.local_response_norm(x[..., None, None], 3), F.rrelu_(x - 0.5)
+
+
+@case(rand(4, 3))
+def strided_as_it_lies(self, x):
+    y = x.clone()
+    part = y[:, 1:]
+    part.as_strided(part.shape, part.stride()).mul_(2)
+    return y

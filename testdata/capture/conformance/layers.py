@@ -163,3 +163,25 @@ class AutocastInside(nn.Module):
         sums = [torch.einsum(e, x, x) for e in ("ij,kl->ijkl", "bi,bj->bij", "ij,ij->ij", "ij,ij", "...i,...i->...", "ij,jk")]
         results = [*products, *padded, *sums, self.bilinear(x, x), F.cosine_similarity(x, low), F.cosine_similarity(low[:2], x[2:])]
         return [r.float() for r in results], " ".join(str(r.dtype) for r in results)
+
+
+@case(rand(2, 3), rand(2, 3), rand(2, 3) + 2)
+def losses_reduced(self, x, y, weight):
+    losses = [f(x, y, weight=weight, reduction=reduction) for f in (F.mse_loss, F.l1_loss, F.huber_loss) for reduction in ("none", "mean", "sum")]
+    for f in (F.multilabel_soft_margin_loss, F.mse_loss):
+        losses += f(x, y, size_average=False), f(x, y, reduce=False), f(x, y, size_average=True, reduction="sum")
+    return losses + [F.mse_loss(x[:1], y, weight=weight[:1])]
+
+
+@case(rand(3, 4))
+def normalizes_into(self, x):
+    y = x + 1
+    F.normalize(y, dim=0, out=y)
+    return y, F.normalize(x, p=1, out=y.new_empty(0))
+
+
+@case(rand(2, 3, 7, 9), rand(3, 6, 7, 8), rand(2, 3, 2).abs(), rand(1, 3, 3).abs(), shapes={"x": {2: Dim("h", min=5, max=64)}, "z": None, "s": None, "t": None},
+      others=[(rand(2, 3, 8, 9), rand(3, 6, 7, 8), rand(2, 3, 2).abs(), rand(1, 3, 3).abs())])
+def fractional_windows(self, x, z, s, t):
+    planes = F.fractional_max_pool2d(x, 2, 3, return_indices=True, _random_samples=s), F.fractional_max_pool2d(x[0], (3, 2), (2, 1), _random_samples=s[:1])
+    return *planes, F.fractional_max_pool3d(z, (2, 3, 1), output_ratio=0.5, return_indices=True, _random_samples=t)

@@ -23,9 +23,8 @@ def _code(reduction, size_average=None, reduce=None):
     return _codes[reduction]
 
 
-def _reduced(loss, reduction):
-    _code(reduction)
-    return loss if reduction == "none" else loss.mean() if reduction == "mean" else loss.sum()
+def _reduced(loss, code):
+    return loss if code == 0 else loss.mean() if code == 1 else loss.sum()
 
 
 def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean",
@@ -66,11 +65,16 @@ def binary_cross_entropy_with_logits(input, target, weight=None, size_average=No
 
 
 def _pairwise(operator, input, target, weight, code, *options):
+    """A loss of pairs. Its weighted mean is over the sum of the weights, but Huber's over the number of values, as PyTorch has it."""
+    if weight is not None and weight.shape != input.shape:
+        raise ValueError("Weights and input must have the same size.")
     input, target = torch.broadcast_tensors(input, target)
     if weight is None:
         return getattr(aten, operator)(input, target, code, *options)
     loss = getattr(aten, operator)(input, target, 0, *options) * weight
-    return loss if code == 0 else loss.sum() / weight.expand_as(loss).sum() if code == 1 else loss.sum()
+    if code == 1:
+        return loss.mean() if operator == "huber_loss" else loss.sum() / weight.sum()
+    return loss if code == 0 else loss.sum()
 
 
 def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
@@ -114,7 +118,7 @@ def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, r
     loss = -(target * aten.log_sigmoid(input) + (1 - target) * aten.log_sigmoid(-input))
     if weight is not None:
         loss = loss * weight
-    return _reduced(loss.sum(dim=input.dim() - 1) / input.size(input.dim() - 1), reduction)
+    return _reduced(loss.sum(dim=input.dim() - 1) / input.size(input.dim() - 1), _code(reduction, size_average, reduce))
 
 
 def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=None, reduction="mean"):
@@ -136,7 +140,7 @@ def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2, eps=1e-6, s
 
 def triplet_margin_with_distance_loss(anchor, positive, negative, *, distance_function=None, margin=1.0, swap=False,
                                       reduction="mean"):
-    _code(reduction)
+    code = _code(reduction)
     if margin <= 0:
         raise ValueError(f"margin must be greater than 0, got {margin}")
     ranks = [t.dim() for t in (anchor, positive, negative)]
@@ -147,7 +151,7 @@ def triplet_margin_with_distance_loss(anchor, positive, negative, *, distance_fu
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:
         far = torch.minimum(far, distance(positive, negative))
-    return _reduced(torch.clamp_min(margin + near - far, 0), reduction)
+    return _reduced(torch.clamp_min(margin + near - far, 0), code)
 
 
 def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean", zero_infinity=False):
@@ -165,4 +169,4 @@ def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"
         var = var.unsqueeze(-1)
     var = var.clamp(min=eps)
     loss = 0.5 * (torch.log(var) + (input - target) ** 2 / var)
-    return _reduced(loss + 0.5 * math.log(2 * math.pi) if full else loss, reduction)
+    return _reduced(loss + 0.5 * math.log(2 * math.pi) if full else loss, _code(reduction))

@@ -48,21 +48,18 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-05):
 def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
     if input.dim() < 3:
         raise ValueError(f"Expected 3D or higher dimensionality input (got {input.dim()} dimensions)")
-    if input.numel() == 0:
-        return input
     squares = input.mul(input)
     before, after = size // 2, (size - 1) // 2
     if input.dim() == 3:
         sums = aten.avg_pool2d(aten.pad(squares.unsqueeze(1), (0, 0, before, after)), (size, 1), 1).squeeze(1)
     else:
-        sizes = input.size()
-        columns = squares.view(sizes[0], 1, sizes[1], sizes[2], -1)
-        sums = aten.avg_pool3d(aten.pad(columns, (0, 0, 0, 0, before, after)), (size, 1, 1), 1).squeeze(1).view(sizes)
+        columns = squares.unsqueeze(1).flatten(4)
+        sums = aten.avg_pool3d(aten.pad(columns, (0, 0, 0, 0, before, after)), (size, 1, 1), 1).squeeze(1).view(input.size())
     return input / sums.mul(alpha).add(k).pow(beta)
 
 
 def normalize(input, p=2.0, dim=1, eps=1e-12, out=None):
-    return input / input.norm(p, dim, keepdim=True).clamp_min(eps).expand_as(input)
+    return aten.div(input, input.norm(p, dim, keepdim=True).clamp_min(eps).expand_as(input), out=out)
 
 
 def _row(padding_idx, weight):

@@ -70,14 +70,15 @@ def adaptive_max_pool3d(input, output_size, return_indices=False):
 
 
 def _fractional_max_pool(rank, input, kernel_size, output_size, output_ratio, return_indices, samples):
-    if (output_size is None) == (output_ratio is None):
+    if output_size is None and output_ratio is None:
         raise ValueError(f"fractional_max_pool{rank}d requires specifying either an output_size or an output_ratio")
     sizes = input.shape[-rank:]
     spread = _pair if rank == 2 else _triple
     if output_size is None:
         output_size = [int(size * ratio) for size, ratio in zip(sizes, spread(output_ratio))]
     if samples is None:
-        samples = aten.rand([input.size(0), input.size(1), rank], dtype=input.dtype)
+        batch = 1 if input.dim() == rank + 1 else input.size(0)
+        samples = aten.rand([batch, input.size(-rank - 1), rank], dtype=input.dtype)
     results = getattr(aten, f"fractional_max_pool{rank}d")(input, spread(kernel_size), spread(output_size), samples)
     return results if return_indices else results[0]
 
