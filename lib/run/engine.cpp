@@ -179,9 +179,11 @@ Result<size_t> Session::connect_state(const std::string& name, const std::set<st
 }
 
 Result<void> Session::connect_outputs() {
-  const std::vector<ir::Argument>& outputs = entry_->variants[0].graph.outputs();
   const auto& specs = entry_->signature.outputs;
-  targets_.resize(std::min(outputs.size(), specs.size()));
+  for (const ir::Variant& variant : entry_->variants)
+    if (variant.graph.outputs().size() != specs.size())
+      return error(Status::bad_input, 616, "a graph has not as many outputs as the signature");
+  targets_.resize(specs.size());
   for (bool mutated : {false, true})  // mutated inputs come after the outputs proper
     for (size_t i = 0; i < targets_.size(); ++i) {
       if (ir::updates_state(specs[i].kind)) {
@@ -208,8 +210,7 @@ Result<size_t> Session::connect_written(const std::string& name, size_t output) 
   const Tensor& tensor = state_[*state].tensor;
   const std::vector<ir::SymInt> sizes(tensor.sizes.begin(), tensor.sizes.end());
   for (const ir::Variant& variant : entry_->variants) {
-    const auto& outputs = variant.graph.outputs();
-    const ir::Value* written = output < outputs.size() ? outputs[output].value() : nullptr;
+    const ir::Value* written = variant.graph.outputs()[output].value();
     if (!written || !written->is_tensor() || written->meta().dtype != tensor.dtype || written->meta().sizes != sizes)
       return error(Status::bad_input, 616, "what is written to the state '" + name + "' has another type");
   }
@@ -230,9 +231,7 @@ void Session::add_output(const ir::OutputSpec& spec, size_t index) {
   else
     leaf.constant = output;
   for (const ir::Variant& variant : entry_->variants) {
-    const auto& others = variant.graph.outputs();
-    if (const ir::Value* same = index < others.size() ? others[index].value() : nullptr)
-      widen(leaf.type, same->type, "", *entry_);
+    if (const ir::Value* same = variant.graph.outputs()[index].value()) widen(leaf.type, same->type, "", *entry_);
   }
   outputs_.push_back(std::move(leaf));
 }
