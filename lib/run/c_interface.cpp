@@ -11,11 +11,13 @@
 #include "run/engine.h"
 #include "run/leaves.h"
 #include "support/exceptions.h"
+#include "support/idle.h"
 #include "support/parallel.h"
 
 struct atenon_session {
   std::unique_ptr<atenon::run::Session> session;
   std::unique_ptr<atenon::opset::Opset> opset;
+  atenon::Idle<std::vector<atenon::run::Rows>> rows;  // inputs and outputs of a run
 };
 
 namespace {
@@ -77,17 +79,21 @@ Result<std::vector<std::optional<run::Datum>>> inputs_of(const run::Session& ses
 }
 
 // The usual call: tensors of sizes that were seen before. No where it is anything else.
-Result<bool> run_again(run::Session& session, const atenon_tensor* inputs, size_t input_count,
+Result<bool> run_again(atenon_session& session, const atenon_tensor* inputs, size_t input_count,
                        const atenon_tensor* outputs, size_t output_count) {
-  constexpr size_t most = 64;
-  run::Rows rows[most];
-  if (input_count + output_count > most) return false;
+  std::unique_ptr<std::vector<run::Rows>> rows = session.rows.take();
+  if (!rows) rows = std::make_unique<std::vector<run::Rows>>();
+  rows->clear();
   for (size_t i = 0; i < input_count + output_count; ++i) {
     const atenon_tensor& tensor = i < input_count ? inputs[i] : outputs[i - input_count];
-    if (!has_valid_type(tensor) || !tensor.data) return false;
-    rows[i] = {static_cast<ScalarType>(tensor.dtype), {tensor.sizes, static_cast<size_t>(tensor.rank)}, tensor.data};
+    if (!has_valid_type(tensor) || !has_data(tensor)) return false;
+    rows->push_back(
+        {static_cast<ScalarType>(tensor.dtype), {tensor.sizes, static_cast<size_t>(tensor.rank)}, tensor.data});
   }
-  return session.run_again({rows, input_count}, {rows + input_count, output_count});
+  const std::span<const run::Rows> all = *rows;
+  Result<bool> ran = session.session->run_again(all.first(input_count), all.subspan(input_count));
+  session.rows.give(std::move(rows));
+  return ran;
 }
 
 int type_of(const run::Leaf& leaf, atenon_dtype* dtype, int64_t* sizes, int capacity) {
@@ -151,11 +157,12 @@ Result<void> output_sizes(run::Session& session, const atenon_tensor* inputs, si
   return {};
 }
 
-Result<void> run_once(run::Session& session, const atenon_tensor* inputs, size_t input_count, atenon_tensor* outputs,
+Result<void> run_once(atenon_session& opened, const atenon_tensor* inputs, size_t input_count, atenon_tensor* outputs,
                       size_t output_count) {
+  run::Session& session = *opened.session;
   if (output_count != session.outputs().size())
     return error(Status::usage, 601, "the program has " + std::to_string(session.outputs().size()) + " outputs");
-  Result<bool> again = run_again(session, inputs, input_count, outputs, output_count);
+  Result<bool> again = run_again(opened, inputs, input_count, outputs, output_count);
   if (!again) return again.error();
   if (*again) return {};
   auto values = inputs_of(session, inputs, input_count);
@@ -250,7 +257,7 @@ atenon_status atenon_copy_state(atenon_session* to, const atenon_session* from, 
 
 atenon_status atenon_run(atenon_session* session, const atenon_tensor* inputs, size_t input_count,
                          atenon_tensor* outputs, size_t output_count, char** message) {
-  return answer(message, [&] { return run_once(*session->session, inputs, input_count, outputs, output_count); });
+  return answer(message, [&] { return run_once(*session, inputs, input_count, outputs, output_count); });
 }
 
 }  // extern "C"

@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include <atomic>
+#include <cmath>
 #include <cstdlib>
 #include <list>
 #include <new>
@@ -163,6 +164,103 @@ TEST_CASE("a call on several threads allocates and locks nothing") {
   }
   CHECK(y == std::vector<float>(64 * 512, 128));
   atenon_set_threads(0);
+  atenon_free(session);
+}
+
+TEST_CASE("a call allocates nothing, whatever it returns, keeps and how much of it") {
+  constexpr size_t many = 40;  // inputs, which are returned, too
+  std::string specs, leaves, values, types;
+  for (size_t i = 0; i < many; ++i) {
+    const std::string x = "x" + std::to_string(i);
+    specs += "  input %" + x + ": user_input \"" + x + "\"\n";
+    leaves += (i > 0 ? ", " : "") + x + ": *";
+    values += ", %" + x;
+    types += ", %" + x + ": f32[2, 2]";
+  }
+  std::string outputs;
+  for (const char* name : {"old", "y", "y2", "turned", "part", "n", "half", "flag", "none"})
+    outputs += std::string("  output user_output \"") + name + "\"\n";
+  for (size_t i = 0; i < many; ++i) outputs += "  output user_output \"same" + std::to_string(i) + "\"\n";
+  std::string output_leaves;
+  for (size_t i = 0; i < 9 + many; ++i) output_leaves += i > 0 ? ", *" : "*";
+  atenon_session* session = nullptr;
+  REQUIRE(load(R"text(program 1.0
+opset "aten" 1
+
+entry "forward"
+  input %w: parameter "w"
+  input %last: buffer "last"
+)text" + specs + R"text(  input %n: user_input "n"
+  output buffer_mutation "last"
+)text" + outputs + "  input_tree (" +
+                   leaves + ", n: *)\n  output_tree (" + output_leaves + R"text()
+  annotate {slots=[], arena=0}
+  graph(%w: f32[3, 2], %last: f32[2, 3])text" +
+                   types + R"text(, %n: float)
+    %y: f32[2, 3] = atenon::call(@linear, %x0, %w) {kernel="panels", slots=[-1]}
+    %t: f32[3, 2] = atenon::call(@turn, %y) {kernel="alias", slots=[-1], strides=[[1, 3]], offset=[0]}
+    %p: f32[2, 2] = atenon::call(@part, %y) {kernel="alias", slots=[-1], strides=[[3, 1]], offset=[1]}
+    return (%y, %last, %y, %y, %t, %p, %n, 0.5, true, None)text" +
+                   values + R"text()
+  subgraph @linear(%x: f32[2, 2], %w: f32[3, 2])
+    %linear: f32[2, 3] = aten::linear(%x, %w)
+    return (%linear)
+  subgraph @part(%y: f32[2, 3])
+    %slice: f32[2, 2] = aten::slice.Tensor(%y, 1, 1, 3)
+    return (%slice)
+  subgraph @turn(%y: f32[2, 3])
+    %t: f32[3, 2] = aten::t(%y)
+    return (%t)
+
+weight "w": f32[3, 2] = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]
+weight "last": f32[2, 3] = [[-1.0, -1.0, -1.0], [-1.0, -1.0, -1.0]]
+)text",
+               &session) == ATENON_OK);
+
+  const int64_t square[] = {2, 2}, wide[] = {2, 3}, high[] = {3, 2};
+  std::vector<std::vector<float>> x(many, std::vector<float>(4)), same = x;
+  std::vector<float> old(6), y(6), y2(6), turned(6), part(4);
+  double n_in = 0, n = 1, half = 0;
+  bool flag = false;
+  int64_t none = -1;
+  std::vector<atenon_tensor> inputs,
+      results = {
+          {ATENON_F32, 2, wide, old.data()},    {ATENON_F32, 2, wide, y.data()},      {ATENON_F32, 2, wide, y2.data()},
+          {ATENON_F32, 2, high, turned.data()}, {ATENON_F32, 2, square, part.data()}, {ATENON_F64, 0, nullptr, &n},
+          {ATENON_F64, 0, nullptr, &half},      {ATENON_BOOL, 0, nullptr, &flag},     {ATENON_I64, 0, nullptr, &none}};
+  for (size_t i = 0; i < many; ++i) {
+    inputs.push_back({ATENON_F32, 2, square, x[i].data()});
+    results.push_back({ATENON_F32, 2, square, same[i].data()});
+  }
+  inputs.push_back({ATENON_F64, 0, nullptr, &n_in});
+
+  std::vector<float> last(6, -1);
+  // A plan for each number, bit for bit.
+  for (const auto& [number, is_new] : std::initializer_list<std::pair<double, bool>>{
+           {0.0, true}, {0.0, false}, {-0.0, true}, {-0.0, false}, {2.5, true}, {2.5, false}, {0.0, false}}) {
+    n_in = number;
+    for (size_t i = 0; i < many; ++i) x[i] = {last[0] + 2, 0, 0, static_cast<float>(i)};
+    allocations = 0;
+    counts = true;
+    const atenon_status status =
+        atenon_run(session, inputs.data(), inputs.size(), results.data(), results.size(), nullptr);
+    counts = false;
+    REQUIRE(status == ATENON_OK);
+    CHECK((allocations > 0) == is_new);
+    const float a = x[0][0];
+    CHECK(y == std::vector<float>{a, 3 * a, 5 * a, 0, 0, 0});
+    CHECK(y2 == y);
+    CHECK(turned == std::vector<float>{a, 0, 3 * a, 0, 5 * a, 0});
+    CHECK(part == std::vector<float>{3 * a, 5 * a, 0, 0});
+    CHECK(old == last);
+    CHECK(same == x);
+    CHECK(std::signbit(n) == std::signbit(number));
+    CHECK(n == number);
+    CHECK(half == 0.5);
+    CHECK(flag);
+    CHECK(none == 0);
+    last = y;
+  }
   atenon_free(session);
 }
 
@@ -367,6 +465,61 @@ TEST_CASE("sessions keep their buffers, and hand them over from C") {
   REQUIRE(load(renamed, &unlike) == ATENON_OK);
   CHECK(atenon_copy_state(unlike, first, nullptr) == ATENON_USAGE);
   for (atenon_session* session : {first, then, writes, reads, other, unlike}) atenon_free(session);
+}
+
+TEST_CASE("a planned run that fails has written no buffer") {
+  atenon_session* session = nullptr;
+  REQUIRE(load(R"text(program 1.0
+opset "aten" 1
+
+entry "forward"
+  input %total: buffer "total"
+  input %x: user_input "x"
+  input %i: user_input "i"
+  output buffer_mutation "total"
+  output user_output "y"
+  input_tree (x: *, i: *)
+  output_tree {y: *}
+  annotate {slots=[], arena=0}
+  graph(%total: f32[2], %x: f32[2], %i: i64[1])
+    %sum: f32[2] = atenon::call(@add, %total, %x) {kernel="reference", slots=[-1]}
+    %y: f32[1] = atenon::call(@pick, %sum, %i) {kernel="reference", slots=[-1], indices=[[1, 0, 2, "y"]]}
+    return (%sum, %y)
+  subgraph @add(%total: f32[2], %x: f32[2])
+    %sum: f32[2] = aten::add.Tensor(%total, %x)
+    return (%sum)
+  subgraph @pick(%sum: f32[2], %i: i64[1])
+    %y: f32[1] = aten::index_select(%sum, 0, %i)
+    return (%y)
+
+weight "total": f32[2] = [10.0, 20.0]
+)text",
+               &session) == ATENON_OK);
+  const int64_t two[] = {2}, one[] = {1};
+  float x_data[] = {1, 2}, result = 0;
+  const auto run = [&](int64_t i) {
+    const atenon_tensor inputs[] = {{ATENON_F32, 1, two, x_data}, {ATENON_I64, 1, one, &i}};
+    atenon_tensor y = {ATENON_F32, 1, one, &result};
+    return atenon_run(session, inputs, 2, &y, 1, nullptr);
+  };
+  CHECK(run(2) == ATENON_VIOLATED);  // after the sum was computed
+  CHECK(run(1) == ATENON_OK);
+  CHECK(result == 22);
+  CHECK(run(2) == ATENON_VIOLATED);
+  atenon_seed(session, 1);                                           // with which plans are made anew
+  for (atenon_status status = ATENON_USAGE; status != ATENON_OK;) {  // wherever memory ends
+    ++failing;
+    allocations = 0;
+    counts = true;
+    status = run(1);
+    counts = false;
+  }
+  CHECK(failing > 1);
+  failing = 0;
+  CHECK(result == 24);
+  CHECK(run(0) == ATENON_OK);
+  CHECK(result == 13);
+  atenon_free(session);
 }
 
 TEST_CASE("what is no program is refused from C") {

@@ -179,17 +179,21 @@ Result<size_t> Session::connect_state(const std::string& name, const std::set<st
 }
 
 Result<void> Session::connect_outputs() {
-  const std::vector<ir::Argument>& outputs = entry_->variants[0].graph.outputs();
   const auto& specs = entry_->signature.outputs;
+  for (const ir::Variant& variant : entry_->variants)
+    if (variant.graph.outputs().size() != specs.size())
+      return error(Status::bad_input, 616, "a graph has not as many outputs as the signature");
+  targets_.resize(specs.size());
   for (bool mutated : {false, true})  // mutated inputs come after the outputs proper
-    for (size_t i = 0; i < outputs.size() && i < specs.size(); ++i) {
-      if (specs[i].kind == OutputKind::user_input_mutation) keeps_order_ = false;
+    for (size_t i = 0; i < targets_.size(); ++i) {
       if (ir::updates_state(specs[i].kind)) {
         if (mutated) continue;
+        Result<size_t> state = connect_written(specs[i].target, i);
+        if (!state) return state.error();
+        targets_[i] = {true, *state};
         writes_state_ = true;
-        keeps_order_ = false;
-        if (Result<void> written = connect_written(specs[i].target, outputs[i].value()); !written) return written;
       } else if ((specs[i].kind == OutputKind::user_input_mutation) == mutated) {
+        targets_[i] = {false, outputs_.size()};
         add_output(specs[i], i);
       }
     }
@@ -197,14 +201,20 @@ Result<void> Session::connect_outputs() {
 }
 
 // What is written need not be read.
-Result<void> Session::connect_written(const std::string& name, const ir::Value* written) {
+Result<size_t> Session::connect_written(const std::string& name, size_t output) {
   Result<size_t> state = connect_state(name, {});
-  if (!state) return state.error();
+  if (!state) return state;
+  const auto writes_it = [&](const Port& other) { return other.is_state && other.index == *state; };
+  if (std::any_of(targets_.begin(), targets_.end(), writes_it))
+    return error(Status::bad_input, 616, "the state '" + name + "' is written twice");
   const Tensor& tensor = state_[*state].tensor;
   const std::vector<ir::SymInt> sizes(tensor.sizes.begin(), tensor.sizes.end());
-  if (!written || !written->is_tensor() || written->meta().dtype != tensor.dtype || written->meta().sizes != sizes)
-    return error(Status::bad_input, 616, "what is written to the state '" + name + "' has another type");
-  return {};
+  for (const ir::Variant& variant : entry_->variants) {
+    const ir::Value* written = variant.graph.outputs()[output].value();
+    if (!written || !written->is_tensor() || written->meta().dtype != tensor.dtype || written->meta().sizes != sizes)
+      return error(Status::bad_input, 616, "what is written to the state '" + name + "' has another type");
+  }
+  return state;
 }
 
 void Session::add_output(const ir::OutputSpec& spec, size_t index) {
@@ -221,9 +231,7 @@ void Session::add_output(const ir::OutputSpec& spec, size_t index) {
   else
     leaf.constant = output;
   for (const ir::Variant& variant : entry_->variants) {
-    const auto& others = variant.graph.outputs();
-    if (const ir::Value* same = index < others.size() ? others[index].value() : nullptr)
-      widen(leaf.type, same->type, "", *entry_);
+    if (const ir::Value* same = variant.graph.outputs()[index].value()) widen(leaf.type, same->type, "", *entry_);
   }
   outputs_.push_back(std::move(leaf));
 }
@@ -358,44 +366,40 @@ Result<std::vector<Datum>> Session::run(const std::vector<std::optional<Datum>>&
 Result<std::vector<Datum>> Session::run(const std::shared_ptr<Plan>& plan,
                                         const std::vector<std::optional<Datum>>& inputs, const Observer& observer,
                                         std::span<Tensor> into) {
-  const bool direct = plan && keeps_order_;
-  std::optional<Result<std::vector<Datum>>> results;
   if (plan) {
     std::unique_ptr<Context> context = contexts_.take([&](const Context& idle) { return idle.plan == plan; });
     if (!context) context = Plan::make_context(plan, *this);
     enter(*context);
-    results = plan->run(*context, *this, inputs, observer, direct ? into : std::span<Tensor>());
+    Result<std::vector<Datum>> outputs = plan->run(*context, *this, inputs, observer, into);
     leave(std::move(context));
-  } else {
-    shape::Bindings symbols;
-    Result<const ir::Variant*> variant = choose(inputs, symbols);
-    if (!variant) return variant.error();
-    results = interpret(**variant, inputs, symbols, observer);
+    return outputs;
   }
-  if (!*results) return std::move(*results);
-  Finished finished = direct ? Finished{std::move(**results), {}} : finish(std::move(**results));
-  std::vector<std::pair<size_t, Tensor>> copies;  // to where in `into`; nothing is written unless all fit
+  shape::Bindings symbols;
+  Result<const ir::Variant*> variant = choose(inputs, symbols);
+  if (!variant) return variant.error();
+  Result<std::vector<Datum>> results = interpret(**variant, inputs, symbols, observer);
+  if (!results) return results;
+  Finished finished = finish(std::move(*results));
+  std::vector<Tensor> copies;  // nothing is written unless all fit
   for (size_t i = 0; i < into.size() && i < finished.outputs.size(); ++i) {
-    if (direct && std::holds_alternative<Tensor>(finished.outputs[i])) continue;  // it is there
-    Tensor rows = tensor_of(finished.outputs[i]).contiguous();
-    if (Result<void> fitting = check_room(i, into[i], rows.dtype, rows.sizes); !fitting) return fitting.error();
-    copies.emplace_back(i, std::move(rows));
+    copies.push_back(tensor_of(finished.outputs[i]).contiguous());
+    if (Result<void> fits = check_room(i, into[i], copies[i].dtype, copies[i].sizes); !fits) return fits.error();
   }
-  for (const auto& [i, rows] : copies) std::memcpy(into[i].mutable_data(), rows.data(), rows.nbytes());
+  for (size_t i = 0; i < copies.size(); ++i) std::memcpy(into[i].mutable_data(), copies[i].data(), copies[i].nbytes());
   for (const auto& [i, rows] : finished.written)
     std::memcpy(state_[i].tensor.mutable_data(), rows.data(), rows.nbytes());
   return std::move(finished.outputs);
 }
 
 Result<bool> Session::run_again(std::span<const Rows> inputs, std::span<const Rows> outputs) {
-  if (writes_state_ || generator_ || !keeps_order_) return false;
-  for (const Leaf& leaf : inputs_)  // numbers are part of what a plan is made for
-    if (!std::holds_alternative<ir::TensorMeta>(leaf.type)) return false;
+  if (generator_) return false;
+  std::unique_lock state_lock(running_, std::defer_lock);
+  if (writes_state_) state_lock.lock();
   std::unique_ptr<Context> context =
       contexts_.take([&](const Context& idle) { return idle.plan->fits(inputs, outputs); });
   if (!context) return false;
   enter(*context);
-  Result<void> ran = context->plan->run(*context, inputs, outputs);
+  Result<void> ran = context->plan->run(*context, *this, inputs, outputs);
   leave(std::move(context));
   if (!ran) return ran.error();
   return true;
@@ -425,7 +429,6 @@ size_t Session::input_of(const ir::Variant& variant, const ir::Value& input) con
 }
 
 Session::Finished Session::finish(std::vector<Datum> results) const {
-  const auto& specs = entry_->signature.outputs;
   // A result may be what a state was before this run.
   const auto changing = changing_state();
   for (Datum& result : results)
@@ -433,18 +436,12 @@ Session::Finished Session::finish(std::vector<Datum> results) const {
       for (const auto& [name, state] : changing)
         if (tensor->storage == state.storage) *tensor = copy_of(*tensor);
   Finished finished;
-  finished.outputs.reserve(results.size());
-  finished.written.reserve(changing.size());
-  for (bool mutated : {false, true})
-    for (size_t i = 0; i < results.size() && i < specs.size(); ++i) {
-      if (ir::updates_state(specs[i].kind)) {
-        const Tensor* value = mutated ? nullptr : std::get_if<Tensor>(&results[i]);
-        for (size_t state = 0; value && state < state_.size(); ++state)
-          if (state_[state].weight->name == specs[i].target) finished.written.emplace_back(state, value->contiguous());
-      } else if ((specs[i].kind == OutputKind::user_input_mutation) == mutated) {
-        finished.outputs.push_back(std::move(results[i]));
-      }
-    }
+  finished.outputs.resize(outputs_.size());
+  for (size_t i = 0; i < targets_.size(); ++i)
+    if (targets_[i].is_state)
+      finished.written.emplace_back(targets_[i].index, std::get<Tensor>(results[i]).contiguous());
+    else
+      finished.outputs[targets_[i].index] = std::move(results[i]);
   return finished;
 }
 
@@ -452,26 +449,25 @@ Result<std::vector<std::optional<ir::Type>>> Session::infer_outputs(const std::v
   shape::Bindings symbols;
   Result<const ir::Variant*> variant = choose(inputs, symbols);
   if (!variant) return variant.error();
-  std::vector<std::optional<ir::Type>> types;
-  for (bool mutated : {false, true})
-    for (size_t i = 0; i < (*variant)->graph.outputs().size(); ++i) {
-      const OutputKind kind = entry_->signature.outputs[i].kind;
-      if (ir::updates_state(kind) || (kind == OutputKind::user_input_mutation) != mutated) continue;
-      const ir::Argument& output = (*variant)->graph.outputs()[i];
-      const ir::Value* value = output.value();
-      if (!value || !value->is_tensor()) {
-        types.push_back(value ? value->type : kind_of_constant(output));
-        continue;
-      }
-      ir::TensorMeta meta = value->meta();
-      bool known = true;
-      for (ir::SymInt& size : meta.sizes) {
-        std::optional<int64_t> concrete = shape::evaluate(size, symbols);
-        known = known && concrete;
-        if (concrete) size = *concrete;
-      }
-      types.push_back(known ? std::optional<ir::Type>(meta) : std::nullopt);
+  std::vector<std::optional<ir::Type>> types(outputs_.size());
+  for (size_t i = 0; i < targets_.size(); ++i) {
+    if (targets_[i].is_state) continue;
+    std::optional<ir::Type>& type = types[targets_[i].index];
+    const ir::Argument& output = (*variant)->graph.outputs()[i];
+    const ir::Value* value = output.value();
+    if (!value || !value->is_tensor()) {
+      type = value ? value->type : kind_of_constant(output);
+      continue;
     }
+    ir::TensorMeta meta = value->meta();
+    bool known = true;
+    for (ir::SymInt& size : meta.sizes) {
+      std::optional<int64_t> concrete = shape::evaluate(size, symbols);
+      known = known && concrete;
+      if (concrete) size = *concrete;
+    }
+    if (known) type = std::move(meta);
+  }
   return types;
 }
 
@@ -496,6 +492,8 @@ Result<Memory> Session::memory(const std::vector<std::optional<Datum>>& inputs) 
   for (const State& state : state_)
     if (!state.tensor.storage->is_absent() && counted.insert(state.tensor.storage.get()).second)
       memory.weights += state.tensor.storage->size();
+  for (const Port& target : targets_)
+    if (*found && target.is_state) memory.weights += state_[target.index].tensor.nbytes();  // what it becomes
   return memory;
 }
 

@@ -64,8 +64,8 @@ struct Memory {
   size_t arena = 0;             // at these inputs
   size_t scratch = 0;           // the same for this number of threads
   std::string scratch_of = {};  // the call that needs most: "%add (strips)"
-  size_t weights = 0;
-  size_t repacked = 0;  // weights that calls of these sizes keep in another layout, too
+  size_t weights = 0;           // and what the program writes of them once more
+  size_t repacked = 0;          // weights that calls of these sizes keep in another layout, too
 
   size_t total() const { return weights + repacked + arena + scratch; }
 };
@@ -79,6 +79,7 @@ class Interpreter;
 struct State {
   const ir::Weight* weight = nullptr;
   Tensor tensor;  // row-major, or the packed bytes
+  Tensor next;    // where a planned run writes what it becomes, and with which it then changes places
 };
 
 class Session {
@@ -99,8 +100,8 @@ class Session {
   // state, and draws no random numbers.
   Result<std::vector<Datum>> run(const std::vector<std::optional<Datum>>& inputs, const Observer& observer = {},
                                  std::span<Tensor> into = {});
-  // Runs again with sizes of an earlier run, allocating nothing; no where nothing is known of these sizes, or where
-  // results need more than to be written: then run() does it.
+  // Runs again with sizes of an earlier run, allocating nothing; no where nothing is known of these sizes, or the
+  // program draws: then run() does it.
   Result<bool> run_again(std::span<const Rows> inputs, std::span<const Rows> outputs);
   // Concrete output types for these inputs; nullopt for a size that only the run can tell.
   Result<std::vector<std::optional<ir::Type>>> infer_outputs(const std::vector<std::optional<Datum>>& inputs);
@@ -128,7 +129,7 @@ class Session {
   // The state of this name in state_, where it is added if it is not there.
   Result<size_t> connect_state(const std::string& name, const std::set<std::string>& unread);
   Result<void> connect_outputs();
-  Result<void> connect_written(const std::string& name, const ir::Value* written);
+  Result<size_t> connect_written(const std::string& name, size_t output);
   void add_output(const ir::OutputSpec& spec, size_t index);
   // The first variant whose assumptions hold, and the symbols' values.
   Result<const ir::Variant*> choose(const std::vector<std::optional<Datum>>& inputs, shape::Bindings& symbols) const;
@@ -159,21 +160,20 @@ class Session {
   size_t input_of(const ir::Variant& variant, const ir::Value& input) const;
   Result<void> check_room(size_t output, const Tensor& room, ScalarType dtype, const std::vector<int64_t>& sizes) const;
 
-  // Where input i of the graph comes from.
-  struct Source {
+  // Where input i of the graph comes from, or output i goes to.
+  struct Port {
     bool is_state = false;
-    size_t index = 0;  // of state_, or of inputs_
+    size_t index = 0;  // of state_, or of inputs_ or outputs_
   };
 
   ir::ExportedProgram program_;
   LoadOptions options_;
   const ir::EntryPoint* entry_ = nullptr;
   std::vector<Leaf> inputs_, outputs_;
-  std::vector<Source> sources_;
+  std::vector<Port> sources_, targets_;
   std::vector<State> state_;
   std::set<std::string> changing_;  // names of state that the program writes
   bool writes_state_ = false;       // a buffer is an output
-  bool keeps_order_ = true;         // the graph's outputs are the caller's, in order
   std::shared_ptr<const kernels::Code> code_;
   std::unique_ptr<const reference::DeclaredKernels> declared_;
   std::optional<Generator> generator_;  // goes on from run to run

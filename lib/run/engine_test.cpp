@@ -195,6 +195,35 @@ weight "b": f32[2] = [3.0, 4.0]
     REQUIRE(results);
     CHECK(values((*results)[0]) == std::vector<float>{first, first + 1});
   }
+  auto memory = session->memory(std::vector<std::optional<Datum>>());
+  REQUIRE(memory);
+  CHECK(memory->weights == 32);  // each is there twice
+}
+
+TEST_CASE("a signature that does not say where the outputs go, or says it twice, is refused") {
+  const auto refused = [](const std::string& outputs) {
+    auto program = text::parse(R"text(program 1.0
+
+entry "forward"
+  input %a: buffer "a"
+)text" + outputs + R"text(
+  input_tree ()
+  output_tree ()
+  graph(%a: f32[2])
+    return (%a, %a)
+
+weight "a": f32[2] = [1.0, 2.0]
+weight "b": f32[3] = [3.0, 4.0, 5.0]
+)text",
+                               "test");
+    REQUIRE(program);
+    auto session = Session::load(std::move(*program), "");
+    return session ? "" : session.failure().message;
+  };
+  const std::string a = "  output buffer_mutation \"a\"\n", b = "  output buffer_mutation \"b\"\n";
+  CHECK(refused(a + a) == "the state 'a' is written twice");
+  CHECK(refused(b + a) == "what is written to the state 'b' has another type");
+  CHECK(refused(a) == "a graph has not as many outputs as the signature");
 }
 
 TEST_CASE("an observer sees every node with its results") {

@@ -147,7 +147,7 @@ Result<std::vector<Datum>> Interpreter::run(const ir::Variant& variant, const st
   Scope scope{variant, variant.graph, {{}, symbols, session_.generator(), session_.declared_.get()}};
   std::vector<Datum> values;
   for (size_t i = 0; i < session_.sources_.size(); ++i) {
-    const Session::Source source = session_.sources_[i];
+    const Session::Port source = session_.sources_[i];
     if (!source.is_state) {
       values.push_back(*inputs[source.index]);
       if (Tensor* tensor = std::get_if<Tensor>(&values.back())) *tensor = tensor->contiguous();

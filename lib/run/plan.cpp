@@ -12,6 +12,7 @@
 #include "kernels/body.h"
 #include "run/leaves.h"
 #include "support/parallel.h"
+#include "tensor/elements.h"
 #include "text/text.h"
 
 namespace atenon::run {
@@ -30,6 +31,51 @@ std::variant<std::monostate, int64_t, double, bool> number_in(const std::optiona
   if (const double* real = std::get_if<double>(&*input)) return *real;
   if (const bool* truth = std::get_if<bool>(&*input)) return *truth;
   return {};
+}
+
+// Whether a leaf is this number, in the type that is that of such numbers.
+template <class T>
+bool is_number(const Rows& rows, T number) {
+  const ScalarType dtype = std::is_same_v<T, int64_t>  ? ScalarType::i64
+                           : std::is_same_v<T, double> ? ScalarType::f64
+                                                       : ScalarType::boolean;
+  return rows.dtype == dtype && rows.sizes.empty() && std::memcmp(rows.data, &number, sizeof number) == 0;
+}
+
+// Describes the same elements in as few axes as can be.
+void join_axes(std::vector<int64_t>& sizes, std::vector<int64_t>& strides) {
+  size_t joined = 0;
+  for (size_t axis = 0; axis < sizes.size(); ++axis) {
+    if (sizes[axis] == 1) continue;
+    if (joined > 0 && strides[joined - 1] == strides[axis] * sizes[axis]) {
+      sizes[joined - 1] *= sizes[axis];
+    } else {
+      sizes[joined++] = sizes[axis];
+    }
+    strides[joined - 1] = strides[axis];
+  }
+  sizes.resize(joined);
+  strides.resize(joined);
+}
+
+// Returns where the next element goes.
+template <class T>
+T* copy_to_rows(T* to, const T* from, std::span<const int64_t> sizes, std::span<const int64_t> strides) {
+  if (sizes.empty()) {
+    *to = *from;
+    return to + 1;
+  }
+  if (sizes.size() == 1 && strides[0] == 1) return std::copy_n(from, sizes[0], to);
+  for (int64_t i = 0; i < sizes[0]; ++i, from += strides[0])
+    to = copy_to_rows(to, from, sizes.subspan(1), strides.subspan(1));
+  return to;
+}
+
+// Bit for bit: a plan made for 0.0 is none for -0.0, and one for NaN is one for NaN.
+bool is_same(const std::variant<std::monostate, int64_t, double, bool>& a,
+             const std::variant<std::monostate, int64_t, double, bool>& b) {
+  const double *x = std::get_if<double>(&a), *y = std::get_if<double>(&b);
+  return x && y ? std::memcmp(x, y, sizeof *x) == 0 : a == b;
 }
 
 Diagnostic unknown_size(const ir::Node& node) {
@@ -53,6 +99,7 @@ Result<std::shared_ptr<Plan>> Plan::make(Session& session, const ir::Variant& va
     given.number = number_in(input);
   }
   if (Result<void> placed = plan->place(session); !placed) return placed.error();
+  if (Result<void> placed = plan->place_outputs(session, inputs); !placed) return placed.error();
   if (Result<void> prepared = plan->prepare(session); !prepared) return prepared.error();
   return plan;
 }
@@ -60,7 +107,7 @@ Result<std::shared_ptr<Plan>> Plan::make(Session& session, const ir::Variant& va
 bool Plan::fits(const std::vector<std::optional<Datum>>& inputs) const {
   auto is_given = [](const std::optional<Datum>& input, const Given& given) {
     const Tensor* tensor = tensor_in(input);
-    if (!tensor || !given.tensor) return !tensor && !given.tensor && number_in(input) == given.number;
+    if (!tensor || !given.tensor) return !tensor && !given.tensor && is_same(number_in(input), given.number);
     return tensor->dtype == given.tensor->first && tensor->sizes == given.tensor->second;
   };
   return threads_ == threads() && std::equal(inputs.begin(), inputs.end(), inputs_.begin(), inputs_.end(), is_given);
@@ -92,8 +139,8 @@ Result<std::vector<int64_t>> Plan::place_slots() {
   return slots;
 }
 
-// An alias lies in its operand; any other result in its slot, in an output, or, where nobody reads it, in room of its
-// own.
+// An alias lies in its operand; any other result in its slot, in an output, or, where nobody reads it, or it does not
+// lie in rows, in room of its own.
 Result<Plan::Place> Plan::place_result(const ir::Node& node, size_t index, const std::vector<int64_t>& slots) {
   const std::optional<Tensor> geometry = geometry_of(node, index, symbols_);
   const std::optional<int64_t> bytes =
@@ -123,7 +170,7 @@ Result<Plan::Place> Plan::place_result(const ir::Node& node, size_t index, const
     return place;
   }
   const std::vector<ir::Argument>& outputs = variant_->graph.outputs();
-  for (size_t i = 0; i < outputs.size(); ++i)
+  for (size_t i = 0; i < outputs.size() && geometry->is_contiguous(); ++i)
     if (outputs[i].value() == node.result(index)) {
       place.root = root_of_output(i);
       return place;
@@ -145,7 +192,7 @@ Result<void> Plan::place(Session& session) {
     std::optional<std::vector<int64_t>> sizes = kernels::concrete(value->meta().sizes, symbols_);
     if (!sizes)
       return error(Status::bad_input, 618, "the size of input '" + value->name + "' does not follow from the inputs");
-    const Session::Source source = session.sources_[i];
+    const Session::Port source = session.sources_[i];
     const uint32_t root = source.is_state ? root_of_state(source.index) : root_of_input(source.index);
     places_[value] = {root, 0, value->meta().dtype, *sizes, contiguous_strides(*sizes)};
   }
@@ -166,13 +213,31 @@ Result<void> Plan::place(Session& session) {
       step.buffers.push_back({places_.at(operand).root, places_.at(operand).offset});
     for (const Place& result : step.results) step.buffers.push_back({result.root, result.offset});
   }
+  return {};
+}
 
-  for (size_t i = 0; i < graph.outputs().size(); ++i) {
-    const ir::Value* value = graph.outputs()[i].value();
-    output_places_.push_back(value && places_.contains(value) ? std::optional(places_.at(value)) : std::nullopt);
-    const std::optional<Place>& place = output_places_.back();
-    written_in_place_.push_back(place && place->root == root_of_output(i) && place->offset == 0 &&
-                                place->strides == contiguous_strides(place->sizes));
+Result<void> Plan::place_outputs(const Session& session, const std::vector<std::optional<Datum>>& inputs) {
+  for (size_t i = 0; i < session.targets_.size(); ++i) {
+    Output& output = outputs_.emplace_back();
+    output.target = session.targets_[i];
+    const ir::Argument& returned = variant_->graph.outputs()[i];
+    const ir::Value* value = returned.value();
+    if (const auto place = places_.find(value); place != places_.end()) {
+      output.place = place->second;
+      output.is_there = output.place->root == root_of_output(i);
+      output.dtype = output.place->dtype;
+      output.sizes = output.place->sizes;
+      join_axes(output.place->sizes, output.place->strides);
+      continue;
+    }
+    if (value) {
+      output.number = *inputs[session.input_of(*variant_, *value)];  // no call gives a number
+    } else {
+      Result<Datum> constant = output_of(returned, symbols_);
+      if (!constant) return constant.error();
+      output.number = std::move(*constant);
+    }
+    output.dtype = tensor_of(output.number).dtype;
   }
   return {};
 }
@@ -186,7 +251,7 @@ Result<kernels::CallSite> Plan::call_site(Session& session, const Step& step, co
   if (!site) return site;
   for (const ir::Value* operand : node.operands()) {
     const Place& place = places_.at(operand);
-    const Session::Source* source = operand->producer ? nullptr : &session.sources_[operand->index];
+    const Session::Port* source = operand->producer ? nullptr : &session.sources_[operand->index];
     const ir::Weight* weight = source && source->is_state ? session.state_[source->index].weight : nullptr;
     if (weight && !weight->layout && !weight->tensor.is_contiguous()) weight = nullptr;  // read as the row-major copy
     site->operands.push_back({place.dtype, place.sizes, place.strides, weight});
@@ -280,9 +345,12 @@ size_t Plan::bytes() const { return arena_bytes_ + scratch_bytes_ + alignment; }
 
 std::unique_ptr<Context> Plan::make_context(std::shared_ptr<const Plan> plan, const Session& session) {
   auto context = std::make_unique<Context>();
-  context->roots.resize(plan->root_of_output(plan->output_places_.size()));
+  context->roots.resize(plan->root_of_output(plan->outputs_.size()));
   for (size_t i = 0; i < plan->state_count_; ++i)
     context->roots[plan->root_of_state(i)] = static_cast<char*>(const_cast<void*>(session.state_[i].tensor.data()));
+  size_t most = 0;
+  for (const Step& step : plan->steps_) most = std::max(most, step.buffers.size());
+  context->buffers.reserve(most);
   context->plan = std::move(plan);
   return context;
 }
@@ -321,71 +389,108 @@ Result<void> Plan::run_steps(Context& context, const Observer& observer) const {
   return {};
 }
 
-Result<std::vector<Datum>> Plan::run(Context& context, const Session& session,
+Result<std::vector<Datum>> Plan::run(Context& context, Session& session,
                                      const std::vector<std::optional<Datum>>& inputs, const Observer& observer,
                                      std::span<Tensor> into) const {
-  std::vector<char*>& roots = context.roots;
   std::vector<Tensor> kept;  // row-major copies of inputs that lie otherwise
   kept.reserve(input_count_);
+  std::vector<Rows> given(input_count_);
   for (size_t i = 0; i < input_count_; ++i) {
-    const Tensor* tensor = inputs[i] ? std::get_if<Tensor>(&*inputs[i]) : nullptr;
+    const Tensor* tensor = tensor_in(inputs[i]);
     if (!tensor) continue;
-    if (!tensor->is_contiguous()) {
-      kept.push_back(tensor->contiguous());
-      tensor = &kept.back();
-    }
-    roots[root_of_input(i)] = static_cast<char*>(const_cast<void*>(tensor->data()));
+    if (!tensor->is_contiguous()) tensor = &kept.emplace_back(tensor->contiguous());
+    given[i] = {tensor->dtype, tensor->sizes, const_cast<void*>(tensor->data())};
   }
-  std::vector<Datum> results(output_places_.size());
-  for (size_t i = 0; i < results.size(); ++i) {
-    if (!output_places_[i]) continue;
+  std::vector<Datum> results(session.outputs().size());
+  std::vector<Rows> rooms(results.size());
+  for (const Output& output : outputs_) {
+    if (output.target.is_state) continue;
+    const size_t i = output.target.index;
     if (!into.empty())
-      if (Result<void> fitting = session.check_room(i, into[i], output_places_[i]->dtype, output_places_[i]->sizes);
-          !fitting)
-        return fitting.error();
-    Tensor tensor = !into.empty() ? into[i] : Tensor::empty(output_places_[i]->dtype, output_places_[i]->sizes);
-    roots[root_of_output(i)] = static_cast<char*>(tensor.mutable_data());
-    results[i] = std::move(tensor);
-  }
-
-  if (Result<void> ran = run_steps(context, observer); !ran) return ran.error();
-
-  for (size_t i = 0; i < results.size(); ++i) {
-    if (written_in_place_[i]) continue;
-    if (output_places_[i]) {
-      const Tensor rows = view(context, *output_places_[i]).contiguous();
-      std::memcpy(std::get<Tensor>(results[i]).mutable_data(), rows.data(), rows.nbytes());
-    } else if (const ir::Value* number = variant_->graph.outputs()[i].value()) {
-      results[i] = *inputs[session.input_of(*variant_, *number)];  // no call gives a number
+      if (Result<void> fits = session.check_room(i, into[i], output.dtype, output.sizes); !fits) return fits.error();
+    if (output.place) {
+      Tensor tensor = into.empty() ? Tensor::empty(output.dtype, output.sizes) : into[i];
+      rooms[i].data = tensor.mutable_data();
+      results[i] = std::move(tensor);
     } else {
-      Result<Datum> constant = output_of(variant_->graph.outputs()[i], symbols_);
-      if (!constant) return constant.error();
-      results[i] = std::move(*constant);
+      if (!into.empty()) rooms[i].data = into[i].mutable_data();
+      results[i] = output.number;
     }
   }
+  if (Result<void> ran = run(context, session, given, rooms, observer); !ran) return ran.error();
   return results;
 }
 
 bool Plan::fits(std::span<const Rows> inputs, std::span<const Rows> outputs) const {
-  auto has_sizes = [](const Rows& rows, ScalarType dtype, const std::vector<int64_t>& sizes) {
+  const auto has_type = [](const Rows& rows, ScalarType dtype, const std::vector<int64_t>& sizes) {
     return rows.dtype == dtype && std::equal(rows.sizes.begin(), rows.sizes.end(), sizes.begin(), sizes.end());
   };
-  if (threads_ != threads() || inputs.size() != inputs_.size() || outputs.size() != output_places_.size()) return false;
+  if (threads_ != threads() || inputs.size() != inputs_.size()) return false;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    const auto& tensor = inputs_[i].tensor;
-    if (!tensor || !has_sizes(inputs[i], tensor->first, tensor->second)) return false;
-  }
-  for (size_t i = 0; i < outputs.size(); ++i)
-    if (!written_in_place_[i] || !has_sizes(outputs[i], output_places_[i]->dtype, output_places_[i]->sizes))
+    const Given& given = inputs_[i];
+    const auto is_it = [&]<class T>(const T& number) {
+      if constexpr (std::is_same_v<T, std::monostate>)
+        return false;
+      else
+        return is_number(inputs[i], number);
+    };
+    if (given.tensor ? !has_type(inputs[i], given.tensor->first, given.tensor->second)
+                     : !std::visit(is_it, given.number))
       return false;
-  return true;
+  }
+  size_t returned = 0;
+  for (const Output& output : outputs_) {
+    if (output.target.is_state) continue;
+    ++returned;
+    if (output.target.index >= outputs.size() || !has_type(outputs[output.target.index], output.dtype, output.sizes))
+      return false;
+  }
+  return returned == outputs.size();
 }
 
-Result<void> Plan::run(Context& context, std::span<const Rows> inputs, std::span<const Rows> outputs) const {
-  char** root = context.roots.data() + root_of_input(0);
-  for (const Rows& input : inputs) *root++ = static_cast<char*>(input.data);
-  for (const Rows& output : outputs) *root++ = static_cast<char*>(output.data);
-  return run_steps(context, {});
+// What a state becomes is written beside it, so that a run that fails has changed nothing.
+Result<void> Plan::run(Context& context, Session& session, std::span<const Rows> inputs, std::span<const Rows> outputs,
+                       const Observer& observer) const {
+  std::vector<char*>& roots = context.roots;
+  for (size_t i = 0; i < inputs.size(); ++i) roots[root_of_input(i)] = static_cast<char*>(inputs[i].data);
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    const Session::Port target = outputs_[i].target;
+    if (!target.is_state) {
+      roots[root_of_output(i)] = static_cast<char*>(outputs[target.index].data);
+      continue;
+    }
+    State& state = session.state_[target.index];
+    if (!state.next.storage) state.next = Tensor::empty(state.tensor.dtype, state.tensor.sizes);
+    roots[root_of_state(target.index)] = static_cast<char*>(state.tensor.mutable_data());
+    roots[root_of_output(i)] = static_cast<char*>(state.next.mutable_data());
+  }
+  if (Result<void> ran = run_steps(context, observer); !ran) return ran;
+  copy_outputs(context);
+  for (const Output& output : outputs_)
+    if (output.target.is_state)
+      std::swap(session.state_[output.target.index].tensor, session.state_[output.target.index].next);
+  return {};
+}
+
+void Plan::copy_outputs(Context& context) const {
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    const Output& output = outputs_[i];
+    char* const room = context.roots[root_of_output(i)];
+    if (output.is_there || !room) continue;
+    if (output.place) {
+      const char* const from = context.roots[output.place->root] + output.place->offset;
+      visit_element_type(output.dtype, [&]<class T>(T) {
+        copy_to_rows(reinterpret_cast<T*>(room), reinterpret_cast<const T*>(from), output.place->sizes,
+                     output.place->strides);
+      });
+    } else if (const int64_t* integer = std::get_if<int64_t>(&output.number)) {
+      std::memcpy(room, integer, sizeof *integer);
+    } else if (const double* real = std::get_if<double>(&output.number)) {
+      std::memcpy(room, real, sizeof *real);
+    } else {
+      std::memcpy(room, &std::get<bool>(output.number), 1);
+    }
+  }
 }
 
 }  // namespace atenon::run

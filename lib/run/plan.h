@@ -21,13 +21,12 @@ class Plan {
   // With the state in its roots, and without an arena.
   static std::unique_ptr<Context> make_context(std::shared_ptr<const Plan> plan, const Session& session);
 
-  Result<std::vector<Datum>> run(Context& context, const Session& session,
-                                 const std::vector<std::optional<Datum>>& inputs, const Observer& observer,
-                                 std::span<Tensor> into) const;
-  // The same for inputs and outputs in rows, without allocating; no where this plan is for other sizes, or its outputs
-  // have to be copied to their places.
+  Result<std::vector<Datum>> run(Context& context, Session& session, const std::vector<std::optional<Datum>>& inputs,
+                                 const Observer& observer, std::span<Tensor> into) const;
+  // The same for inputs and outputs in rows, without allocating; no where this plan is for others.
   bool fits(std::span<const Rows> inputs, std::span<const Rows> outputs) const;
-  Result<void> run(Context& context, std::span<const Rows> inputs, std::span<const Rows> outputs) const;
+  Result<void> run(Context& context, Session& session, std::span<const Rows> inputs, std::span<const Rows> outputs,
+                   const Observer& observer = {}) const;
   Memory memory() const;
   size_t bytes() const;  // of the arena that a run needs
   const shape::Bindings& symbols() const { return symbols_; }
@@ -35,9 +34,10 @@ class Plan {
 
  private:
   // What a leaf was when the plan was made: a tensor's type, a number, or neither where it was left out.
+  using Number = std::variant<std::monostate, int64_t, double, bool>;
   struct Given {
     std::optional<std::pair<ScalarType, std::vector<int64_t>>> tensor;
-    std::variant<std::monostate, int64_t, double, bool> number;
+    Number number;
   };
   // A buffer: `root` is a position among the roots of a run.
   struct Place {
@@ -45,6 +45,15 @@ class Plan {
     int64_t offset = 0;  // bytes
     ScalarType dtype = ScalarType::f32;
     std::vector<int64_t> sizes, strides;
+  };
+  // An output of the graph: what a run leaves at its place, or a number, which is the same for all runs of this plan.
+  struct Output {
+    Session::Port target;
+    ScalarType dtype = ScalarType::f32;
+    std::vector<int64_t> sizes;
+    std::optional<Place> place;  // in as few axes as can be
+    bool is_there = false;       // written by its call where it belongs; otherwise it is copied there
+    Datum number;
   };
   struct Step {
     const ir::Node* node = nullptr;
@@ -56,6 +65,7 @@ class Plan {
   };
 
   Result<void> place(Session& session);
+  Result<void> place_outputs(const Session& session, const std::vector<std::optional<Datum>>& inputs);
   Result<std::vector<int64_t>> place_slots();
   Result<Place> place_result(const ir::Node& node, size_t index, const std::vector<int64_t>& slots);
   bool enlarge_arena(int64_t bytes);  // no if that is more than an arena can have
@@ -69,14 +79,14 @@ class Plan {
   uint32_t root_of_output(size_t i) const { return root_of_input(input_count_ + i); }
   Tensor view(const Context& context, const Place& place) const;
   Result<void> run_steps(Context& context, const Observer& observer) const;
+  void copy_outputs(Context& context) const;
 
   const ir::Variant* variant_ = nullptr;
   shape::Bindings symbols_;
   std::vector<Given> inputs_;  // one a leaf
   std::map<const ir::Value*, Place> places_;
   std::vector<Step> steps_;
-  std::vector<std::optional<Place>> output_places_;  // one an output of the graph; nullopt for constants
-  std::vector<bool> written_in_place_;               // the output's own buffer is its place
+  std::vector<Output> outputs_;  // of the graph
   size_t arena_bytes_ = 0, scratch_bytes_ = 0;
   const int threads_ = threads();
   size_t state_count_ = 0, input_count_ = 0;
