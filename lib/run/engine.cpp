@@ -172,7 +172,8 @@ Result<size_t> Session::connect_state(const std::string& name, const std::set<st
     return error(Status::usage, 610, "the bytes of '" + name + "' are not in this program")
         .note("give the program that has them: --segments FILE");
   const bool is_left = weight->layout || weight->tensor.storage->is_absent();
-  state_.push_back({weight, is_left ? weight->tensor : weight->tensor.contiguous()});
+  const bool is_fixed = !changing_.contains(name) && (weight->layout || weight->tensor.is_contiguous());
+  state_.push_back({weight, is_fixed ? weight : nullptr, is_left ? weight->tensor : weight->tensor.contiguous()});
   // What changes has memory of its own: the file's bytes stay as they are.
   if (!is_left && changing_.contains(name)) state_.back().tensor = copy_of(state_.back().tensor);
   return state_.size() - 1;
@@ -207,6 +208,8 @@ Result<size_t> Session::connect_written(const std::string& name, size_t output) 
   const auto writes_it = [&](const Port& other) { return other.is_state && other.index == *state; };
   if (std::any_of(targets_.begin(), targets_.end(), writes_it))
     return error(Status::bad_input, 616, "the state '" + name + "' is written twice");
+  if (state_[*state].weight->layout)
+    return error(Status::bad_input, 616, "the state '" + name + "' is written, and lies in blocks");
   const Tensor& tensor = state_[*state].tensor;
   const std::vector<ir::SymInt> sizes(tensor.sizes.begin(), tensor.sizes.end());
   for (const ir::Variant& variant : entry_->variants) {

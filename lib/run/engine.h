@@ -78,8 +78,9 @@ class Interpreter;
 // State of a program: a parameter, buffer or constant tensor, ready to be read.
 struct State {
   const ir::Weight* weight = nullptr;
-  Tensor tensor;  // row-major, or the packed bytes
-  Tensor next;    // where a planned run writes what it becomes, and with which it then changes places
+  const ir::Weight* fixed = nullptr;  // the same, if its bytes never change and lie as those of `tensor`
+  Tensor tensor;                      // row-major, or the packed bytes
+  Tensor next;                        // where a planned run writes what it becomes, and with which it then changes places
 };
 
 class Session {

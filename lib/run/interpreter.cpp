@@ -409,10 +409,8 @@ Interpreter::Given Interpreter::given(const Scope& scope, const ir::Value* opera
   const Tensor* tensor = std::get_if<Tensor>(&scope.environment.values.at(operand));
   if (!tensor) return {};
   auto state = scope.states.find(operand);
-  const ir::Weight* weight = state == scope.states.end() ? nullptr : state->second->weight;
+  const ir::Weight* weight = state == scope.states.end() ? nullptr : state->second->fixed;
   const Tensor& used = weight ? state->second->tensor : *tensor;
-  // A weight that lies oddly was made row-major; kernels read the row-major copy as an ordinary operand.
-  if (weight && !weight->layout && !weight->tensor.is_contiguous()) weight = nullptr;
   return {tensor, weight, const_cast<void*>(used.data())};
 }
 

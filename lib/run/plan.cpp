@@ -252,8 +252,7 @@ Result<kernels::CallSite> Plan::call_site(Session& session, const Step& step, co
   for (const ir::Value* operand : node.operands()) {
     const Place& place = places_.at(operand);
     const Session::Port* source = operand->producer ? nullptr : &session.sources_[operand->index];
-    const ir::Weight* weight = source && source->is_state ? session.state_[source->index].weight : nullptr;
-    if (weight && !weight->layout && !weight->tensor.is_contiguous()) weight = nullptr;  // read as the row-major copy
+    const ir::Weight* weight = source && source->is_state ? session.state_[source->index].fixed : nullptr;
     site->operands.push_back({place.dtype, place.sizes, place.strides, weight});
   }
   if (Result<void> checked = check_call(kernel, *site, node); !checked) return checked.error();
