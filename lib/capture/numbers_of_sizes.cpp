@@ -183,8 +183,7 @@ class NumbersOfSizes {
     int visited = 0;
     const std::function<bool(size_t)> walk = [&](size_t axis) {
       if (axis == variables.size()) return ++visited <= most_elements && visit();
-      const std::optional<SymInt> extent =
-          last && axis + 1 == variables.size() ? last : integer(extents[axis], place);
+      const std::optional<SymInt> extent = last && axis + 1 == variables.size() ? last : integer(extents[axis], place);
       const std::optional<int64_t> count = extent ? session_.facts.value_of(*extent) : std::nullopt;
       if (!count || *count > most_elements) return false;
       for (int64_t i = 0; i < *count; ++i) {

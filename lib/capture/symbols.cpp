@@ -471,8 +471,8 @@ Ref Session::number(ir::Value* value, shape::Range range) {
   if (known) return number_object(*known);
   if (PyErr_Occurred()) return {};
   const std::vector<ir::Value*> operands = value->producer ? value->producer->operands() : std::vector<ir::Value*>();
-  if (value->producer && (value->producer->target() == "aten::item" ||
-                          value->producer->target() == "aten::_local_scalar_dense"))
+  if (value->producer &&
+      (value->producer->target() == "aten::item" || value->producer->target() == "aten::_local_scalar_dense"))
     if (Ref number = number_of_sizes(operands[0])) return number;
   switch (std::get<ir::ScalarKind>(value->type)) {
     case ir::ScalarKind::integer: {
