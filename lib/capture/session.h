@@ -33,6 +33,7 @@ namespace atenon::capture {
 
 class Session;
 class CallStacks;
+class NumbersOfSizes;
 struct Report;
 
 using ir::Argument;
@@ -191,6 +192,7 @@ struct Recording {
   int constants = 0;                                                       // numbers the constants without a name
   reference::Environment constants_known;                                  // what constant_value has evaluated
   std::vector<std::pair<std::shared_ptr<Base>, SourceSpan>> buffers_read;  // by constant_value: they must not change
+  std::shared_ptr<NumbersOfSizes> numbers_of_sizes;  // what number_of_sizes has found in the program's own graph
   std::vector<std::pair<std::shared_ptr<Base>, ir::InputSpec>> user_inputs;
   int unbacked = 0;
   // Symbols of Dim.AUTO and Dim.DYNAMIC: those that others give are replaced, and those that are one number, if they
@@ -263,6 +265,9 @@ class Session : public Recording {
   bool is_made_of(ir::Value* value, const std::function<bool(const ir::Value&)>& may_be) const;
   // The same as known_value, with E0311 where it depends on inputs.
   std::optional<reference::Datum> constant_value(ir::Value* value, const std::string& purpose, const std::string& fix);
+  // The only element of an integer or bool tensor that is made of sizes and constants alone (numbers_of_sizes.cpp): an
+  // expression of them, or a truth about them. Null without an exception of any other tensor.
+  Ref number_of_sizes(ir::Value* tensor);
   // A number that a node yields, for Python: itself where it is known, else a symbol of the value's name, with what is
   // known of an integer.
   Ref number(ir::Value* value, shape::Range range = {});

@@ -512,9 +512,6 @@ std::string Session::new_symbol(shape::Range range) {
   return name;
 }
 
-namespace {
-
-// What an integer of this type can be.
 shape::Range range_of(ScalarType type) {
   if (type == ScalarType::i64) return {};
   const int64_t bits = static_cast<int64_t>(8 * size_of(type));
@@ -522,91 +519,17 @@ shape::Range range_of(ScalarType type) {
   return {-(int64_t{1} << (bits - 1)), (int64_t{1} << (bits - 1)) - 1};
 }
 
-// Whole numbers that are computed from sizes alone, as torch.div(x.shape[1], 4, rounding_mode="floor") is: those sizes.
-// A number that goes in stays data, which may take every case of a slice, not just the example's.
-class NumbersOfSizes {
- public:
-  explicit NumbersOfSizes(const Session& session) : session_(session) {}
-
-  std::optional<SymInt> operator()(const ir::Value& tensor) {
-    std::optional<SymInt> number = of(tensor);
-    const auto is_size = [&](const std::string& name) {
-      const auto known = std::ranges::find(session_.symbols, name, &ir::Symbol::name);
-      return known != session_.symbols.end() && known->range.lower >= 0 && !known->source.empty();
-    };
-    return number && std::ranges::all_of(number->symbols(), is_size) ? number : std::nullopt;
-  }
-
- private:
-  std::optional<SymInt> of(const ir::Value& tensor) {
-    if (known_.try_emplace(&tensor).second) known_[&tensor] = computed(tensor);
-    return known_[&tensor];
-  }
-
-  std::optional<SymInt> computed(const ir::Value& tensor) {
-    if (!tensor.is_tensor() || !tensor.producer || !tensor.meta().sizes.empty()) return std::nullopt;
-    const Result<opset::Call> call = opset::bind(session_.opset, *tensor.producer);
-    if (!call) return std::nullopt;
-    const Result<opset::Meaning> meaning = opset::meaning(session_.opset, *call, session_.facts);
-    if (!meaning || meaning->scatter || meaning->results.empty()) return std::nullopt;
-    return of(*meaning, meaning->results[tensor.index].value);
-  }
-
-  std::optional<SymInt> of(const opset::Meaning& meaning, opset::ScalarId id) {
-    using opset::ScalarOp;
-    const opset::Scalar& scalar = meaning.scalars[id];
-    if (scalar.dtype != ScalarType::i64 || scalar.is_placeholder()) return std::nullopt;
-    if (scalar.op == ScalarOp::read) return of(*meaning.tensors[scalar.tensor]);
-    std::vector<SymInt> x;
-    for (opset::ScalarId operand : scalar.operands) {
-      const std::optional<SymInt> number = of(meaning, operand);
-      if (!number) return std::nullopt;
-      x.push_back(*number);
-    }
-    switch (scalar.op) {
-      case ScalarOp::constant:
-        return scalar.integer;
-      case ScalarOp::size:
-        return scalar.size;
-      case ScalarOp::cast:
-        return x[0];
-      case ScalarOp::neg:
-        return -x[0];
-      case ScalarOp::add:
-        return x[0] + x[1];
-      case ScalarOp::sub:
-        return x[0] - x[1];
-      case ScalarOp::mul:
-        return x[0] * x[1];
-      case ScalarOp::floor_div:
-        return shape::floor_div(x[0], x[1]);
-      case ScalarOp::mod:
-        return shape::mod(x[0], x[1]);
-      case ScalarOp::minimum:
-        return shape::min(x[0], x[1]);
-      case ScalarOp::maximum:
-        return shape::max(x[0], x[1]);
-      default:
-        return std::nullopt;
-    }
-  }
-
-  const Session& session_;
-  std::map<const ir::Value*, std::optional<SymInt>> known_;
-};
-
-}  // namespace
-
 Ref Session::number(ir::Value* value, shape::Range range) {
   const std::optional<reference::Datum> known = known_value(value);
   if (known) return number_object(*known);
   if (PyErr_Occurred()) return {};
   const std::vector<ir::Value*> operands = value->producer ? value->producer->operands() : std::vector<ir::Value*>();
+  if (value->producer &&
+      (value->producer->target() == "aten::item" || value->producer->target() == "aten::_local_scalar_dense"))
+    if (Ref number = number_of_sizes(operands[0])) return number;
   switch (std::get<ir::ScalarKind>(value->type)) {
     case ir::ScalarKind::integer: {
       const bool is_read = operands.size() == 1 && operands[0]->is_tensor() && is_integral(operands[0]->meta().dtype);
-      if (const auto size = is_read ? NumbersOfSizes(*this)(*operands[0]) : std::nullopt)
-        return wrap(facts.simplify(*size));
       graph.rename(value, new_symbol(is_read ? range_of(operands[0]->meta().dtype) : range));
       return wrap(SymInt::symbol(value->name));
     }

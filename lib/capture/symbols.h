@@ -7,6 +7,7 @@
 
 #include "capture/python.h"
 #include "reference/reference.h"
+#include "shape/facts.h"
 #include "shape/symint.h"
 
 namespace atenon::capture {
@@ -19,6 +20,9 @@ bool add_symbol_types(Session& session);  // false with a Python exception
 std::optional<shape::SymInt> integer_of(PyObject* object);
 // The same for numbers that may be floating.
 std::optional<shape::SymFloat> float_of(PyObject* object);
+
+// What an integer of this type can be.
+shape::Range range_of(ScalarType type);
 
 // A computed number as Python's own.
 Ref number_object(const reference::Datum& number);

@@ -194,31 +194,26 @@ PyObject* tolist(PyObject* self, PyObject*) {
   return value ? nested_list(value->contiguous()) : nullptr;
 }
 
-std::optional<Tensor> single(PyObject* self, const char* purpose) {
-  std::optional<Tensor> value = data_of(self_of(self), purpose);
-  if (value && value->numel() != 1) {
-    PyErr_Format(PyExc_RuntimeError, "%s of a tensor with %lld elements", purpose,
-                 static_cast<long long>(value->numel()));
-    return std::nullopt;
-  }
-  return value;
+// The only element; symbolic where it is made of sizes alone.
+Ref single(PyObject* self, const char* purpose) {
+  if (is_symbolic(self_of(self)))
+    if (Ref number = self_of(self).session->number_of_sizes(self_of(self).session->read(self_of(self)))) return number;
+  const std::optional<Tensor> value = PyErr_Occurred() ? std::nullopt : data_of(self_of(self), purpose);
+  if (!value) return {};
+  if (value->numel() == 1) return Ref(element(*value, 0));
+  PyErr_Format(PyExc_RuntimeError, "%s of a tensor with %lld elements", purpose,
+               static_cast<long long>(value->numel()));
+  return {};
 }
 
 int truth(PyObject* self) {
   Session& session = *self_of(self).session;
-  if (session.is_tracing && self_of(self).state->is_traced() && session.call_stacks->asserted()) {
-    const Ref number(session.call("aten::item", {self}));  // what is asserted may be a promise about data
-    return number ? PyObject_IsTrue(number.get()) : -1;
-  }
-  const std::optional<Tensor> value = single(self, "bool()");
-  if (!value) return -1;
-  const Ref number(element(*value, 0));
+  const bool is_promise = session.is_tracing && self_of(self).state->is_traced() && session.call_stacks->asserted();
+  const Ref number = is_promise ? Ref(session.call("aten::item", {self})) : single(self, "bool()");
   return number ? PyObject_IsTrue(number.get()) : -1;
 }
 PyObject* as_int(PyObject* self) {
-  const std::optional<Tensor> value = single(self, "int()");
-  if (!value) return nullptr;
-  const Ref number(element(*value, 0));
+  const Ref number = single(self, "int()");
   return number ? PyNumber_Long(number.get()) : nullptr;
 }
 PyObject* as_index(PyObject* self) {
@@ -230,9 +225,7 @@ PyObject* as_index(PyObject* self) {
   return as_int(self);
 }
 PyObject* as_float(PyObject* self) {
-  const std::optional<Tensor> value = single(self, "float()");
-  if (!value) return nullptr;
-  const Ref number(element(*value, 0));
+  const Ref number = single(self, "float()");
   return number ? PyNumber_Float(number.get()) : nullptr;
 }
 

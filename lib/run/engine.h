@@ -80,7 +80,7 @@ struct State {
   const ir::Weight* weight = nullptr;
   const ir::Weight* fixed = nullptr;  // the same, if its bytes never change and lie as those of `tensor`
   Tensor tensor;                      // row-major, or the packed bytes
-  Tensor next;                        // where a planned run writes what it becomes, and with which it then changes places
+  Tensor next;  // where a planned run writes what it becomes, and with which it then changes places
 };
 
 class Session {
