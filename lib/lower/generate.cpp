@@ -369,7 +369,7 @@ void Generator::in_stretches(int loop, const std::vector<Store>& stores, const s
     body();
     close_loop();
   };
-  if (!extent) return whole();
+  if (!extent) return in_open_stretches(loop, stores, body);
   const SymInt variable = loops_.loops[loop].variable();
   Stretches stretches(loops_.loops[loop].symbol, *extent);
   std::map<ExprId, int64_t> bounds;  // of comparisons: index < bound
@@ -427,6 +427,36 @@ void Generator::in_stretches(int loop, const std::vector<Store>& stores, const s
     body();
     close_loop();
     first = end;
+  }
+}
+
+// The same where only a run knows how often the loop turns: it may be short, so what it computes is cheap.
+void Generator::in_open_stretches(int loop, const std::vector<Store>& stores, const std::function<void()>& body) {
+  std::set<ExprId> computed;
+  int cost = 0;
+  for (const Store& store : stores) cost += cost_of(loops_, store.value, bit(loop), computed);
+  OpenStretches stretches(loops_.loops[loop].symbol, loops_.loops[loop].extent);
+  const auto size_of = [&](ExprId id) -> std::optional<SymInt> {
+    const Expr& expr = loops_.exprs[id];
+    if (expr.op == ScalarOp::size) return expr.index;
+    return expr.op == ScalarOp::constant && expr.dtype == ScalarType::i64 ? std::optional<SymInt>(expr.integer)
+                                                                          : std::nullopt;
+  };
+  for (ExprId id : computed) {
+    if (cost > cheap_enough_to_repeat) break;
+    const Expr& expr = loops_.exprs[id];
+    stretches.cut_at_bends(expr.index, most_with_bends);
+    if (expr.op != ScalarOp::lt && expr.op != ScalarOp::le) continue;
+    const std::optional<SymInt> left = size_of(expr.operands[0]), right = size_of(expr.operands[1]);
+    if (left && right)
+      stretches.cut_at_sign(id, *right - *left - (expr.op == ScalarOp::lt ? 1 : 0), most_with_bends);
+  }
+  for (const OpenStretches::Stretch& stretch : stretches.stretches()) {
+    open_loop(loop, stretch.first, stretch.end);
+    for (const auto& [id, truth] : stretch.truths) scopes_.back().values[id] = b_.getInt1(truth);
+    scopes_.back().lines = stretch.lines;
+    body();
+    close_loop();
   }
 }
 
