@@ -334,8 +334,8 @@ std::optional<OpenStretches::Line> OpenStretches::line(const Stretch& stretch, c
 std::pair<OpenStretches::Stretch, OpenStretches::Stretch> OpenStretches::halves(const Stretch& stretch,
                                                                                 const Line& line) const {
   const auto [start, slope] = line;
-  const SymInt turn = slope > 0 ? shape::floor_div(SymInt(slope - 1) - start, slope)
-                                : shape::floor_div(start, -slope) + 1;
+  const SymInt turn =
+      slope > 0 ? shape::floor_div(SymInt(slope - 1) - start, slope) : shape::floor_div(start, -slope) + 1;
   std::pair<Stretch, Stretch> halves = {stretch, stretch};
   halves.first.end = halves.second.first = shape::max(stretch.first, shape::min(turn, stretch.end));
   return halves;
@@ -366,7 +366,8 @@ void OpenStretches::cut_at_sign(int condition, const SymInt& x, size_t most) {
 void OpenStretches::cut_at_bends(const SymInt& x, size_t most) {
   for (const Term& term : terms_of(x))
     for (const Factor& factor : term.factors)
-      if (!factor.atom->operands.empty() && seen_.insert(factor.atom->spelling).second) cut_at_bends(*factor.atom, most);
+      if (!factor.atom->operands.empty() && seen_.insert(factor.atom->spelling).second)
+        cut_at_bends(*factor.atom, most);
 }
 
 void OpenStretches::cut_at_bends(const Atom& atom, size_t most) {
@@ -377,9 +378,8 @@ void OpenStretches::cut_at_bends(const Atom& atom, size_t most) {
   }
   if (!is_bent) return;
   const bool is_extreme = atom.kind == AtomKind::min || atom.kind == AtomKind::max;
-  cut(most, [&](const Stretch& stretch) {
-    return is_extreme ? cut_extreme(stretch, atom) : cut_quotient(stretch, atom);
-  });
+  cut(most,
+      [&](const Stretch& stretch) { return is_extreme ? cut_extreme(stretch, atom) : cut_quotient(stretch, atom); });
 }
 
 // Operand by operand: which one is greater changes at most once.
@@ -434,13 +434,13 @@ OpenStretches::Pieces OpenStretches::cut_quotient(const Stretch& stretch, const 
   return pieces;
 }
 
-std::optional<int64_t> greatest_divisor(const SymInt& x, const std::string& variable) {
-  std::optional<int64_t> greatest;
+std::vector<SymInt> divisors_of(const SymInt& x, const std::string& variable) {
+  std::vector<SymInt> divisors;
   for (const Term& term : terms_of(x))
     for (const Factor& factor : term.factors)
       if (factor.atom->kind == AtomKind::floor_div && factor.atom->operands[0].as_symbol() == variable)
-        greatest = std::max(greatest, factor.atom->operands[1].constant());
-  return greatest;
+        divisors.push_back(factor.atom->operands[1]);
+  return divisors;
 }
 
 }  // namespace atenon::lower

@@ -121,7 +121,7 @@ class OpenStretches {
   std::set<std::string> seen_;  // parts
 };
 
-// The greatest n for which x has variable // n as a part; nullopt where there is none.
-std::optional<int64_t> greatest_divisor(const SymInt& x, const std::string& variable);
+// Every n for which x has variable // n as a part.
+std::vector<SymInt> divisors_of(const SymInt& x, const std::string& variable);
 
 }  // namespace atenon::lower
