@@ -33,6 +33,8 @@ class Arranger {
   bool is_in_domain(int loop) const { return std::ranges::find(loops_.domain, loop) != loops_.domain.end(); }
   void prune();
   void split_joined();
+  void split_quotients();
+  void simplify(const std::string& symbol);
   void find_needed();
   void order();
   SymInt address_of_most() const;
@@ -57,8 +59,8 @@ class Arranger {
   void split_rows();
   void widen_rows();
   bool decides_extents(int loop) const;
-  int split(int loop, int64_t size);
-  void cut(int loop, int64_t size, size_t place);
+  int split(int loop, const SymInt& size);
+  void cut(int loop, const SymInt& size, size_t place);
   void refresh();
 
   Loops& loops_;
@@ -132,13 +134,11 @@ void Arranger::split_joined() {
       const std::string symbol = loops_.loops[inner].symbol;
       const std::optional<int64_t> extent = loops_.loops[inner].extent.constant();
       std::optional<int64_t> divisor;
-      for (const Expr& expr : loops_.exprs) divisor = std::max(divisor, greatest_divisor(expr.index, symbol));
+      for (const Expr& expr : loops_.exprs)
+        for (const SymInt& found : divisors_of(expr.index, symbol)) divisor = std::max(divisor, found.constant());
       if (!extent || !divisor || *extent % *divisor != 0 || is_in_domain(inner) || decides_extents(inner)) continue;
       const int outer = split(inner, *divisor);
-      IndexSpace space(facts_);
-      for (const Loop& loop : loops_.loops) space.declare(loop.symbol, loop.extent);
-      for (Expr& expr : loops_.exprs)
-        if (expr.index.symbols().count(symbol)) expr.index = space.simplified(expr.index);
+      simplify(symbol);
       for (BoundReduction& other : loops_.reductions) {
         const auto place = std::find(other.loops.begin(), other.loops.end(), inner);
         if (place != other.loops.end()) other.loops.insert(place, outer);
@@ -146,6 +146,37 @@ void Arranger::split_joined() {
       refresh();
     }
   }
+}
+
+// The same of a loop of the domain whose turns only a run knows, where its divisor leaves no rest, as where pixels are
+// shuffled: what is read is then computed without a division. Quotients by the greatest one are taken apart first.
+void Arranger::split_quotients() {
+  const IndexSpace space(facts_);
+  const auto divides = [&](const SymInt& n, const SymInt& x) { return space.quotient(x, n) * n == x; };
+  for (size_t i = 0; i < loops_.domain.size() && loops_.loops.size() < most_loops;) {
+    const int inner = loops_.domain[i];
+    const auto& [symbol, extent, most] = loops_.loops[inner];
+    std::optional<SymInt> divisor;
+    for (const Expr& expr : loops_.exprs)
+      for (const SymInt& found : divisors_of(expr.index, symbol))
+        if (divides(found, extent) && facts_.proves(shape::less_equal(0, found)) &&
+            (!divisor || divides(*divisor, found)))
+          divisor = found;
+    if (extent.is_constant() || !divisor || decides_extents(inner)) {
+      ++i;
+      continue;
+    }
+    cut(inner, *divisor, i);
+    simplify(loops_.loops[inner].symbol);
+    refresh();
+  }
+}
+
+void Arranger::simplify(const std::string& symbol) {
+  IndexSpace space(facts_);
+  for (const Loop& loop : loops_.loops) space.declare(loop.symbol, loop.extent);
+  for (Expr& expr : loops_.exprs)
+    if (expr.index.symbols().count(symbol)) expr.index = space.simplified(expr.index);
 }
 
 SymInt Arranger::address_of_most() const {
@@ -166,7 +197,6 @@ SymInt Arranger::address_of_most() const {
 }
 
 void Arranger::order() {
-  find_needed();
   // Rows first, then what other reductions depend on, then as a result lies in memory: a copy that transposes writes in
   // order. Of several results, the one along which most is read and written side by side.
   const SymInt address = address_of_most();
@@ -553,14 +583,16 @@ void Arranger::split_rows() {
 }
 
 // Splits a loop into blocks of `size` turns, which it runs over from then on, and returns the loop over these.
-int Arranger::split(int loop, int64_t size) {
+int Arranger::split(int loop, const SymInt& size) {
   const SymInt extent = loops_.loops[loop].extent;
   const int block = static_cast<int>(loops_.loops.size());
   const SymInt first = SymInt::symbol("$" + std::to_string(block)) * size;
   const shape::Substitution apart = {{loops_.loops[loop].symbol, first + loops_.loops[loop].variable()}};
-  loops_.loops.push_back({"$" + std::to_string(block), shape::floor_div(extent + (size - 1), size)});
-  const bool is_even = extent.constant() && *extent.constant() % size == 0;
-  loops_.loops[loop].extent = is_even ? SymInt(size) : shape::min(size, extent - first);
+  const SymInt whole = IndexSpace(facts_).quotient(extent, size);
+  const bool is_even = whole * size == extent;
+  loops_.loops.push_back(
+      {"$" + std::to_string(block), is_even ? whole : shape::floor_div(extent + (size - SymInt(1)), size)});
+  loops_.loops[loop].extent = is_even ? size : shape::min(size, extent - first);
   loops_.loops[loop].most = size;
   for (Expr& expr : loops_.exprs) expr.index = shape::substitute(expr.index, apart);
   for (Store& store : loops_.stores) store.address = shape::substitute(store.address, apart);
@@ -569,7 +601,7 @@ int Arranger::split(int loop, int64_t size) {
 }
 
 // Cuts a loop into blocks; the loop over these comes at `place` of the domain.
-void Arranger::cut(int loop, int64_t size, size_t place) {
+void Arranger::cut(int loop, const SymInt& size, size_t place) {
   const int block = split(loop, size);
   loops_.domain.insert(loops_.domain.begin() + static_cast<std::ptrdiff_t>(place), block);
 }
@@ -600,6 +632,8 @@ void Arranger::run() {
   split_joined();
   is_ordered_ = loops_.scatter || std::any_of(loops_.reductions.begin(), loops_.reductions.end(),
                                               [](const BoundReduction& reduction) { return reduction.is_prefix; });
+  find_needed();
+  if (!is_ordered_ && !has_reductions_) split_quotients();
   order();
   merge_all();
   for (size_t i = loops_.domain.size(); i-- > 0 && !is_ordered_ && loops_.lane < 0;)

@@ -19,6 +19,12 @@ constexpr int64_t most_unrolled = 512;  // turns of short stretches, which are u
 constexpr int cheap = 16, cheap_enough_to_repeat = 64;
 constexpr size_t most_stretches = 128, most_with_bends = 8;
 
+// What a comparison of places compares.
+std::optional<SymInt> place_of(const Expr& expr) {
+  if (expr.op == ScalarOp::size) return expr.index;
+  return expr.op == ScalarOp::constant ? std::optional<SymInt>(expr.integer) : std::nullopt;
+}
+
 }  // namespace
 
 // Every reduction that `id` needs, inner ones included, each after those that it needs.
@@ -358,18 +364,13 @@ void Generator::level(size_t depth, const std::vector<ExprId>& roots, const std:
 // stretch: in each the comparisons have one truth, so that it reads one operand and needs no masks, and reads lie a
 // stride apart.
 void Generator::in_stretches(int loop, const std::vector<Store>& stores, const std::function<void()>& body) {
-  const auto constant_of = [&](ExprId id) -> std::optional<int64_t> {
-    const Expr& expr = loops_.exprs[id];
-    if (expr.op == ScalarOp::size) return expr.index.constant();
-    return expr.op == ScalarOp::constant ? std::optional(expr.integer) : std::nullopt;
-  };
   const std::optional<int64_t> extent = loops_.loops[loop].extent.constant();
   const auto whole = [&] {
     open_loop(loop);
     body();
     close_loop();
   };
-  if (!extent) return whole();
+  if (!extent) return in_open_stretches(loop, stores, body);
   const SymInt variable = loops_.loops[loop].variable();
   Stretches stretches(loops_.loops[loop].symbol, *extent);
   std::map<ExprId, int64_t> bounds;  // of comparisons: index < bound
@@ -377,10 +378,11 @@ void Generator::in_stretches(int loop, const std::vector<Store>& stores, const s
     const Expr& expr = loops_.exprs[id];
     if (expr.op != ScalarOp::lt || expr.loops != bit(loop)) continue;
     const Expr& left = loops_.exprs[expr.operands[0]];
-    const std::optional<int64_t> bound = constant_of(expr.operands[1]);
-    if (left.op != ScalarOp::size || left.index != variable || !bound) continue;
-    bounds[static_cast<ExprId>(id)] = *bound;
-    if (*bound > 0 && *bound < *extent) stretches.cut(*bound);
+    const std::optional<SymInt> right = place_of(loops_.exprs[expr.operands[1]]);
+    if (left.op != ScalarOp::size || left.index != variable || !right || !right->is_constant()) continue;
+    const int64_t bound = *right->constant();
+    bounds[static_cast<ExprId>(id)] = bound;
+    if (bound > 0 && bound < *extent) stretches.cut(bound);
   }
   const auto truths_from = [&](int64_t first) {
     std::map<ExprId, bool> truths;
@@ -427,6 +429,30 @@ void Generator::in_stretches(int loop, const std::vector<Store>& stores, const s
     body();
     close_loop();
     first = end;
+  }
+}
+
+// The same where only a run knows how often the loop turns. Any stretch may be short, so what is computed is cheap.
+void Generator::in_open_stretches(int loop, const std::vector<Store>& stores, const std::function<void()>& body) {
+  std::set<ExprId> computed;
+  int cost = 0;
+  for (const Store& store : stores) cost += cost_of(loops_, store.value, bit(loop), computed);
+  OpenStretches stretches(loops_.loops[loop].symbol, loops_.loops[loop].extent);
+  if (cost > cheap_enough_to_repeat) computed.clear();
+  for (ExprId id : computed) {
+    const Expr& expr = loops_.exprs[id];
+    stretches.cut_at_bends(expr.index, most_with_bends);
+    if (expr.op != ScalarOp::lt && expr.op != ScalarOp::le) continue;
+    const std::optional<SymInt> left = place_of(loops_.exprs[expr.operands[0]]),
+                                right = place_of(loops_.exprs[expr.operands[1]]);
+    if (left && right) stretches.cut_at_sign(id, *right - *left - (expr.op == ScalarOp::lt ? 1 : 0), most_with_bends);
+  }
+  for (const OpenStretches::Stretch& stretch : stretches.stretches()) {
+    open_loop(loop, stretch.first, stretch.end);
+    for (const auto& [id, truth] : stretch.truths) scopes_.back().values[id] = b_.getInt1(truth);
+    scopes_.back().lines = stretch.lines;
+    body();
+    close_loop();
   }
 }
 

@@ -139,25 +139,24 @@ Generator::Placement Generator::placement(const SymInt& x) const {
 
 void Generator::open_loop(int loop) { open_loop(loop, 0, loops_.loops[loop].extent); }
 
-void Generator::open_loop(int loop, int64_t first, const SymInt& last) {
-  Value* extent = index(last);
+void Generator::open_loop(int loop, const SymInt& first, const SymInt& last) {
+  Value *begin = index(first), *extent = index(last);
   enter(scopes_.size() - 1);
   BasicBlock* before = scopes_.back().block;
   Scope scope{.loops = bit(loop)};
   scope.body = BasicBlock::Create(context_, "loop", function_);
   scope.exit = BasicBlock::Create(context_, "after", function_);
   scope.block = scope.body;
-  scope.first = first;
+  scope.first = first.constant().value_or(0);
   scope.end = extent;
-  std::optional<int64_t> known = last.constant();
-  if (known && *known > first) {
+  if (first.constant() && last.constant() && *last.constant() > *first.constant()) {
     b_.CreateBr(scope.body);
   } else {
-    b_.CreateCondBr(b_.CreateICmpSGT(extent, constant(first)), scope.body, scope.exit);
+    b_.CreateCondBr(b_.CreateICmpSGT(extent, begin), scope.body, scope.exit);
   }
   b_.SetInsertPoint(scope.body);
   scope.counter = b_.CreatePHI(b_.getInt64Ty(), 2);
-  scope.counter->addIncoming(constant(first), before);
+  scope.counter->addIncoming(begin, before);
   scope.variables[loop] = scope.counter;
   scopes_.push_back(std::move(scope));
 }

@@ -101,7 +101,7 @@ class Generator {
   void enter(size_t scope);
   LoopSet open_loops() const;
   void open_loop(int loop);
-  void open_loop(int loop, int64_t first, const SymInt& last);
+  void open_loop(int loop, const SymInt& first, const SymInt& last);
   void close_loop();
 
   // Code.
@@ -124,6 +124,7 @@ class Generator {
              const std::function<void()>& innermost);
   void domain(size_t depth, const std::vector<Store>& stores);
   void in_stretches(int loop, const std::vector<Store>& stores, const std::function<void()>& body);
+  void in_open_stretches(int loop, const std::vector<Store>& stores, const std::function<void()>& body);
   void scatter();
   std::vector<Phase> plan(const std::vector<ExprId>& roots, const std::vector<int>& inner);
   void find_reductions(ExprId id, std::set<ExprId>& seen, std::vector<int>& found);

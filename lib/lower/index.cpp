@@ -304,13 +304,143 @@ std::map<std::string, SymInt> Stretches::lines(int64_t first, int64_t end) const
   return lines;
 }
 
-std::optional<int64_t> greatest_divisor(const SymInt& x, const std::string& variable) {
-  std::optional<int64_t> greatest;
+// x with the parts that are linear in a stretch.
+SymInt OpenStretches::inside(const Stretch& stretch, const SymInt& x) const {
+  SymInt sum = 0;
+  for (const Term& term : terms_of(x)) {
+    SymInt product = term.coefficient;
+    for (const Factor& factor : term.factors) {
+      const auto found = stretch.lines.find(factor.atom->spelling);
+      const SymInt value = found == stretch.lines.end() ? value_of(*factor.atom) : found->second;
+      for (int i = 0; i < factor.power; ++i) product = product * value;
+    }
+    sum = sum + product;
+  }
+  return sum;
+}
+
+// Values that are computed from data may be of this loop, or defined only under a condition.
+std::optional<OpenStretches::Line> OpenStretches::line(const Stretch& stretch, const SymInt& x) const {
+  const SymInt here = inside(stretch, x);
+  if (shape::is_overflow(here)) return std::nullopt;
+  for (const std::string& symbol : here.symbols())
+    if (symbol.front() == '%') return std::nullopt;
+  const std::optional<SymInt> slope = coefficient(here, variable_);
+  if (!slope || !slope->is_constant()) return std::nullopt;
+  return Line{here - *slope * SymInt::symbol(variable_), *slope->constant()};
+}
+
+// Before and from the turn at which a line, which is not level, comes to 0 from below, or falls below 0.
+std::pair<OpenStretches::Stretch, OpenStretches::Stretch> OpenStretches::halves(const Stretch& stretch,
+                                                                                const Line& line) const {
+  const auto [start, slope] = line;
+  const SymInt turn =
+      slope > 0 ? shape::floor_div(SymInt(slope - 1) - start, slope) : shape::floor_div(start, -slope) + 1;
+  std::pair<Stretch, Stretch> halves = {stretch, stretch};
+  halves.first.end = halves.second.first = shape::max(stretch.first, shape::min(turn, stretch.end));
+  return halves;
+}
+
+void OpenStretches::cut(size_t most, const std::function<Pieces(const Stretch&)>& cut_one) {
+  std::vector<Stretch> pieces;
+  for (const Stretch& stretch : stretches_) {
+    const Pieces found = cut_one(stretch);
+    pieces.insert(pieces.end(), found.begin(), found.end());
+  }
+  const bool is_known = std::ranges::none_of(
+      pieces, [](const Stretch& piece) { return shape::is_overflow(piece.first) || shape::is_overflow(piece.end); });
+  if (is_known && pieces.size() <= most) stretches_ = std::move(pieces);
+}
+
+void OpenStretches::cut_at_sign(int condition, const SymInt& x, size_t most) {
+  cut(most, [&](const Stretch& stretch) -> Pieces {
+    const std::optional<Line> found = line(stretch, x);
+    if (!found || found->slope == 0) return {stretch};
+    auto [before, after] = halves(stretch, *found);
+    before.truths[condition] = found->slope < 0;
+    after.truths[condition] = found->slope > 0;
+    return {before, after};
+  });
+}
+
+void OpenStretches::cut_at_bends(const SymInt& x, size_t most) {
+  for (const Term& term : terms_of(x))
+    for (const Factor& factor : term.factors)
+      if (!factor.atom->operands.empty() && seen_.insert(factor.atom->spelling).second)
+        cut_at_bends(*factor.atom, most);
+}
+
+void OpenStretches::cut_at_bends(const Atom& atom, size_t most) {
+  bool is_bent = false;
+  for (const SymInt& operand : atom.operands) {
+    is_bent |= operand.symbols().count(variable_) > 0;
+    cut_at_bends(operand, most);
+  }
+  if (!is_bent) return;
+  const bool is_extreme = atom.kind == AtomKind::min || atom.kind == AtomKind::max;
+  cut(most,
+      [&](const Stretch& stretch) { return is_extreme ? cut_extreme(stretch, atom) : cut_quotient(stretch, atom); });
+}
+
+// Operand by operand: which one is greater changes at most once.
+OpenStretches::Pieces OpenStretches::cut_extreme(const Stretch& stretch, const Atom& atom) const {
+  const bool is_max = atom.kind == AtomKind::max;
+  Pieces pieces = {stretch};
+  pieces[0].lines[atom.spelling] = inside(stretch, atom.operands[0]);
+  for (const SymInt& operand : atom.operands) {
+    Pieces finer;
+    const SymInt other = inside(stretch, operand);
+    for (Stretch& piece : pieces) {
+      SymInt& so_far = piece.lines[atom.spelling];
+      const std::optional<Line> difference = line(piece, other - so_far);
+      if (!difference || !line(piece, other)) return {stretch};
+      if (difference->slope == 0) {
+        so_far = so_far + (is_max ? shape::max(difference->start, 0) : shape::min(difference->start, 0));
+        finer.push_back(piece);
+        continue;
+      }
+      auto [before, after] = halves(piece, *difference);
+      (is_max == (difference->slope > 0) ? after : before).lines[atom.spelling] = other;
+      finer.push_back(std::move(before));
+      finer.push_back(std::move(after));
+    }
+    pieces = std::move(finer);
+  }
+  return pieces;
+}
+
+// Each piece has one quotient. The last one has what there may be beyond the first few, or of a divisor that turns out
+// to be negative, of which the pieces before it have no turns.
+OpenStretches::Pieces OpenStretches::cut_quotient(const Stretch& stretch, const Atom& atom) const {
+  constexpr int few = 3;
+  const SymInt& n = atom.operands[1];
+  const std::optional<Line> divided = line(stretch, atom.operands[0]), divisor = line(stretch, n);
+  if (!divided || !divisor || divisor->slope != 0 || n.is_constant()) return {stretch};
+  const auto [start, slope] = *divided;
+  const int64_t step = slope > 0 ? 1 : slope < 0 ? -1 : 0;
+  SymInt quotient = shape::floor_div(start + slope * stretch.first, n);
+  const auto line_of = [&](const SymInt& quotient) {
+    return atom.kind == AtomKind::mod ? start + slope * SymInt::symbol(variable_) - quotient * n : quotient;
+  };
+  Pieces pieces = {stretch};
+  const bool wraps_once = std::abs(slope) == 1 && n == extent_;
+  for (int i = 0; i < (wraps_once ? 1 : few) && slope != 0; ++i, quotient = quotient + step) {
+    auto [before, after] = halves(pieces.back(), {start - (slope > 0 ? quotient + 1 : quotient) * n, slope});
+    before.lines[atom.spelling] = line_of(quotient);
+    pieces.back() = std::move(before);
+    pieces.push_back(std::move(after));
+  }
+  if (wraps_once || slope == 0) pieces.back().lines[atom.spelling] = line_of(quotient);
+  return pieces;
+}
+
+std::vector<SymInt> divisors_of(const SymInt& x, const std::string& variable) {
+  std::vector<SymInt> divisors;
   for (const Term& term : terms_of(x))
     for (const Factor& factor : term.factors)
       if (factor.atom->kind == AtomKind::floor_div && factor.atom->operands[0].as_symbol() == variable)
-        greatest = std::max(greatest, factor.atom->operands[1].constant());
-  return greatest;
+        divisors.push_back(factor.atom->operands[1]);
+  return divisors;
 }
 
 }  // namespace atenon::lower

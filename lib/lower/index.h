@@ -6,10 +6,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "shape/facts.h"
 
@@ -78,7 +81,47 @@ class Stretches {
   std::map<std::string, SymInt> parts_;
 };
 
-// The greatest n for which x has variable // n as a part; nullopt where there is none.
-std::optional<int64_t> greatest_divisor(const SymInt& x, const std::string& variable);
+// The same for a loop of which only a run knows how often it turns, or where it bends. A stretch ends at an expression
+// over sizes and other loops that lies between its first turn and the end of what was cut, so that it may have no turns
+// and is right whatever the sizes are.
+class OpenStretches {
+ public:
+  struct Stretch {
+    SymInt first, end;
+    std::map<std::string, SymInt> lines = {};  // what parts of indices are there, by spelling
+    std::map<int, bool> truths = {};           // of conditions, by number
+  };
+
+  OpenStretches(std::string variable, const SymInt& extent)
+      : variable_(std::move(variable)), extent_(extent), stretches_{{0, extent}} {}
+
+  // Both leave alone what would make more than `most` stretches, and what is not linear.
+  void cut_at_sign(int condition, const SymInt& x, size_t most);  // of a condition that holds where 0 <= x
+  void cut_at_bends(const SymInt& x, size_t most);
+
+  const std::vector<Stretch>& stretches() const { return stretches_; }
+
+ private:
+  struct Line {
+    SymInt start;
+    int64_t slope;
+  };
+  using Pieces = std::vector<Stretch>;
+  void cut(size_t most, const std::function<Pieces(const Stretch&)>& cut_one);
+  void cut_at_bends(const shape::Atom& atom, size_t most);
+  Pieces cut_quotient(const Stretch& stretch, const shape::Atom& atom) const;
+  Pieces cut_extreme(const Stretch& stretch, const shape::Atom& atom) const;
+  SymInt inside(const Stretch& stretch, const SymInt& x) const;
+  std::optional<Line> line(const Stretch& stretch, const SymInt& x) const;
+  std::pair<Stretch, Stretch> halves(const Stretch& stretch, const Line& line) const;
+
+  std::string variable_;
+  SymInt extent_;
+  std::vector<Stretch> stretches_;
+  std::set<std::string> seen_;  // parts
+};
+
+// Every n for which x has variable // n as a part.
+std::vector<SymInt> divisors_of(const SymInt& x, const std::string& variable);
 
 }  // namespace atenon::lower
