@@ -36,13 +36,17 @@ class NumbersOfSizes {
   explicit NumbersOfSizes(Session& session) : session_(session) {}
 
   std::optional<Number> element(ir::Value* tensor, const Index& index) {
-    const auto [found, is_new] = known_.try_emplace({tensor, index});
-    if (!is_new) return found->second;
-    if (depth_ == deepest) return std::nullopt;
+    if (const auto known = known_.find({tensor, index}); known != known_.end()) return known->second;
+    if (depth_ == deepest) {
+      is_cut_off_ = true;
+      return std::nullopt;
+    }
+    if (depth_ == 0) is_cut_off_ = false;
     ++depth_;
     const std::optional<Number> number = computed(tensor, index);
     --depth_;
-    return found->second = number && fits(*number, tensor->meta().dtype) ? number : std::nullopt;
+    if (!number && is_cut_off_) return std::nullopt;  // who asks from nearer may find it
+    return known_[{tensor, index}] = number && fits(*number, tensor->meta().dtype) ? number : std::nullopt;
   }
 
  private:
@@ -118,14 +122,16 @@ class NumbersOfSizes {
   // The last that was written there, or what was there before.
   std::optional<Number> of_scatter(const opset::Scatter& scatter, Place& place, const Index& index) {
     if (scatter.join) return std::nullopt;
+    ir::Value* base = place.meaning.tensors[static_cast<size_t>(scatter.base)];
     bool is_overwritten = false;
     std::optional<Number> written;
     const bool is_told = for_each(scatter.variables, scatter.extents, place, [&] {
       const std::optional<Index> at = integers(scatter.at, place);
+      if (!at || !is_inside(*at, base->meta())) return false;
       SymBool is_there(true);
-      for (size_t axis = 0; at && axis < index.size(); ++axis)
+      for (size_t axis = 0; axis < index.size(); ++axis)
         is_there = shape::both(is_there, shape::equal((*at)[axis], index[axis]));
-      const std::optional<bool> hit = at ? decided(is_there) : std::nullopt;
+      const std::optional<bool> hit = decided(is_there);
       if (hit == true) {
         is_overwritten = true;
         written = scalar(scatter.value, place);
@@ -133,7 +139,7 @@ class NumbersOfSizes {
       return hit.has_value();
     });
     if (!is_told) return std::nullopt;
-    return is_overwritten ? written : element(place.meaning.tensors[static_cast<size_t>(scatter.base)], index);
+    return is_overwritten ? written : element(base, index);
   }
 
   std::optional<Number> of_reduction(const opset::Reduction& reduction, size_t component, const Place& outer) {
@@ -217,6 +223,14 @@ class NumbersOfSizes {
     return truth ? std::optional(*truth) : std::nullopt;
   }
 
+  // Whether a tensor is known to have that element: a run refuses an index beyond it.
+  bool is_inside(const Index& index, const ir::TensorMeta& tensor) const {
+    for (size_t axis = 0; axis < index.size(); ++axis)
+      if (decided(shape::both(shape::less_equal(0, index[axis]), shape::less(index[axis], tensor.sizes[axis]))) != true)
+        return false;
+    return true;
+  }
+
   std::optional<bool> decided(const SymBool& truth) const {
     const shape::Truth known = session_.facts.decide(truth);
     return known == shape::Truth::open ? std::nullopt : std::optional(known == shape::Truth::proven);
@@ -239,8 +253,9 @@ class NumbersOfSizes {
     const std::vector<ScalarId>& operands = scalar.operands;
     switch (scalar.op) {
       case ScalarOp::read: {
+        ir::Value* tensor = place.meaning.tensors[static_cast<size_t>(scalar.tensor)];
         const std::optional<Index> index = integers(operands, place);
-        return index ? element(place.meaning.tensors[static_cast<size_t>(scalar.tensor)], *index) : std::nullopt;
+        return index && is_inside(*index, tensor->meta()) ? element(tensor, *index) : std::nullopt;
       }
       case ScalarOp::reduce:
         return of_reduction(place.meaning.reductions[static_cast<size_t>(scalar.reduction)],
@@ -371,6 +386,7 @@ class NumbersOfSizes {
   std::map<const ir::Node*, Made> made_;               // of expansions, too
   std::map<const ir::Value*, ir::Value*> stands_for_;  // inputs of expansions, of the call's arguments
   int depth_ = 0;                                      // of elements that wait for others
+  bool is_cut_off_ = false;                            // one of them lay too deep
 };
 
 Ref Session::number_of_sizes(ir::Value* tensor) {

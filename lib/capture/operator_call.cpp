@@ -294,7 +294,7 @@ std::optional<Tensor> Dispatch::turned(const Call& call, ScalarType dtype, const
 }
 
 // What is drawn for each element comes in the order of memory: drawn for the tensor with its axes in that order, normal
-// numbers in another way as well. Nullopt of all other calls, and where that is the order of rows. Before forward, what
+// numbers one by one as well. Nullopt of all other calls, and where that is the order of rows. Before forward, what
 // draws over a real tensor (draw_over) goes by its memory itself.
 std::optional<Ref> Dispatch::draw_in_order_of_memory(const Call& call, PyObject* const* args, size_t count,
                                                      PyObject* keyword_names) {
@@ -313,7 +313,7 @@ std::optional<Ref> Dispatch::draw_in_order_of_memory(const Call& call, PyObject*
   const SymBool in_rows = lies_in_rows(laid.sizes, *drawn_over);
   if (session_.facts.decide(in_rows) == shape::Truth::proven) return std::nullopt;
   const bool is_normal = name == "aten::normal_" || name == "aten::randn_like";
-  const std::vector<size_t> order = order_of_memory(laid, session_.facts);
+  const std::vector<size_t> order = order_of_memory(is_normal ? Laid{laid.sizes, *drawn_over} : laid, session_.facts);
   if (std::is_sorted(order.begin(), order.end()) && !is_normal) return std::nullopt;
   std::vector<size_t> back(order.size());
   for (size_t axis = 0; axis < order.size(); ++axis) back[order[axis]] = axis;

@@ -44,7 +44,11 @@ bool Session::decide(const SymBool& truth, const std::string& reason) {
     const std::string promised = if_any == false ? shape::negate(truth).to_string() : text;
     std::string fix = "torch.cond(" + text + ", f, g, operands) runs one of two functions, torch._check(" + promised +
                       ") promises one answer; torch.sym_min, torch.sym_max and // need none";
-    if (if_any) fix = "leave a test for no elements out, since operators take tensors without elements. Or " + fix;
+    if (if_any) {
+      const bool is_count = facts.ranges().at(*truth.symbols().begin()).lower >= 0;
+      fix = std::string(is_count ? "leave a test for no elements out" : "where it counts, leave a test for none out") +
+            ", since operators take tensors without elements. Or " + fix;
+    }
     raise(311, "whether `" + text + "` holds depends on data, and Python needs to know it here", fix);
     return false;
   }

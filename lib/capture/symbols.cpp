@@ -210,6 +210,8 @@ template <class Truths, class Integers>
 PyObject* join(PyObject* a, PyObject* b, Truths truths, Integers integers) {
   const std::optional<SymBool> p = truth_of(a), q = truth_of(b);
   if (p && q) return session_of(a, b).truth(truths(*p, *q)).release();
+  const auto is_integer = [](PyObject* object) { return as_symbol(object) || PyLong_Check(object); };
+  if (!is_integer(a) || !is_integer(b)) Py_RETURN_NOTIMPLEMENTED;  // a tensor joins by itself, and decides nothing
   const std::optional<Number> x = number_of(a), y = number_of(b);
   if (PyErr_Occurred()) return nullptr;
   const SymInt *m = x ? std::get_if<SymInt>(&*x) : nullptr, *n = y ? std::get_if<SymInt>(&*y) : nullptr;
@@ -360,11 +362,16 @@ PyObject* by_math(PyObject* self, PyObject*) {
 }
 constexpr char log_name[] = "log", exp_name[] = "exp", sqrt_name[] = "sqrt";
 
-// What NumPy's functions give is used as a number of NumPy's: np.ceil(np.log(n)).astype(int).item().
+// What NumPy's functions give is used as a number of NumPy's: np.ceil(np.log(n)).astype(int).item(). Of the types as
+// wide as a size and what is computed from it.
 PyObject* astype(PyObject* self, PyObject* type) {
   const std::string name = str_of(type);
-  const bool is_int = name.find("int") != std::string::npos;
-  if (!is_int && name.find("float") == std::string::npos) return refuse_number(self, name.c_str());
+  const auto is_one_of = [&](const std::string& kind) {
+    return name == kind || name == kind + "64" || name == "<class '" + kind + "'>" ||
+           name == "<class 'numpy." + kind + "64'>";
+  };
+  const bool is_int = is_one_of("int");
+  if (!is_int && !is_one_of("float")) return refuse_number(self, name.c_str());
   return symbolic_function(session_of(self), is_int ? "int" : "float", &self, 1);
 }
 PyObject* itself(PyObject* self, PyObject*) { return Py_NewRef(self); }

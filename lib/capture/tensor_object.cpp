@@ -232,10 +232,10 @@ PyObject* as_float(PyObject* self) {
 // The memory of the tensor itself. While forward runs it can only be read: what Python writes there, no graph would
 // have.
 int get_buffer(PyObject* self, Py_buffer* view, int flags) {
-  std::optional<Tensor> value =
-      data_of(self_of(self), "an array of NumPy's",
-              "give the tensor itself, without .numpy(): pack_padded_sequence takes one, and torch has most of NumPy's "
-              "functions");
+  std::optional<Tensor> value = data_of(
+      self_of(self), "an array of its data",
+      "give the tensor itself, and not what .numpy() or np.array() makes of it: pack_padded_sequence takes one, "
+      "and torch has most of NumPy's functions");
   if (!value) return -1;
   const bool writable = !self_of(self).session->is_tracing;
   if (writable) value->mutable_data();

@@ -378,12 +378,13 @@ void OpenStretches::cut_at_bends(const Atom& atom, size_t most) {
   }
   if (!is_bent) return;
   const bool is_extreme = atom.kind == AtomKind::min || atom.kind == AtomKind::max;
-  cut(most,
-      [&](const Stretch& stretch) { return is_extreme ? cut_extreme(stretch, atom) : cut_quotient(stretch, atom); });
+  cut(most, [&](const Stretch& stretch) {
+    return is_extreme ? cut_extreme(stretch, atom, most) : cut_quotient(stretch, atom);
+  });
 }
 
 // Operand by operand: which one is greater changes at most once.
-OpenStretches::Pieces OpenStretches::cut_extreme(const Stretch& stretch, const Atom& atom) const {
+OpenStretches::Pieces OpenStretches::cut_extreme(const Stretch& stretch, const Atom& atom, size_t most) const {
   const bool is_max = atom.kind == AtomKind::max;
   Pieces pieces = {stretch};
   pieces[0].lines[atom.spelling] = inside(stretch, atom.operands[0]);
@@ -404,6 +405,7 @@ OpenStretches::Pieces OpenStretches::cut_extreme(const Stretch& stretch, const A
       finer.push_back(std::move(before));
       finer.push_back(std::move(after));
     }
+    if (finer.size() > most) return {stretch};
     pieces = std::move(finer);
   }
   return pieces;

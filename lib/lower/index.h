@@ -110,7 +110,7 @@ class OpenStretches {
   void cut(size_t most, const std::function<Pieces(const Stretch&)>& cut_one);
   void cut_at_bends(const shape::Atom& atom, size_t most);
   Pieces cut_quotient(const Stretch& stretch, const shape::Atom& atom) const;
-  Pieces cut_extreme(const Stretch& stretch, const shape::Atom& atom) const;
+  Pieces cut_extreme(const Stretch& stretch, const shape::Atom& atom, size_t most) const;
   SymInt inside(const Stretch& stretch, const SymInt& x) const;
   std::optional<Line> line(const Stretch& stretch, const SymInt& x) const;
   std::pair<Stretch, Stretch> halves(const Stretch& stretch, const Line& line) const;
