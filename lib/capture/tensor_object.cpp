@@ -196,9 +196,11 @@ PyObject* tolist(PyObject* self, PyObject*) {
 
 // The only element; symbolic where it is made of sizes alone.
 Ref single(PyObject* self, const char* purpose) {
-  if (is_symbolic(self_of(self)))
-    if (Ref number = self_of(self).session->number_of_sizes(self_of(self).session->read(self_of(self)))) return number;
-  const std::optional<Tensor> value = PyErr_Occurred() ? std::nullopt : data_of(self_of(self), purpose);
+  TensorObject& tensor = self_of(self);
+  if (is_symbolic(tensor))
+    if (Ref number = tensor.session->number_of_sizes(tensor.session->read(tensor))) return number;
+  if (PyErr_Occurred()) return {};
+  const std::optional<Tensor> value = data_of(tensor, purpose);
   if (!value) return {};
   if (value->numel() == 1) return Ref(element(*value, 0));
   PyErr_Format(PyExc_RuntimeError, "%s of a tensor with %lld elements", purpose,

@@ -155,19 +155,21 @@ void Arranger::split_quotients() {
   const auto divides = [&](const SymInt& n, const SymInt& x) { return space.quotient(x, n) * n == x; };
   for (size_t i = 0; i < loops_.domain.size() && loops_.loops.size() < most_loops;) {
     const int inner = loops_.domain[i];
-    const auto& [symbol, extent, most] = loops_.loops[inner];
+    const std::string symbol = loops_.loops[inner].symbol;
+    const SymInt extent = loops_.loops[inner].extent;
     std::optional<SymInt> divisor;
-    for (const Expr& expr : loops_.exprs)
-      for (const SymInt& found : divisors_of(expr.index, symbol))
-        if (divides(found, extent) && facts_.proves(shape::less_equal(0, found)) &&
-            (!divisor || divides(*divisor, found)))
-          divisor = found;
-    if (extent.is_constant() || !divisor || decides_extents(inner)) {
+    if (!extent.is_constant() && !decides_extents(inner))
+      for (const Expr& expr : loops_.exprs)
+        for (const SymInt& found : divisors_of(expr.index, symbol))
+          if (divides(found, extent) && facts_.proves(shape::less_equal(0, found)) &&
+              (!divisor || divides(*divisor, found)))
+            divisor = found;
+    if (!divisor) {
       ++i;
       continue;
     }
     cut(inner, *divisor, i);
-    simplify(loops_.loops[inner].symbol);
+    simplify(symbol);
     refresh();
   }
 }

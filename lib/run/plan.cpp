@@ -170,8 +170,9 @@ Result<Plan::Place> Plan::place_result(const ir::Node& node, size_t index, const
     return place;
   }
   const std::vector<ir::Argument>& outputs = variant_->graph.outputs();
-  for (size_t i = 0; i < outputs.size() && geometry->is_contiguous(); ++i)
-    if (outputs[i].value() == node.result(index)) {
+  const bool in_rows = geometry->is_contiguous();
+  for (size_t i = 0; i < outputs.size(); ++i)
+    if (in_rows && outputs[i].value() == node.result(index)) {
       place.root = root_of_output(i);
       return place;
     }
