@@ -119,8 +119,19 @@ class Generated : public Kernel {
     const auto add_bytes = [&call](const Operand& operand, double numbers) {
       call->bytes += numbers * static_cast<double>(size_of(operand.dtype));
     };
-    for (size_t i = 0; i < site.operands.size(); ++i) add_bytes(site.operands[i], numbers_read(site, i));
-    for (const Operand& operand : site.results) add_bytes(operand, count(operand.sizes));
+    // What is scattered into a base that lies there is all that is written, and the base is not read.
+    const int base = site.results.size() == 1 ? site.results[0].overwrites : -1;
+    const std::optional<int64_t> scattered = size_annotation(site, "scattered", 0);
+    if (base >= 0 && !scattered) return damaged("does not say how much it scatters");
+    for (size_t i = 0; i < site.operands.size(); ++i)
+      if (static_cast<int>(i) != base) add_bytes(site.operands[i], numbers_read(site, i));
+    for (const Operand& operand : site.results)
+      add_bytes(operand, base < 0 ? count(operand.sizes) : static_cast<double>(*scattered));
+    if (base >= 0) {
+      const double rows_a_tile = static_cast<double>(*grain) * count(site.results[0].sizes) /
+                                 std::max(1., static_cast<double>(*scattered));
+      call->grain = static_cast<int64_t>(std::clamp(rows_a_tile, 1., std::max(1., static_cast<double>(*rows))));
+    }
     return std::unique_ptr<PreparedCall>(std::move(call));
   }
 };

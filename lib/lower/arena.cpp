@@ -1,4 +1,5 @@
-// Slots of the arena: values that never live at the same time share one.
+// Slots of the arena: values that never live at the same time share one. And what is written where it lies: of a call
+// that gives an output, `overwrites=[operand, ..]` names the operand that lies there, -1 for none.
 //
 // The largest choose first, so that each slot is as large as its first value, and what is small goes where there is
 // room: a small value that came first would take a large one's slot, and that one another.
@@ -42,15 +43,21 @@ class Planner {
  private:
   const Value* root(const Value* value) const;
   void find_lives();
+  std::optional<size_t> overwritten(const ir::Node& call, size_t result) const;
+  const Value* state_of(const ir::OutputSpec& output) const;
+  void find_outputs();
   void find_buffers();
-  int overwritten(const ir::Node& call, size_t result, std::set<const Value*>& dying) const;
   void choose_slots();
   void enlarge(Slot& slot, const Buffer& buffer) const;
   void annotate();
 
   Lowering& lowering_;
   std::map<const Value*, const Value*> base_;  // of aliases
+  std::map<const Value*, size_t> position_;    // of the call that gives each
   std::map<const Value*, size_t> last_;        // the last call that reads each root; behind all, if it is returned
+  size_t last_check_ = 0;                      // the last call that may refuse to run
+  std::set<const Value*> in_outputs_;          // what lies where an output does, or the state that it becomes
+  std::map<const Value*, size_t> overwrites_;  // of those, the operand in whose place each is written
   std::vector<Buffer> buffers_;
   std::map<const Value*, size_t> buffer_of_;
   std::vector<Slot> slots_;
@@ -81,50 +88,93 @@ void Planner::find_lives() {
     if (kernels::kernel_of(call) == "alias") base_[call.result()] = call.operands()[0];
     for (const Value* operand : call.operands()) last_[root(operand)] = position;
     for (const auto& result : call.results()) {
+      position_[result.get()] = position;
       last_.emplace(root(result.get()), position);
       if (result->returned > 0) returned.insert(root(result.get()));
     }
+    if (call.annotation("indices") || kernels::kernel_of(call) == "reference") last_check_ = position;
     ++position;
   }
+  for (const auto& input : lowering_.graph().inputs())
+    if (input->returned > 0) returned.insert(input.get());
   for (const Value* value : returned) last_[value] = position;
 }
 
-// The buffer of an operand that the result may take the place of, or -1: a residual is added in place.
-int Planner::overwritten(const ir::Node& call, size_t result, std::set<const Value*>& dying) const {
+// The operand that the result may take the place of, of those that nobody reads any more: a residual is added in place,
+// and what is scattered goes into its base.
+std::optional<size_t> Planner::overwritten(const ir::Node& call, size_t result) const {
   const kernels::Kernel* kernel = kernels::find(kernels::kernel_of(call));
-  if (!kernel) return -1;
+  if (!kernel) return std::nullopt;
+  const ir::Argument* code = call.annotation("code_key");
+  const int base = code ? base_of_scatter(lowering_.library.kernels.at(code->get<std::string>()).loops) : -1;
   const std::vector<Value*> operands = call.operands();
   const ir::Graph& body = *ir::body_of(call, lowering_.variant);
   for (size_t j = 0; j < operands.size(); ++j) {
-    const bool is_whole = operands[j] == root(operands[j]) && dying.count(operands[j]) &&
-                          std::count(operands.begin(), operands.end(), operands[j]) == 1;
-    if (!is_whole || !kernel->may_overwrite(body, j)) continue;
-    if (layout_of_result(*operands[j]->producer, operands[j]->index) != layout_of_result(call, result)) continue;
-    dying.erase(operands[j]);
-    return static_cast<int>(buffer_of_.at(operands[j]));
+    const Value* operand = operands[j];
+    const auto shows_it = [&](const Value* other) { return root(other) == operand; };
+    const bool is_read_once = std::count_if(operands.begin(), operands.end(), shows_it) == 1;
+    if (!is_read_once || last_.at(root(operand)) != position_.at(call.result(result))) continue;
+    if (static_cast<int>(j) != base && !kernel->may_overwrite(body, j)) continue;
+    const Layout lies = operand->producer ? layout_of_result(*operand->producer, operand->index)
+                                          : row_major(operand->meta().sizes);
+    const ir::TensorMeta &was = operand->meta(), &becomes = call.result(result)->meta();
+    if (was.dtype == becomes.dtype && was.sizes == becomes.sizes && lies == layout_of_result(call, result)) return j;
   }
-  return -1;
+  return std::nullopt;
+}
+
+// The graph's input that is the state which an output is written to; null where there is none.
+const Value* Planner::state_of(const ir::OutputSpec& output) const {
+  if (!ir::updates_state(output.kind)) return nullptr;
+  const Value* state = nullptr;
+  for (const ir::InputSpec& input : lowering_.entry.signature.inputs) {
+    if (input.kind == ir::InputKind::user_input || input.target != output.target || input.value.empty()) continue;
+    if (state) return nullptr;  // one input may be read after the other is written
+    state = lowering_.graph().find(input.value);
+  }
+  return state;
+}
+
+// What an output is made from in place lies there from the first. State is written where it lies only if no call can
+// refuse to run from then on: a run that fails changes no state.
+void Planner::find_outputs() {
+  const ir::GraphSignature& signature = lowering_.entry.signature;
+  for (size_t i = 0; i < signature.outputs.size(); ++i) {
+    const Value* value = lowering_.graph().outputs()[i].value();
+    if (!value || !value->producer || root(value) != value || in_outputs_.contains(value)) continue;
+    if (layout_of_result(*value->producer, value->index) != row_major(value->meta().sizes)) continue;
+    const Value* const state = state_of(signature.outputs[i]);
+    while (value->producer) {
+      in_outputs_.insert(value);
+      const std::optional<size_t> operand = overwritten(*value->producer, value->index);
+      if (!operand) break;
+      const Value* const base = value->producer->operands()[*operand];
+      if (!base->producer && (base != state || last_check_ > position_.at(value))) break;
+      overwrites_[value] = *operand;
+      value = base;
+    }
+  }
 }
 
 void Planner::find_buffers() {
   size_t position = 0;
   for (const ir::Node& call : lowering_.graph().forward()) {
-    std::set<const Value*> dying;
-    for (const Value* operand : call.operands()) {
-      const Value* base = root(operand);
-      if (buffer_of_.count(base) && last_[base] == position) dying.insert(base);
-    }
+    const std::vector<Value*> operands = call.operands();
+    std::set<size_t> taken;
     for (size_t i = 0; i < call.results().size(); ++i) {
       const Value* result = call.result(i);
-      if (kernels::kernel_of(call) == "alias" || result->returned > 0) continue;
-      int buffer = overwritten(call, i, dying);
-      if (buffer < 0) {
-        buffer = static_cast<int>(buffers_.size());
+      if (kernels::kernel_of(call) == "alias" || result->returned > 0 || in_outputs_.contains(result)) continue;
+      const std::optional<size_t> operand = overwritten(call, i);
+      const auto found = operand ? buffer_of_.find(operands[*operand]) : buffer_of_.end();
+      size_t buffer = buffers_.size();
+      if (found != buffer_of_.end() && taken.insert(*operand).second) {
+        buffer = found->second;
+      } else {
         const SymInt bytes = result->meta().numel() * static_cast<int64_t>(size_of(result->meta().dtype));
         buffers_.push_back({lowering_.facts.simplify(bytes), lowering_.typical(bytes), position, position});
       }
-      buffer_of_[result] = static_cast<size_t>(buffer);
-      buffers_[static_cast<size_t>(buffer)].last = last_.at(result);
+      buffer_of_[result] = buffer;
+      buffers_[buffer].last = last_.at(result);
     }
     ++position;
   }
@@ -153,12 +203,17 @@ void Planner::choose_slots() {
 
 void Planner::annotate() {
   for (ir::Node& call : lowering_.graph().forward()) {
-    ir::ArgumentList slots;
+    ir::ArgumentList slots, overwrites;
+    bool is_in_place = false;
     for (const auto& result : call.results()) {
       const auto found = buffer_of_.find(result.get());
       slots.push_back(found == buffer_of_.end() ? -1 : buffers_[found->second].slot);
+      const auto operand = overwrites_.find(result.get());
+      overwrites.push_back(operand == overwrites_.end() ? -1 : static_cast<int64_t>(operand->second));
+      is_in_place |= operand != overwrites_.end();
     }
     call.annotate("slots", slots);
+    if (is_in_place) call.annotate("overwrites", overwrites);
   }
   SymInt total = 0;
   ir::ArgumentList sizes;
@@ -178,6 +233,7 @@ void Planner::annotate() {
 
 void Planner::run() {
   find_lives();
+  find_outputs();
   find_buffers();
   choose_slots();
   annotate();

@@ -4,7 +4,7 @@
 // looks up with, as `indices=[[operand, lowest, end, "node"], ..]`: each element lies in [lowest, end), or a run
 // refuses it before; or only the one at a position, `[.., "node", [0]]`. Those are operands of which a node of the body
 // reads every element as an index, whatever else it reads: what the caller gives, and what the program computes where
-// looking at it costs next to nothing.
+// looking at it costs next to nothing. What an earlier call has looked at is not looked at again.
 #include <algorithm>
 
 #include "ir/call_body.h"
@@ -171,6 +171,25 @@ bool is_given(const ir::Value* value) {
   return !value->producer;
 }
 
+// Tensors of which every element, or the one at a position, was found to lie in a range.
+struct Checked {
+  const ir::Value* tensor;
+  std::optional<ir::ArgumentList> position;
+  SymInt lowest, end;
+};
+
+bool follows(const std::vector<Checked>& all, const Checked& wanted, const shape::Facts& facts) {
+  const auto implies = [&](const Checked& checked) {
+    if (checked.position && (checked.tensor != wanted.tensor || checked.position != wanted.position)) return false;
+    if (checked.tensor->meta().dtype != wanted.tensor->meta().dtype) return false;
+    for (const ir::Value* shown = wanted.tensor; shown != checked.tensor; shown = shown->producer->operands()[0])
+      if (!shown->producer || kernels::kernel_of(*shown->producer) != "alias") return false;
+    return facts.proves(shape::less_equal(wanted.lowest, checked.lowest)) &&
+           facts.proves(shape::less_equal(checked.end, wanted.end));
+  };
+  return std::any_of(all.begin(), all.end(), implies);
+}
+
 // Of a constant that is at hand.
 bool lies_within(const ir::Weight& weight, const SymInt& lowest, const SymInt& end) {
   if (weight.tensor.storage->is_absent() || !lowest.is_constant() || !end.is_constant()) return false;
@@ -184,6 +203,7 @@ bool lies_within(const ir::Weight& weight, const SymInt& lowest, const SymInt& e
 }  // namespace
 
 void find_indices(Lowering& lowering) {
+  std::vector<Checked> checked;
   for (ir::Node& call : lowering.graph().forward()) {
     if (!call.annotation("code_key")) continue;
     const ir::Graph& body = *ir::body_of(call, lowering.variant);
@@ -202,17 +222,12 @@ void find_indices(Lowering& lowering) {
         if (!is_given(&operand) && !is_cheap) continue;
         const ir::Weight* weight = constant_weight(lowering, operand);
         if (weight && lies_within(*weight, lowest, end)) continue;
-        const ir::ArgumentList range{int64_t{index->index}, lowest, end};
-        const bool is_known = std::any_of(indices.begin(), indices.end(), [&](const ir::Argument& argument) {
-          const auto& entry = argument.get<ir::ArgumentList>();
-          return std::equal(range.begin(), range.end(), entry.begin()) &&
-                 (position ? entry.size() > 4 && entry[4] == ir::Argument(*position) : entry.size() == 4);
-        });
-        if (is_known) continue;
-        indices.emplace_back(range);
-        auto& entry = std::get<ir::ArgumentList>(indices.back());
-        entry.emplace_back(node.results()[0]->name);
+        Checked range{&operand, position, lowest, end};
+        if (follows(checked, range, lowering.facts)) continue;
+        checked.push_back(std::move(range));
+        ir::ArgumentList entry{int64_t{index->index}, lowest, end, node.results()[0]->name};
         if (position) entry.emplace_back(*position);
+        indices.emplace_back(std::move(entry));
       }
     }
     if (!indices.empty()) call.annotate("indices", std::move(indices));

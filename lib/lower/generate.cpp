@@ -511,6 +511,21 @@ void Generator::domain(size_t depth, const std::vector<Store>& stores) {
   for (ExprId id : keeps) kept_.erase(id);
 }
 
+// What a row is scattered into, unless it lies there.
+void Generator::copy_base(Value* is_absent) {
+  const size_t row = scopes_.size() - 1;
+  BasicBlock* copy = BasicBlock::Create(context_, "copy", function_);
+  BasicBlock* copied = BasicBlock::Create(context_, "copied", function_);
+  enter(row);
+  b_.CreateCondBr(is_absent, copy, copied);
+  scopes_.push_back({.is_conditional = true, .block = copy});
+  domain(loops_.rows, loops_.stores);
+  b_.SetInsertPoint(scopes_.back().block);
+  b_.CreateBr(copied);
+  scopes_.pop_back();
+  scopes_[row].block = copied;
+}
+
 // The ordered stores after those of a row.
 void Generator::scatter() {
   const ScatterLoops& loops = *loops_.scatter;
@@ -543,10 +558,12 @@ void Generator::scatter() {
 Result<SymInt> Generator::run(const std::string& symbol) {
   llvm::Type* pointer = b_.getPtrTy();
   llvm::Type* word = b_.getInt64Ty();
-  // The inner function: buffers that do not alias, sizes, begin, end, scratch.
+  // The inner function: buffers that do not alias, sizes, begin, end, scratch; and for a scatter, whether its base is
+  // another buffer than its result.
   std::vector<llvm::Type*> parameters(loops_.buffers.size(), pointer);
   parameters.insert(parameters.end(), loops_.symbols.size() + 2, word);
   parameters.push_back(pointer);
+  if (loops_.scatter) parameters.push_back(b_.getInt1Ty());
   function_ = llvm::Function::Create(llvm::FunctionType::get(b_.getVoidTy(), parameters, false),
                                      llvm::Function::InternalLinkage, symbol + ".loops", module_);
   function_->addFnAttr(llvm::Attribute::NoInline);
@@ -561,7 +578,7 @@ Result<SymInt> Generator::run(const std::string& symbol) {
   for (const std::string& name : loops_.symbols) symbols_[name] = function_->getArg(argument++);
   Value* begin = function_->getArg(argument++);
   Value* end = function_->getArg(argument++);
-  scratch_ = function_->getArg(argument);
+  scratch_ = function_->getArg(argument++);
 
   // Stack slots stand in `entry`, which then goes on to the code outside all loops.
   entry_ = BasicBlock::Create(context_, "entry", function_);
@@ -588,8 +605,12 @@ Result<SymInt> Generator::run(const std::string& symbol) {
     if (i > 0) rest = b_.CreateUDiv(rest, extents[i]);
   }
   scopes_.push_back(std::move(scope));
-  domain(loops_.rows, loops_.stores);
-  if (loops_.scatter) scatter();
+  if (loops_.scatter) {
+    copy_base(function_->getArg(argument));
+    scatter();
+  } else {
+    domain(loops_.rows, loops_.stores);
+  }
   close_loop();
   b_.SetInsertPoint(done);
   b_.CreateRetVoid();
@@ -610,6 +631,11 @@ Result<SymInt> Generator::run(const std::string& symbol) {
   for (size_t i = 0; i < loops_.symbols.size(); ++i)
     arguments.push_back(b_.CreateLoad(word, b_.CreateConstGEP1_64(word, outer->getArg(1), i)));
   for (unsigned i : {2u, 3u, 4u}) arguments.push_back(outer->getArg(i));
+  if (loops_.scatter) {
+    const int base = base_of_scatter(loops_);
+    arguments.push_back(base < 0 ? b_.getTrue()
+                                 : b_.CreateICmpNE(arguments[base], arguments[loops_.stores[0].buffer]));
+  }
   b_.CreateCall(function_, arguments);
   b_.CreateRetVoid();
   return scratch_bytes_;

@@ -125,6 +125,7 @@ class Generator {
   void domain(size_t depth, const std::vector<Store>& stores);
   void in_stretches(int loop, const std::vector<Store>& stores, const std::function<void()>& body);
   void in_open_stretches(int loop, const std::vector<Store>& stores, const std::function<void()>& body);
+  void copy_base(Value* is_absent);
   void scatter();
   std::vector<Phase> plan(const std::vector<ExprId>& roots, const std::vector<int>& inner);
   void find_reductions(ExprId id, std::set<ExprId>& seen, std::vector<int>& found);

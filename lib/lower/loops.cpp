@@ -20,6 +20,12 @@ std::vector<ExprId> values_in(const SymInt& index) {
   return values;
 }
 
+int base_of_scatter(const Loops& loops) {
+  if (!loops.scatter) return -1;
+  const Expr& base = loops.exprs[loops.stores[0].value];
+  return base.op == ScalarOp::read && base.index == loops.stores[0].address ? base.buffer : -1;
+}
+
 int64_t terms_of(const Loops& loops, const BoundReduction& reduction) {
   int64_t terms = 1;
   for (int loop : reduction.loops) terms *= loops.loops[loop].extent.constant().value_or(long_sum);
@@ -109,6 +115,12 @@ std::vector<std::string> symbols_of(const Loops& loops) {
 SymInt Loops::row_count() const {
   SymInt count = 1;
   for (size_t i = 0; i < rows; ++i) count = count * loops[domain[i]].extent;
+  return count;
+}
+
+SymInt Loops::scattered_count() const {
+  SymInt count = 1;
+  for (int loop : scatter->loops) count = count * loops[loop].extent;
   return count;
 }
 

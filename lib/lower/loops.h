@@ -122,8 +122,13 @@ struct Loops {
   std::vector<std::string> symbols;     // program symbols that are read, sorted: the kernel's `sizes`
 
   SymInt row_count() const;
+  SymInt scattered_count() const;  // of elements that a scatter writes into its base
   LoopSet loops_of(const SymInt& index) const;  // that it depends on, by the values in it, too
 };
+
+// The buffer of which a scatter keeps all that it does not write, where it lies as the result does: one buffer may be
+// both. -1: none.
+int base_of_scatter(const Loops& loops);
 
 // How many terms a reduction has; at least `long_sum` where only a run knows.
 int64_t terms_of(const Loops& loops, const BoundReduction& reduction);

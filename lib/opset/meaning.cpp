@@ -466,18 +466,39 @@ std::string Meaning::to_string() const {
 
 namespace {
 
-bool reads_itself(const Meaning& meaning, const ir::Value* operand) {
-  if (meaning.results.size() != 1 || meaning.scatter || !meaning.extern_kernel.empty()) return false;
-  const LoopNest& nest = meaning.results[0];
-  if (nest.value == no_scalar) return false;
-  const Scalar& value = meaning.scalars[static_cast<size_t>(nest.value)];
-  if (value.op != ScalarOp::read || meaning.tensors[static_cast<size_t>(value.tensor)] != operand) return false;
-  for (size_t axis = 0; axis < value.operands.size(); ++axis) {
-    const Scalar& index = meaning.scalars[static_cast<size_t>(value.operands[axis])];
-    const bool is_only_one = nest.type.sizes[axis] == 1 && index.op == ScalarOp::constant && index.integer == 0;
-    if (!is_only_one && (index.op != ScalarOp::index || index.variable != nest.variables[axis])) return false;
+// Whether the loops of `variables` name every element of a tensor of these sizes in its place.
+bool is_everywhere(const Meaning& meaning, const std::vector<ScalarId>& place, const std::vector<int>& variables,
+                   const std::vector<ir::SymInt>& sizes) {
+  for (size_t axis = 0; axis < place.size(); ++axis) {
+    const Scalar& index = meaning.scalars[static_cast<size_t>(place[axis])];
+    const bool is_only_one = sizes[axis] == 1 && index.op == ScalarOp::constant && index.integer == 0;
+    if (!is_only_one && (index.op != ScalarOp::index || index.variable != variables[axis])) return false;
   }
   return true;
+}
+
+// Whether the result is the operand, which has its type: read element by element, or written to every place.
+bool reads_itself(const Meaning& meaning, const ir::Value* operand) {
+  if (meaning.results.size() != 1 || !meaning.extern_kernel.empty()) return false;
+  const LoopNest& nest = meaning.results[0];
+  const std::optional<Scatter>& scatter = meaning.scatter;
+  const std::vector<int>& variables = scatter ? scatter->variables : nest.variables;
+  if (scatter) {
+    if (scatter->join || variables.size() != nest.type.sizes.size()) return false;
+    for (size_t axis = 0; axis < variables.size(); ++axis) {
+      const Scalar& extent = meaning.scalars[static_cast<size_t>(scatter->extents[axis])];
+      const ir::SymInt& size = nest.type.sizes[axis];
+      const bool is_all = extent.op == ScalarOp::size ? size == extent.size
+                                                      : extent.op == ScalarOp::constant && size == extent.integer;
+      if (!is_all) return false;
+    }
+    if (!is_everywhere(meaning, scatter->at, variables, nest.type.sizes)) return false;
+  }
+  const ScalarId id = scatter ? scatter->value : nest.value;
+  if (id == no_scalar) return false;
+  const Scalar& value = meaning.scalars[static_cast<size_t>(id)];
+  return value.op == ScalarOp::read && meaning.tensors[static_cast<size_t>(value.tensor)] == operand &&
+         is_everywhere(meaning, value.operands, variables, nest.type.sizes);
 }
 
 }  // namespace

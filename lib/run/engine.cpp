@@ -495,8 +495,6 @@ Result<Memory> Session::memory(const std::vector<std::optional<Datum>>& inputs) 
   for (const State& state : state_)
     if (!state.tensor.storage->is_absent() && counted.insert(state.tensor.storage.get()).second)
       memory.weights += state.tensor.storage->size();
-  for (const Port& target : targets_)
-    if (*found && target.is_state) memory.weights += state_[target.index].tensor.nbytes();  // what it becomes
   return memory;
 }
 

@@ -64,7 +64,7 @@ struct Memory {
   size_t arena = 0;             // at these inputs
   size_t scratch = 0;           // the same for this number of threads
   std::string scratch_of = {};  // the call that needs most: "%add (strips)"
-  size_t weights = 0;           // and what the program writes of them once more
+  size_t weights = 0;           // and once more what is written of them beside what they are
   size_t repacked = 0;          // weights that calls of these sizes keep in another layout, too
 
   size_t total() const { return weights + repacked + arena + scratch; }
@@ -80,7 +80,7 @@ struct State {
   const ir::Weight* weight = nullptr;
   const ir::Weight* fixed = nullptr;  // the same, if its bytes never change and lie as those of `tensor`
   Tensor tensor;                      // row-major, or the packed bytes
-  Tensor next;  // where a planned run writes what it becomes, and with which it then changes places
+  Tensor next;  // where a planned run writes what it becomes, unless in place, and with which it then changes places
 };
 
 class Session {

@@ -98,6 +98,7 @@ Result<std::shared_ptr<Plan>> Plan::make(Session& session, const ir::Variant& va
     if (tensor) given.tensor.emplace(tensor->dtype, tensor->sizes);
     given.number = number_in(input);
   }
+  plan->find_homes();
   if (Result<void> placed = plan->place(session); !placed) return placed.error();
   if (Result<void> placed = plan->place_outputs(session, inputs); !placed) return placed.error();
   if (Result<void> prepared = plan->prepare(session); !prepared) return prepared.error();
@@ -139,9 +140,30 @@ Result<std::vector<int64_t>> Plan::place_slots() {
   return slots;
 }
 
-// An alias lies in its operand; any other result in its slot, in an output, or, where nobody reads it, or it does not
-// lie in rows, in room of its own.
-Result<Plan::Place> Plan::place_result(const ir::Node& node, size_t index, const std::vector<int64_t>& slots) {
+// The operand that a call writes this result over where it lies, to give an output; -1 for none, nullopt if that is no
+// number.
+std::optional<int64_t> Plan::overwritten(const ir::Node& node, size_t index) const {
+  const ir::Argument* operand = item(node, "overwrites", index);
+  if (!operand) return -1;
+  const std::optional<int64_t> number = integer(*operand, symbols_);
+  return number && *number < static_cast<int64_t>(node.operands().size()) ? number : std::nullopt;
+}
+
+void Plan::find_homes() {
+  const std::vector<ir::Argument>& outputs = variant_->graph.outputs();
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const ir::Value* value = outputs[i].value();
+    while (value && value->producer && homes_.emplace(value, i).second) {
+      const std::optional<int64_t> over = overwritten(*value->producer, value->index);
+      value = over && *over >= 0 ? value->producer->operands()[static_cast<size_t>(*over)] : nullptr;
+    }
+  }
+}
+
+// An alias lies in its operand, and so does what is written over it, an output or the state that it becomes; any other
+// result in its slot, in an output, or, where nobody reads it, or it does not lie in rows, in room of its own.
+Result<Plan::Place> Plan::place_result(const Session& session, const ir::Node& node, size_t index,
+                                       const std::vector<int64_t>& slots) {
   const std::optional<Tensor> geometry = geometry_of(node, index, symbols_);
   const std::optional<int64_t> bytes =
       geometry ? extent(geometry->sizes, geometry->strides, geometry->dtype) : std::nullopt;
@@ -161,6 +183,18 @@ Result<Plan::Place> Plan::place_result(const ir::Node& node, size_t index, const
     place.offset = base.offset + *elements * static_cast<int64_t>(size_of(place.dtype));
     return place;
   }
+  const std::optional<int64_t> over = overwritten(node, index);
+  if (!over || *over >= 0) {
+    const Place* base = over ? &places_.at(node.operands()[static_cast<size_t>(*over)]) : nullptr;
+    const auto is_written = [&](const Session::Port& target) {
+      return target.is_state && root_of_state(target.index) == base->root;
+    };
+    const bool may_be = base && base->dtype == place.dtype && base->sizes == place.sizes &&
+                        base->strides == place.strides &&
+                        (base->root >= root_of_output(0) || std::ranges::any_of(session.targets_, is_written));
+    if (!may_be) return error(Status::bad_input, 618, "a result is written over what is no output: " + text::print(node));
+    return *base;
+  }
   const ir::Argument* slot = item(node, "slots", index);
   if (const std::optional<int64_t> number = slot ? integer(*slot, symbols_) : -1; number && *number >= 0) {
     const auto at = static_cast<size_t>(*number);
@@ -169,13 +203,10 @@ Result<Plan::Place> Plan::place_result(const ir::Node& node, size_t index, const
     place.offset = slots[at];
     return place;
   }
-  const std::vector<ir::Argument>& outputs = variant_->graph.outputs();
-  const bool in_rows = geometry->is_contiguous();
-  for (size_t i = 0; i < outputs.size(); ++i)
-    if (in_rows && outputs[i].value() == node.result(index)) {
-      place.root = root_of_output(i);
-      return place;
-    }
+  if (const auto home = homes_.find(node.result(index)); home != homes_.end() && geometry->is_contiguous()) {
+    place.root = root_of_output(home->second);
+    return place;
+  }
   place.offset = static_cast<int64_t>(arena_bytes_);
   if (!enlarge_arena(*bytes)) return unknown_size(node);
   return place;
@@ -205,7 +236,7 @@ Result<void> Plan::place(Session& session) {
     for (const ir::Value* operand : operands)
       if (!places_.contains(operand)) return unknown_size(node);
     for (size_t i = 0; i < node.results().size(); ++i) {
-      Result<Place> place = place_result(node, i, *slots);
+      Result<Place> place = place_result(session, node, i, *slots);
       if (!place) return place.error();
       step.results.push_back(*place);
       places_[node.result(i)] = std::move(*place);
@@ -225,7 +256,10 @@ Result<void> Plan::place_outputs(const Session& session, const std::vector<std::
     const ir::Value* value = returned.value();
     if (const auto place = places_.find(value); place != places_.end()) {
       output.place = place->second;
-      output.is_there = output.place->root == root_of_output(i);
+      output.is_in_place = output.target.is_state && output.place->root == root_of_state(output.target.index) &&
+                           output.place->offset == 0 &&
+                           output.place->strides == contiguous_strides(output.place->sizes);
+      output.is_there = output.is_in_place || output.place->root == root_of_output(i);
       output.dtype = output.place->dtype;
       output.sizes = output.place->sizes;
       join_axes(output.place->sizes, output.place->strides);
@@ -264,8 +298,7 @@ Result<kernels::CallSite> Plan::call_site(Session& session, const Step& step, co
   for (const Place& result : step.results) {
     site->results.push_back({result.dtype, result.sizes, result.strides});
     for (size_t i = 0; i < site->operands.size(); ++i)
-      if (step.buffers[i] == std::pair(result.root, result.offset) && result.root == arena_root)
-        site->results.back().overwrites = static_cast<int>(i);
+      if (step.buffers[i] == std::pair(result.root, result.offset)) site->results.back().overwrites = static_cast<int>(i);
   }
   return site;
 }
@@ -330,6 +363,9 @@ Memory Plan::memory() const {
   Memory memory{.formula = {}, .arena = arena_bytes_, .scratch = scratch_bytes_};
   for (const ir::Named& annotation : variant_->annotations)
     if (annotation.name == "arena") memory.formula = text::print(annotation.argument);
+  for (const Output& output : outputs_)
+    if (output.target.is_state && !output.is_in_place)
+      memory.weights += outline(output.dtype, output.sizes).nbytes();
   size_t most = 0;
   for (const Step& step : steps_) {
     if (!step.call) continue;
@@ -448,7 +484,8 @@ bool Plan::fits(std::span<const Rows> inputs, std::span<const Rows> outputs) con
   return returned == outputs.size();
 }
 
-// What a state becomes is written beside it, so that a run that fails has changed nothing.
+// What a state becomes is written beside it, so that a run that fails has changed nothing; or over it, where no call that
+// comes then can fail.
 Result<void> Plan::run(Context& context, Session& session, std::span<const Rows> inputs, std::span<const Rows> outputs,
                        const Observer& observer) const {
   std::vector<char*>& roots = context.roots;
@@ -460,14 +497,15 @@ Result<void> Plan::run(Context& context, Session& session, std::span<const Rows>
       continue;
     }
     State& state = session.state_[target.index];
-    if (!state.next.storage) state.next = Tensor::empty(state.tensor.dtype, state.tensor.sizes);
     roots[root_of_state(target.index)] = static_cast<char*>(state.tensor.mutable_data());
+    if (outputs_[i].is_in_place) continue;
+    if (!state.next.storage) state.next = Tensor::empty(state.tensor.dtype, state.tensor.sizes);
     roots[root_of_output(i)] = static_cast<char*>(state.next.mutable_data());
   }
   if (Result<void> ran = run_steps(context, observer); !ran) return ran;
   copy_outputs(context);
   for (const Output& output : outputs_)
-    if (output.target.is_state)
+    if (output.target.is_state && !output.is_in_place)
       std::swap(session.state_[output.target.index].tensor, session.state_[output.target.index].next);
   return {};
 }

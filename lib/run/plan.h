@@ -53,6 +53,7 @@ class Plan {
     std::vector<int64_t> sizes;
     std::optional<Place> place;  // in as few axes as can be
     bool is_there = false;       // written by its call where it belongs; otherwise it is copied there
+    bool is_in_place = false;    // and that is where the state lies; otherwise it is written beside it
     Datum number;
   };
   struct Step {
@@ -64,10 +65,13 @@ class Plan {
     std::vector<Indices> indices;
   };
 
+  std::optional<int64_t> overwritten(const ir::Node& node, size_t index) const;
+  void find_homes();
   Result<void> place(Session& session);
   Result<void> place_outputs(const Session& session, const std::vector<std::optional<Datum>>& inputs);
   Result<std::vector<int64_t>> place_slots();
-  Result<Place> place_result(const ir::Node& node, size_t index, const std::vector<int64_t>& slots);
+  Result<Place> place_result(const Session& session, const ir::Node& node, size_t index,
+                             const std::vector<int64_t>& slots);
   bool enlarge_arena(int64_t bytes);  // no if that is more than an arena can have
   Result<void> prepare(Session& session);
   Result<kernels::CallSite> call_site(Session& session, const Step& step, const kernels::Kernel& kernel) const;
@@ -84,6 +88,7 @@ class Plan {
   const ir::Variant* variant_ = nullptr;
   shape::Bindings symbols_;
   std::vector<Given> inputs_;  // one a leaf
+  std::map<const ir::Value*, size_t> homes_;  // the output that each lies in, or what the output is made from in place
   std::map<const ir::Value*, Place> places_;
   std::vector<Step> steps_;
   std::vector<Output> outputs_;  // of the graph
