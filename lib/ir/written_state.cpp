@@ -18,6 +18,18 @@ std::set<std::string> written_state(const ExportedProgram& program) {
   return written;
 }
 
+const Value* state_before(const GraphSignature& signature, const Graph& graph, size_t output) {
+  const OutputSpec& written = signature.outputs[output];
+  if (!updates_state(written.kind)) return nullptr;
+  const Value* state = nullptr;
+  for (const InputSpec& input : signature.inputs) {
+    if (input.kind == InputKind::user_input || input.target != written.target || input.value.empty()) continue;
+    if (state) return nullptr;
+    state = graph.find(input.value);
+  }
+  return state;
+}
+
 bool is_written(const ExportedProgram& program, const std::string& name) {
   const auto writes = [&](const OutputSpec& output) { return updates_state(output.kind) && output.target == name; };
   return std::ranges::any_of(

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "ir/call_body.h"
+#include "ir/written_state.h"
 #include "kernels/body.h"
 #include "lower/lowering.h"
 
@@ -44,7 +45,6 @@ class Planner {
   const Value* root(const Value* value) const;
   void find_lives();
   std::optional<size_t> overwritten(const ir::Node& call, size_t result) const;
-  const Value* state_of(const ir::OutputSpec& output) const;
   void find_outputs();
   void find_buffers();
   void choose_slots();
@@ -123,27 +123,14 @@ std::optional<size_t> Planner::overwritten(const ir::Node& call, size_t result) 
   return std::nullopt;
 }
 
-// The graph's input that is the state which an output is written to; null where there is none.
-const Value* Planner::state_of(const ir::OutputSpec& output) const {
-  if (!ir::updates_state(output.kind)) return nullptr;
-  const Value* state = nullptr;
-  for (const ir::InputSpec& input : lowering_.entry.signature.inputs) {
-    if (input.kind == ir::InputKind::user_input || input.target != output.target || input.value.empty()) continue;
-    if (state) return nullptr;  // one input may be read after the other is written
-    state = lowering_.graph().find(input.value);
-  }
-  return state;
-}
-
 // What an output is made from in place lies there from the first. State is written where it lies only if no call can
 // refuse to run from then on: a run that fails changes no state.
 void Planner::find_outputs() {
-  const ir::GraphSignature& signature = lowering_.entry.signature;
-  for (size_t i = 0; i < signature.outputs.size(); ++i) {
+  for (size_t i = 0; i < lowering_.graph().outputs().size(); ++i) {
     const Value* value = lowering_.graph().outputs()[i].value();
     if (!value || !value->producer || root(value) != value || in_outputs_.contains(value)) continue;
     if (layout_of_result(*value->producer, value->index) != row_major(value->meta().sizes)) continue;
-    const Value* const state = state_of(signature.outputs[i]);
+    const Value* const state = ir::state_before(lowering_.entry.signature, lowering_.graph(), i);
     while (value->producer) {
       in_outputs_.insert(value);
       const std::optional<size_t> operand = overwritten(*value->producer, value->index);

@@ -232,7 +232,7 @@ void annotate_kernels(ir::Graph& graph, const KernelLibrary& library) {
     call.annotate("rows", kernel.loops.row_count());
     call.annotate("grain", kernel.grain);
     call.annotate("scratch", kernel.scratch);
-    if (kernel.loops.scatter) call.annotate("scattered", kernel.loops.scattered_count());
+    if (kernel.loops.scatter) call.annotate("scattered", kernel.loops.scatter->count);
   }
 }
 

@@ -26,9 +26,12 @@ class Composer : private Expressions {
 
   Result<void> run(const ir::Graph& body);
   bool moves_pairs(const Value* value) const;
-  Result<void> run_scatter(const ir::Graph& body, const Meaning& meaning);
+  std::vector<const ir::Node*> scatters_of(const ir::Graph& body) const;
+  int kept_axis(const std::vector<const ir::Node*>& scatters, int variable) const;
+  Result<void> run_scatter(const std::vector<const ir::Node*>& scatters);
   Accesses record(const Meaning& meaning);
   std::optional<Access> read_through(const std::vector<const Meaning*>& views);
+  std::optional<std::vector<SymInt>> written_place(const Meaning& meaning);
 
  private:
   // One meaning at one index.
@@ -404,11 +407,30 @@ std::vector<SymInt> without_ones(const std::vector<SymInt>& sizes) {
   return kept;
 }
 
+// The axis of what is written last along which loop `variable` of the first scatter runs, wherever else it goes; -1:
+// none.
+int Composer::kept_axis(const std::vector<const ir::Node*>& scatters, int variable) const {
+  int axis = -1;
+  for (const ir::Node* node : scatters) {
+    const Meaning& meaning = *meaning_of_(*node);
+    const opset::Scatter& scatter = *meaning.scatter;
+    if (axis >= 0) variable = scatter.variables[axis];
+    axis = -1;
+    for (size_t i = 0; i < scatter.at.size(); ++i) {
+      const opset::Scalar& at = meaning.scalars[scatter.at[i]];
+      if (at.op == ScalarOp::index && at.variable == variable) axis = static_cast<int>(i);
+    }
+    if (axis < 0) return -1;
+  }
+  return axis;
+}
+
 // result := base, then one store after the other. Axes along which every value stays where it is are rows: they do not
-// meet.
-Result<void> Composer::run_scatter(const ir::Graph& body, const Meaning& meaning) {
-  const opset::Scatter& scatter = *meaning.scatter;
-  const Value* result = body.outputs()[0].value();
+// meet. Of several scatters each writes to the window that the next one writes back, which is their base but for the
+// last one's.
+Result<void> Composer::run_scatter(const std::vector<const ir::Node*>& scatters) {
+  const Value* result = scatters.back()->result();
+  const Meaning& last = *meaning_of_(*scatters.back());
   const RealForm form = real_form(result->meta(), layout_of_(*result));
   std::vector<SymInt> index;
   for (const SymInt& size : form.sizes) {
@@ -417,35 +439,43 @@ Result<void> Composer::run_scatter(const ir::Graph& body, const Meaning& meaning
   }
   const SymInt address = address_of(form.layout, index);
   loops_.buffers.push_back(form.dtype);
-  const ExprId base = element(meaning.tensors[scatter.base], index);
+  const ExprId base = element(last.tensors[last.scatter->base], index);
   loops_.stores.push_back(
       {base, form.dtype, static_cast<int>(loops_.buffers.size()) - 1, address, loops_.loops_of(address)});
 
+  const Meaning& meaning = *meaning_of_(*scatters.front());
+  const opset::Scatter& scatter = *meaning.scatter;
   Instance instance{.meaning = &meaning};
   ScatterLoops loops;
   for (size_t i = 0; i < scatter.variables.size(); ++i) {
     const SymInt extent = index_of(scalar(instance, scatter.extents[i]));
     if (extent.to_string().find_first_of("%$") != std::string::npos)
       return refuse("the extent of a scatter depends on data");
-    size_t row = form.sizes.size();
-    for (size_t axis = 0; axis < scatter.at.size(); ++axis) {
-      const opset::Scalar& at = meaning.scalars[scatter.at[axis]];
-      if (at.op == ScalarOp::index && at.variable == scatter.variables[i] && extent == form.sizes[axis]) row = axis;
-    }
-    const int loop = row < form.sizes.size() ? loops_.domain[row] : add_loop(extent);
+    const int row = kept_axis(scatters, scatter.variables[i]);
+    const int loop = row >= 0 && extent == form.sizes[row] ? loops_.domain[row] : add_loop(extent);
     instance.variables[scatter.variables[i]] = loops_.loops[loop].variable();
     loops.loops.push_back(loop);
+    loops.count = loops.count * extent;
   }
-  loops.address = form.layout.offset;
+  std::vector<SymInt> place;
   SymInt places = 1;  // 0 where an axis is empty: no index can be clamped into it
-  for (size_t axis = 0; axis < scatter.at.size(); ++axis) {
-    ExprId at = scalar(instance, scatter.at[axis]);
-    if (!space_.is_within(index_of(at), form.sizes[axis])) {
-      at = clamped(at, form.sizes[axis]);
-      places = places * shape::min(form.sizes[axis], 1);
+  for (const ir::Node* node : scatters) {
+    Instance outer{.meaning = meaning_of_(*node)};
+    for (size_t axis = 0; axis < place.size(); ++axis)
+      outer.variables[outer.meaning->scatter->variables[axis]] = place[axis];
+    Instance& own = node == scatters.front() ? instance : outer;
+    const std::vector<SymInt> sizes = real_form(node->result()->meta(), row_major(node->result()->meta().sizes)).sizes;
+    place.clear();
+    for (size_t axis = 0; axis < sizes.size(); ++axis) {
+      ExprId at = scalar(own, own.meaning->scatter->at[axis]);
+      if (!space_.is_within(index_of(at), sizes[axis])) {
+        at = clamped(at, sizes[axis]);
+        places = places * shape::min(sizes[axis], 1);
+      }
+      place.push_back(index_of(at));
     }
-    loops.address = loops.address + index_of(at) * form.layout.strides[axis];
   }
+  loops.address = address_of(form.layout, place);
   if (!(places == SymInt(1))) loops.loops.push_back(add_loop(places));
   loops.value = scalar(instance, scatter.value);
   if (scatter.join) {
@@ -458,6 +488,22 @@ Result<void> Composer::run_scatter(const ir::Graph& body, const Meaning& meaning
   if (!failure_.empty()) return refuse(failure_);
   loops_.scatter = std::move(loops);
   return {};
+}
+
+// The scatters of a body of nothing else than them and the windows that they write to, the first one first; none where
+// it is another body.
+std::vector<const ir::Node*> Composer::scatters_of(const ir::Graph& body) const {
+  std::vector<const ir::Node*> scatters;
+  const Value* value = body.outputs()[0].value();
+  while (value && value->producer) {
+    const Meaning* meaning = meaning_of_(*value->producer);
+    if (!meaning || !meaning->scatter) break;
+    scatters.insert(scatters.begin(), value->producer);
+    const Scalar& written = meaning->scalars[meaning->scatter->value];
+    value = written.op == ScalarOp::read ? meaning->tensors[written.tensor] : nullptr;
+  }
+  if (body.outputs().size() != 1 || body.size() + 1 != 2 * scatters.size()) scatters.clear();
+  return scatters;
 }
 
 Accesses Composer::record(const Meaning& meaning) {
@@ -498,6 +544,23 @@ std::optional<Access> Composer::read_through(const std::vector<const Meaning*>& 
     index = reads[0].index;
   }
   return reads[0];
+}
+
+std::optional<std::vector<SymInt>> Composer::written_place(const Meaning& meaning) {
+  const opset::Scatter& scatter = *meaning.scatter;
+  Instance instance{.meaning = &meaning};
+  for (size_t i = 0; i < scatter.variables.size(); ++i) {
+    const SymInt extent = index_of(scalar(instance, scatter.extents[i]));
+    if (!values_in(extent).empty()) return std::nullopt;
+    const int loop = add_loop(extent);
+    instance.variables[scatter.variables[i]] = extent == SymInt(1) ? SymInt(0) : loops_.loops[loop].variable();
+  }
+  std::vector<SymInt> place;
+  for (const ScalarId at : scatter.at) {
+    place.push_back(index_of(scalar(instance, at)));
+    if (!failure_.empty() || !values_in(place.back()).empty()) return std::nullopt;
+  }
+  return place;
 }
 
 // Where a result lies in the domain: its index, when that of the widest result, which spans it, is `domain`. nullopt
@@ -556,11 +619,7 @@ Result<void> Composer::run(const ir::Graph& body) {
     const RealForm form = real_form(input->meta(), layout_of_(*input));
     loops_.buffers.push_back(form.layout.stored.value_or(form.dtype));
   }
-  if (!body.empty()) {
-    const ir::Node& only = *body.forward().begin();
-    if (const Meaning* meaning = meaning_of_(only); body.size() == 1 && meaning && meaning->scatter)
-      return run_scatter(body, *meaning);
-  }
+  if (const std::vector<const ir::Node*> scatters = scatters_of(body); !scatters.empty()) return run_scatter(scatters);
   // The largest result spans the domain.
   std::vector<const Value*> results;
   for (const ir::Argument& output : body.outputs()) {
@@ -651,6 +710,13 @@ std::optional<Access> access_of(const std::vector<const opset::Meaning*>& views,
   const MeaningOf no_meaning;
   const LayoutOf rows = [](const Value& value) { return row_major(value.meta().sizes); };
   return Composer(no_meaning, rows, facts, loops).read_through(views);
+}
+
+std::optional<std::vector<SymInt>> written_place(const opset::Meaning& meaning, const shape::Facts& facts) {
+  Loops loops;
+  const MeaningOf no_meaning;
+  const LayoutOf rows = [](const Value& value) { return row_major(value.meta().sizes); };
+  return Composer(no_meaning, rows, facts, loops).written_place(meaning);
 }
 
 Result<Loops> compose(const ir::Graph& body, const MeaningOf& meaning_of, const LayoutOf& layout_of,

@@ -50,6 +50,8 @@ class Grouper {
   bool stays_apart(const Node& node, const Value& operand) const;
   void take_weight_views(Group& group);
   void take_repeats(Group& group);
+  std::optional<std::pair<Node*, Node*>> written_back(const Node& node) const;
+  void join_writes();
   void form_loops();
   bool can_join(const Node& node, const Group& group) const;
   bool would_close_circle(const Group& a, const Group& b) const;
@@ -298,6 +300,66 @@ void Grouper::take_kernels() {
   }
 }
 
+// --- Writes
+
+// The scatter whose whole result `node` writes back to the window of its own base that the scatter started from, and the
+// view that is that window.
+std::optional<std::pair<Node*, Node*>> Grouper::written_back(const Node& node) const {
+  const auto scatter_of = [&](const Node* writer) -> const opset::Meaning* {
+    const auto found = writer ? lowering_.meanings.find(writer) : lowering_.meanings.end();
+    return found != lowering_.meanings.end() && found->second.scatter ? &found->second : nullptr;
+  };
+  const opset::Meaning* outer = scatter_of(&node);
+  if (!outer || outer->scatter->join) return std::nullopt;
+  const opset::Scatter& scatter = *outer->scatter;
+  const opset::Scalar& read = outer->scalars[scatter.value];
+  if (read.op != opset::ScalarOp::read || read.operands.size() != scatter.variables.size()) return std::nullopt;
+  const Value* written = outer->tensors[read.tensor];
+  for (size_t axis = 0; axis < read.operands.size(); ++axis) {
+    const opset::Scalar &index = outer->scalars[read.operands[axis]], &extent = outer->scalars[scatter.extents[axis]];
+    const SymInt turns = extent.op == opset::ScalarOp::size ? extent.size : SymInt(extent.integer);
+    if (index.op != opset::ScalarOp::index || index.variable != scatter.variables[axis] ||
+        turns != written->meta().sizes[axis])
+      return std::nullopt;
+  }
+  const opset::Meaning* inner = scatter_of(written->producer);
+  if (!inner) return std::nullopt;
+  const Value* window = inner->tensors[inner->scatter->base];
+  const Value* base = outer->tensors[scatter.base];
+  Node* const view = window->producer;
+  if (!view || !is_view(lowering_, *view) || view->operands()[0] != base) return std::nullopt;
+  for (const Node* taken : {view, written->producer})
+    if (lowering_.group_of.count(taken) || segment_.at(taken) != segment_.at(&node)) return std::nullopt;
+  const std::optional<Access> shown = access_of({&lowering_.meanings.at(view)}, lowering_.facts);
+  const std::optional<std::vector<SymInt>> place = written_place(*outer, lowering_.facts);
+  if (!shown || !place || shown->index != *place) return std::nullopt;
+  return std::pair(written->producer, view);
+}
+
+// What is written into a window of a tensor, and with it back into the tensor, is written there at once: x[0][:, i] = y.
+void Grouper::join_writes() {
+  if (!lowering_.options.fuse) return;
+  std::vector<Node*> nodes;
+  for (Node& node : lowering_.graph().forward()) nodes.push_back(&node);
+  for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
+    if (lowering_.group_of.count(*node)) continue;
+    std::vector<Node*> writes = {*node};
+    for (auto inner = written_back(**node); inner; inner = written_back(*inner->first))
+      writes.insert(writes.end(), {inner->first, inner->second});
+    // Nobody else may read what is in between.
+    const auto is_inside = [&](const Node* taken) {
+      const std::vector<Node*>& readers = taken->result()->users;
+      return taken->result()->returned == 0 && std::ranges::all_of(readers, [&](Node* reader) {
+               return std::ranges::find(writes, reader) != writes.end();
+             });
+    };
+    while (!std::all_of(writes.begin() + 1, writes.end(), is_inside)) writes.resize(writes.size() - 2);
+    if (writes.size() == 1) continue;
+    std::sort(writes.begin(), writes.end(), [&](Node* a, Node* b) { return position_[a] < position_[b]; });
+    add_group({.role = Role::loops, .nodes = std::move(writes)});
+  }
+}
+
 // --- Loops
 
 // Is there a path from one of `from`'s nodes to `to` (or `also`) by way of some other group?
@@ -459,6 +521,7 @@ void Grouper::run() {
     classify(node);
   }
   take_kernels();
+  join_writes();
   form_loops();
   release_views();
 }

@@ -118,12 +118,6 @@ SymInt Loops::row_count() const {
   return count;
 }
 
-SymInt Loops::scattered_count() const {
-  SymInt count = 1;
-  for (int loop : scatter->loops) count = count * loops[loop].extent;
-  return count;
-}
-
 LoopSet Loops::loops_of(const SymInt& index) const {
   LoopSet set = 0;
   if (index.is_constant()) return set;

@@ -106,6 +106,7 @@ struct ScatterLoops {
   ExprId value = no_expr;
   SymInt address = 0;
   ExprId joined = no_expr;  // over placeholders 0 (what is there) and 1 (value)
+  SymInt count = 1;         // of the values
 };
 
 struct Loops {
@@ -122,7 +123,6 @@ struct Loops {
   std::vector<std::string> symbols;     // program symbols that are read, sorted: the kernel's `sizes`
 
   SymInt row_count() const;
-  SymInt scattered_count() const;  // of elements that a scatter writes into its base
   LoopSet loops_of(const SymInt& index) const;  // that it depends on, by the values in it, too
 };
 
@@ -191,11 +191,14 @@ Accesses accesses_of(const opset::Meaning& meaning, const shape::Facts& facts);
 // nullopt where one of them is no view.
 std::optional<Access> access_of(const std::vector<const opset::Meaning*>& views, const shape::Facts& facts);
 
+// Where a scatter writes to, over the loops of what it writes as in an Access; nullopt where data decide it.
+std::optional<std::vector<SymInt>> written_place(const opset::Meaning& meaning, const shape::Facts& facts);
+
 // Where the operands and results of a body lie.
 using LayoutOf = std::function<Layout(const ir::Value&)>;
 
 // Composes a body. Refuses (as an error without code) what loops cannot say: a scatter whose extents depend on data, or
-// with other operators around it.
+// with other operators around it than the windows of its base that it is written back through.
 Result<Loops> compose(const ir::Graph& body, const MeaningOf& meaning_of, const LayoutOf& layout_of,
                       const shape::Facts& facts, const shape::Bindings& hints);
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "ir/readers.h"
+#include "ir/written_state.h"
 #include "specialize/channel_affine.h"
 #include "specialize/concatenation.h"
 #include "specialize/index_expressions.h"
@@ -137,8 +138,23 @@ class Writes {
     return found == writes_.end() ? nullptr : &found->second;
   }
 
+  // Whether it is state that the program writes: writes to it, one after the other, are made where it lies, and what it
+  // was before them is not there any more.
+  bool is_state(const ir::Value& value) const {
+    const ir::GraphSignature& signature = scope_.entry.signature;
+    for (size_t i = 0; i < signature.outputs.size(); ++i)
+      if (ir::state_before(signature, scope_.variant.graph, i) == &value) return true;
+    return false;
+  }
+
   // The write that made `value`; null where there is none.
   const Write* write_to(const ir::Value& value) const { return value.producer ? write_at(value.producer) : nullptr; }
+
+  // What the first of the writes that made `value` wrote to.
+  const ir::Value* first_base(const ir::Value* value) const {
+    while (const Write* write = write_to(*value)) value = write->base;
+    return value;
+  }
 
   void replace(ir::Value* old, ir::Value* made) {
     const std::vector<ir::Node*> readers(old->users.begin(), old->users.end());
@@ -164,6 +180,7 @@ class Writes {
       if (met.empty()) behind_disjoint = source;
       if (!met.empty() && met.back()->places.contains(*read)) break;
     }
+    if (is_state(*first_base(whole))) behind_disjoint = whole;
     const bool is_of_one = met.size() == 1 && met[0]->places.contains(*read);
     const bool is_whole = is_of_one
                               ? met[0]->places.drops_axis || !read->drops_axis
@@ -205,6 +222,7 @@ class Writes {
     for (const Write* before; (before = write_to(*chain.back()->base)) && has_next(*before);) chain.push_back(before);
     if (chain.size() < 2) return {};
     ir::Value* const base = chain.back()->base;
+    if (is_state(*base)) return {};
     const size_t axis = last.places.axis;
     const std::optional<int64_t> size = base->meta().sizes[axis].constant();
     if (!size) return {};
