@@ -12,6 +12,7 @@
 #include <map>
 
 #include "capture/session.h"
+#include "shape/halves.h"
 
 namespace atenon::capture {
 namespace {
@@ -69,7 +70,7 @@ SymFloat apply(const char* op, const SymFloat& a, const SymFloat& b) { return Sy
 
 PyObject* add(PyObject* a, PyObject* b) {
   return combine(
-      a, b, [](const auto& x, const auto& y) { return x + y; },
+      a, b, [](const auto& x, const auto& y) { return shape::close_halves(x + y); },
       [](const auto& x, const auto& y) { return apply("+", x, y); });
 }
 PyObject* subtract(PyObject* a, PyObject* b) {

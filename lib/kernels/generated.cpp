@@ -128,8 +128,8 @@ class Generated : public Kernel {
     for (const Operand& operand : site.results)
       add_bytes(operand, base < 0 ? count(operand.sizes) : static_cast<double>(*scattered));
     if (base >= 0) {
-      const double rows_a_tile = static_cast<double>(*grain) * count(site.results[0].sizes) /
-                                 std::max(1., static_cast<double>(*scattered));
+      const double rows_a_tile =
+          static_cast<double>(*grain) * count(site.results[0].sizes) / std::max(1., static_cast<double>(*scattered));
       call->grain = static_cast<int64_t>(std::clamp(rows_a_tile, 1., std::max(1., static_cast<double>(*rows))));
     }
     return std::unique_ptr<PreparedCall>(std::move(call));

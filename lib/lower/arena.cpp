@@ -115,8 +115,8 @@ std::optional<size_t> Planner::overwritten(const ir::Node& call, size_t result) 
     const bool is_read_once = std::count_if(operands.begin(), operands.end(), shows_it) == 1;
     if (!is_read_once || last_.at(root(operand)) != position_.at(call.result(result))) continue;
     if (static_cast<int>(j) != base && !kernel->may_overwrite(body, j)) continue;
-    const Layout lies = operand->producer ? layout_of_result(*operand->producer, operand->index)
-                                          : row_major(operand->meta().sizes);
+    const Layout lies =
+        operand->producer ? layout_of_result(*operand->producer, operand->index) : row_major(operand->meta().sizes);
     const ir::TensorMeta &was = operand->meta(), &becomes = call.result(result)->meta();
     if (was.dtype == becomes.dtype && was.sizes == becomes.sizes && lies == layout_of_result(call, result)) return j;
   }

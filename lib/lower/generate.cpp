@@ -633,8 +633,7 @@ Result<SymInt> Generator::run(const std::string& symbol) {
   for (unsigned i : {2u, 3u, 4u}) arguments.push_back(outer->getArg(i));
   if (loops_.scatter) {
     const int base = base_of_scatter(loops_);
-    arguments.push_back(base < 0 ? b_.getTrue()
-                                 : b_.CreateICmpNE(arguments[base], arguments[loops_.stores[0].buffer]));
+    arguments.push_back(base < 0 ? b_.getTrue() : b_.CreateICmpNE(arguments[base], arguments[loops_.stores[0].buffer]));
   }
   b_.CreateCall(function_, arguments);
   b_.CreateRetVoid();

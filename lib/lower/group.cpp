@@ -302,8 +302,8 @@ void Grouper::take_kernels() {
 
 // --- Writes
 
-// The scatter whose whole result `node` writes back to the window of its own base that the scatter started from, and the
-// view that is that window.
+// The scatter whose whole result `node` writes back to the window of its own base that the scatter started from, and
+// the view that is that window.
 std::optional<std::pair<Node*, Node*>> Grouper::written_back(const Node& node) const {
   const auto scatter_of = [&](const Node* writer) -> const opset::Meaning* {
     const auto found = writer ? lowering_.meanings.find(writer) : lowering_.meanings.end();
@@ -336,7 +336,8 @@ std::optional<std::pair<Node*, Node*>> Grouper::written_back(const Node& node) c
   return std::pair(written->producer, view);
 }
 
-// What is written into a window of a tensor, and with it back into the tensor, is written there at once: x[0][:, i] = y.
+// What is written into a window of a tensor, and with it back into the tensor, is written there at once: x[0][:, i] =
+// y.
 void Grouper::join_writes() {
   if (!lowering_.options.fuse) return;
   std::vector<Node*> nodes;

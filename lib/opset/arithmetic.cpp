@@ -4,6 +4,7 @@
 
 #include "opset/evaluator.h"
 #include "opset/loop_builder.h"
+#include "shape/halves.h"
 
 namespace atenon::opset {
 namespace {
@@ -202,7 +203,7 @@ Datum Evaluator::compute(Operation operation, const Datum& a, const Datum& b, co
   const std::optional<int64_t> p = x->constant(), q = y->constant();
   switch (operation) {
     case Operation::add:
-      return *x + *y;
+      return shape::close_halves(*x + *y);
     case Operation::sub:
       return *x - *y;
     case Operation::mul:

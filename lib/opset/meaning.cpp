@@ -488,8 +488,8 @@ bool reads_itself(const Meaning& meaning, const ir::Value* operand) {
     for (size_t axis = 0; axis < variables.size(); ++axis) {
       const Scalar& extent = meaning.scalars[static_cast<size_t>(scatter->extents[axis])];
       const ir::SymInt& size = nest.type.sizes[axis];
-      const bool is_all = extent.op == ScalarOp::size ? size == extent.size
-                                                      : extent.op == ScalarOp::constant && size == extent.integer;
+      const bool is_all =
+          extent.op == ScalarOp::size ? size == extent.size : extent.op == ScalarOp::constant && size == extent.integer;
       if (!is_all) return false;
     }
     if (!is_everywhere(meaning, scatter->at, variables, nest.type.sizes)) return false;

@@ -192,7 +192,8 @@ Result<Plan::Place> Plan::place_result(const Session& session, const ir::Node& n
     const bool may_be = base && base->dtype == place.dtype && base->sizes == place.sizes &&
                         base->strides == place.strides &&
                         (base->root >= root_of_output(0) || std::ranges::any_of(session.targets_, is_written));
-    if (!may_be) return error(Status::bad_input, 618, "a result is written over what is no output: " + text::print(node));
+    if (!may_be)
+      return error(Status::bad_input, 618, "a result is written over what is no output: " + text::print(node));
     return *base;
   }
   const ir::Argument* slot = item(node, "slots", index);
@@ -298,7 +299,8 @@ Result<kernels::CallSite> Plan::call_site(Session& session, const Step& step, co
   for (const Place& result : step.results) {
     site->results.push_back({result.dtype, result.sizes, result.strides});
     for (size_t i = 0; i < site->operands.size(); ++i)
-      if (step.buffers[i] == std::pair(result.root, result.offset)) site->results.back().overwrites = static_cast<int>(i);
+      if (step.buffers[i] == std::pair(result.root, result.offset))
+        site->results.back().overwrites = static_cast<int>(i);
   }
   return site;
 }
@@ -364,8 +366,7 @@ Memory Plan::memory() const {
   for (const ir::Named& annotation : variant_->annotations)
     if (annotation.name == "arena") memory.formula = text::print(annotation.argument);
   for (const Output& output : outputs_)
-    if (output.target.is_state && !output.is_in_place)
-      memory.weights += outline(output.dtype, output.sizes).nbytes();
+    if (output.target.is_state && !output.is_in_place) memory.weights += outline(output.dtype, output.sizes).nbytes();
   size_t most = 0;
   for (const Step& step : steps_) {
     if (!step.call) continue;
@@ -484,8 +485,8 @@ bool Plan::fits(std::span<const Rows> inputs, std::span<const Rows> outputs) con
   return returned == outputs.size();
 }
 
-// What a state becomes is written beside it, so that a run that fails has changed nothing; or over it, where no call that
-// comes then can fail.
+// What a state becomes is written beside it, so that a run that fails has changed nothing; or over it, where no call
+// that comes then can fail.
 Result<void> Plan::run(Context& context, Session& session, std::span<const Rows> inputs, std::span<const Rows> outputs,
                        const Observer& observer) const {
   std::vector<char*>& roots = context.roots;

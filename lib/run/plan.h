@@ -87,7 +87,7 @@ class Plan {
 
   const ir::Variant* variant_ = nullptr;
   shape::Bindings symbols_;
-  std::vector<Given> inputs_;  // one a leaf
+  std::vector<Given> inputs_;                 // one a leaf
   std::map<const ir::Value*, size_t> homes_;  // the output that each lies in, or what the output is made from in place
   std::map<const ir::Value*, Place> places_;
   std::vector<Step> steps_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "shape/halves.h"
 #include "shape/terms.h"
 
 namespace atenon::shape {
@@ -223,6 +224,18 @@ SymInt mod(const SymInt& a, const SymInt& b) {
     if (dividend && divisor) return shared * mod(*dividend, *divisor);
   }
   return make_atom(AtomKind::mod, {a, b});
+}
+
+SymInt close_halves(SymInt sum) {
+  for (const Term& term : terms_of(sum)) {
+    const Atom* atom = lone_atom(term, AtomKind::mod);
+    if (!atom || atom->operands[1] != SymInt(2)) continue;
+    const SymInt& x = atom->operands[0];
+    const SymInt twice = SymInt(2) * floor_div(x + SymInt(1), SymInt(2));
+    SymInt closed = sum + SymInt(term.coefficient) * (twice - x - from_term(1, term.factors));
+    if (!is_overflow(closed) && terms_of(closed).size() < terms_of(sum).size()) return close_halves(std::move(closed));
+  }
+  return sum;
 }
 
 SymInt min(const SymInt& a, const SymInt& b) { return extremum(AtomKind::min, a, b); }

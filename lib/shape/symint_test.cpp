@@ -6,6 +6,8 @@
 #include <cmath>
 #include <random>
 
+#include "shape/halves.h"
+
 using namespace atenon::shape;
 
 namespace {
@@ -246,7 +248,10 @@ TEST_CASE("random expressions: value, spelling and substitution agree with plain
     const Sample sample = random_sample(random, bindings, 4);
     const std::string text = sample.expression.to_string();
     CAPTURE(text);
-    if (std::abs(sample.value) < int64_t{1} << 40) REQUIRE(evaluate(sample.expression, bindings) == sample.value);
+    if (std::abs(sample.value) < int64_t{1} << 40) {
+      REQUIRE(evaluate(sample.expression, bindings) == sample.value);
+      REQUIRE(evaluate(close_halves(sample.expression), bindings) == sample.value);
+    }
     auto parsed = parse_int(text);
     REQUIRE(parsed);
     REQUIRE(*parsed == sample.expression);
@@ -258,6 +263,21 @@ TEST_CASE("random expressions: value, spelling and substitution agree with plain
             evaluate(negate(less_equal(3, sample.expression)), bindings));
     REQUIRE((sample.expression - sample.expression) == SymInt(0));
   }
+}
+
+TEST_CASE("a sum with what makes it even is twice its half") {
+  const struct {
+    const char *sum, *closed;
+  } rows[] = {
+      {"s + s % 2", "2*((s + 1)//2)"},
+      {"s//4 + 3*b + (s//4) % 2", "3*b + 2*((s + 4)//8)"},
+      {"3*s + 3*(s % 2) + t + t % 2", "6*((s + 1)//2) + 2*((t + 1)//2)"},
+      {"s + b + (s + b) % 2 + 1", "2*((b + s + 1)//2) + 1"},
+      {"s + t % 2", "s + t % 2"},
+      {"s % 2", "s % 2"},
+      {"s + s % 4", "s + s % 4"},
+  };
+  for (const auto& row : rows) CHECK(close_halves(*parse_int(row.sum)).to_string() == canonical(row.closed));
 }
 
 TEST_CASE("evaluation is exact, and absent where it must be") {
