@@ -85,11 +85,27 @@ bool is_intact(Storage& storage) {
   return true;
 }
 
-Result<wire::Program> parse_message(std::string_view bytes, const std::string& file_name) {
-  wire::Program message;
-  if (bytes.size() > INT_MAX || !message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
-    return damaged(234, file_name, "this is no valid program: its message does not parse");
+// A message, and the memory that it lies in: large blocks, which go back to the system with it.
+class Message {
+ public:
+  bool parse(std::string_view bytes) {
+    return bytes.size() <= INT_MAX && program_->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
   }
+  const wire::Program& operator*() const { return *program_; }
+
+ private:
+  static google::protobuf::ArenaOptions large_blocks() {
+    google::protobuf::ArenaOptions options;
+    options.max_block_size = size_t{1} << 18;
+    return options;
+  }
+  google::protobuf::Arena arena_{large_blocks()};
+  wire::Program* const program_ = google::protobuf::Arena::CreateMessage<wire::Program>(&arena_);
+};
+
+Result<std::unique_ptr<Message>> parse_message(std::string_view bytes, const std::string& file_name) {
+  auto message = std::make_unique<Message>();
+  if (!message->parse(bytes)) return damaged(234, file_name, "this is no valid program: its message does not parse");
   return message;
 }
 
@@ -106,9 +122,9 @@ Result<ir::ExportedProgram> decode_checked(const wire::Program& message, const S
 Result<ir::ExportedProgram> parse_binary(const std::shared_ptr<Storage>& file, const std::string& file_name) {
   const Result<Container> container = open_container(view_of(*file), file_name);
   if (!container) return container.failure();
-  const Result<wire::Program> message = parse_message(container->message, file_name);
+  const Result<std::unique_ptr<Message>> message = parse_message(container->message, file_name);
   if (!message) return message.failure();
-  Result<ir::ExportedProgram> program = decode_checked(*message, {container->segments, file}, file_name);
+  Result<ir::ExportedProgram> program = decode_checked(***message, {container->segments, file}, file_name);
   if (!program) return program;
   for (const ir::CodeSegment& code : program->code) {
     if (!code.bytes->is_absent() && !is_intact(*code.bytes)) {
@@ -151,10 +167,10 @@ Result<ir::ExportedProgram> read_head(InputStream stream, const std::string& fil
   if (head->size < wanted) return cut_off(file_name, header_size + head->size);
   const std::string_view bytes = head->text().substr(0, layout->message_size);
   if (Result<void> right = check_digest(header, bytes, file_name); !right) return right.error();
-  const Result<wire::Program> message = parse_message(bytes, file_name);
+  const Result<std::unique_ptr<Message>> message = parse_message(bytes, file_name);
   if (!message) return message.failure();
 
-  const size_t at_once = read_at_once(*message, layout->segments_size());
+  const size_t at_once = read_at_once(***message, layout->segments_size());
   const Result<Contents> first = stream.rest(at_once);
   if (!first) return first.failure();
   if (first->size < at_once) return cut_off(file_name, layout->segments_start + first->size);
@@ -162,7 +178,7 @@ Result<ir::ExportedProgram> read_head(InputStream stream, const std::string& fil
       std::move(stream), file_name, layout->segments_size() - at_once, container_trailer(layout->file_size));
   if (at_once == layout->segments_size())
     if (Result<void> finished = incoming->finish(); !finished) return finished.error();
-  return decode_checked(*message, {first->text(), first->keep_alive, incoming, layout->segments_size()}, file_name);
+  return decode_checked(***message, {first->text(), first->keep_alive, incoming, layout->segments_size()}, file_name);
 }
 
 // Gives absent bytes what the other program holds under the same digest.
