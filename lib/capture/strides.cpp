@@ -207,34 +207,50 @@ enum class Lying { in_rows, as_operands, as_first, as_image };
 Lying results_lie(const opset::Operator& op) {
   if (op.has_tag("in_rows")) return Lying::in_rows;
   if (op.has_tag("as_image")) return Lying::as_image;
-  if (op.has_tag("as_first")) return Lying::as_first;
-  if (op.has_tag("as_operands") || op.schema().name.ends_with("_like") || op.derivation() == opset::Derivation::scatter)
-    return Lying::as_operands;
+  if (op.has_tag("as_first") || op.derivation() == opset::Derivation::scatter) return Lying::as_first;
+  if (op.has_tag("as_operands") || op.schema().name.ends_with("_like")) return Lying::as_operands;
   const std::string kind = op.meaning_kind();
   const bool is_elementwise =
       kind == "pointwise" || (op.has_tag("inplace") && (kind == "decompose" || kind == "extern"));
   return is_elementwise ? Lying::as_operands : Lying::in_rows;
 }
 
-// Below, above or (0) either. An empty tensor has no order, so that sizes count as 1 or more.
-int compare(const SymInt& a, const SymInt& b, const shape::Facts& facts) {
-  if (a == b) return 0;
-  shape::Facts nonempty = facts;
-  for (const SymInt& stride : {a, b})
-    for (const std::string& symbol : stride.symbols()) nonempty.assume(shape::less_equal(1, SymInt::symbol(symbol)));
-  if (nonempty.decide(shape::less_equal(a, b)) == shape::Truth::proven) return -1;
-  return nonempty.decide(shape::less_equal(b, a)) == shape::Truth::proven ? 1 : 0;
-}
+// Which of two strides, or sizes, is the smaller. An empty tensor has no order, so that sizes count as 1 or more.
+class Order {
+ public:
+  explicit Order(const shape::Facts& facts) : facts_(facts) {}
+
+  // The first (-1), the second (1), or (0) either.
+  int operator()(const SymInt& a, const SymInt& b) {
+    if (a == b) return 0;
+    if (divides(a, b)) return -1;
+    if (divides(b, a)) return 1;
+    if (!nonempty_) nonempty_ = facts_;
+    for (const SymInt& stride : {a, b})
+      for (const std::string& symbol : stride.symbols())
+        nonempty_->assume(shape::less_equal(1, SymInt::symbol(symbol)));
+    if (nonempty_->proves(shape::less_equal(a, b))) return -1;
+    return nonempty_->proves(shape::less_equal(b, a)) ? 1 : 0;
+  }
+
+ private:
+  // Mostly the one is the other times sizes, and needs no proof.
+  static bool divides(const SymInt& a, const SymInt& b) { return !(a == SymInt(0)) && shape::floor_div(b, a) * a == b; }
+
+  const shape::Facts& facts_;
+  std::optional<shape::Facts> nonempty_;  // what is asked of it is remembered
+};
 
 // The axes of an elementwise result from the innermost out, as at::TensorIterator sorts them: by the strides of the
 // first operand that tells, then by size. Operands have the result's rank; the stride of what is repeated is 0.
 std::vector<size_t> sorted_axes(const std::vector<std::vector<SymInt>>& operands, const std::vector<SymInt>& sizes,
                                 const shape::Facts& facts) {
+  Order compare(facts);
   const auto is_out_of_order = [&](size_t inner, size_t outer) {  // 1 if so, -1 if not, 0 if nothing says
     for (const std::vector<SymInt>& strides : operands) {
       if (strides[inner] == SymInt(0) || strides[outer] == SymInt(0)) continue;
-      if (const int order = compare(strides[inner], strides[outer], facts)) return order;
-      if (strides[inner] == strides[outer] && compare(sizes[inner], sizes[outer], facts) > 0) return 1;
+      if (const int order = compare(strides[inner], strides[outer])) return order;
+      if (strides[inner] == strides[outer] && compare(sizes[inner], sizes[outer]) > 0) return 1;
     }
     return 0;
   };
@@ -259,12 +275,62 @@ std::optional<std::vector<SymInt>> dense_in_order(const std::vector<size_t>& axe
   return strides == row_major(sizes) ? std::nullopt : std::optional(std::move(strides));
 }
 
+// From the innermost out.
+std::vector<size_t> channels_last_axes(size_t rank) {
+  std::vector<size_t> axes{1};
+  for (size_t axis = rank; --axis > 1;) axes.push_back(axis);
+  axes.push_back(0);
+  return axes;
+}
+
+// Strides of an image or a volume; nullopt of all else, and where they are row-major.
+std::optional<std::vector<SymInt>> channels_last(const std::vector<SymInt>& sizes) {
+  if (sizes.size() != 4 && sizes.size() != 5) return std::nullopt;
+  return dense_in_order(channels_last_axes(sizes.size()), sizes);
+}
+
+// As at::Tensor::suggest_memory_format() tells it: there may be gaps, and channels are not repeated.
+bool has_channels_last(const Laid& tensor, const shape::Facts& facts) {
+  const size_t rank = tensor.sizes.size();
+  if ((rank != 4 && rank != 5) || tensor.strides == row_major(tensor.sizes) || tensor.strides[1] == SymInt(0))
+    return false;
+  Order compare(facts);
+  SymInt behind = 1;
+  for (const size_t axis : channels_last_axes(rank)) {
+    if (!(behind == tensor.strides[axis]) && compare(behind, tensor.strides[axis]) >= 0) return false;
+    behind = tensor.strides[axis] * tensor.sizes[axis];
+  }
+  return true;
+}
+
+// A stack is a concatenation that is viewed, except along a last axis of its own.
+std::optional<std::vector<SymInt>> strides_of_stack(size_t axis, const std::vector<SymInt>& sizes) {
+  if (axis + 1 >= sizes.size()) return std::nullopt;
+  std::vector<SymInt> joined = without(sizes, axis);
+  joined[axis] = sizes[axis] * sizes[axis + 1];
+  const std::optional<std::vector<SymInt>> strides = channels_last(joined);
+  return strides ? strides_of_reshape(joined, *strides, sizes) : std::nullopt;
+}
+
+// A roll joins two parts along each axis; where one of them is empty, or all axes are one, it is in rows. So is what is
+// padded with its other end.
+bool leaves_rows(const opset::Call& call, const std::vector<SymInt>& sizes) {
+  if (call.op->schema().name == "aten::pad") return call.arguments[2] == Argument(std::string("circular"));
+  if (call.op->schema().name != "aten::roll") return false;
+  const ArgumentList &shifts = call.arguments[1].get<ArgumentList>(), &axes = call.arguments[2].get<ArgumentList>();
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const SymInt& size = sizes[axis(axes[i].get<SymInt>().constant(), sizes.size())];
+    if (shape::mod(shifts[i].get<SymInt>(), size) == SymInt(0)) return true;
+  }
+  return axes.empty();
+}
+
 }  // namespace
 
 std::optional<std::vector<SymInt>> strides_of_format(const std::string& format, const std::vector<SymInt>& sizes) {
-  if (format == "torch.channels_last" && sizes.size() == 4) return dense_in_order({1, 3, 2, 0}, sizes);
-  if (format == "torch.channels_last_3d" && sizes.size() == 5) return dense_in_order({1, 4, 3, 2, 0}, sizes);
-  return std::nullopt;
+  const bool is_of_images = format == "torch.channels_last" && sizes.size() == 4;
+  const bool is_of_volumes = format == "torch.channels_last_3d" && sizes.size() == 5;
+  return is_of_images || is_of_volumes ? channels_last(sizes) : std::nullopt;
 }
 
 bool lie_alike(const std::optional<std::vector<SymInt>>& a, const std::optional<std::vector<SymInt>>& b,
@@ -306,13 +372,14 @@ std::optional<std::vector<SymInt>> strides_of_result(const opset::Call& call, co
   const Lying lying = results_lie(*call.op);
   if (lying == Lying::in_rows) return std::nullopt;
   if (lying == Lying::as_image) {
-    const auto is_image = [](const Laid& tensor) {
-      return tensor.sizes.size() == 4 && tensor.strides == strides_of_format("torch.channels_last", tensor.sizes);
-    };
-    const bool needs_all = call.op->schema().name == "aten::cat";
-    return std::count_if(operands.begin(), operands.end(), is_image) >= (needs_all ? std::ssize(operands) : 1)
-               ? strides_of_format("torch.channels_last", sizes)
-               : std::nullopt;
+    const std::string& name = call.op->schema().name;
+    const auto is_image = [&](const Laid& tensor) { return has_channels_last(tensor, facts); };
+    const bool needs_all = name == "aten::cat" || name == "aten::stack";
+    if (std::count_if(operands.begin(), operands.end(), is_image) < (needs_all ? std::ssize(operands) : 1))
+      return std::nullopt;
+    if (name == "aten::stack")
+      return strides_of_stack(axis(call.arguments[1].get<SymInt>().constant(), sizes.size()), sizes);
+    return leaves_rows(call, sizes) ? std::nullopt : channels_last(sizes);
   }
   // The result of one operand may be a part of it (glu): the order of its axes is kept.
   const std::span<const Laid> like(operands.data(), lying == Lying::as_first ? 1 : operands.size());

@@ -198,7 +198,10 @@ std::vector<ir::SymInt> broadcast(Evaluator& evaluator, const std::vector<std::v
       const auto becomes_one = [&](const ir::SymInt& x, const ir::SymInt& other_size) {
         return is_one_at_most(x) && !is_one_at_most(other_size) && evaluator.assume(shape::equal(x, 1), broadcasts);
       };
-      if (is_one(mine) || becomes_one(mine, size)) {
+      // Sizes that are known to be equal are the most frequent.
+      if (mine.constant() != 1 && evaluator.settled(shape::equal(mine, size)).constant() == true) {
+        if (size.is_constant()) mine = size;
+      } else if (is_one(mine) || becomes_one(mine, size)) {
         mine = size;
       } else if (!is_one(size) && !becomes_one(size, mine)) {
         const auto text = [](const std::vector<ir::SymInt>& shape) { return to_string(list(shape)); };

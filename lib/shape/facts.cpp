@@ -315,13 +315,17 @@ void Facts::learn_zero(const SymInt& given) {
       learn({.kind = Kind::le, .difference = divisor * value - dividend});
       learn({.kind = Kind::le, .difference = dividend - divisor * value - divisor + SymInt(1)});
     }
-    // What is known of the atom is known of its value: n * (6*m // n) == 6*m, once 6*m // n is 6, says n == m. By this
-    // atom alone, as each of the others would make nothing of what it comes from; once, as two could go round in turn.
+    // What is known of the atom is known of its value: n * (6*m // n) == 6*m, once 6*m // n is 6, says n == m; and n %
+    // 4
+    // == 0, once n//4 is 2*(n//8), that n % 8 == 0. By this atom alone, as each of the others would make nothing of
+    // what it comes from; once, as two could go round in turn.
     if (is_rewriting_) return;
     is_rewriting_ = true;
     std::vector<SymInt> rewritten;
     std::map<std::string, SymInt> all = std::exchange(replaced_, alone);
     for (const SymInt& known : zeros_) rewritten.push_back(simplify(known));
+    for (const auto& [x, modulus, remainder] : residues_)
+      rewritten.push_back(simplify(x - SymInt(remainder) - SymInt(modulus) * floor_div(x, SymInt(modulus))));
     replaced_ = std::move(all);
     for (const SymInt& y : rewritten) {
       if (y.is_constant() || is_overflow(y) || std::find(zeros_.begin(), zeros_.end(), y) != zeros_.end()) continue;
