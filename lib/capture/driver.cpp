@@ -110,9 +110,18 @@ Result<Ref> Run::build_model(PyObject* file) {
 }
 
 // Where a line of the model failed, sizes that nobody chose may be why: says which they were, and how to choose others.
+// An exception of Python's own (E0301), or a size that must be a number (E0310), comes of them where a test was
+// decided.
 Diagnostic Run::failed_trace() {
   Diagnostic failed = failure();
   if (!failed.where.known() || session_.invented.empty()) return failed;
+  const bool is_decided =
+      std::any_of(session_.assumptions.begin(), session_.assumptions.end(), [&](const ir::Constraint& assumption) {
+        const std::set<std::string> symbols = assumption.truth.symbols();
+        return std::any_of(symbols.begin(), symbols.end(),
+                           [&](auto& name) { return session_.invented.contains(name); });
+      });
+  if (!is_decided && (failed.code == 301 || failed.code == 310)) return failed;
   std::string sizes;
   for (const std::string& name : session_.invented)
     sizes += (sizes.empty() ? "" : ", ") + name + " = " + std::to_string(session_.hints[name]);

@@ -1,5 +1,6 @@
 #include "capture/promises.h"
 
+#include <algorithm>
 #include <functional>
 
 #include "capture/symbols.h"
@@ -22,20 +23,23 @@ class Promises {
       return fail(
           symbol, "dynamic, and the program needs it to be " + std::to_string(*number),
           "leave " + symbol.source + " out of dynamic_shapes and --input's names, or give Dim.STATIC or Dim.AUTO",
-          [&](const shape::Facts& known) { return known.simplify(size).is_constant(); });
+          [&](const shape::Facts& known) { return known.simplify(size).is_constant(); }, symbol.range);
     if (automatic != session_.automatic.end()) return true;
     for (const ir::Symbol& other : session_.symbols) {
       if (&other == &symbol) break;
       if (!other.hint || session_.automatic.contains(other.name)) continue;
       const SymBool same = shape::equal(size, SymInt::symbol(other.name));
       if (facts.decide(same) == shape::Truth::proven)
-        return fail(symbol, "a dimension of its own, and the program needs it to equal `" + other.name + "`",
-                    "the same name for " + other.source + " and " + symbol.source,
-                    [&](const shape::Facts& known) { return known.decide(same) == shape::Truth::proven; });
+        return fail(
+            symbol, "a dimension of its own, and the program needs it to equal `" + other.name + "`",
+            "the same name for " + other.source + " and " + symbol.source,
+            [&](const shape::Facts& known) { return known.decide(same) == shape::Truth::proven; }, symbol.range);
     }
-    // What relates it to other sizes may bound it, too; that is a relation, which run checks.
+    // What relates it to other sizes may bound it, too; that is a relation, which run checks. The ends are open, since
+    // what only rounds them (a multiple of 32 up to 1000 is at most 992) breaks no promise.
+    const shape::Range open{std::min<int64_t>(symbol.range.lower, 0), shape::Range::highest};
     shape::Facts alone;
-    alone.declare(symbol.name, symbol.range);
+    alone.declare(symbol.name, open);
     for (const ir::Constraint& assumption : session_.assumptions)
       if (assumption.truth.symbols() == std::set<std::string>{symbol.name}) alone.assume(assumption.truth);
     const shape::Range range = symbol.range, bounds = alone.bounds(size);
@@ -44,7 +48,7 @@ class Promises {
           symbol,
           "up to " + std::to_string(range.upper) + ", and the program needs at most " + std::to_string(bounds.upper),
           dimension(symbol, range.lower, bounds.upper),
-          [&](const shape::Facts& known) { return known.bounds(size).upper < range.upper; });
+          [&](const shape::Facts& known) { return known.bounds(size).upper < range.upper; }, open);
     const Session::Derived from = derivation(symbol);
     // 0 and 1 are what Dim and --input allow unasked.
     const bool is_asked = range.lower >= 2 * from.factor + from.offset;
@@ -53,7 +57,7 @@ class Promises {
           symbol,
           "from " + std::to_string(range.lower) + " on, and the program needs at least " + std::to_string(bounds.lower),
           dimension(symbol, bounds.lower, range.upper),
-          [&](const shape::Facts& known) { return known.bounds(size).lower > range.lower; });
+          [&](const shape::Facts& known) { return known.bounds(size).lower > range.lower; }, open);
     return true;
   }
 
@@ -73,14 +77,15 @@ class Promises {
            range.to_string();
   }
 
-  // `is_broken` says whether what is known breaks the promise; the first assumption that makes it so is named.
+  // `is_broken` says whether what is known breaks the promise, of a size in `range`; the first assumption that makes it
+  // so is named.
   bool fail(const ir::Symbol& symbol, const std::string& promise, std::string fix,
-            const std::function<bool(const shape::Facts&)>& is_broken) {
+            const std::function<bool(const shape::Facts&)>& is_broken, const shape::Range& range) {
     Diagnostic diagnostic =
         error(Status::unsupported, 308,
               "dimension `" + symbol.name + "` of " + symbol.source + " is promised to be " + promise);
     shape::Facts known;
-    for (const ir::Symbol& each : session_.symbols) known.declare(each.name, each.range);
+    for (const ir::Symbol& each : session_.symbols) known.declare(each.name, &each == &symbol ? range : each.range);
     for (const ir::Constraint& assumption : session_.assumptions) {
       known.assume(assumption.truth);
       if (!is_broken(known)) continue;

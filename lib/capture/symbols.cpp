@@ -120,24 +120,42 @@ PyObject* divide_with_remainder(PyObject* a, PyObject* b) {
   return rest ? PyTuple_Pack(2, quotient.get(), rest.get()) : nullptr;
 }
 
+// 2**n, for n from 0 to 48: pow() is within a few units of the last place, and so rounds to it. nullopt with an
+// exception.
+std::optional<SymInt> power_of_two(Session& session, const SymInt& n, const std::string& reason) {
+  constexpr int64_t most = 48;
+  if (const auto known = n.constant(); known && *known >= 0 && *known <= 62) return SymInt(int64_t{1} << *known);
+  if (session.require(shape::less_equal(0, n), reason) && session.require(shape::less_equal(n, most), reason) &&
+      !PyErr_Occurred())
+    return shape::round(apply("pow", SymFloat(2.0), SymFloat::from(n)));
+  if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, (reason + " is by 0 to " + std::to_string(most)).c_str());
+  return std::nullopt;
+}
+
 // x << n and x >> n: times, or by, 2**n.
 template <bool is_left>
 PyObject* shift(PyObject* a, PyObject* b) {
   const std::optional<Number> x = number_of(a), y = number_of(b);
   if (PyErr_Occurred()) return nullptr;
-  const SymInt* by = y ? std::get_if<SymInt>(&*y) : nullptr;
-  if (!x || !std::holds_alternative<SymInt>(*x) || !by || !by->constant() || *by->constant() < 0 ||
-      *by->constant() > 62)
-    Py_RETURN_NOTIMPLEMENTED;
-  const SymInt factor(int64_t{1} << *by->constant());
-  const SymInt& value = std::get<SymInt>(*x);
-  return session_of(a, b).wrap(is_left ? value * factor : shape::floor_div(value, factor)).release();
+  const SymInt *value = x ? std::get_if<SymInt>(&*x) : nullptr, *by = y ? std::get_if<SymInt>(&*y) : nullptr;
+  if (!value || !by) Py_RETURN_NOTIMPLEMENTED;
+  Session& session = session_of(a, b);
+  const std::optional<SymInt> factor = power_of_two(session, *by, "a shift of sizes");
+  if (!factor) return nullptr;
+  return session.wrap(is_left ? *value * *factor : shape::floor_div(*value, *factor)).release();
 }
 
 PyObject* power(PyObject* a, PyObject* b, PyObject* modulus) {
+  static constexpr const char* two_power = "a power of 2 that is a size";
   if (modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;
-  const std::optional<Number> y = number_of(b);
-  const SymInt* exponent = y ? std::get_if<SymInt>(&*y) : nullptr;
+  const std::optional<Number> x = number_of(a), y = number_of(b);
+  const SymInt *base = x ? std::get_if<SymInt>(&*x) : nullptr, *exponent = y ? std::get_if<SymInt>(&*y) : nullptr;
+  if (base && base->constant() == 2 && exponent &&
+      session_of(a, b).require(shape::less_equal(0, *exponent), two_power)) {
+    const std::optional<SymInt> result = power_of_two(session_of(a, b), *exponent, two_power);
+    return result ? session_of(a, b).wrap(*result).release() : nullptr;
+  }
+  if (PyErr_Occurred()) return nullptr;
   if (exponent && exponent->constant() && *exponent->constant() >= 0 && *exponent->constant() <= 16)
     return combine(
         a, b, [&](const auto& x, const auto&) { return shape::product(std::vector<SymInt>(*exponent->constant(), x)); },
@@ -273,8 +291,8 @@ PyObject* refuse_number(PyObject* self, const char* python_type) {
       session, std::visit([](const auto& value) { return value.symbols(); }, *as_symbol(self)->value));
   const std::string is_data = promise.empty() ? "depends on data" : "is dynamic";
   std::string fix =
-      "keep it symbolic: write the size where it is used, without range() or a list index; int(), float(), len(), "
-      "math.floor, math.ceil, //, min and max stay symbolic";
+      "keep it symbolic: write the size where it is used, without range(), np.arange() or a list index; torch.arange, "
+      "int(), float(), len(), math.floor, math.ceil, math.log2, //, <<, min and max stay symbolic";
   if (promise.empty())
     fix += "; torch.while_loop and scan run a loop so often as data decide";
   else
@@ -361,7 +379,7 @@ PyObject* by_math(PyObject* self, PyObject*) {
   const Ref math(PyImport_ImportModule("math"));
   return math ? PyObject_CallMethod(math.get(), name, "O", self) : nullptr;
 }
-constexpr char log_name[] = "log", exp_name[] = "exp", sqrt_name[] = "sqrt";
+constexpr char log_name[] = "log", log2_name[] = "log2", exp_name[] = "exp", sqrt_name[] = "sqrt";
 
 // What NumPy's functions give is used as a number of NumPy's: np.ceil(np.log(n)).astype(int).item(). Of the types as
 // wide as a size and what is computed from it.
@@ -377,6 +395,21 @@ PyObject* astype(PyObject* self, PyObject* type) {
 }
 PyObject* itself(PyObject* self, PyObject*) { return Py_NewRef(self); }
 
+PyObject* bit_length(PyObject* self, PyObject*) {
+  constexpr int64_t most = (int64_t{1} << 44) - 1;  // the logarithm of more may round up to that of a power of two
+  Session& session = session_of(self);
+  const Number number = *number_of(self);
+  const SymInt* value = std::get_if<SymInt>(&number);
+  if (!value) return refuse_number(self, "int");
+  const SymInt size = session.facts.simplify(shape::max(*value, -*value));
+  if (!session.require(shape::less_equal(size, most), "bit_length() of a size")) return refuse_number(self, "int");
+  const SymInt highest = shape::floor(SymFloat::apply("log2", {SymFloat::from(shape::max(size, 1))}));
+  return session.wrap(session.facts.simplify(highest + shape::min(size, 1))).release();
+}
+
+// What NumPy's functions call of a number, and what only Python's own has.
+PyObject* refused(PyObject* self, PyObject*) { return refuse_number(self, "number"); }
+
 PyMethodDef methods[] = {
     {"__floor__", rounded<shape::floor>, METH_VARARGS, nullptr},
     {"__ceil__", rounded<shape::ceil>, METH_VARARGS, nullptr},
@@ -386,11 +419,40 @@ PyMethodDef methods[] = {
     {"is_integer", is_integer, METH_NOARGS, nullptr},
     {"__sym_sqrt__", sqrt, METH_NOARGS, nullptr},
     {"log", by_math<log_name>, METH_NOARGS, nullptr},
+    {"log2", by_math<log2_name>, METH_NOARGS, nullptr},
     {"exp", by_math<exp_name>, METH_NOARGS, nullptr},
     {"sqrt", by_math<sqrt_name>, METH_NOARGS, nullptr},
     {"astype", astype, METH_O, nullptr},
     {"item", itself, METH_NOARGS, nullptr},
+    {"bit_length", bit_length, METH_NOARGS, nullptr},
+    {"bit_count", refused, METH_VARARGS, nullptr},
+    {"as_integer_ratio", refused, METH_VARARGS, nullptr},
+    {"log10", refused, METH_VARARGS, nullptr},
+    {"log1p", refused, METH_VARARGS, nullptr},
+    {"exp2", refused, METH_VARARGS, nullptr},
+    {"expm1", refused, METH_VARARGS, nullptr},
+    {"cbrt", refused, METH_VARARGS, nullptr},
+    {"hypot", refused, METH_VARARGS, nullptr},
+    {"sin", refused, METH_VARARGS, nullptr},
+    {"cos", refused, METH_VARARGS, nullptr},
+    {"tan", refused, METH_VARARGS, nullptr},
+    {"arctan", refused, METH_VARARGS, nullptr},
+    {"tanh", refused, METH_VARARGS, nullptr},
+    {"rint", refused, METH_VARARGS, nullptr},
+    {"__copy__", itself, METH_NOARGS, nullptr},
+    {"__deepcopy__", itself, METH_O, nullptr},
     {nullptr, nullptr, 0, nullptr},
+};
+
+// isinstance(x.shape[0], int) holds, as where sizes are plain numbers. type() tells a symbolic number from a plain one.
+PyObject* python_type(PyObject* self, void*) {
+  PyTypeObject* const types[] = {&PyLong_Type, &PyFloat_Type, &PyBool_Type};  // in the order of SymbolObject's kinds
+  return Py_NewRef(reinterpret_cast<PyObject*>(types[as_symbol(self)->value->index()]));
+}
+
+PyGetSetDef properties[] = {
+    {"__class__", python_type, nullptr, nullptr, nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
 PyType_Slot slots[] = {
@@ -399,6 +461,7 @@ PyType_Slot slots[] = {
     {Py_tp_hash, reinterpret_cast<void*>(hash)},
     {Py_tp_richcompare, reinterpret_cast<void*>(compare)},
     {Py_tp_methods, methods},
+    {Py_tp_getset, properties},
     {Py_nb_add, reinterpret_cast<void*>(add)},
     {Py_nb_subtract, reinterpret_cast<void*>(subtract)},
     {Py_nb_multiply, reinterpret_cast<void*>(multiply)},
@@ -499,7 +562,7 @@ PyObject* symbolic_function(Session& session, const std::string& name, PyObject*
     if (auto* integer = std::get_if<SymInt>(&numbers[0])) return session.wrap(*integer).release();
     return session.wrap(shape::trunc(to_float(numbers[0]))).release();
   }
-  if (count == 1 && (name == "sqrt" || name == "exp" || name == "log"))
+  if (count == 1 && (name == "sqrt" || name == "exp" || name == "log" || name == "log2"))
     return session.wrap(SymFloat::apply(name, {to_float(numbers[0])})).release();
   PyErr_Format(PyExc_TypeError, "there is no symbolic function '%s' of %zu arguments", name.c_str(), count);
   return nullptr;

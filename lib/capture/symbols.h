@@ -35,7 +35,7 @@ inline constexpr const char* instead_of_loop =
     "torch.vmap(f)(x) computes f of every row at once, torch._higher_order_ops.scan(step, state, x) hands a state from "
     "row to row";
 
-// torch.sym_min and its like: min, max, float, int, sqrt, exp, log.
+// torch.sym_min and its like: min, max, float, int, sqrt, exp, log, log2.
 PyObject* symbolic_function(Session& session, const std::string& name, PyObject* const* args, size_t count);
 
 }  // namespace atenon::capture

@@ -340,6 +340,7 @@ Value* Generator::size_float(const SymFloat& x) {
   if (node.op == "abs") return emit_function(b_, ScalarOp::abs, operands);
   if (node.op == "exp") return emit_function(b_, ScalarOp::exp, operands);
   if (node.op == "log") return emit_function(b_, ScalarOp::log, operands);
+  if (node.op == "log2") return emit_function(b_, ScalarOp::log2, operands);
   if (node.op == "pow") return emit_function(b_, ScalarOp::pow, operands);
   if (node.op == "min") return b_.CreateSelect(b_.CreateFCmpOLT(operands[1], operands[0]), operands[1], operands[0]);
   if (node.op == "max") return b_.CreateSelect(b_.CreateFCmpOGT(operands[1], operands[0]), operands[1], operands[0]);

@@ -84,6 +84,7 @@ class Functions {
   Logarithm take_apart(Value* x);
   Logarithm take_lifted_apart(Value* x);
   Value* log_single(Value* n, Value* f);
+  Value* log_double(Value* n, Value* m);
   Value* log_of_specials(Value* x, Value* result);
   Value* log(Value* x);
   Value* log2(Value* x);
@@ -227,13 +228,13 @@ Functions::Logarithm Functions::take_apart(Value* x) {
   return {exponent, from_bits(b_.CreateSub(bits(x), b_.CreateShl(exponent, integer(x, mantissa))), x)};
 }
 
-// Also of those that are not normal.
+// Also of those that are not normal; the exponent is a number of x's type.
 Functions::Logarithm Functions::take_lifted_apart(Value* x) {
   const double smallest = is_double(x) ? 0x1p-1022 : 0x1p-126;
   const int lift = is_double(x) ? 54 : 25;
   Value* is_tiny = less(x, smallest);
   auto [exponent, m] = take_apart(choose(is_tiny, mul(x, std::ldexp(1.0, lift)), x));
-  return {b_.CreateSub(exponent, choose(is_tiny, integer(x, lift), integer(x, 0))), m};
+  return {b_.CreateSIToFP(b_.CreateSub(exponent, choose(is_tiny, integer(x, lift), integer(x, 0))), x->getType()), m};
 }
 
 // log(2^n * (1 + f)) of f32, where 1 + f is in [sqrt(1/2), sqrt(2)).
@@ -247,6 +248,16 @@ Value* Functions::log_single(Value* n, Value* f) {
   return fma(n, number(f, 0.693359375), b_.CreateFAdd(f, tail));
 }
 
+// log(2^n * m) of f64: log m = 2 atanh(s), s = (m - 1) / (m + 1), |s| < 0.1716.
+Value* Functions::log_double(Value* n, Value* m) {
+  Value* s = b_.CreateFDiv(add(m, -1), add(m, 1));
+  Value* z = b_.CreateFMul(s, s);
+  Value* tail = polynomial(
+      z, {2.0 / 23, 2.0 / 21, 2.0 / 19, 2.0 / 17, 2.0 / 15, 2.0 / 13, 2.0 / 11, 2.0 / 9, 2.0 / 7, 2.0 / 5, 2.0 / 3});
+  Value* low = fma(n, number(m, 1.42860682030941723212e-6), fma(b_.CreateFMul(tail, z), s, mul(s, 2)));
+  return b_.CreateFAdd(low, mul(n, 6.93145751953125e-1));
+}
+
 // `result` where x is a positive number, else what log(x) is there.
 Value* Functions::log_of_specials(Value* x, Value* result) {
   const double infinity = std::numeric_limits<double>::infinity();
@@ -258,24 +269,14 @@ Value* Functions::log_of_specials(Value* x, Value* result) {
 }
 
 Value* Functions::log(Value* x) {
-  auto [exponent, m] = take_lifted_apart(x);
-  Value* n = b_.CreateSIToFP(exponent, x->getType());
-  if (!is_double(x)) return log_of_specials(x, log_single(n, add(m, -1)));
-  // log m = 2 atanh(s), s = (m - 1) / (m + 1), |s| < 0.1716.
-  Value* s = b_.CreateFDiv(add(m, -1), add(m, 1));
-  Value* z = b_.CreateFMul(s, s);
-  Value* tail = polynomial(
-      z, {2.0 / 23, 2.0 / 21, 2.0 / 19, 2.0 / 17, 2.0 / 15, 2.0 / 13, 2.0 / 11, 2.0 / 9, 2.0 / 7, 2.0 / 5, 2.0 / 3});
-  Value* result = fma(b_.CreateFMul(tail, z), s, mul(s, 2));
-  result = b_.CreateFAdd(fma(n, number(x, 1.42860682030941723212e-6), result), mul(n, 6.93145751953125e-1));
-  return log_of_specials(x, result);
+  auto [n, m] = take_lifted_apart(x);
+  return log_of_specials(x, is_double(x) ? log_double(n, m) : log_single(n, add(m, -1)));
 }
 
 Value* Functions::log2(Value* x) {
-  if (is_double(x)) return mul(log(x), std::numbers::log2e);
-  auto [exponent, m] = take_lifted_apart(x);
-  Value* fraction = log_single(number(x, 0), add(m, -1));
-  return log_of_specials(x, fma(fraction, number(x, std::numbers::log2e), b_.CreateSIToFP(exponent, x->getType())));
+  auto [n, m] = take_lifted_apart(x);  // of a power of two, m is 1 and the result exact: sizes are made of it
+  Value* fraction = is_double(x) ? log_double(number(x, 0), m) : log_single(number(x, 0), add(m, -1));
+  return log_of_specials(x, fma(fraction, number(x, std::numbers::log2e), n));
 }
 
 // What 1 + x rounds away is put back: in f64 by the ratio of x to what was left of it (Kahan), in f32 to the mantissa.
@@ -584,8 +585,7 @@ Value* Functions::digamma(Value* x) {
 
 // x^y in f64, x > 0: the logarithm as a sum of two doubles, since an error in it grows with y. Not for 0 and infinity.
 Value* Functions::precise_power(Value* x, Value* y) {
-  auto [exponent, m] = take_lifted_apart(x);
-  Value* n = b_.CreateSIToFP(exponent, x->getType());
+  auto [n, m] = take_lifted_apart(x);
   // log m = 2 atanh(s), s = (m - 1) / (m + 1) with what the division and the sum round away.
   Value* difference = add(m, -1);
   Value* total = add(m, 1);

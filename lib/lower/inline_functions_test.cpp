@@ -192,6 +192,15 @@ TEST_CASE("functions of f32 and f64 are within 4 units in the last place, whatev
   }
 }
 
+TEST_CASE_TEMPLATE("the binary logarithm of a power of two is exact", Float, float, double) {
+  std::vector<Float> input, exact;
+  for (int n = std::numeric_limits<Float>::min_exponent; n < std::numeric_limits<Float>::max_exponent; ++n) {
+    input.push_back(std::ldexp(Float(1), n));
+    exact.push_back(static_cast<Float>(n));
+  }
+  CHECK(generated<Float>(ScalarOp::log2, {input}) == exact);
+}
+
 struct Operation {
   ScalarOp op;
   Exact (*exact)(Exact, Exact);

@@ -273,6 +273,7 @@ class Parser {
     if (callee == "sqrt" || callee == "OpaqueUnaryFn_sqrt") return SymFloat::apply("sqrt", {*x});
     if (callee == "exp" || callee == "OpaqueUnaryFn_exp") return SymFloat::apply("exp", {*x});
     if (callee == "log" || callee == "OpaqueUnaryFn_log") return SymFloat::apply("log", {*x});
+    if (callee == "log2" || callee == "OpaqueUnaryFn_log2") return SymFloat::apply("log2", {*x});
     if (callee == "Abs" && integer(argument)) return shape::max(*integer(argument), -*integer(argument));
     if (callee == "Abs") return SymFloat::apply("abs", {*x});
     if (integer(argument)) return std::nullopt;

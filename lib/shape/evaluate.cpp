@@ -141,6 +141,7 @@ std::optional<double> evaluate(const SymFloat& x, const Bindings& bindings) {
     if (op == "sqrt") return std::sqrt(of[0]);
     if (op == "exp") return std::exp(of[0]);
     if (op == "log") return std::log(of[0]);
+    if (op == "log2") return std::log2(of[0]);
     if (op == "abs") return std::abs(of[0]);
   } else if (of.size() == 2) {
     if (op == "+") return of[0] + of[1];

@@ -232,6 +232,8 @@ TEST_CASE("questions that programs ask") {
       {"s=0..10", "int(s*0.3) <= 3", "proven"},
       {"", "int(s/2) == s//2", "proven"},
       {"s=4..9", "int(sqrt(s)) >= 2", "proven"},
+      {"s=1..9", "0 <= ceil(log2(s)) and ceil(log2(s)) <= 4", "proven"},
+      {"s=0..9", "1 <= round(pow(2, s)) and round(pow(2, s)) <= 512", "proven"},
       // Never: beyond 64 bits nothing is known.
       {"", "overflow() == overflow()", "open"},
       {"", "overflow() >= 0", "open"},

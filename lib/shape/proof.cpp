@@ -236,9 +236,11 @@ std::pair<double, double> Proof::interval(const SymFloat& x) {
   if (node.op == "number") return out;
   const auto [a, b] = interval(node.operands[0]);
   if (node.op == "sqrt" && a >= 0) out = {std::sqrt(a), std::sqrt(b)};
+  if (node.op == "log2" && a > 0) out = {std::log2(a), std::log2(b)};
   if (node.op == "abs") out = {a > 0 ? a : b < 0 ? -b : 0, std::max(std::abs(a), std::abs(b))};
   if (node.operands.size() == 2) {
     const auto [c, d] = interval(node.operands[1]);
+    if (node.op == "pow" && a == b && a >= 1) out = {std::pow(a, c), std::pow(a, d)};
     if (node.op == "+") out = {a + c, b + d};
     if (node.op == "-") out = {a - d, b - c};
     if (node.op == "min") out = {std::min(a, c), std::min(b, d)};

@@ -290,7 +290,7 @@ class Parser {
       const SymFloat x = as_float(of[0]);
       return name == "floor" ? floor(x) : name == "ceil" ? ceil(x) : name == "round" ? round(x) : trunc(x);
     }
-    if (one && (name == "sqrt" || name == "exp" || name == "log" || name == "abs"))
+    if (one && (name == "sqrt" || name == "exp" || name == "log" || name == "log2" || name == "abs"))
       return SymFloat::apply(name, {as_float(of[0])});
     if (of.size() == 2 && name == "pow") return SymFloat::apply(name, {as_float(of[0]), as_float(of[1])});
     start_ = name_start;

@@ -78,7 +78,7 @@ class SymFloat {
   static SymFloat from(const SymInt& value);  // spelled float(s0)
   // A float that a node yields or a caller passes, spelled number(x): the symbol is bound to the bits of the double.
   static SymFloat number(const SymInt& symbol);
-  // One of + - * / pow sqrt exp log abs min max, over floats.
+  // One of + - * / pow sqrt exp log log2 abs min max, over floats.
   static SymFloat apply(const std::string& op, std::vector<SymFloat> operands);
 
   std::optional<double> constant() const { return node_ ? std::nullopt : std::optional(constant_); }

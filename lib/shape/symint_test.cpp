@@ -149,6 +149,7 @@ TEST_CASE("canonical spellings") {
       {"(s + 1)*(t/2)", "float(s + 1)*(float(t)/2.0)"},
       {"-1e300*1e300", "-inf"},
       {"sqrt(16)", "4.0"},
+      {"log2(8)", "3.0"},
       {"sqrt(s)*1", "sqrt(float(s))"},
       {"-sqrt(s)", "(-1.0)*sqrt(float(s))"},
       {"floor(s/2)", "s//2"},

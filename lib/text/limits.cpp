@@ -19,9 +19,9 @@ bool is_word(std::string_view text) {
 }
 
 bool is_symbol_name(std::string_view text) {
-  static constexpr std::array<std::string_view, 25> words = {
+  static constexpr std::array<std::string_view, 26> words = {
       "None",  "true",    "false", "True", "False", "inf",  "nan",   "and",   "or",   "not", "if",  "else", "int",
-      "float", "complex", "min",   "max",  "floor", "ceil", "trunc", "round", "sqrt", "exp", "log", "abs"};
+      "float", "complex", "min",   "max",  "floor", "ceil", "trunc", "round", "sqrt", "exp", "log", "log2", "abs"};
   if (!is_word(text) || text.find('.') != text.npos) return false;
   return std::find(words.begin(), words.end(), text) == words.end() && !scalar_type_named(std::string(text));
 }

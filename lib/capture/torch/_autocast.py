@@ -72,7 +72,7 @@ def _is_contraction(equation, operands):
     kept = output if arrow else "..." + "".join(label for label in inputs if inputs.count(label) == 1)
     sizes = [_sizes(labels, operand) for labels, operand in zip(inputs.split(","), operands)]
     for label in {label for of in sizes for label in of if (label if isinstance(label, str) else "...") not in kept}:
-        *earlier, last = (not (isinstance(of[label], int) and of[label] == 1) for of in sizes if label in of)
+        *earlier, last = (not (type(of[label]) is int and of[label] == 1) for of in sizes if label in of)
         if last and any(earlier):
             return True
     return False

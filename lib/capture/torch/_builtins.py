@@ -1,10 +1,11 @@
-# Python's own max, min, len, math.sqrt, exp, log and pow, for sizes and numbers that are symbolic and for tensors that are traced.
+# Python's own max, min, len, math.sqrt, exp, log, log2, isqrt and pow, for sizes and numbers that are symbolic and for tensors that are traced.
 #
 # CPython's would compare, and so ask for one answer where both are possible, or insist on a number of their own. In the process of
 # a capture they are these instead: the same for all other arguments. What Python would refuse (the root of -1) is required not to be.
 import builtins
 import functools
 import math
+import operator
 
 import _atenon
 
@@ -32,7 +33,7 @@ def _extreme(name):
         values = args if len(args) > 1 else list(args[0])
         if _plain.issuperset(map(type, values)):  # nearly every call, of which importing a library makes 100000s
             return python(values)
-        if _are((int, _atenon.SymInt), _atenon.SymInt, values) or _are((float, _atenon.SymFloat), _atenon.SymFloat, values):
+        if _are(int, _atenon.SymInt, values) or _are(float, _atenon.SymFloat, values):
             return functools.reduce(functools.partial(_atenon.sym, name), values)
         if len(values) > 1 and _are(Tensor, Tensor, values) and _atenon.is_tracing() and not any(value.dim() for value in values):
             if len({value.dtype for value in values}) == 1:
@@ -58,6 +59,20 @@ def _function(name, allowed, reason):
     return function
 
 
+_root = math.isqrt
+
+
+@functools.wraps(math.isqrt)
+def _isqrt(n):
+    if not isinstance(n, _atenon.SymInt):
+        return _root(n)
+    if not _atenon.require(n >= 0, "math.isqrt takes no negative number"):
+        return _root(-1)
+    if not _atenon.require(n < 2**52, "math.isqrt of a size"):  # whose root, as a double, is not rounded up to a whole
+        return _root(operator.index(n))
+    return _atenon.sym("int", _atenon.sym("sqrt", n))
+
+
 _power = math.pow
 
 
@@ -73,4 +88,6 @@ builtins.max, builtins.min, builtins.len = _extreme("max"), _extreme("min"), _at
 math.sqrt = _function("sqrt", lambda x: x >= 0, "math.sqrt takes no negative number")
 math.exp = _function("exp", lambda x: x <= 709, "math.exp takes numbers up to 709")
 math.log = _function("log", lambda x: x > 0, "math.log takes positive numbers")
+math.log2 = _function("log2", lambda x: x > 0, "math.log2 takes positive numbers")
+math.isqrt = _isqrt
 math.pow = _pow

@@ -143,9 +143,9 @@ def result_type(tensor1, tensor2):
             return value.dtype, 2 if value.dim() else 1
         if isinstance(value, complex):
             return _modes._dtypes.named["complex64"], 0
-        if isinstance(value, (builtins.float, _atenon.SymFloat)):
+        if isinstance(value, builtins.float):
             return _modes.get_default_dtype(), 0
-        return _modes._dtypes.named["bool" if isinstance(value, (builtins.bool, _atenon.SymBool)) else "int64"], 0
+        return _modes._dtypes.named["bool" if isinstance(value, builtins.bool) else "int64"], 0
 
     (first, rank1), (second, rank2) = described(tensor1), described(tensor2)
     if rank1 > rank2 and category(first) >= category(second):
@@ -182,14 +182,14 @@ def broadcast_tensors(*tensors):
 
 
 def broadcast_shapes(*shapes):
-    shapes = [(shape,) if isinstance(shape, (int, _atenon.SymInt)) else tuple(shape) for shape in shapes]
+    shapes = [(shape,) if isinstance(shape, int) else tuple(shape) for shape in shapes]
     rank = builtins.max(map(len, shapes), default=0)
     result = [1] * rank
     for shape in shapes:
         for position, size in enumerate(shape, rank - len(shape)):
-            if isinstance(size, int) and size == 1:
+            if type(size) is int and size == 1:
                 continue
-            if isinstance(result[position], int) and result[position] == 1:
+            if type(result[position]) is int and result[position] == 1:
                 result[position] = size
             elif result[position] != size:
                 raise RuntimeError("Shape mismatch: objects cannot be broadcast to a single shape")
@@ -318,7 +318,7 @@ def chain_matmul(*matrices, out=None):
 
 
 def tensordot(a, b, dims=2, out=None):
-    if isinstance(dims, (int, _atenon.SymInt)):
+    if isinstance(dims, int):
         dims = [list(builtins.range(a.dim() - dims, a.dim())), list(builtins.range(dims))]
     elif isinstance(dims, Tensor):
         dims = dims.tolist()

@@ -466,7 +466,7 @@ def sparse_coo_tensor(indices=None, values=None, size=None, *, dtype=None, devic
     if size is None:
         size = [*(places.amax(1) + 1).tolist(), *entries.shape[1:]]
     count = places.shape[1]
-    return SparseTensor(places, entries, size, is_coalesced or (isinstance(count, int) and count < 2))
+    return SparseTensor(places, entries, size, is_coalesced or (builtins.type(count) is int and count < 2))
 
 
 def sparse_csr_tensor(crow_indices, col_indices, values, size=None, *, dtype=None, device=None, pin_memory=False, requires_grad=False,
@@ -521,7 +521,7 @@ class _LegacyMeta(builtins.type):
 
 
 def _legacy_new(cls, *args, device=None):
-    if args and isinstance(args[0], (int, _atenon.SymInt)):
+    if args and isinstance(args[0], int):
         return sparse_coo_tensor(args, dtype=cls.dtype)
     return sparse_coo_tensor(*args)
 

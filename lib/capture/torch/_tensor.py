@@ -514,7 +514,7 @@ def _made_as(name, args):
             args = (operator.index(args[0]),)
         except TypeError:
             pass
-    if len(args) == 1 and (not isinstance(args[0], (builtins.int, _atenon.SymInt)) or isinstance(args[0], builtins.bool)):
+    if len(args) == 1 and (not isinstance(args[0], builtins.int) or isinstance(args[0], builtins.bool)):
         if not hasattr(args[0], "__len__"):
             raise TypeError(f"new(): data must be a sequence (got {builtins.type(args[0]).__name__})")
         return _atenon.tensor(args[0], dtype=dtype)

@@ -40,7 +40,7 @@ class _Examples:
         if not self.tensors:
             raise ValueError("vmap: at least one argument has a batch: a tensor whose in_dims is not None")
         sizes = {tensor.shape[0] for tensor in self.tensors}
-        if len(sizes) > 1 and all(isinstance(size, int) for size in sizes):
+        if len(sizes) > 1 and all(type(size) is int for size in sizes):
             raise ValueError(f"vmap: the batches have different sizes: {sorted(sizes)}")
         self.size = self.tensors[0].shape[0]
 

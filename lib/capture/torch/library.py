@@ -185,7 +185,7 @@ class FakeImplCtx:
     """What a fake function asks for sizes that only data decide."""
 
     def new_dynamic_size(self, *, min=0, max=None):
-        if not isinstance(min, int) or (max is not None and not isinstance(max, int)):
+        if type(min) is not int or (max is not None and type(max) is not int):
             raise ValueError("new_dynamic_size takes constants for min and max")
         if min < 0:
             raise ValueError(f"a size is not less than 0, so min cannot be {min}")

@@ -33,7 +33,7 @@ def _beyond(bound, sign):
 
 def _between(region):
     low, high = region.lower_bound, region.upper_bound
-    if isinstance(low, (int, float)) and low == 0 and isinstance(high, (int, float)) and high == 1:
+    if {type(low), type(high)} <= {int, float} and low == 0 and high == 1:
         return transforms.SigmoidTransform()
     return transforms.ComposeTransform([transforms.SigmoidTransform(), transforms.AffineTransform(low, high - low)])
 

@@ -75,7 +75,7 @@ class TransformedDistribution(Distribution):
         sign = 1
         for transform in self.transforms:
             sign = sign * transform.sign
-        return chance if isinstance(sign, int) and sign == 1 else sign * (chance - 0.5) + 0.5
+        return chance if type(sign) is int and sign == 1 else sign * (chance - 0.5) + 0.5
 
     def cdf(self, value):
         for transform in reversed(self.transforms):

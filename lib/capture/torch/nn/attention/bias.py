@@ -32,7 +32,7 @@ class CausalBias:
         if is_causal:
             raise ValueError("CausalBias should not be used with causal=True")
         offset = self._offset()
-        if isinstance(offset, int) and offset == 0:
+        if type(offset) is int and offset == 0:
             return None, True
         return self._materialize(), False
 

@@ -140,7 +140,7 @@ def multi_head_attention_forward(
             weights = weights.mean(dim=1)
     else:
         if attn_mask is not None:
-            shared = isinstance(attn_mask.size(0), int) and attn_mask.size(0) == 1
+            shared = type(attn_mask.size(0)) is int and attn_mask.size(0) == 1
             attn_mask = attn_mask.unsqueeze(0) if shared else attn_mask.view(batch, num_heads, -1, source_length)
         q = q.view(batch, num_heads, target_length, head_width)
         k = k.view(batch, num_heads, source_length, head_width)

@@ -8,7 +8,7 @@ __all__ = ["batch_norm", "embedding", "embedding_bag", "group_norm", "instance_n
 def _check_several_values(input):
     # Statistics of one value per channel mean nothing; a symbolic batch size is not asked.
     sizes = [input.size(0), *input.shape[2:]]
-    if all(isinstance(size, int) and size == 1 for size in sizes):
+    if all(type(size) is int and size == 1 for size in sizes):
         raise ValueError(f"Expected more than 1 value per channel when training, got input size {input.shape}")
 
 

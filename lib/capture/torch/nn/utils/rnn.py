@@ -104,7 +104,7 @@ def invert_permutation(permutation):
 def pack_padded_sequence(input, lengths, batch_first=False, enforce_sorted=True):
     """Lengths that PyTorch refuses as not sorted are taken."""
     padded = input.transpose(0, 1) if batch_first else input
-    if isinstance(lengths, (list, tuple)) and all(isinstance(n, int) for n in (*lengths, padded.size(0))):
+    if isinstance(lengths, (list, tuple)) and all(type(n) is int for n in (*lengths, padded.size(0))):
         if not all(0 < n <= padded.size(0) for n in lengths):
             raise RuntimeError(f"the lengths {list(lengths)} do not lie between 1 and the {padded.size(0)} steps of the input")
     lengths = torch.as_tensor(lengths, dtype=torch.int64)
@@ -117,7 +117,7 @@ def pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_le
         total_length = lengths.max().item()
         torch._check(total_length <= padded.size(0))
     rest = max(total_length - padded.size(0), 0)
-    if not isinstance(rest, int) or rest > 0:
+    if type(rest) is not int or rest > 0:
         padded = torch.cat([padded, padded.new_zeros((rest, *padded.shape[1:]))])
     padded = padded[:total_length]
     inside = is_inside(padded.size(0), lengths).view(padded.shape[:2] + (1,) * (padded.dim() - 2))
