@@ -1,6 +1,7 @@
 #include "capture/failure.h"
 
 #include <algorithm>
+#include <map>
 
 #include "capture/callstack.h"
 
@@ -42,6 +43,16 @@ void add_calls(Diagnostic& diagnostic, const std::vector<Note>& calls) {
   }
 }
 
+// What the package index calls a package that Python imports by another name.
+std::string distribution(const std::string& package) {
+  static const std::map<std::string, std::string> names = {
+      {"Bio", "biopython"},        {"PIL", "pillow"},  {"attr", "attrs"},           {"cv2", "opencv-python-headless"},
+      {"skimage", "scikit-image"}, {"yaml", "PyYAML"}, {"sklearn", "scikit-learn"},
+  };
+  const auto found = names.find(package);
+  return found == names.end() ? package : found->second;
+}
+
 }  // namespace
 
 Diagnostic diagnostic_of_exception(Session& session) {
@@ -80,8 +91,12 @@ Diagnostic diagnostic_of_exception(Session& session) {
   const std::string package = module.substr(0, module.find('.'));
   if (is_missing && text.ends_with("is not a package"))
     diagnostic.notes.push_back({"fix: rename " + package + ".py, if another '" + package + "' is meant, a package"});
+  else if (is_missing && package != module && package != "torch" &&
+           PyDict_GetItemString(PyImport_GetModuleDict(), package.c_str()))
+    diagnostic.notes.push_back({"fix: install a version of " + distribution(package) + " that has " + module +
+                                ": the one of the active environment has not"});
   else if (is_missing && !module.empty() && !module.starts_with("torch."))
-    diagnostic.notes.push_back({"fix: python3 -m venv ENV; ENV/bin/pip install " + package +
+    diagnostic.notes.push_back({"fix: python3 -m venv ENV; ENV/bin/pip install " + distribution(package) +
                                 "; VIRTUAL_ENV=ENV atenon capture ...: packages are those of the active environment"});
   std::vector<Note> stack = session.call_stacks->user_frames(frames.get());
   if (!stack.empty()) stack.pop_back();  // the innermost is the place itself

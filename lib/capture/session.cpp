@@ -1,5 +1,8 @@
 #include "capture/session.h"
 
+#include <algorithm>
+#include <array>
+
 #include "capture/callstack.h"
 
 namespace atenon::capture {
@@ -28,6 +31,22 @@ std::optional<bool> if_there_are_any(const SymBool& truth, const shape::Facts& f
   return tells_none ? at(1) : std::nullopt;
 }
 
+// The test in a line of Python, as it stands there; "test" where the line shows none, or a part of one.
+std::string tested(const SourceSpan& line) {
+  const size_t start = static_cast<size_t>(std::max(line.column, 1)) - 1;
+  if (start > line.text.size()) return "test";
+  const std::string before = line.text.substr(0, start),
+                    found = line.text.substr(start, static_cast<size_t>(line.width));
+  const bool is_test = std::ranges::any_of(std::array{"if ", "while ", "not ", "and ", "or "},
+                                           [&](const char* word) { return before.ends_with(word); });
+  return is_test && std::ranges::count(found, '(') == std::ranges::count(found, ')') ? found : "test";
+}
+
+std::string shortened(const std::string& formula) {
+  constexpr size_t most = 120;
+  return formula.size() > most ? formula.substr(0, most) + "..." : formula;
+}
+
 }  // namespace
 
 bool Session::decide(const SymBool& truth, const std::string& reason) {
@@ -39,17 +58,19 @@ bool Session::decide(const SymBool& truth, const std::string& reason) {
   const std::optional<bool> asserted = example || !is_tracing ? std::nullopt : call_stacks->asserted();
   if (asserted) return require(*asserted ? truth : shape::negate(truth), "asserted") == *asserted;
   if (!example) {
-    const std::string text = truth.to_string();
     const std::optional<bool> if_any = if_there_are_any(truth, facts);
-    const std::string promised = if_any == false ? shape::negate(truth).to_string() : text;
-    std::string fix = "torch.cond(" + text + ", f, g, operands) runs one of two functions, torch._check(" + promised +
-                      ") promises one answer; torch.sym_min, torch.sym_max and // need none";
+    const std::string test = tested(call_stacks->user_line());
+    const std::string promise = if_any == false ? "torch._check of its opposite"
+                                                : "torch._check(" + test + ")" + (if_any ? "" : " or of its opposite");
+    std::string fix = "torch.cond(" + test + ", f, g, operands) runs one of two functions, " + promise +
+                      " promises one answer; torch.sym_min, torch.sym_max and // need none";
     if (if_any) {
       const bool is_count = facts.ranges().at(*truth.symbols().begin()).lower >= 0;
       fix = std::string(is_count ? "leave a test for no elements out" : "where it counts, leave a test for none out") +
             ", since operators take tensors without elements. Or " + fix;
     }
-    raise(311, "whether `" + text + "` holds depends on data, and Python needs to know it here", fix);
+    raise(311, "whether `" + shortened(truth.to_string()) + "` holds depends on data, and Python needs to know it here",
+          fix);
     return false;
   }
   ir::Constraint constraint{.truth = *example ? truth : shape::negate(truth), .reason = reason};

@@ -193,6 +193,13 @@ struct Recording {
   reference::Environment constants_known;                                  // what constant_value has evaluated
   std::vector<std::pair<std::shared_ptr<Base>, SourceSpan>> buffers_read;  // by constant_value: they must not change
   std::shared_ptr<NumbersOfSizes> numbers_of_sizes;  // what number_of_sizes has found in the program's own graph
+  // A constant whose memory forward has as an array of NumPy's, which it may write: no reader may see it change.
+  struct Shared {
+    ir::Value* value;
+    Tensor before;
+    SourceSpan line;
+  };
+  std::vector<Shared> arrays;
   std::vector<std::pair<std::shared_ptr<Base>, ir::InputSpec>> user_inputs;
   int unbacked = 0;
   // Symbols of Dim.AUTO and Dim.DYNAMIC: those that others give are replaced, and those that are one number, if they
@@ -289,8 +296,9 @@ class Session : public Recording {
   Ref wrap(const SymInt& value);
   Ref wrap(const SymFloat& value);
   Ref wrap(const SymBool& value);
-  Ref truth(const SymBool& value);  // Python's own bool where what is known of the symbols decides it
-  Ref wrap_sizes(const std::vector<SymInt>& sizes);
+  Ref truth(const SymBool& value);                   // Python's own bool where what is known of the symbols decides it
+  Ref wrap_all(const std::vector<SymInt>& sizes);    // a tuple
+  Ref wrap_sizes(const std::vector<SymInt>& sizes);  // torch.Size
 
   // control_flow.cpp. The value as the graph that is being recorded sees it; null with an exception where it belongs to
   // a branch that has ended.

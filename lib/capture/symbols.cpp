@@ -290,14 +290,18 @@ PyObject* refuse_number(PyObject* self, const char* python_type) {
   const std::string promise = static_specification(
       session, std::visit([](const auto& value) { return value.symbols(); }, *as_symbol(self)->value));
   const std::string is_data = promise.empty() ? "depends on data" : "is dynamic";
-  std::string fix =
-      "keep it symbolic: write the size where it is used, without range(), np.arange() or a list index; torch.arange, "
-      "int(), float(), len(), math.floor, math.ceil, math.log2, //, <<, min and max stay symbolic";
+  const bool is_size = std::holds_alternative<SymInt>(*as_symbol(self)->value);
+  std::string fix = is_size ? "keep it symbolic: write the size where it is used, without range(), np.arange() or a "
+                              "list index; torch.arange, "
+                            : "keep it symbolic: operators multiply and add it, and so scale what uniform_() and "
+                              "normal_() draw by plain numbers; ";
+  fix += "int(), float(), len(), math.floor, math.ceil, math.log2, //, <<, min and max stay symbolic";
   if (promise.empty())
     fix += "; torch.while_loop and scan run a loop so often as data decide";
-  else
-    fix += std::string(". In place of a loop, ") + instead_of_loop + ". Or make " + promise;
-  const std::string kind = std::holds_alternative<SymInt>(*as_symbol(self)->value) ? "size" : "number";
+  else if (is_size)
+    fix += std::string(". In place of a loop, ") + instead_of_loop;
+  if (!promise.empty()) fix += ". Or make " + promise;
+  const std::string kind = is_size ? "size" : "number";
   return session.raise(310,
                        "the " + kind + " `" + spelling(as_symbol(self)) + "` " + is_data +
                            " and cannot become Python's own " + python_type,
@@ -316,11 +320,23 @@ PyObject* drafted(PyObject* self) {
   return PyLong_FromDouble(*example);
 }
 
+// Of a size that has one value in all its ranges: (n + 511)//512 for n in 1..64.
+std::optional<int64_t> only_value(PyObject* self) {
+  const std::optional<Number> number = number_of(self);
+  const SymInt* integer = number ? std::get_if<SymInt>(&*number) : nullptr;
+  if (!integer) return std::nullopt;
+  const shape::Facts& facts = session_of(self).facts;
+  const shape::Range range = facts.bounds(*integer);
+  return range.lower == range.upper ? range.lower : facts.value_of(*integer);
+}
+
 PyObject* as_index(PyObject* self) {
+  if (const std::optional<int64_t> value = only_value(self)) return PyLong_FromLongLong(*value);
   refuse_number(self, "int");
   return drafted(self);
 }
 PyObject* as_float(PyObject* self) {
+  if (const std::optional<int64_t> value = only_value(self)) return PyFloat_FromDouble(static_cast<double>(*value));
   refuse_number(self, "float");
   return drafted(self);
 }
@@ -341,6 +357,37 @@ PyObject* convert(PyObject* type, PyObject* const* args, size_t count, PyObject*
   if (!symbol) return python(&object);
   const bool is_int = type == reinterpret_cast<PyObject*>(&PyLong_Type);
   return symbolic_function(*symbol->session, is_int ? "int" : "float", &object, 1);
+}
+
+// How often range(start, stop, step) turns, if that is as in the example for all sizes.
+std::optional<int64_t> turns(const Session& session, const SymInt& start, const SymInt& stop, const SymInt& step) {
+  const bool is_up = session.facts.proves(shape::less(0, step));
+  if (!is_up && !session.facts.proves(shape::less(step, 0))) return std::nullopt;
+  const SymInt way = is_up ? stop - start : start - stop, length = is_up ? step : -step;
+  const std::optional<int64_t> count =
+      shape::evaluate(shape::max(0, shape::floor_div(way + length - 1, length)), session.hints);
+  if (!count || !session.facts.proves(shape::less_equal(way, length * *count))) return std::nullopt;
+  return *count == 0 || session.facts.proves(shape::less(length * (*count - 1), way)) ? count : std::nullopt;
+}
+
+// range(0, n, n) and its like: the sizes that it goes through, where their count is known. All else is Python's.
+vectorcallfunc python_range = nullptr;
+PyObject* range(PyObject* type, PyObject* const* args, size_t flags, PyObject* names) {
+  const size_t count = static_cast<size_t>(PyVectorcall_NARGS(flags));
+  const auto symbol =
+      std::find_if(args, args + count, [](PyObject* arg) { return as_symbol(arg) && !only_value(arg); });
+  if (symbol == args + count || names || count > 3) return python_range(type, args, flags, names);
+  Session& session = session_of(*symbol);
+  std::vector<SymInt> numbers;
+  for (size_t i = 0; i < count; ++i)
+    if (const std::optional<SymInt> number = integer_of(args[i])) numbers.push_back(*number);
+  if (numbers.size() != count) return python_range(type, args, flags, names);
+  const SymInt start = count > 1 ? numbers[0] : 0, stop = numbers[count > 1], step = count > 2 ? numbers[2] : 1;
+  const std::optional<int64_t> known = turns(session, start, stop, step);
+  if (!known) return python_range(type, args, flags, names);
+  std::vector<SymInt> sizes;
+  for (int64_t i = 0; i < *known; ++i) sizes.push_back(start + step * i);
+  return session.wrap_all(sizes).release();
 }
 
 template <SymInt (*round)(const SymFloat&)>
@@ -512,6 +559,7 @@ std::string static_specification(const Session& session, const std::set<std::str
 
 bool add_symbol_types(Session& session) {
   PyLong_Type.tp_vectorcall = PyFloat_Type.tp_vectorcall = convert;
+  if (PyRange_Type.tp_vectorcall != range) python_range = std::exchange(PyRange_Type.tp_vectorcall, range);
   session.symint_type = make_type("_atenon.SymInt");
   session.symfloat_type = make_type("_atenon.SymFloat");
   session.symbool_type = make_type("_atenon.SymBool");
@@ -634,8 +682,7 @@ Ref Session::truth(const SymBool& value) {
   return known == shape::Truth::open ? wrap(value) : Ref(PyBool_FromLong(known == shape::Truth::proven));
 }
 
-Ref Session::wrap_sizes(const std::vector<SymInt>& sizes) {
-  // torch.Size is a tuple whose slices stay Size: a plain tuple is made first, then the class is called with it.
+Ref Session::wrap_all(const std::vector<SymInt>& sizes) {
   Ref tuple(PyTuple_New(static_cast<Py_ssize_t>(sizes.size())));
   if (!tuple) return {};
   for (size_t i = 0; i < sizes.size(); ++i) {
@@ -643,7 +690,13 @@ Ref Session::wrap_sizes(const std::vector<SymInt>& sizes) {
     if (!size) return {};
     PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), size.release());
   }
-  if (!size_class) return tuple;
+  return tuple;
+}
+
+Ref Session::wrap_sizes(const std::vector<SymInt>& sizes) {
+  // torch.Size is a tuple whose slices stay Size: a plain tuple is made first, then the class is called with it.
+  Ref tuple = wrap_all(sizes);
+  if (!tuple || !size_class) return tuple;
   return Ref(PyObject_CallOneArg(size_class.get(), tuple.get()));
 }
 

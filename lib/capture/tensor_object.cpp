@@ -160,7 +160,7 @@ PyObject* item(PyObject* self, PyObject*) {
 Py_ssize_t first_size(PyObject* self, const char* purpose, std::string fix) {
   TensorObject& tensor = self_of(self);
   const std::vector<SymInt> sizes = sizes_of(tensor);
-  if (const auto count = sizes[0].constant()) return static_cast<Py_ssize_t>(*count);
+  if (const auto count = tensor.session->facts.value_of(sizes[0])) return static_cast<Py_ssize_t>(*count);
   if (const std::string promise = static_specification(*tensor.session, sizes[0].symbols()); !promise.empty())
     fix += ". Or make " + promise;
   tensor.session->raise(
@@ -173,12 +173,23 @@ Py_ssize_t first_size(PyObject* self, const char* purpose, std::string fix) {
   return static_cast<Py_ssize_t>(*example);
 }
 
+// Are there so many rows as bincount has counted kinds?
+bool is_counted(TensorObject& tensor) {
+  const SymInt count = sizes_of(tensor)[0];
+  for (const ir::Node& node : tensor.session->graph.forward())
+    if (node.target() == "aten::bincount" && node.result()->meta().sizes[0] == count) return true;
+  return false;
+}
+
 PyObject* tolist(PyObject* self, PyObject*) {
   if (is_symbolic(self_of(self))) {
     TensorObject& tensor = self_of(self);
     if (sizes_of(tensor).empty()) return item(self, nullptr);
-    if (first_size(self, "the length of tolist()", "make it known: one_hot(x, n).sum(0) counts as bincount does") < 0)
-      return nullptr;
+    const std::string fix =
+        is_counted(tensor)
+            ? "make it known: one_hot(x, n).sum(0) counts as bincount does"
+            : std::string("operators take all rows of the tensor at once; in place of a loop, ") + instead_of_loop;
+    if (first_size(self, "the length of tolist()", fix) < 0) return nullptr;
     const Ref parts(tensor.session->call("aten::unbind", {self}));
     Ref list(parts ? PySequence_List(parts.get()) : nullptr);
     for (Py_ssize_t i = 0; list && i < PyList_GET_SIZE(list.get()); ++i) {
@@ -231,7 +242,28 @@ PyObject* as_float(PyObject* self) {
   return number ? PyNumber_Float(number.get()) : nullptr;
 }
 
-// The memory of the tensor itself. While forward runs it can only be read: what Python writes there, no graph would
+// Is the tensor a constant that forward itself has made, and that no node has read?
+bool is_unread_constant(TensorObject& tensor) {
+  const Session& session = *tensor.session;
+  const TensorState& state = *tensor.state;
+  if (!state.is_traced() || !state.chain.empty() || !session.scopes.empty()) return false;
+  ir::Value* value = state.base->value;
+  return session.constants_known.values.contains(value) && !value->has_users() &&
+         (value->producer || session.literal_inputs.contains(value));
+}
+
+// What forward may write as an array: memory of its own, which item() and tolist() read as well.
+Tensor shared_with_array(Session& session, ir::Value* value, const Tensor& content) {
+  Tensor& own = std::get<Tensor>(session.constants_known.values.at(value));
+  if (std::ranges::find(session.arrays, value, &Session::Shared::value) == session.arrays.end()) {
+    session.arrays.push_back({value, content, session.call_stacks->user_line()});
+    own = Tensor::empty(content.dtype, content.sizes);
+    assign(own, content);
+  }
+  return own;
+}
+
+// The memory of the tensor itself. While forward runs most can only be read: what Python writes there, no graph would
 // have.
 int get_buffer(PyObject* self, Py_buffer* view, int flags) {
   std::optional<Tensor> value = data_of(
@@ -239,7 +271,10 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
       "give the tensor itself, and not what .numpy() or np.array() makes of it: pack_padded_sequence takes one, "
       "and torch has most of NumPy's functions");
   if (!value) return -1;
-  const bool writable = !self_of(self).session->is_tracing;
+  Session& session = *self_of(self).session;
+  const bool is_shared = session.is_tracing && is_unread_constant(self_of(self)),
+             writable = is_shared || !session.is_tracing;
+  if (is_shared) value = shared_with_array(session, self_of(self).state->base->value, *value);
   if (writable) value->mutable_data();
   return fill_buffer(self, *value, writable, view, flags);
 }

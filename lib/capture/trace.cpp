@@ -30,6 +30,7 @@ class Trace {
   bool add_result(PyObject* result);
   bool stays(const Lifted& state, ir::Value* left);
   bool check_buffers_read(const std::vector<Assigned>& assigned);
+  bool check_arrays();
   void eliminate_unread_nodes();
   void unify_automatic_symbols();
   void minimise_assumptions();
@@ -271,9 +272,24 @@ bool Trace::check_buffers_read(const std::vector<Assigned>& assigned) {
   return true;
 }
 
+// What the graph reads holds what it held before forward wrote into an array of it.
+bool Trace::check_arrays() {
+  for (const auto& [value, before, line] : session_.arrays) {
+    const auto& now = std::get<Tensor>(session_.constants_known.values.at(value));
+    const bool is_read = value->has_users() || std::ranges::count(outputs_, Argument(value)) > 0;
+    if (!is_read || hold_the_same(before, now)) continue;
+    session_.raise(error(Status::unsupported, 312, "forward writes into an array of a tensor that it also reads")
+                       .note("the array is made at " + CallStacks::to_string(line))
+                       .note("fix: .numpy().copy() there, and torch.from_numpy(array) once it is written"));
+    if (!session_.tolerate()) return false;
+  }
+  return true;
+}
+
 bool Trace::write_outputs(PyObject* result, const Inputs& inputs) {
   const std::optional<std::vector<Assigned>> assigned = assigned_state(session_, model_);
-  return assigned && check_buffers_read(*assigned) && add_mutations(inputs, *assigned) && add_result(result);
+  return assigned && check_buffers_read(*assigned) && add_mutations(inputs, *assigned) && add_result(result) &&
+         check_arrays();
 }
 
 // Views that were only written through, and what Python computed and forgot. A draw that nobody reads, as those of a
