@@ -1,7 +1,6 @@
 # A graph as a module: its code can be read, and one that was traced or put together runs node by node. A program's graph is
 # called by ExportedProgram.module().
 import copy
-import functools
 import inspect
 import sys
 import textwrap
@@ -28,6 +27,17 @@ def _assign(root, target, value):
         setattr(root, name, value)
 
 
+def _copy_attr(from_module, to_module, target):
+    first, _, rest = target.partition(".")
+    value = getattr(from_module, first)
+    if not rest:
+        _assign(to_module, first, value)
+    elif getattr(to_module, first, None) is not value:  # else it has come as a whole
+        if not hasattr(to_module, first):
+            to_module.add_module(first, Module())
+        _copy_attr(value, getattr(to_module, first), rest)
+
+
 class GraphModule(Module):
     def __init__(self, root, graph, class_name="GraphModule"):
         super().__init__()
@@ -41,7 +51,7 @@ class GraphModule(Module):
             return
         self.training = root.training
         for target in dict.fromkeys(node.target for node in graph.nodes if node.op in ("get_attr", "call_module")):
-            _assign(self, target, functools.reduce(getattr, target.split("."), root))
+            _copy_attr(root, self, target)
 
     @property
     def graph(self):
