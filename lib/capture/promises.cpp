@@ -57,13 +57,14 @@ class Promises {
           "from " + std::to_string(range.lower) + " on, and the program needs at least " + std::to_string(bounds.lower),
           dimension(symbol, bounds.lower, range.upper),
           [&](const shape::Facts& known) { return known.bounds(size).lower > range.lower; });
-    if (range.upper != shape::Range::highest) warn_of_gaps(symbol, {std::max(range.lower, bounds.lower), range.upper}, is_asked ? 0 : 2);
+    if (range.upper != shape::Range::highest)
+      warn_of_gaps(symbol, {std::max(range.lower, bounds.lower), range.upper}, is_asked ? 0 : 2);
     return true;
   }
 
  private:
-  // Sizes within the bounds that the program does not take, as 9 for `s % 4 == 0`. Run checks that, and so no program is
-  // refused for it.
+  // Sizes within the bounds that the program does not take, as 9 for `s % 4 == 0`. Run checks that, and so no program
+  // is refused for it.
   void warn_of_gaps(const ir::Symbol& symbol, const shape::Range& range, int64_t least_asked) {
     std::vector<const ir::Constraint*> alone;
     for (const ir::Constraint& assumption : session_.assumptions)
@@ -89,9 +90,10 @@ class Promises {
       }
     }
     if (!broken) return;
-    Diagnostic diagnostic = error(Status::unsupported, 308,
-                                  "dimension `" + symbol.name + "` of " + symbol.source + " is promised to be " +
-                                      symbol.range.to_string() + ", and the program does not take " + std::to_string(gap));
+    Diagnostic diagnostic =
+        error(Status::unsupported, 308,
+              "dimension `" + symbol.name + "` of " + symbol.source + " is promised to be " + symbol.range.to_string() +
+                  ", and the program does not take " + std::to_string(gap));
     name_reason(diagnostic, *broken);
     diagnostic.notes.push_back({"fix: " + dimension_of(symbol, taken, tried, roots.upper)});
     session_.findings.push_back(std::move(diagnostic));
