@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
 
 #include "capture/symbols.h"
 #include "opset/rules.h"
 
 namespace atenon::capture {
 namespace {
+
+constexpr int64_t most_sizes_tried = 4096;
 
 class Promises {
  public:
@@ -58,10 +61,73 @@ class Promises {
           "from " + std::to_string(range.lower) + " on, and the program needs at least " + std::to_string(bounds.lower),
           dimension(symbol, bounds.lower, range.upper),
           [&](const shape::Facts& known) { return known.bounds(size).lower > range.lower; }, open);
+    if (range.upper != shape::Range::highest)
+      warn_of_gaps(symbol, {std::max(range.lower, bounds.lower), range.upper}, is_asked ? 0 : 2);
     return true;
   }
 
  private:
+  // Sizes within the bounds that the program does not take, as 9 for `s % 4 == 0`. Run checks that, and so no program
+  // is refused for it.
+  void warn_of_gaps(const ir::Symbol& symbol, const shape::Range& range, int64_t least_asked) {
+    std::vector<const ir::Constraint*> alone;
+    for (const ir::Constraint& assumption : session_.assumptions)
+      if (assumption.truth.symbols() == std::set<std::string>{symbol.name}) alone.push_back(&assumption);
+    if (alone.empty()) return;
+    const Session::Derived from = derivation(symbol);
+    const shape::Range roots{(range.lower - from.offset + from.factor - 1) / from.factor,
+                             (range.upper - from.offset) / from.factor};
+    const int64_t tried = std::min(roots.upper, roots.lower + most_sizes_tried);
+    std::vector<int64_t> taken;
+    const ir::Constraint* broken = nullptr;
+    int64_t gap = 0;
+    for (int64_t root = roots.lower; root <= tried; ++root) {
+      const int64_t size = from.factor * root + from.offset;
+      const auto found = std::ranges::find_if(alone, [&](const ir::Constraint* assumption) {
+        return !shape::evaluate(assumption->truth, {{symbol.name, size}}).value_or(true);
+      });
+      if (found == alone.end()) {
+        taken.push_back(root);
+      } else if (!broken && size >= least_asked) {
+        broken = *found;
+        gap = size;
+      }
+    }
+    if (!broken) return;
+    Diagnostic diagnostic =
+        error(Status::unsupported, 308,
+              "dimension `" + symbol.name + "` of " + symbol.source + " is promised to be " + symbol.range.to_string() +
+                  ", and the program does not take " + std::to_string(gap));
+    name_reason(diagnostic, *broken);
+    diagnostic.notes.push_back({"fix: " + dimension_of(symbol, taken, tried, roots.upper)});
+    session_.findings.push_back(std::move(diagnostic));
+  }
+
+  // What the user writes for the sizes that come of `taken`, which are in order and go on from `tried` to `highest`.
+  std::string dimension_of(const ir::Symbol& symbol, const std::vector<int64_t>& taken, int64_t tried,
+                           int64_t highest) const {
+    const auto& [root, factor, offset] = derivation(symbol);
+    int64_t step = 0;
+    for (size_t i = 1; i < taken.size(); ++i) step = std::gcd(step, taken[i] - taken[i - 1]);
+    if (step == 0 || taken.back() - taken.front() != step * static_cast<int64_t>(taken.size() - 1))
+      return "leave " + symbol.source + " out of dynamic_shapes and --input's names, or run with sizes that it takes";
+    const int64_t last = taken.back() + step > tried ? highest : taken.back();
+    if (step == 1) return dimension(symbol, factor * taken.front() + offset, factor * last + offset);
+    const int64_t rest = taken.front() % step, shift = factor * rest + offset;
+    const shape::Range range{taken.front() / step, (last - rest) / step};
+    const std::string multiple = std::to_string(factor * step) + "*", more = shift ? "+" + std::to_string(shift) : "";
+    return multiple + "torch.export.Dim(\"" + root + "\", min=" + std::to_string(range.lower) +
+           ", max=" + std::to_string(range.upper) + ")" + more + ", or the size " + multiple + root + more +
+           " in --input and --dynamic " + root + "=" + range.to_string();
+  }
+
+  void name_reason(Diagnostic& diagnostic, const ir::Constraint& assumption) const {
+    diagnostic.notes.push_back(
+        {assumption.truth.to_string() + (assumption.reason.empty() ? "" : ": " + assumption.reason)});
+    if (const std::string place = session_.program.provenance.at(assumption.provenance).place(); !place.empty())
+      diagnostic.notes.push_back({"relied on at " + place});
+  }
+
   Session::Derived derivation(const ir::Symbol& symbol) const {
     const auto found = session_.derived.find(symbol.name);
     return found == session_.derived.end() ? Session::Derived{symbol.name, 1, 0} : found->second;
@@ -89,10 +155,7 @@ class Promises {
     for (const ir::Constraint& assumption : session_.assumptions) {
       known.assume(assumption.truth);
       if (!is_broken(known)) continue;
-      diagnostic.notes.push_back(
-          {assumption.truth.to_string() + (assumption.reason.empty() ? "" : ": " + assumption.reason)});
-      if (const std::string place = session_.program.provenance.at(assumption.provenance).place(); !place.empty())
-        diagnostic.notes.push_back({"relied on at " + place});
+      name_reason(diagnostic, assumption);
       if (assumption.reason.ends_with(opset::counts_results))
         fix += std::string(". In place of a loop, ") + instead_of_loop;
       break;

@@ -7,7 +7,8 @@ namespace atenon::capture {
 
 // A dimension that was named is dynamic: no one number, no other name's, and all of the range that was given for it.
 // False with E0308 where the assumptions say otherwise, which name the line. A bound that nobody gave (Dim("n") alone)
-// is none to break.
+// is none to break. Sizes within a range that the program does not take beside others that it does, as for
+// `s % 4 == 0`, are a finding: run refuses them.
 bool keeps_promises(Session& session);
 
 }  // namespace atenon::capture

@@ -104,8 +104,8 @@ std::string example_number(const Leaf& leaf) {
   return kind == ir::ScalarKind::integer ? "3" : kind == ir::ScalarKind::boolean ? "true" : "0.5";
 }
 
-// NumPy has no bfloat16: its files hold uint16, which arrays reads as bf16. Other types must be the declared ones;
-// float64 becomes float32 where that is asked for, as NumPy's defaults are wide.
+// NumPy has no bfloat16: its files hold uint16, which arrays reads as bf16. Other types must be the declared ones; floats
+// become narrower ones and integers int64 where that is asked for, as NumPy's defaults are wide and its types few.
 Result<Datum> fitted(const Leaf& leaf, Tensor tensor, const std::string& name) {
   if (const auto* kind = std::get_if<ir::ScalarKind>(&leaf.type)) {
     if (std::optional<Datum> number = number_of(tensor, *kind)) return std::move(*number);
@@ -115,12 +115,14 @@ Result<Datum> fitted(const Leaf& leaf, Tensor tensor, const std::string& name) {
   }
   ScalarType wanted = std::get<ir::TensorMeta>(leaf.type).dtype;
   if (tensor.dtype == wanted) return Datum(std::move(tensor));
-  const bool is_converted = (tensor.dtype == ScalarType::f64 && wanted == ScalarType::f32) ||
-                            (is_integral(tensor.dtype) && wanted == ScalarType::i64);
+  const bool is_converted =
+      (is_floating(tensor.dtype) && is_floating(wanted) && size_of(wanted) < size_of(tensor.dtype)) ||
+      (is_integral(tensor.dtype) && wanted == ScalarType::i64);
   if (is_converted) return Datum(cast(tensor, wanted));
   return error(Status::usage, 622,
                "the input '" + name + "' is " + type_of(leaf) + ", but the file holds " + name_of(tensor.dtype))
-      .note("convert it: numpy.save(file, x.astype('" + std::string(torch_name_of(wanted)) + "'))");
+      .note("convert it: numpy.save(file, x.astype('" +
+            std::string(torch_name_of(wanted == ScalarType::bf16 ? ScalarType::f32 : wanted)) + "'))");
 }
 
 }  // namespace

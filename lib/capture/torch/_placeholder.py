@@ -126,6 +126,17 @@ def getter(module):
     return lambda name: attribute(module, name)
 
 
+completed = {}  # a library's module -> what is done with it when it has run: in place of some of it stands ours
+
+
+class _Completing(importlib.machinery.SourceFileLoader):
+    """Of a file of a library's."""
+
+    def exec_module(self, module):
+        super().exec_module(module)
+        completed[module.__name__](module)
+
+
 class _Loader(importlib.machinery.SourceFileLoader):
     """Of a file of ours: what it does not define itself, its module is asked for here."""
 
@@ -135,16 +146,17 @@ class _Loader(importlib.machinery.SourceFileLoader):
 
 
 class _Finder:
-    """Finds our files of PyTorch's modules, and makes those that have no file here."""
+    """Finds our files of PyTorch's modules, makes those that have no file here, and has ours put into libraries."""
 
     @staticmethod
     def find_spec(fullname, path=None, target=None):
-        if not fullname.startswith("torch."):
+        is_torch = fullname.startswith("torch.")
+        if not is_torch and fullname not in completed:
             return None
         spec = importlib.machinery.PathFinder.find_spec(fullname, path)
         if spec is not None and isinstance(spec.loader, importlib.machinery.SourceFileLoader):
-            spec.loader = _Loader(fullname, spec.origin)
-        elif spec is None and _names.has_module(fullname):
+            spec.loader = (_Loader if is_torch else _Completing)(fullname, spec.origin)
+        elif spec is None and is_torch and _names.has_module(fullname):
             spec = importlib.machinery.ModuleSpec(fullname, _Finder, is_package=True)
         return spec
 

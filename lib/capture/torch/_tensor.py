@@ -6,6 +6,7 @@
 import builtins
 import math
 import operator
+import re
 
 import _atenon
 
@@ -388,6 +389,8 @@ class Tensor(_atenon.Tensor):
     def __format__(self, specification):
         if self.dim() == 0 and not self._is_traced:
             return self.item().__format__(specification)
+        if self.dim() == 0:  # in a message, to the width that is asked for, as a size is
+            return format(str(self), re.sub(r"[,_+=]|\.\d+|[a-zA-Z%]$", "", specification))
         return object.__format__(self, specification)
 
     def __repr__(self, *, tensor_contents=None):

@@ -77,6 +77,8 @@ class _NodeList:
 
 
 class Graph:
+    _tracer_cls = None  # of the Tracer that has made it
+
     def __init__(self, program=None, name="", placeholders=None):
         """The graph `name` of a native program; `placeholders` are (name of the value or "", name, constant)."""
         self._nodes = []
@@ -197,6 +199,7 @@ class Graph:
     def __deepcopy__(self, memo=None):
         copied, of = Graph(), {}
         copied._is_view, copied._values, copied._taken = self._is_view, set(self._values), dict(self._taken)
+        copied._tracer_cls = self._tracer_cls
         for node in self._nodes:
             args, kwargs = map_arg((node.args, node.kwargs), of.__getitem__)
             of[node] = copied._add(node.name, node.op, node.target, args, kwargs)

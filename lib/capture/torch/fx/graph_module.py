@@ -1,8 +1,6 @@
 # A graph as a module: its code can be read, and one that was traced or put together runs node by node. A program's graph is
 # called by ExportedProgram.module().
 import copy
-import functools
-import inspect
 import sys
 import textwrap
 
@@ -28,6 +26,35 @@ def _assign(root, target, value):
         setattr(root, name, value)
 
 
+def _copy_attr(from_module, to_module, target):
+    first, _, rest = target.partition(".")
+    value = getattr(from_module, first)
+    if not rest:
+        _assign(to_module, first, value)
+    elif getattr(to_module, first, None) is not value:  # else it has come as a whole
+        if not hasattr(to_module, first):
+            to_module.add_module(first, Module())
+        _copy_attr(value, getattr(to_module, first), rest)
+
+
+class _Forward:
+    """A method of each GraphModule's own, which takes what its graph takes, by name."""
+
+    def __get__(self, module, kind):
+        if module is None:
+            return self
+        graph = module._compiled
+        if graph._is_view:
+            raise RuntimeError("the graph of an ExportedProgram takes its state as inputs; call exported_program.module() instead")
+        places = graph.find_nodes(op="placeholder")
+        taken = [f"{node.target}=defaults[{i}]" if node.args else node.target for i, node in enumerate(places)]
+        rest = next((i for i, node in enumerate(places) if node.target.startswith("*")), len(places))
+        given = [f"{node.target}={node.target}" if i > rest and node.target[0] != "*" else node.target for i, node in enumerate(places)]
+        scope = {"defaults": [node.args[0] if node.args else None for node in places], "run": Interpreter(module, graph=graph).run}
+        exec(compile(f"def forward({', '.join(taken)}): return run({', '.join(given)})", __file__, "exec"), scope)
+        return scope["forward"]
+
+
 class GraphModule(Module):
     def __init__(self, root, graph, class_name="GraphModule"):
         super().__init__()
@@ -41,7 +68,7 @@ class GraphModule(Module):
             return
         self.training = root.training
         for target in dict.fromkeys(node.target for node in graph.nodes if node.op in ("get_attr", "call_module")):
-            _assign(self, target, functools.reduce(getattr, target.split("."), root))
+            _copy_attr(root, self, target)
 
     @property
     def graph(self):
@@ -75,18 +102,7 @@ class GraphModule(Module):
         self._compile()
         return self._compiled.python_code()
 
-    def forward(self, *args, **kwargs):
-        graph = self._compiled
-        if graph._is_view:
-            raise RuntimeError("the graph of an ExportedProgram takes its state as inputs; call exported_program.module() instead")
-        places = graph.find_nodes(op="placeholder")
-        if kwargs and not any(node.target.startswith("*") for node in places):
-            names = [inspect.Parameter(node.target, inspect.Parameter.POSITIONAL_OR_KEYWORD,
-                                       default=node.args[0] if node.args else inspect.Parameter.empty) for node in places]
-            bound = inspect.Signature(names).bind(*args, **kwargs)
-            bound.apply_defaults()
-            args, kwargs = bound.args, {}
-        return Interpreter(self, graph=graph).run(*args, **kwargs)
+    forward = _Forward()
 
     def __str__(self):
         return f"GraphModule()\n\n{self.code}\n# To see more debug info, please use `graph_module.print_readable()`"
