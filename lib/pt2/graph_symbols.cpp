@@ -309,7 +309,8 @@ Result<void> GraphReader::assume_guards(const Item& guards) {
     Result<Scalar> truth = parse_expression(guard.text(), names);
     if (!truth || !std::holds_alternative<SymBool>(*truth))
       return error(Status::unsupported, 825, "the export relied on what cannot be expressed here: " + guard.text())
-          .at({.file = file_name_});
+          .at({.file = file_name_})
+          .note("fix: export with a torch.export.Dim for each dynamic dimension, Dim(\"h\", min=2) in place of Dim.AUTO");
     if (Result<void> assumed = assume(std::get<SymBool>(*truth), "torch.export relied on it"); !assumed) return assumed;
   }
   return {};

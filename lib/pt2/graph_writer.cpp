@@ -1,6 +1,7 @@
 #include "pt2/graph_writer.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "ir/control_flow.h"
@@ -13,6 +14,16 @@ using ir::Argument;
 using shape::SymInt;
 
 constexpr int positional = 1, keyword = 2, strided = 7, contiguous_format = 1, preserve_format = 4;
+
+// What PyTorch calls operators that here know no strides: its view refuses what is not laid out as it needs.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 3> spoken = {
+    {{"aten::view", "aten::reshape"}, {"aten::_unsafe_view", "aten::reshape"}, {"aten::view_as", "aten::reshape_as"}}};
+
+std::string spoken_target(const std::string& target) {
+  for (const auto& [ours, theirs] : spoken)
+    if (target == ours) return std::string(theirs);
+  return target;
+}
 
 Diagnostic unsupported(const std::string& what) {
   return error(Status::unsupported, 826, "this program cannot be an archive of torch.export: " + what);
@@ -366,8 +377,10 @@ Result<void> GraphWriter::write_control_flow(const ir::Node& node, const ir::Con
 
 Result<void> GraphWriter::write_node(const ir::Node& node) {
   if (const std::optional<ir::ControlFlow> flow = ir::control_flow(node)) return write_control_flow(node, *flow);
-  const opset::Operator* op = opset_.find(node.target());
-  if (!op) return unsupported("it is lowered, or uses " + node.target() + ", which PyTorch does not know");
+  const opset::Operator* op = opset_.find(spoken_target(node.target()));
+  if (!op || node.target().starts_with("atenon::"))
+    return unsupported("it is lowered, or uses " + node.target() + ", which PyTorch does not know")
+        .note("fix: write the program as captured: atenon capture net.py | atenon pack --format pt2 -o net.pt2");
   if (op->is_declared() && node.results().size() > 0 &&
       std::any_of(op->schema().parameters.begin(), op->schema().parameters.end(),
                   [](const opset::Parameter& parameter) { return parameter.type.mutated; }))

@@ -116,9 +116,7 @@ Result<void> write(const ir::ExportedProgram& program, const opset::Opset& opset
   if (entry.variants.size() != 1) return unsupported("it has several variants");
   GraphWriter writer(program, entry, opset);
   Result<OutputJson> graph = writer.graph();
-  if (!graph)
-    return graph.error().note(
-        "programs are written as captured or decomposed, not as lowered: atenon decompose --to core");
+  if (!graph) return graph.error();
   const OutputJson module = {
       {"graph", *graph},
       {"signature", writer.signature()},
