@@ -271,15 +271,30 @@ class Parser {
     if (callee == "Integer" && integer(argument)) return argument;
     if (callee == "Not" && truth(argument)) return shape::negate(*truth(argument));
     // By the names of sympy's classes, and by those that guards call.
-    static const std::map<std::string, std::string> meanings = {
-        {"ToFloat", "float"},        {"float", "float"},          {"torch.sym_float", "float"},
-        {"sqrt", "sqrt"},            {"torch._sym_sqrt", "sqrt"}, {"OpaqueUnaryFn_sqrt", "sqrt"},
-        {"exp", "exp"},              {"math.exp", "exp"},         {"OpaqueUnaryFn_exp", "exp"},
-        {"log", "log"},              {"math.log", "log"},         {"OpaqueUnaryFn_log", "log"},
-        {"Abs", "abs"},              {"abs", "abs"},              {"floor", "floor"},
-        {"FloorToInt", "floor"},     {"math.floor", "floor"},     {"ceiling", "ceil"},
-        {"CeilToInt", "ceil"},       {"math.ceil", "ceil"},       {"TruncToInt", "trunc"},
-        {"math.trunc", "trunc"},     {"RoundToInt", "round"},     {"round", "round"}};
+    static const std::map<std::string, std::string> meanings = {{"ToFloat", "float"},
+                                                                {"float", "float"},
+                                                                {"torch.sym_float", "float"},
+                                                                {"sqrt", "sqrt"},
+                                                                {"torch._sym_sqrt", "sqrt"},
+                                                                {"OpaqueUnaryFn_sqrt", "sqrt"},
+                                                                {"exp", "exp"},
+                                                                {"math.exp", "exp"},
+                                                                {"OpaqueUnaryFn_exp", "exp"},
+                                                                {"log", "log"},
+                                                                {"math.log", "log"},
+                                                                {"OpaqueUnaryFn_log", "log"},
+                                                                {"Abs", "abs"},
+                                                                {"abs", "abs"},
+                                                                {"floor", "floor"},
+                                                                {"FloorToInt", "floor"},
+                                                                {"math.floor", "floor"},
+                                                                {"ceiling", "ceil"},
+                                                                {"CeilToInt", "ceil"},
+                                                                {"math.ceil", "ceil"},
+                                                                {"TruncToInt", "trunc"},
+                                                                {"math.trunc", "trunc"},
+                                                                {"RoundToInt", "round"},
+                                                                {"round", "round"}};
     const auto known = meanings.find(callee);
     const std::optional<SymFloat> x = real(argument);
     if (known == meanings.end() || !x) return std::nullopt;
@@ -289,8 +304,8 @@ class Parser {
     if (meaning == "sqrt" || meaning == "exp" || meaning == "log" || meaning == "abs")
       return SymFloat::apply(meaning, {*x});
     if (integer(argument)) return argument;
-    return meaning == "floor"  ? shape::floor(*x)
-           : meaning == "ceil" ? shape::ceil(*x)
+    return meaning == "floor"   ? shape::floor(*x)
+           : meaning == "ceil"  ? shape::ceil(*x)
            : meaning == "trunc" ? shape::trunc(*x)
                                 : shape::round(*x);
   }
