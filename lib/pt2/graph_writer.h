@@ -36,7 +36,7 @@ class GraphWriter {
   void note_sizes(const ir::Value& value);
   Result<OutputJson> argument(const ir::Argument& argument, const opset::Parameter& parameter);
   Result<OutputJson> list(const ir::ArgumentList& items, const opset::Parameter& parameter);
-  // Numbers as nodes: write_numbers.cpp. An argument is {as_sym_int: {as_name}}, or a constant: {as_int}.
+  // Numbers as nodes: number_nodes.cpp. An argument is {as_sym_int: {as_name}}, or a constant: {as_int}.
   Result<OutputJson> number_argument(const shape::Scalar& number);
   Result<std::string> name_of_number(const shape::Scalar& number);
   Result<std::string> name_of_sum(const ir::SymInt& size);
