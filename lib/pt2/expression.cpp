@@ -2,6 +2,7 @@
 #include "pt2/expression.h"
 
 #include <charconv>
+#include <limits>
 #include <map>
 
 namespace atenon::pt2 {
@@ -145,12 +146,14 @@ class Parser {
       return take(")") ? inner : std::nullopt;
     }
     if (next_ < text_.size() && (is_digit(text_[next_]) || text_[next_] == '.')) return number();
-    const std::string word = name();
+    std::string word = name();
     if (word.empty()) return std::nullopt;
     if (word == "L" && next_is("[")) return input();
+    while (take(".")) word += "." + name();  // math.trunc
     if (take("(")) return deeper([&] { return call(word); });
     if (word == "True" || word == "true") return SymBool(true);
     if (word == "False" || word == "false") return SymBool(false);
+    if (word == "math.inf") return SymFloat(std::numeric_limits<double>::infinity());
     return names_.symbol(word);
   }
 
@@ -267,21 +270,44 @@ class Parser {
   Value unary(const std::string& callee, const Scalar& argument) {
     if (callee == "Integer" && integer(argument)) return argument;
     if (callee == "Not" && truth(argument)) return shape::negate(*truth(argument));
+    // By the names of sympy's classes, and by those that guards call.
+    static const std::map<std::string, std::string> meanings = {{"ToFloat", "float"},
+                                                                {"float", "float"},
+                                                                {"torch.sym_float", "float"},
+                                                                {"sqrt", "sqrt"},
+                                                                {"torch._sym_sqrt", "sqrt"},
+                                                                {"OpaqueUnaryFn_sqrt", "sqrt"},
+                                                                {"exp", "exp"},
+                                                                {"math.exp", "exp"},
+                                                                {"OpaqueUnaryFn_exp", "exp"},
+                                                                {"log", "log"},
+                                                                {"math.log", "log"},
+                                                                {"OpaqueUnaryFn_log", "log"},
+                                                                {"Abs", "abs"},
+                                                                {"abs", "abs"},
+                                                                {"floor", "floor"},
+                                                                {"FloorToInt", "floor"},
+                                                                {"math.floor", "floor"},
+                                                                {"ceiling", "ceil"},
+                                                                {"CeilToInt", "ceil"},
+                                                                {"math.ceil", "ceil"},
+                                                                {"TruncToInt", "trunc"},
+                                                                {"math.trunc", "trunc"},
+                                                                {"RoundToInt", "round"},
+                                                                {"round", "round"}};
+    const auto known = meanings.find(callee);
     const std::optional<SymFloat> x = real(argument);
-    if (!x) return std::nullopt;
-    if (callee == "ToFloat" || callee == "float") return *x;
-    if (callee == "sqrt" || callee == "OpaqueUnaryFn_sqrt") return SymFloat::apply("sqrt", {*x});
-    if (callee == "exp" || callee == "OpaqueUnaryFn_exp") return SymFloat::apply("exp", {*x});
-    if (callee == "log" || callee == "OpaqueUnaryFn_log") return SymFloat::apply("log", {*x});
-    if (callee == "log2" || callee == "OpaqueUnaryFn_log2") return SymFloat::apply("log2", {*x});
-    if (callee == "Abs" && integer(argument)) return shape::max(*integer(argument), -*integer(argument));
-    if (callee == "Abs") return SymFloat::apply("abs", {*x});
-    if (integer(argument)) return std::nullopt;
-    if (callee == "floor" || callee == "FloorToInt") return shape::floor(*x);
-    if (callee == "ceiling" || callee == "CeilToInt") return shape::ceil(*x);
-    if (callee == "TruncToInt") return shape::trunc(*x);
-    if (callee == "RoundToInt") return shape::round(*x);
-    return std::nullopt;
+    if (known == meanings.end() || !x) return std::nullopt;
+    const std::string& meaning = known->second;
+    if (meaning == "float") return *x;
+    if (meaning == "abs" && integer(argument)) return shape::max(*integer(argument), -*integer(argument));
+    if (meaning == "sqrt" || meaning == "exp" || meaning == "log" || meaning == "log2" || meaning == "abs")
+      return SymFloat::apply(meaning, {*x});
+    if (integer(argument)) return argument;
+    return meaning == "floor"   ? shape::floor(*x)
+           : meaning == "ceil"  ? shape::ceil(*x)
+           : meaning == "trunc" ? shape::trunc(*x)
+                                : shape::round(*x);
   }
 
   // --- What operators mean

@@ -30,6 +30,6 @@ std::optional<std::string> lone_symbol(const std::string& text);
 struct SymbolTraits {
   std::function<bool(const std::string& name)> is_positive;
 };
-std::optional<std::string> print_expression(const shape::SymInt& value, const SymbolTraits& traits);
+std::optional<std::string> print_expression(const shape::Scalar& value, const SymbolTraits& traits);
 
 }  // namespace atenon::pt2

@@ -343,7 +343,8 @@ Result<void> GraphReader::read_region(Scope& scope, const std::string& target, c
     if (!setting) return setting.error();
     if (!(*setting == Argument(false)))
       return error(Status::unsupported, 825, "a part of the program runs under torch.autocast")
-          .note("fix: export the model without autocast, in the precision that it should run in");
+          .note("fix: export the model without autocast, in the precision that it should run in")
+          .note(std::string(decompose_first));
   }
   if (depth_ >= deepest) return damaged(file_name_, "regions are nested too deeply");
   Scope inner{.graph = inputs[region->graph].at("arg").at("as_graph").at("graph")};

@@ -67,6 +67,8 @@ class GraphReader {
   Result<void> bind_results(Scope& scope, const std::vector<Item>& outputs, const ir::Node& node,
                             const std::function<View(size_t)>& view_of);
   Result<ir::Node*> append(opset::Call call, const std::vector<std::string>& names = {});
+  Names names_with(std::set<std::string>& unknown) const;
+  std::optional<std::string> unknown_symbol(const std::string& text) const;  // the only one in it
   Result<void> bind_number(Scope& scope, const Item& output, const ir::Value& value);
   ir::Node* add_node(const opset::Call& call, std::vector<ir::Graph::Result> results);
   Diagnostic at_node(Diagnostic diagnostic, const std::string& name) const;

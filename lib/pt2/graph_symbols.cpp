@@ -59,8 +59,15 @@ Result<void> GraphReader::bind_number(Scope& scope, const Item& output, const ir
   const std::string name = name_of(output);
   scope.scalars[name] = as_argument(number);
   const Item theirs = symbolic_value(scope, output.alternative().first, name);
-  const std::optional<std::string> known = theirs.is_null() ? std::nullopt : lone_symbol(expression_text(theirs));
+  if (theirs.is_null()) return {};
+  // A truth is said by comparing its symbol with 1.
+  const std::optional<std::string> known =
+      kind == ir::ScalarKind::boolean ? unknown_symbol(expression_text(theirs)) : lone_symbol(expression_text(theirs));
   if (!known) return {};
+  if (kind == ir::ScalarKind::boolean) {
+    symbols_.emplace(*known, symbol);
+    return {};
+  }
   symbols_.emplace(*known, number);
   if (kind != ir::ScalarKind::integer) return {};
   const shape::Range range = range_of(ranges_, *known, any_number);
@@ -105,19 +112,30 @@ Result<void> GraphReader::add_inputs(const Item& ranges) {
   return {};
 }
 
-// A dimension such as `4*s0 + 1`, where s0 itself is the size of nothing: the dimension becomes a symbol, and s0 what
-// follows from it.
-Result<void> GraphReader::add_derived(const ir::InputSpec& spec, size_t axis, const std::string& text,
-                                      const Item& ranges) {
-  if (text.empty()) return {};
-  std::set<std::string> unknown;
+// Symbols that nothing has said are `unknown`, and stand for themselves.
+Names GraphReader::names_with(std::set<std::string>& unknown) const {
   Names names;
   names.symbol = [&](const std::string& name) -> std::optional<Scalar> {
     if (const auto known = symbols_.find(name); known != symbols_.end()) return known->second;
     unknown.insert(name);
     return SymInt::symbol(name);
   };
-  Result<Scalar> size = parse_expression(text, names);
+  return names;
+}
+
+std::optional<std::string> GraphReader::unknown_symbol(const std::string& text) const {
+  std::set<std::string> unknown;
+  const Result<Scalar> value = parse_expression(text, names_with(unknown));
+  return value && unknown.size() == 1 ? std::optional(*unknown.begin()) : std::nullopt;
+}
+
+// A dimension such as `4*s0 + 1`, where s0 itself is the size of nothing: the dimension becomes a symbol, and s0 what
+// follows from it.
+Result<void> GraphReader::add_derived(const ir::InputSpec& spec, size_t axis, const std::string& text,
+                                      const Item& ranges) {
+  if (text.empty()) return {};
+  std::set<std::string> unknown;
+  Result<Scalar> size = parse_expression(text, names_with(unknown));
   if (!size) return size.error();
   if (unknown.size() != 1 || !std::holds_alternative<SymInt>(*size)) return {};
   const std::string& base = *unknown.begin();
@@ -202,8 +220,10 @@ Result<Scalar> GraphReader::expression(const Item& sym) {
 
 // Do nodes before this one, and inputs, say what it is?
 bool GraphReader::is_known(const Item& sym) const {
-  const std::optional<std::string> symbol = lone_symbol(expression_text(sym));
-  return !symbol || symbols_.contains(*symbol);
+  const std::string text = expression_text(sym);
+  std::set<std::string> unknown;
+  (void)parse_expression(text, names_with(unknown));
+  return unknown.empty();
 }
 
 Item GraphReader::symbolic_value(const Scope& scope, const std::string& kind, const std::string& name) const {
@@ -309,7 +329,9 @@ Result<void> GraphReader::assume_guards(const Item& guards) {
     Result<Scalar> truth = parse_expression(guard.text(), names);
     if (!truth || !std::holds_alternative<SymBool>(*truth))
       return error(Status::unsupported, 825, "the export relied on what cannot be expressed here: " + guard.text())
-          .at({.file = file_name_});
+          .at({.file = file_name_})
+          .note(
+              "fix: export with a torch.export.Dim for each dynamic dimension, Dim(\"h\", min=2) in place of Dim.AUTO");
     if (Result<void> assumed = assume(std::get<SymBool>(*truth), "torch.export relied on it"); !assumed) return assumed;
   }
   return {};

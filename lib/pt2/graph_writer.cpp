@@ -1,6 +1,7 @@
 #include "pt2/graph_writer.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "ir/control_flow.h"
@@ -12,10 +13,41 @@ namespace {
 using ir::Argument;
 using shape::SymInt;
 
-constexpr int positional = 1, keyword = 2, strided = 7, contiguous_format = 1, preserve_format = 4;
+constexpr int keyword = 2, strided = 7, contiguous_format = 1, preserve_format = 4;
 
-Diagnostic unsupported(const std::string& what) {
-  return error(Status::unsupported, 826, "this program cannot be an archive of torch.export: " + what);
+// What PyTorch calls operators of ours. Its view refuses what is not laid out as it needs, and here are no strides; a
+// number that is found may be of any kind only from item.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 4> spoken = {
+    {{"aten::view", "aten::reshape"},
+     {"aten::_unsafe_view", "aten::reshape"},
+     {"aten::view_as", "aten::reshape_as"},
+     {"aten::_local_scalar_dense", "aten::item"}}};
+
+std::string spoken_target(const std::string& target) {
+  for (const auto& [ours, theirs] : spoken)
+    if (target == ours) return std::string(theirs);
+  return target;
+}
+
+// The results that are floats: PyTorch tells them by the names of their symbols.
+std::set<std::string> floats_found(const ir::Variant& variant) {
+  std::set<std::string> names;
+  const auto collect = [&](const ir::Graph& graph) {
+    for (const ir::Node& node : graph.forward())
+      for (const auto& result : node.results())
+        if (!result->is_tensor() && std::get<ir::ScalarKind>(result->type) == ir::ScalarKind::floating)
+          names.insert(result->name);
+  };
+  collect(variant.graph);
+  for (const auto& [name, graph] : variant.subgraphs) collect(graph);
+  return names;
+}
+
+std::optional<shape::Scalar> scalar_of(const Argument& argument) {
+  if (argument.is<SymInt>()) return argument.get<SymInt>();
+  if (argument.is<shape::SymFloat>()) return argument.get<shape::SymFloat>();
+  if (argument.is<shape::SymBool>()) return argument.get<shape::SymBool>();
+  return std::nullopt;
 }
 
 OutputJson real(double value) {
@@ -23,8 +55,6 @@ OutputJson real(double value) {
   if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
   return value;
 }
-
-OutputJson tensor_argument(const std::string& name) { return {{"as_tensor", {{"name", name}}}}; }
 
 // L['d'][0]: how guards call an input.
 std::string guard_path(const std::string& path) {
@@ -47,6 +77,12 @@ std::string target_text(const std::string& target) {  // torch.ops.aten.add.Tens
 
 }  // namespace
 
+Diagnostic unsupported(const std::string& what) {
+  return error(Status::unsupported, 826, "this program cannot be an archive of torch.export: " + what);
+}
+
+OutputJson tensor_argument(const std::string& name) { return {{"as_tensor", {{"name", name}}}}; }
+
 std::string graph_input_name(const ir::InputSpec& spec) {
   if (!spec.value.empty()) return spec.value;
   std::string name = spec.target;
@@ -65,15 +101,20 @@ OutputJson constant_value(const Argument& constant) {
 
 GraphWriter::GraphWriter(const ir::ExportedProgram& program, const ir::EntryPoint& entry, const opset::Opset& opset)
     : program_(program), entry_(entry), variant_(entry.variants.front()), opset_(opset) {
-  int sizes = 0, found = 0;
+  const std::set<std::string> are_floats = floats_found(variant_);
+  int sizes = 0, found = 0, floats = 0;
   for (const ir::Symbol& symbol : entry_.symbols) {
     const bool is_input = !symbol.source.empty();
-    const std::string name = is_input ? "s" + std::to_string(sizes++) : "u" + std::to_string(found++);
+    const std::string name = is_input                           ? "s" + std::to_string(sizes++)
+                             : are_floats.contains(symbol.name) ? "zuf" + std::to_string(floats++)
+                                                                : "u" + std::to_string(found++);
+    facts_.declare(symbol.name, symbol.range);
     renamed_.emplace(symbol.name, SymInt::symbol(name));
     // PyTorch takes sizes of 0 and 1 for constants, so an example must not have them.
     const int64_t least = std::max<int64_t>(symbol.range.lower, std::min<int64_t>(2, symbol.range.upper));
     if (is_input) hints_[name] = std::max(symbol.hint.value_or(least), least);
   }
+  for (const ir::Constraint& assumption : variant_.assumptions) facts_.assume(assumption.truth);
   traits_.is_positive = [](const std::string& name) { return name[0] == 's'; };
 }
 
@@ -134,101 +175,6 @@ Result<OutputJson> GraphWriter::tensor_meta(const ir::TensorMeta& meta) const {
                     {"layout", strided}};
 }
 
-// --- Sizes as nodes
-
-std::string GraphWriter::add_arithmetic(const std::string& target, const OutputJson& a, const OutputJson& b,
-                                        const SymInt& value) {
-  const std::string name = fresh_name("size_0");
-  const auto input = [](const char* label, const OutputJson& argument) {
-    return OutputJson{{"name", label},
-                      {"arg", argument.contains("as_int") ? argument : OutputJson{{"as_sym_int", argument}}},
-                      {"kind", positional}};
-  };
-  tables_.nodes.push_back({{"target", target},
-                           {"inputs", {input("a", a), input("b", b)}},
-                           {"outputs", {{{"as_sym_int", {{"as_name", name}}}}}},
-                           {"metadata", OutputJson::object()},
-                           {"is_hop_single_tensor_return", nullptr},
-                           {"name", name}});
-  tables_.sizes[name] = *sym_int(value);
-  tables_.size_names[value.to_string()] = name;
-  return name;
-}
-
-Result<OutputJson> GraphWriter::size_argument(const SymInt& size) {
-  if (const std::optional<int64_t> constant = size.constant()) return OutputJson{{"as_int", *constant}};
-  if (Result<OutputJson> known = sym_int(size); !known) return known.error();
-  Result<std::string> name = name_of_size(size);
-  if (!name) return name.error();
-  return OutputJson{{"as_name", *name}};
-}
-
-Result<std::string> GraphWriter::name_of_size(const SymInt& size) {
-  if (const auto known = tables_.size_names.find(size.to_string()); known != tables_.size_names.end())
-    return known->second;
-  std::optional<OutputJson> sum;
-  SymInt so_far = 0;
-  for (const shape::Term& term : size.polynomial()->terms) {
-    OutputJson product{{"as_int", term.coefficient}};
-    SymInt value = term.coefficient;
-    for (const shape::Factor& factor : term.factors)
-      for (int i = 0; i < factor.power; ++i) {
-        Result<std::string> atom = name_of_atom(*factor.atom);
-        if (!atom) return atom.error();
-        const OutputJson named{{"as_name", *atom}};
-        const SymInt whole = shape::Polynomial::from({{.coefficient = 1, .factors = {{factor.atom, 1}}}});
-        const bool is_one = value == SymInt(1);
-        value = value * whole;
-        product = is_one ? named : OutputJson{{"as_name", add_arithmetic("_operator.mul", named, product, value)}};
-      }
-    so_far = so_far + value;
-    sum = sum ? OutputJson{{"as_name", add_arithmetic("_operator.add", *sum, product, so_far)}} : product;
-  }
-  return sum->at("as_name").get<std::string>();
-}
-
-Result<std::string> GraphWriter::name_of_atom(const shape::Atom& atom) {
-  if (const auto known = tables_.size_names.find(atom.spelling); known != tables_.size_names.end())
-    return known->second;
-  if (atom.kind == shape::AtomKind::symbol) {
-    const auto source = tables_.sources.find(atom.spelling);
-    if (source == tables_.sources.end())
-      return unsupported("it uses the size " + atom.spelling + ", which no tensor has");
-    const std::string name = fresh_name("sym_size_0");
-    tables_.nodes.push_back(
-        {{"target", "torch.ops.aten.sym_size.int"},
-         {"inputs",
-          {{{"name", "self"}, {"arg", tensor_argument(name_of(*source->second.first))}, {"kind", positional}},
-           {{"name", "dim"}, {"arg", {{"as_int", source->second.second}}}, {"kind", positional}}}},
-         {"outputs", {{{"as_sym_int", {{"as_name", name}}}}}},
-         {"metadata", OutputJson::object()},
-         {"is_hop_single_tensor_return", nullptr},
-         {"name", name}});
-    tables_.sizes[name] = *sym_int(SymInt::symbol(atom.spelling));
-    return tables_.size_names[atom.spelling] = name;
-  }
-  const char* target = atom.kind == shape::AtomKind::floor_div ? "_operator.floordiv"
-                       : atom.kind == shape::AtomKind::mod     ? "_operator.mod"
-                       : atom.kind == shape::AtomKind::min     ? "torch.sym_min"
-                       : atom.kind == shape::AtomKind::max     ? "torch.sym_max"
-                                                               : nullptr;
-  if (!target) return unsupported("it computes the size " + atom.spelling);
-  SymInt so_far = atom.operands[0];
-  Result<OutputJson> left = size_argument(so_far);
-  if (!left) return left.error();
-  for (size_t i = 1; i < atom.operands.size(); ++i) {
-    const SymInt& operand = atom.operands[i];
-    Result<OutputJson> right = size_argument(operand);
-    if (!right) return right.error();
-    so_far = atom.kind == shape::AtomKind::floor_div ? shape::floor_div(so_far, operand)
-             : atom.kind == shape::AtomKind::mod     ? shape::mod(so_far, operand)
-             : atom.kind == shape::AtomKind::min     ? shape::min(so_far, operand)
-                                                     : shape::max(so_far, operand);
-    left = OutputJson{{"as_name", add_arithmetic(target, *left, *right, so_far)}};
-  }
-  return left->at("as_name").get<std::string>();
-}
-
 // --- Arguments and nodes
 
 Result<OutputJson> GraphWriter::list(const ir::ArgumentList& items, const opset::Parameter& parameter) {
@@ -242,31 +188,26 @@ Result<OutputJson> GraphWriter::list(const ir::ArgumentList& items, const opset:
     }
     return OutputJson{{parameter.type.optional_items ? "as_optional_tensors" : "as_tensors", values}};
   }
-  if (all([](const Argument& item) { return item.is<SymInt>() && item.get<SymInt>().is_constant(); })) {
-    for (const Argument& item : items) values.push_back(*item.get<SymInt>().constant());
-    return OutputJson{{"as_ints", values}};
-  }
-  if (all([](const Argument& item) { return item.is<SymInt>(); })) {
-    for (const Argument& item : items) {
-      Result<OutputJson> size = size_argument(item.get<SymInt>());
-      if (!size) return size.error();
-      values.push_back(*size);
-    }
-    return OutputJson{{"as_sym_ints", values}};
-  }
+  const std::string kind = all([](const Argument& item) { return item.is<SymInt>(); }) ? "int"
+                           : parameter.type.kind == opset::Kind::boolean               ? "bool"
+                                                                                       : "float";
+  bool is_symbolic = false;
   for (const Argument& item : items) {
-    const OutputJson value = constant_value(item);
-    if (value.contains("as_none")) return unsupported("a list of arguments is of mixed kinds");
-    values.push_back(value.begin().value());
+    std::optional<shape::Scalar> number = scalar_of(item);
+    if (!number) return unsupported("a list of arguments is of mixed kinds");
+    if (kind == "float" && item.is<SymInt>()) number = shape::SymFloat::from(item.get<SymInt>());
+    Result<OutputJson> value = number_argument(*number);
+    if (!value) return value;
+    is_symbolic |= value->begin().value().is_object();
+    values.push_back(*value);
   }
-  return OutputJson{{parameter.type.kind == opset::Kind::boolean ? "as_bools" : "as_floats", values}};
+  for (OutputJson& value : values)
+    if (!is_symbolic || value.contains("as_sym_" + kind)) value = OutputJson(value.begin().value());
+  return OutputJson{{is_symbolic ? "as_sym_" + kind + "s" : "as_" + kind + "s", values}};
 }
 
 Result<OutputJson> GraphWriter::argument(const Argument& argument, const opset::Parameter& parameter) {
-  if (const ir::Value* value = argument.value()) {
-    if (value->is_tensor()) return tensor_argument(name_of(*value));
-    return unsupported("it uses a number that a node finds, %" + value->name);
-  }
+  if (const ir::Value* value = argument.value()) return tensor_argument(name_of(*value));
   if (argument.is<ir::ArgumentList>()) return list(argument.get<ir::ArgumentList>(), parameter);
   if (argument.is<ScalarType>()) return OutputJson{{"as_scalar_type", number_of(argument.get<ScalarType>())}};
   if (argument.is<std::complex<double>>()) {
@@ -279,14 +220,7 @@ Result<OutputJson> GraphWriter::argument(const Argument& argument, const opset::
     return OutputJson{{"as_memory_format", parameter.type.optional ? preserve_format : contiguous_format}};
   }
   if (argument.is<ir::SubgraphRef>()) return unsupported("it calls the graph @" + argument.get<ir::SubgraphRef>().name);
-  if (argument.is<SymInt>() && !argument.get<SymInt>().is_constant()) {
-    Result<OutputJson> size = size_argument(argument.get<SymInt>());
-    if (!size) return size.error();
-    return OutputJson{{"as_sym_int", *size}};
-  }
-  if ((argument.is<shape::SymFloat>() && !argument.get<shape::SymFloat>().constant()) ||
-      (argument.is<shape::SymBool>() && !argument.get<shape::SymBool>().constant()))
-    return unsupported("the argument " + parameter.name + " is computed from sizes, and no integer");
+  if (const std::optional<shape::Scalar> number = scalar_of(argument)) return number_argument(*number);
   return constant_value(argument);
 }
 
@@ -311,7 +245,10 @@ void GraphWriter::note_sizes(const ir::Value& value) {
 }
 
 Result<void> GraphWriter::write_result(const ir::Value& result, OutputJson& outputs) {
-  if (!result.is_tensor()) return unsupported("the node %" + result.name + " finds a number");
+  if (!result.is_tensor()) {
+    outputs.push_back(found_number(result));
+    return {};
+  }
   Result<OutputJson> type = tensor_meta(result.meta());
   if (!type) return type.error();
   const std::string name = name_of(result);
@@ -366,8 +303,10 @@ Result<void> GraphWriter::write_control_flow(const ir::Node& node, const ir::Con
 
 Result<void> GraphWriter::write_node(const ir::Node& node) {
   if (const std::optional<ir::ControlFlow> flow = ir::control_flow(node)) return write_control_flow(node, *flow);
-  const opset::Operator* op = opset_.find(node.target());
-  if (!op) return unsupported("it is lowered, or uses " + node.target() + ", which PyTorch does not know");
+  const opset::Operator* op = opset_.find(spoken_target(node.target()));
+  if (!op || node.target().starts_with("atenon::"))
+    return unsupported("it is lowered, or uses " + node.target() + ", which PyTorch does not know")
+        .note("fix: write the program as captured: atenon capture net.py | atenon pack --format pt2 -o net.pt2");
   if (op->is_declared() && node.results().size() > 0 &&
       std::any_of(op->schema().parameters.begin(), op->schema().parameters.end(),
                   [](const opset::Parameter& parameter) { return parameter.type.mutated; }))
@@ -397,13 +336,18 @@ Result<void> GraphWriter::write_node(const ir::Node& node) {
   const bool is_one = node.results().size() == 1 && !is_list;
   const std::string name =
       is_one ? name_of(*node.result()) : fresh_name("call_" + (node.results().empty() ? "0" : name_of(*node.result())));
-  tables_.nodes.push_back({{"target", target_text(op->target())},
-                           {"inputs", inputs},
-                           {"outputs", outputs},
-                           {"metadata", metadata(node.provenance)},
+  add_node(target_text(op->target()), inputs, outputs, metadata(node.provenance), name);
+  return {};
+}
+
+void GraphWriter::add_node(const std::string& target, OutputJson inputs, OutputJson outputs, OutputJson metadata,
+                           const std::string& name) {
+  tables_.nodes.push_back({{"target", target},
+                           {"inputs", std::move(inputs)},
+                           {"outputs", std::move(outputs)},
+                           {"metadata", std::move(metadata)},
                            {"is_hop_single_tensor_return", nullptr},
                            {"name", name}});
-  return {};
 }
 
 Result<OutputJson> GraphWriter::graph() {
@@ -423,13 +367,23 @@ Result<OutputJson> GraphWriter::graph() {
     inputs.push_back(tensor_argument(spec.value));
     note_sizes(*value);
   }
-  return nodes_and_outputs(variant_.graph, inputs);
+  Result<OutputJson> whole = nodes_and_outputs(variant_.graph, inputs);
+  if (!whole) return whole;
+  outputs_ = whole->at("outputs");
+  for (const OutputJson& output : outputs_)
+    if (output.contains("as_sym_bool"))
+      return unsupported("it returns a truth that it finds, and torch.export.load reads none")
+          .note("fix: return the tensor, without item()");
+  return whole;
 }
 
 Result<OutputJson> GraphWriter::nodes_and_outputs(const ir::Graph& graph, const OutputJson& inputs) {
   OutputJson outputs = OutputJson::array();
-  for (const ir::Node& node : graph.forward())
+  std::vector<ir::Constraint> open = &graph == &variant_.graph ? variant_.assumptions : graph.assumptions;
+  for (const ir::Node& node : graph.forward()) {
     if (Result<void> written = write_node(node); !written) return written.error();
+    if (Result<void> written = write_asserts(open); !written) return written.error();
+  }
   const opset::Parameter any{.name = "output"};
   for (const Argument& output : graph.outputs()) {
     Result<OutputJson> value = argument(output, any);
@@ -440,19 +394,20 @@ Result<OutputJson> GraphWriter::nodes_and_outputs(const ir::Graph& graph, const 
                     {"outputs", outputs},
                     {"nodes", tables_.nodes},
                     {"tensor_values", tables_.tensors},
-                    {"sym_int_values", tables_.sizes},
-                    {"sym_bool_values", OutputJson::object()},
+                    {"sym_int_values", tables_.numbers[0]},
+                    {"sym_bool_values", tables_.numbers[2]},
                     {"is_single_tensor_return", false},
                     {"custom_obj_values", OutputJson::object()},
-                    {"sym_float_values", OutputJson::object()}};
+                    {"sym_float_values", tables_.numbers[1]}};
 }
 
 OutputJson GraphWriter::range_constraints() const {
   OutputJson ranges = OutputJson::object();
   for (const ir::Symbol& symbol : entry_.symbols) {
-    const shape::Range& range = symbol.range;
+    // What PyTorch may use of a number that is found must be in its range: it does not read the asserts.
+    const shape::Range range = symbol.source.empty() ? facts_.bounds(SymInt::symbol(symbol.name)) : symbol.range;
     ranges[*renamed_.at(symbol.name).as_symbol()] = {
-        {"min_val", range.lower},
+        {"min_val", range.lower == shape::Range::lowest ? OutputJson(nullptr) : OutputJson(range.lower)},
         {"max_val", range.upper == shape::Range::highest ? OutputJson(nullptr) : OutputJson(range.upper)}};
   }
   return ranges;
@@ -461,6 +416,7 @@ OutputJson GraphWriter::range_constraints() const {
 OutputJson GraphWriter::guards() const {
   OutputJson guards = OutputJson::array();
   for (const ir::Constraint& assumption : variant_.assumptions) {
+    if (is_of_found(assumption.truth)) continue;  // asserted in the graph
     std::string text = assumption.truth.to_string(), out;
     for (size_t i = 0; i < text.size();) {  // each name is a symbol, or a function of Python
       size_t end = i;
@@ -511,13 +467,8 @@ OutputJson GraphWriter::signature() const {
       outputs.push_back({{"buffer_mutation", {{"arg", arg}, {"buffer_name", spec.target}}}});
     } else if (spec.kind == ir::OutputKind::user_input_mutation) {
       outputs.push_back({{"user_input_mutation", {{"arg", arg}, {"user_input_name", user_inputs[spec.target]}}}});
-    } else if (value) {
-      outputs.push_back({{"user_output", {{"arg", {{"as_tensor", arg}}}}}});
-    } else if (output.is<SymInt>() && !output.get<SymInt>().is_constant()) {
-      const std::string name = tables_.size_names.at(output.get<SymInt>().to_string());
-      outputs.push_back({{"user_output", {{"arg", {{"as_sym_int", {{"as_name", name}}}}}}}});
     } else {
-      outputs.push_back({{"user_output", {{"arg", constant_value(output)}}}});
+      outputs.push_back({{"user_output", {{"arg", outputs_[i]}}}});
     }
   }
   return {{"input_specs", inputs}, {"output_specs", outputs}};

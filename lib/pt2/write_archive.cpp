@@ -15,10 +15,6 @@ constexpr int schema_major = 8, schema_minor = 20, aten_version = 10, tree_versi
 constexpr const char* torch_version = "2.13.0";
 constexpr const char* root = "model/";
 
-Diagnostic unsupported(const std::string& what) {
-  return error(Status::unsupported, 826, "this program cannot be an archive of torch.export: " + what);
-}
-
 // A pytree of containers that PyTorch has itself: classes of a model are written as the dicts and tuples they are made
 // of.
 OutputJson tree_json(const ir::TreeSpec& tree) {
@@ -116,9 +112,7 @@ Result<void> write(const ir::ExportedProgram& program, const opset::Opset& opset
   if (entry.variants.size() != 1) return unsupported("it has several variants");
   GraphWriter writer(program, entry, opset);
   Result<OutputJson> graph = writer.graph();
-  if (!graph)
-    return graph.error().note(
-        "programs are written as captured or decomposed, not as lowered: atenon decompose --to core");
+  if (!graph) return graph.error();
   const OutputJson module = {
       {"graph", *graph},
       {"signature", writer.signature()},
