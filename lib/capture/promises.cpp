@@ -1,5 +1,6 @@
 #include "capture/promises.h"
 
+#include <algorithm>
 #include <functional>
 #include <numeric>
 

@@ -104,8 +104,9 @@ std::string example_number(const Leaf& leaf) {
   return kind == ir::ScalarKind::integer ? "3" : kind == ir::ScalarKind::boolean ? "true" : "0.5";
 }
 
-// NumPy has no bfloat16: its files hold uint16, which arrays reads as bf16. Other types must be the declared ones; floats
-// become narrower ones and integers int64 where that is asked for, as NumPy's defaults are wide and its types few.
+// NumPy has no bfloat16: its files hold uint16, which arrays reads as bf16. Other types must be the declared ones;
+// floats become narrower ones and integers int64 where that is asked for, as NumPy's defaults are wide and its types
+// few.
 Result<Datum> fitted(const Leaf& leaf, Tensor tensor, const std::string& name) {
   if (const auto* kind = std::get_if<ir::ScalarKind>(&leaf.type)) {
     if (std::optional<Datum> number = number_of(tensor, *kind)) return std::move(*number);
