@@ -120,9 +120,9 @@ class Generated : public Kernel {
       call->bytes += numbers * static_cast<double>(size_of(operand.dtype));
     };
     // What is scattered into a base that lies there is all that is written, and the base is not read.
-    const int base = site.results.size() == 1 ? site.results[0].overwrites : -1;
     const std::optional<int64_t> scattered = size_annotation(site, "scattered", 0);
-    if (base >= 0 && !scattered) return damaged("does not say how much it scatters");
+    if (!scattered) return damaged("does not say how much it scatters");
+    const int base = annotation(site, "scattered") ? site.results[0].overwrites : -1;
     for (size_t i = 0; i < site.operands.size(); ++i)
       if (static_cast<int>(i) != base) add_bytes(site.operands[i], numbers_read(site, i));
     for (const Operand& operand : site.results)

@@ -104,7 +104,7 @@ void Planner::find_lives() {
 // and what is scattered goes into its base.
 std::optional<size_t> Planner::overwritten(const ir::Node& call, size_t result) const {
   const kernels::Kernel* kernel = kernels::find(kernels::kernel_of(call));
-  if (!kernel) return std::nullopt;
+  if (!kernel || call.results().size() > 1) return std::nullopt;
   const ir::Argument* code = call.annotation("code_key");
   const int base = code ? base_of_scatter(lowering_.library.kernels.at(code->get<std::string>()).loops) : -1;
   const std::vector<Value*> operands = call.operands();
@@ -147,14 +147,13 @@ void Planner::find_buffers() {
   size_t position = 0;
   for (const ir::Node& call : lowering_.graph().forward()) {
     const std::vector<Value*> operands = call.operands();
-    std::set<size_t> taken;
     for (size_t i = 0; i < call.results().size(); ++i) {
       const Value* result = call.result(i);
       if (kernels::kernel_of(call) == "alias" || result->returned > 0 || in_outputs_.contains(result)) continue;
       const std::optional<size_t> operand = overwritten(call, i);
       const auto found = operand ? buffer_of_.find(operands[*operand]) : buffer_of_.end();
       size_t buffer = buffers_.size();
-      if (found != buffer_of_.end() && taken.insert(*operand).second) {
+      if (found != buffer_of_.end()) {
         buffer = found->second;
       } else {
         const SymInt bytes = result->meta().numel() * static_cast<int64_t>(size_of(result->meta().dtype));

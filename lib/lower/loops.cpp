@@ -23,7 +23,27 @@ std::vector<ExprId> values_in(const SymInt& index) {
 int base_of_scatter(const Loops& loops) {
   if (!loops.scatter) return -1;
   const Expr& base = loops.exprs[loops.stores[0].value];
-  return base.op == ScalarOp::read && base.index == loops.stores[0].address ? base.buffer : -1;
+  if (base.op != ScalarOp::read || base.index != loops.stores[0].address) return -1;
+  // What is written, and where, must not be read from what is being written.
+  std::vector<ExprId> roots = values_in(loops.scatter->address);
+  roots.insert(roots.end(), {loops.scatter->value, loops.scatter->joined});
+  for (int loop : loops.scatter->loops)
+    for (ExprId id : values_in(loops.loops[loop].extent)) roots.push_back(id);
+  std::set<ExprId> seen;
+  const std::function<bool(ExprId)> reads_base = [&](ExprId id) {
+    if (id == no_expr || !seen.insert(id).second) return false;
+    const Expr& expr = loops.exprs[id];
+    bool found = expr.op == ScalarOp::read && expr.buffer == base.buffer;
+    each_operand(loops, id, [&](ExprId operand) { found = found || reads_base(operand); });
+    if (expr.op == ScalarOp::reduce) {
+      const BoundReduction& reduction = loops.reductions[expr.reduction];
+      for (const std::vector<ExprId>* parts : {&reduction.identity, &reduction.joined, &reduction.element})
+        for (ExprId part : *parts) found = found || reads_base(part);
+      found = found || reads_base(reduction.guard);
+    }
+    return found;
+  };
+  return std::any_of(roots.begin(), roots.end(), reads_base) ? -1 : base.buffer;
 }
 
 int64_t terms_of(const Loops& loops, const BoundReduction& reduction) {

@@ -110,8 +110,8 @@ ATENON_EXPORT atenon_status atenon_output_sizes(atenon_session* session, const a
  * makes a plan, which takes milliseconds; later ones allocate nothing, once as many runs at a time have had the largest
  * sizes. Not so after atenon_seed, where a number is passed in another type than its own, and of calls without a kernel
  * of their own ("reference" in `atenon show`; all, where sizes depend on data); and what oneDNN takes in a few of its
- * primitives is its own. Runs of a session whose buffers change wait for each other; it holds each such buffer twice.
- */
+ * primitives is its own. Runs of a session whose buffers change wait for each other; it holds each such buffer twice
+ * that is not written in place. */
 ATENON_EXPORT atenon_status atenon_run(atenon_session* session, const atenon_tensor* inputs, size_t input_count,
                                        atenon_tensor* outputs, size_t output_count, char** message);
 

@@ -98,7 +98,7 @@ class Session {
   // One value for each leaf of the inputs; a leaf with a constant may be left out (nullopt). Outputs in flattened
   // order, then inputs that the program writes to. Where `into` is not empty, output i is written to into[i], in rows:
   // E0603 unless it has the output's type, or a number's (rank 0 of i64, f64 or bool). A run that fails changes no
-  // state, and draws no random numbers.
+  // state, unless its observer ends it, and draws no random numbers.
   Result<std::vector<Datum>> run(const std::vector<std::optional<Datum>>& inputs, const Observer& observer = {},
                                  std::span<Tensor> into = {});
   // Runs again with sizes of an earlier run, allocating nothing; no where nothing is known of these sizes, or the

@@ -200,6 +200,41 @@ weight "b": f32[2] = [3.0, 4.0]
   CHECK(memory->weights == 32);  // each is there twice
 }
 
+TEST_CASE("state that is written in place is there once") {
+  auto session = session_of(R"text(program 1.0
+opset "aten" 1
+
+entry "forward"
+  input %s: buffer "s"
+  input %w: parameter "w"
+  input %x: user_input "x"
+  output buffer_mutation "s"
+  output user_output "0"
+  input_tree (x: *)
+  output_tree *
+  annotate {slots=[], arena=0}
+  graph(%s: f32[1, 2], %w: f32[2, 2], %x: f32[1, 2])
+    %r: f32[1, 2] = atenon::call(@add, %x, %w, %s) {kernel="onednn.matmul", slots=[-1], overwrites=[2]}
+    return (%r, %r)
+  subgraph @add(%x: f32[1, 2], %w: f32[2, 2], %s: f32[1, 2])
+    %linear: f32[1, 2] = aten::linear(%x, %w)
+    %add: f32[1, 2] = aten::add.Tensor(%s, %linear)
+    return (%add)
+
+weight "s": f32[1, 2] = [[1.0, 2.0]]
+weight "w": f32[2, 2] = [[1.0, 0.0], [0.0, 1.0]]
+)text");
+  for (const float times : {1.f, 2.f, 3.f}) {
+    auto results = session->run({tensor({1, 2}, 3)});
+    REQUIRE_MESSAGE(results, (results ? "" : results.failure().message));
+    CHECK(values((*results)[0]) == std::vector<float>{1 + 3 * times, 2 + 4 * times});
+    CHECK(values(session->changing_state()[0].second) == std::vector<float>{1 + 3 * times, 2 + 4 * times});
+  }
+  auto memory = session->memory({tensor({1, 2}, 3)});
+  REQUIRE(memory);
+  CHECK(memory->weights == 24);
+}
+
 TEST_CASE("a kernel reads what a written state has become, and not the bytes of the file") {
   auto session = session_of(R"text(program 1.0
 opset "aten" 1

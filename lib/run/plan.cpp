@@ -140,13 +140,14 @@ Result<std::vector<int64_t>> Plan::place_slots() {
   return slots;
 }
 
-// The operand that a call writes this result over where it lies, to give an output; -1 for none, nullopt if that is no
-// number.
+// The operand that a call writes this result over where it lies, to give an output; -1 for none, nullopt if it can be
+// none.
 std::optional<int64_t> Plan::overwritten(const ir::Node& node, size_t index) const {
   const ir::Argument* operand = item(node, "overwrites", index);
   if (!operand) return -1;
   const std::optional<int64_t> number = integer(*operand, symbols_);
-  return number && *number < static_cast<int64_t>(node.operands().size()) ? number : std::nullopt;
+  const bool may_be = kernels::kernel_of(node) != "alias" && number && *number < static_cast<int64_t>(node.operands().size());
+  return may_be ? number : std::nullopt;
 }
 
 void Plan::find_homes() {
@@ -169,6 +170,11 @@ Result<Plan::Place> Plan::place_result(const Session& session, const ir::Node& n
       geometry ? extent(geometry->sizes, geometry->strides, geometry->dtype) : std::nullopt;
   if (!bytes) return unknown_size(node);
   Place place{arena_root, 0, geometry->dtype, geometry->sizes, geometry->strides};
+  const std::optional<int64_t> over = overwritten(node, index);
+  const auto refuse_place = [&] {
+    return error(Status::bad_input, 618, "a result is written over what is no output: " + text::print(node));
+  };
+  if (!over) return refuse_place();
   if (kernels::kernel_of(node) == "alias") {
     const std::vector<ir::Value*> operands = node.operands();
     if (operands.empty()) return unknown_size(node);
@@ -183,18 +189,15 @@ Result<Plan::Place> Plan::place_result(const Session& session, const ir::Node& n
     place.offset = base.offset + *elements * static_cast<int64_t>(size_of(place.dtype));
     return place;
   }
-  const std::optional<int64_t> over = overwritten(node, index);
-  if (!over || *over >= 0) {
-    const Place* base = over ? &places_.at(node.operands()[static_cast<size_t>(*over)]) : nullptr;
+  if (*over >= 0) {
+    const Place& base = places_.at(node.operands()[static_cast<size_t>(*over)]);
     const auto is_written = [&](const Session::Port& target) {
-      return target.is_state && root_of_state(target.index) == base->root;
+      return target.is_state && root_of_state(target.index) == base.root;
     };
-    const bool may_be = base && base->dtype == place.dtype && base->sizes == place.sizes &&
-                        base->strides == place.strides &&
-                        (base->root >= root_of_output(0) || std::ranges::any_of(session.targets_, is_written));
-    if (!may_be)
-      return error(Status::bad_input, 618, "a result is written over what is no output: " + text::print(node));
-    return *base;
+    const bool is_same = base.dtype == place.dtype && base.sizes == place.sizes && base.strides == place.strides;
+    const bool may_be = base.root >= root_of_output(0) || std::ranges::any_of(session.targets_, is_written);
+    if (!is_same || !may_be) return refuse_place();
+    return base;
   }
   const ir::Argument* slot = item(node, "slots", index);
   if (const std::optional<int64_t> number = slot ? integer(*slot, symbols_) : -1; number && *number >= 0) {

@@ -109,6 +109,8 @@ class Writes {
   explicit Writes(Scope& scope) : scope_(scope) {}
 
   Result<Changed> run() {
+    for (size_t i = 0; i < scope_.variant.graph.outputs().size(); ++i)
+      states_.insert(ir::state_before(scope_.entry.signature, scope_.variant.graph, i));
     collect();
     for (ir::Node& node : scope_.variant.graph.forward())
       if (!write_at(&node))
@@ -136,15 +138,6 @@ class Writes {
   const Write* write_at(const ir::Node* node) const {
     const auto found = writes_.find(node);
     return found == writes_.end() ? nullptr : &found->second;
-  }
-
-  // Whether it is state that the program writes: writes to it, one after the other, are made where it lies, and what it
-  // was before them is not there any more.
-  bool is_state(const ir::Value& value) const {
-    const ir::GraphSignature& signature = scope_.entry.signature;
-    for (size_t i = 0; i < signature.outputs.size(); ++i)
-      if (ir::state_before(signature, scope_.variant.graph, i) == &value) return true;
-    return false;
   }
 
   // The write that made `value`; null where there is none.
@@ -180,7 +173,7 @@ class Writes {
       if (met.empty()) behind_disjoint = source;
       if (!met.empty() && met.back()->places.contains(*read)) break;
     }
-    if (is_state(*first_base(whole))) behind_disjoint = whole;
+    if (behind_disjoint != whole && states_.contains(first_base(whole))) behind_disjoint = whole;
     const bool is_of_one = met.size() == 1 && met[0]->places.contains(*read);
     const bool is_whole = is_of_one
                               ? met[0]->places.drops_axis || !read->drops_axis
@@ -222,7 +215,7 @@ class Writes {
     for (const Write* before; (before = write_to(*chain.back()->base)) && has_next(*before);) chain.push_back(before);
     if (chain.size() < 2) return {};
     ir::Value* const base = chain.back()->base;
-    if (is_state(*base)) return {};
+    if (states_.contains(base)) return {};
     const size_t axis = last.places.axis;
     const std::optional<int64_t> size = base->meta().sizes[axis].constant();
     if (!size) return {};
@@ -278,6 +271,9 @@ class Writes {
 
   Scope& scope_;
   std::map<const ir::Node*, Write> writes_;
+  // State that the program writes: writes to it, one after the other, are made where it lies, and what it was before them
+  // is not there any more.
+  std::set<const ir::Value*> states_;
   Changed changed_ = Changed::no;
 };
 
