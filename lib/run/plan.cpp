@@ -146,7 +146,8 @@ std::optional<int64_t> Plan::overwritten(const ir::Node& node, size_t index) con
   const ir::Argument* operand = item(node, "overwrites", index);
   if (!operand) return -1;
   const std::optional<int64_t> number = integer(*operand, symbols_);
-  const bool may_be = kernels::kernel_of(node) != "alias" && number && *number < static_cast<int64_t>(node.operands().size());
+  const bool may_be =
+      kernels::kernel_of(node) != "alias" && number && *number < static_cast<int64_t>(node.operands().size());
   return may_be ? number : std::nullopt;
 }
 

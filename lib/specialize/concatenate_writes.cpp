@@ -271,8 +271,8 @@ class Writes {
 
   Scope& scope_;
   std::map<const ir::Node*, Write> writes_;
-  // State that the program writes: writes to it, one after the other, are made where it lies, and what it was before them
-  // is not there any more.
+  // State that the program writes: writes to it, one after the other, are made where it lies, and what it was before
+  // them is not there any more.
   std::set<const ir::Value*> states_;
   Changed changed_ = Changed::no;
 };
