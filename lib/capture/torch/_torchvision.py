@@ -60,7 +60,7 @@ def batched_nms(boxes, scores, idxs, iou_threshold):
 def _decode(given):
     def decode(self, rel_codes, boxes):
         count = sum(each.size(0) for each in boxes)
-        if isinstance(count, int):
+        if type(count) is int:
             return given(self, rel_codes, boxes)
         decoded = self.decode_single(rel_codes.reshape(count, rel_codes.shape[-1]), torch.cat(boxes, dim=0))
         return decoded.reshape(count, decoded.shape[1] // 4, 4)
