@@ -591,6 +591,7 @@ PyObject* symbolic_function(Session& session, const std::string& name, PyObject*
   std::vector<Number> numbers;
   for (size_t i = 0; i < count; ++i) {
     const std::optional<Number> number = number_of(args[i]);
+    if (PyErr_Occurred()) return nullptr;
     if (!number) {
       PyErr_Format(PyExc_TypeError, "sym_%s: %R is not a number", name.c_str(), args[i]);
       return nullptr;
