@@ -177,7 +177,7 @@ Result<std::string> GraphWriter::name_of_truth(const SymBool& value) {
   return add_number(targets.at(comparison), {node.difference, SymInt(0)}, value);
 }
 
-// What item() finds. A truth is the symbol compared with 1.
+// What item() finds. A truth is the symbol compared with 1, in these words: torch.export.load finds the symbol by them.
 OutputJson GraphWriter::found_number(const ir::Value& result) {
   const SymInt symbol = SymInt::symbol(result.name);
   const ir::ScalarKind kind = std::get<ir::ScalarKind>(result.type);
@@ -185,8 +185,12 @@ OutputJson GraphWriter::found_number(const ir::Value& result) {
                         : kind == ir::ScalarKind::floating ? Scalar(SymFloat::number(symbol))
                                                            : Scalar(is_true(result.name));
   const std::string name = name_of(result);
-  tables_.numbers[number.index()][name] =
-      *sym_number(kind == ir::ScalarKind::boolean ? Scalar(shape::equal(symbol, 1)) : number);
+  OutputJson said = *sym_number(kind == ir::ScalarKind::boolean ? Scalar(symbol) : number);
+  if (kind == ir::ScalarKind::boolean) {
+    const std::string text = said["as_expr"]["expr_str"];
+    said["as_expr"]["expr_str"] = "Equality(" + text + ", Integer(1))";
+  }
+  tables_.numbers[number.index()][name] = std::move(said);
   tables_.number_names[spelling(number)] = name;
   return {{kinds[number.index()], {{"as_name", name}}}};
 }

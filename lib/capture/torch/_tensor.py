@@ -390,7 +390,7 @@ class Tensor(_atenon.Tensor):
         if self.dim() == 0 and not self._is_traced:
             return self.item().__format__(specification)
         if self.dim() == 0:  # in a message, to the width that is asked for, as a size is
-            return format(str(self), re.sub(r"[,_+=]|\.\d+|[a-zA-Z%]$", "", specification))
+            return format(str(self), re.sub(r"[,_+=#z -]|\.\d+|[a-zA-Z%]$", "", specification))
         return object.__format__(self, specification)
 
     def __repr__(self, *, tensor_contents=None):

@@ -62,7 +62,7 @@ def _decode(given):
         count = sum(each.size(0) for each in boxes)
         if type(count) is int:
             return given(self, rel_codes, boxes)
-        decoded = self.decode_single(rel_codes.reshape(count, rel_codes.shape[-1]), torch.cat(boxes, dim=0))
+        decoded = self.decode_single(rel_codes.flatten(1), torch.cat(boxes, dim=0))
         return decoded.reshape(count, decoded.shape[1] // 4, 4)
 
     return decode

@@ -37,21 +37,29 @@ def _copy_attr(from_module, to_module, target):
         _copy_attr(value, getattr(to_module, first), rest)
 
 
+def _refuse(*args, **kwargs):
+    raise RuntimeError("the graph of an ExportedProgram takes its state as inputs; call exported_program.module() instead")
+
+
 class _Forward:
     """A method of each GraphModule's own, which takes what its graph takes, by name."""
+
+    def __call__(self, module, *args, **kwargs):
+        return self.__get__(module, type(module))(*args, **kwargs)
 
     def __get__(self, module, kind):
         if module is None:
             return self
         graph = module._compiled
         if graph._is_view:
-            raise RuntimeError("the graph of an ExportedProgram takes its state as inputs; call exported_program.module() instead")
+            return _refuse
         places = graph.find_nodes(op="placeholder")
         taken = [f"{node.target}=defaults[{i}]" if node.args else node.target for i, node in enumerate(places)]
         rest = next((i for i, node in enumerate(places) if node.target.startswith("*")), len(places))
         given = [f"{node.target}={node.target}" if i > rest and node.target[0] != "*" else node.target for i, node in enumerate(places)]
-        scope = {"defaults": [node.args[0] if node.args else None for node in places], "run": Interpreter(module, graph=graph).run}
-        exec(compile(f"def forward({', '.join(taken)}): return run({', '.join(given)})", __file__, "exec"), scope)
+        run = "_" * (1 + max((len(node.target) for node in places), default=0))  # no argument's name
+        scope = {"defaults": [node.args[0] if node.args else None for node in places], run: Interpreter(module, graph=graph).run}
+        exec(compile(f"def forward({', '.join(taken)}): return {run}({', '.join(given)})", __file__, "exec"), scope)
         return scope["forward"]
 
 

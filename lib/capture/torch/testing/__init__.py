@@ -15,6 +15,11 @@ def _is_sequence(value):
     return isinstance(value, Sequence) and not isinstance(value, str)
 
 
+def _as_tensor(value):
+    wide = torch.float64 if isinstance(value, float) else torch.complex128 if isinstance(value, complex) else None
+    return torch.as_tensor(value, dtype=wide)
+
+
 def assert_close(actual, expected, *, allow_subclasses=True, rtol=None, atol=None, equal_nan=False, check_device=True, check_dtype=True,
                  check_layout=True, check_stride=False, msg=None):
     """Raises an AssertionError unless both have the same structure and |actual - expected| <= atol + rtol * |expected| everywhere."""
@@ -40,8 +45,10 @@ def assert_close(actual, expected, *, allow_subclasses=True, rtol=None, atol=Non
         elif actual is None or expected is None:
             if actual is not expected:
                 fail(f"None mismatch: {actual} is not {expected}", path)
+        elif isinstance(actual, torch.Tensor) != isinstance(expected, torch.Tensor):
+            raise TypeError(f"No comparison pair was able to handle inputs of type {type(actual)} and {type(expected)}.")
         else:
-            compare_tensors(torch.as_tensor(actual), torch.as_tensor(expected), path)
+            compare_tensors(_as_tensor(actual), _as_tensor(expected), path)
 
     def compare_tensors(actual, expected, path):
         if actual.shape != expected.shape:
@@ -54,7 +61,10 @@ def assert_close(actual, expected, *, allow_subclasses=True, rtol=None, atol=Non
         relative, absolute = (max(pair) for pair in zip(*pairs)) if rtol is None else (rtol, atol)
         common = torch.promote_types(actual.dtype, expected.dtype)
         actual, expected = actual.detach().to(common), expected.detach().to(common)
-        differs = torch.isclose(actual, expected, rtol=relative, atol=absolute, equal_nan=equal_nan).logical_not()
+        if relative == absolute == 0 and not (common.is_floating_point or common.is_complex):
+            differs = actual != expected  # of large integers, too
+        else:
+            differs = torch.isclose(actual, expected, rtol=relative, atol=absolute, equal_nan=equal_nan).logical_not()
         if not differs.any():
             return
         wide = torch.complex128 if common.is_complex else torch.float64
