@@ -1,5 +1,6 @@
 #include "capture/literal.h"
 
+#include "capture/callstack.h"
 #include "capture/recursion.h"
 #include "capture/symbols.h"
 #include "capture/tensor_data.h"
@@ -222,7 +223,21 @@ PyObject* tensor_over(Session& session, PyObject* data) {
   if (!session.is_tracing && is_array(data))
     if (std::optional<Tensor> shared = over_buffer(data))
       return session.wrap(TensorState{.real = std::move(*shared)}).release();
-  return tensor_from(session, data, std::nullopt);
+  PyObject* const made = tensor_from(session, data, std::nullopt);
+  // What forward writes into an array of a constant's memory from now on, the graph would not have.
+  if (made && session.is_tracing && is_array(data))
+    if (std::optional<Tensor> array = over_buffer(data))
+      for (size_t i = 0; i < session.arrays.size(); ++i) {
+        const Session::Shared& shared = session.arrays[i];
+        const auto& own = std::get<Tensor>(session.constants_known.values.at(shared.value));
+        const char *begin = static_cast<const char*>(own.data()), *at = static_cast<const char*>(array->data());
+        if (shared.array || at < begin || at >= begin + own.nbytes()) continue;
+        Tensor before = Tensor::empty(array->dtype, array->sizes);
+        assign(before, *array);
+        session.arrays.push_back({shared.value, std::move(before), session.call_stacks->user_line(), array});
+        break;
+      }
+  return made;
 }
 
 PyObject* tensor_from(Session& session, PyObject* data, std::optional<ScalarType> dtype) {

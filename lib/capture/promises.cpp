@@ -61,8 +61,7 @@ class Promises {
           "from " + std::to_string(range.lower) + " on, and the program needs at least " + std::to_string(bounds.lower),
           dimension(symbol, bounds.lower, range.upper),
           [&](const shape::Facts& known) { return known.bounds(size).lower > range.lower; }, open);
-    if (range.upper != shape::Range::highest)
-      warn_of_gaps(symbol, {std::max(range.lower, bounds.lower), range.upper}, is_asked ? 0 : 2);
+    if (range.upper != shape::Range::highest) warn_of_gaps(symbol, range, is_asked ? 0 : 2 * from.factor + from.offset);
     return true;
   }
 

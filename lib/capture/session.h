@@ -193,11 +193,13 @@ struct Recording {
   reference::Environment constants_known;                                  // what constant_value has evaluated
   std::vector<std::pair<std::shared_ptr<Base>, SourceSpan>> buffers_read;  // by constant_value: they must not change
   std::shared_ptr<NumbersOfSizes> numbers_of_sizes;  // what number_of_sizes has found in the program's own graph
-  // A constant whose memory forward has as an array of NumPy's, which it may write: no reader may see it change.
+  // A constant whose memory forward has as an array of NumPy's, which it may write, or such an array of which it has
+  // made a tensor: no reader may see it change.
   struct Shared {
     ir::Value* value;
     Tensor before;
     SourceSpan line;
+    std::optional<Tensor> array = {};  // of which a tensor was made
   };
   std::vector<Shared> arrays;
   std::vector<std::pair<std::shared_ptr<Base>, ir::InputSpec>> user_inputs;

@@ -235,7 +235,9 @@ class Order {
 
  private:
   // Mostly the one is the other times sizes, and needs no proof.
-  static bool divides(const SymInt& a, const SymInt& b) { return !(a == SymInt(0)) && shape::floor_div(b, a) * a == b; }
+  static bool divides(const SymInt& a, const SymInt& b) {
+    return a != SymInt(0) && b != SymInt(0) && shape::floor_div(b, a) * a == b;
+  }
 
   const shape::Facts& facts_;
   std::optional<shape::Facts> nonempty_;  // what is asked of it is remembered
@@ -289,11 +291,11 @@ std::optional<std::vector<SymInt>> channels_last(const std::vector<SymInt>& size
   return dense_in_order(channels_last_axes(sizes.size()), sizes);
 }
 
-// As at::Tensor::suggest_memory_format() tells it: there may be gaps, and channels are not repeated.
+// As at::Tensor::suggest_memory_format() tells it: there may be gaps, and nothing is repeated.
 bool has_channels_last(const Laid& tensor, const shape::Facts& facts) {
   const size_t rank = tensor.sizes.size();
-  if ((rank != 4 && rank != 5) || tensor.strides == row_major(tensor.sizes) || tensor.strides[1] == SymInt(0))
-    return false;
+  if ((rank != 4 && rank != 5) || tensor.strides == row_major(tensor.sizes)) return false;
+  if (std::ranges::find(tensor.strides, SymInt(0)) != tensor.strides.end()) return false;
   Order compare(facts);
   SymInt behind = 1;
   for (const size_t axis : channels_last_axes(rank)) {

@@ -150,8 +150,8 @@ PyObject* power(PyObject* a, PyObject* b, PyObject* modulus) {
   if (modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;
   const std::optional<Number> x = number_of(a), y = number_of(b);
   const SymInt *base = x ? std::get_if<SymInt>(&*x) : nullptr, *exponent = y ? std::get_if<SymInt>(&*y) : nullptr;
-  if (base && base->constant() == 2 && exponent &&
-      session_of(a, b).require(shape::less_equal(0, *exponent), two_power)) {
+  const auto is_whole = [&](const shape::Range& range) { return 0 <= range.lower && range.upper <= 64; };
+  if (base && base->constant() == 2 && exponent && is_whole(session_of(a, b).facts.bounds(*exponent))) {
     const std::optional<SymInt> result = power_of_two(session_of(a, b), *exponent, two_power);
     return result ? session_of(a, b).wrap(*result).release() : nullptr;
   }

@@ -252,7 +252,7 @@ bool is_unread_constant(TensorObject& tensor) {
          (value->producer || session.literal_inputs.contains(value));
 }
 
-// What forward may write as an array: memory of its own, which item() and tolist() read as well.
+// What forward may write as an array: memory of its own, which item() of the whole tensor reads as well.
 Tensor shared_with_array(Session& session, ir::Value* value, const Tensor& content) {
   Tensor& own = std::get<Tensor>(session.constants_known.values.at(value));
   if (std::ranges::find(session.arrays, value, &Session::Shared::value) == session.arrays.end()) {

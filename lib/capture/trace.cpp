@@ -274,9 +274,9 @@ bool Trace::check_buffers_read(const std::vector<Assigned>& assigned) {
 
 // What the graph reads holds what it held before forward wrote into an array of it.
 bool Trace::check_arrays() {
-  for (const auto& [value, before, line] : session_.arrays) {
-    const auto& now = std::get<Tensor>(session_.constants_known.values.at(value));
-    const bool is_read = value->has_users() || std::ranges::count(outputs_, Argument(value)) > 0;
+  for (const auto& [value, before, line, array] : session_.arrays) {
+    const Tensor& now = array ? *array : std::get<Tensor>(session_.constants_known.values.at(value));
+    const bool is_read = array || value->has_users() || std::ranges::count(outputs_, Argument(value)) > 0;
     if (!is_read || hold_the_same(before, now)) continue;
     session_.raise(error(Status::unsupported, 312, "forward writes into an array of a tensor that it also reads")
                        .note("the array is made at " + CallStacks::to_string(line))

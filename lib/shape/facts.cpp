@@ -315,10 +315,9 @@ void Facts::learn_zero(const SymInt& given) {
       learn({.kind = Kind::le, .difference = divisor * value - dividend});
       learn({.kind = Kind::le, .difference = dividend - divisor * value - divisor + SymInt(1)});
     }
-    // What is known of the atom is known of its value: n * (6*m // n) == 6*m, once 6*m // n is 6, says n == m; and n %
-    // 4
-    // == 0, once n//4 is 2*(n//8), that n % 8 == 0. By this atom alone, as each of the others would make nothing of
-    // what it comes from; once, as two could go round in turn.
+    // What is known of the atom is known of its value: n * (6*m // n) == 6*m, once 6*m // n is 6, says n == m, and
+    // n % 4 == 0, once n//4 is 2*(n//8), says n % 8 == 0. By this atom alone, as each of the others would make nothing
+    // of what it comes from; once, as two could go round in turn.
     if (is_rewriting_) return;
     is_rewriting_ = true;
     std::vector<SymInt> rewritten;
