@@ -121,7 +121,7 @@ class Generated : public Kernel {
     };
     // What is scattered into a base that lies there is all that is written, and the base is not read.
     const std::optional<int64_t> scattered = size_annotation(site, "scattered", 0);
-    if (!scattered) return damaged("does not say how much it scatters");
+    if (!scattered || site.results.empty()) return damaged("does not say what it scatters");
     const int base = annotation(site, "scattered") ? site.results[0].overwrites : -1;
     for (size_t i = 0; i < site.operands.size(); ++i)
       if (static_cast<int>(i) != base) add_bytes(site.operands[i], numbers_read(site, i));

@@ -303,7 +303,7 @@ Result<kernels::CallSite> Plan::call_site(Session& session, const Step& step, co
   for (const Place& result : step.results) {
     site->results.push_back({result.dtype, result.sizes, result.strides});
     for (size_t i = 0; i < site->operands.size(); ++i)
-      if (step.buffers[i] == std::pair(result.root, result.offset))
+      if (step.buffers[i] == std::pair(result.root, result.offset) && site->operands[i].sizes == result.sizes)
         site->results.back().overwrites = static_cast<int>(i);
   }
   return site;
