@@ -82,6 +82,17 @@ std::optional<Tensor> over_buffer(PyObject* object) {
   return tensor;
 }
 
+// Whether an array lies in the memory of a constant that forward has as an array.
+bool is_of_constant(const Session& session, const Tensor& array) {
+  const auto holds_it = [&](const Session::Shared& shared) {
+    if (shared.array) return false;
+    const auto& own = std::get<Tensor>(session.constants_known.values.at(shared.value));
+    const char *begin = static_cast<const char*>(own.data()), *at = static_cast<const char*>(array.data());
+    return begin <= at && at < begin + own.nbytes();
+  };
+  return std::ranges::any_of(session.arrays, holds_it);
+}
+
 bool is_array(PyObject* object) { return PyObject_CheckBuffer(object) && attribute(object, "__array_interface__"); }
 
 // The element type of a NumPy scalar, or array of rank 0; nullopt of all else.
@@ -224,19 +235,13 @@ PyObject* tensor_over(Session& session, PyObject* data) {
     if (std::optional<Tensor> shared = over_buffer(data))
       return session.wrap(TensorState{.real = std::move(*shared)}).release();
   PyObject* const made = tensor_from(session, data, std::nullopt);
-  // What forward writes into an array of a constant's memory from now on, the graph would not have.
-  if (made && session.is_tracing && is_array(data))
-    if (std::optional<Tensor> array = over_buffer(data))
-      for (size_t i = 0; i < session.arrays.size(); ++i) {
-        const Session::Shared& shared = session.arrays[i];
-        const auto& own = std::get<Tensor>(session.constants_known.values.at(shared.value));
-        const char *begin = static_cast<const char*>(own.data()), *at = static_cast<const char*>(array->data());
-        if (shared.array || at < begin || at >= begin + own.nbytes()) continue;
-        Tensor before = Tensor::empty(array->dtype, array->sizes);
-        assign(before, *array);
-        session.arrays.push_back({shared.value, std::move(before), session.call_stacks->user_line(), array});
-        break;
-      }
+  if (!made || !session.is_tracing || !is_array(data)) return made;
+  // What forward writes into it from now on, the graph would not have.
+  if (std::optional<Tensor> array = over_buffer(data); array && is_of_constant(session, *array)) {
+    Tensor before = Tensor::empty(array->dtype, array->sizes);
+    assign(before, *array);
+    session.arrays.push_back({nullptr, std::move(before), session.call_stacks->user_line(), std::move(array)});
+  }
   return made;
 }
 

@@ -66,7 +66,7 @@ class Promises {
   }
 
  private:
-  // Sizes within the bounds that the program does not take, as 9 for `s % 4 == 0`. Run checks that, and so no program
+  // Sizes within the range that the program does not take, as 9 for `s % 4 == 0`. Run checks that, and so no program
   // is refused for it.
   void warn_of_gaps(const ir::Symbol& symbol, const shape::Range& range, int64_t least_asked) {
     std::vector<const ir::Constraint*> alone;

@@ -196,7 +196,7 @@ struct Recording {
   // A constant whose memory forward has as an array of NumPy's, which it may write, or such an array of which it has
   // made a tensor: no reader may see it change.
   struct Shared {
-    ir::Value* value;
+    ir::Value* value;  // null for such an array
     Tensor before;
     SourceSpan line;
     std::optional<Tensor> array = {};  // of which a tensor was made

@@ -125,11 +125,10 @@ class Generated : public Kernel {
     const int base = annotation(site, "scattered") ? site.results[0].overwrites : -1;
     for (size_t i = 0; i < site.operands.size(); ++i)
       if (static_cast<int>(i) != base) add_bytes(site.operands[i], numbers_read(site, i));
-    for (const Operand& operand : site.results)
-      add_bytes(operand, base < 0 ? count(operand.sizes) : static_cast<double>(*scattered));
+    const double written = static_cast<double>(*scattered);
+    for (const Operand& operand : site.results) add_bytes(operand, base < 0 ? count(operand.sizes) : written);
     if (base >= 0) {
-      const double rows_a_tile =
-          static_cast<double>(*grain) * count(site.results[0].sizes) / std::max(1., static_cast<double>(*scattered));
+      const double rows_a_tile = static_cast<double>(*grain) * count(site.results[0].sizes) / std::max(1., written);
       call->grain = static_cast<int64_t>(std::clamp(rows_a_tile, 1., std::max(1., static_cast<double>(*rows))));
     }
     return std::unique_ptr<PreparedCall>(std::move(call));

@@ -113,7 +113,7 @@ std::optional<size_t> Planner::overwritten(const ir::Node& call, size_t result) 
     const Value* operand = operands[j];
     const auto shows_it = [&](const Value* other) { return root(other) == operand; };
     const bool is_read_once = std::count_if(operands.begin(), operands.end(), shows_it) == 1;
-    if (!is_read_once || last_.at(root(operand)) != position_.at(call.result(result))) continue;
+    if (!is_read_once || last_.at(operand) != position_.at(call.result(result))) continue;
     if (static_cast<int>(j) != base && !kernel->may_overwrite(body, j)) continue;
     const Layout lies =
         operand->producer ? layout_of_result(*operand->producer, operand->index) : row_major(operand->meta().sizes);

@@ -43,6 +43,7 @@ class Composer : private Expressions {
     std::map<ScalarId, ExprId> placeholders;
   };
 
+  SymInt loop_over(const SymInt& size);
   ExprId element(const Value* value, const std::vector<SymInt>& index);
   ExprId read(const Value* value, const std::vector<SymInt>& index);
   ExprId scalar(Instance& instance, ScalarId id);
@@ -526,14 +527,17 @@ Accesses Composer::record(const Meaning& meaning) {
   return accesses;
 }
 
+// The index of an axis with a loop of its own, though it turn once.
+SymInt Composer::loop_over(const SymInt& size) {
+  const int loop = add_loop(size);
+  return size == SymInt(1) ? SymInt(0) : loops_.loops[loop].variable();
+}
+
 std::optional<Access> Composer::read_through(const std::vector<const Meaning*>& views) {
   std::vector<Access> reads;
   recorded_ = &reads;
   std::vector<SymInt> index;
-  for (const SymInt& size : views.back()->results[0].type.sizes) {
-    const int loop = add_loop(size);
-    index.push_back(size == SymInt(1) ? SymInt(0) : loops_.loops[loop].variable());
-  }
+  for (const SymInt& size : views.back()->results[0].type.sizes) index.push_back(loop_over(size));
   for (auto view = views.rbegin(); view != views.rend(); ++view) {
     const opset::LoopNest& nest = (*view)->results[0];
     Instance instance{.meaning = *view};
@@ -552,8 +556,7 @@ std::optional<std::vector<SymInt>> Composer::written_place(const Meaning& meanin
   for (size_t i = 0; i < scatter.variables.size(); ++i) {
     const SymInt extent = index_of(scalar(instance, scatter.extents[i]));
     if (!values_in(extent).empty()) return std::nullopt;
-    const int loop = add_loop(extent);
-    instance.variables[scatter.variables[i]] = extent == SymInt(1) ? SymInt(0) : loops_.loops[loop].variable();
+    instance.variables[scatter.variables[i]] = loop_over(extent);
   }
   std::vector<SymInt> place;
   for (const ScalarId at : scatter.at) {
@@ -692,31 +695,32 @@ bool has_conditional_reduction(const Loops& loops, ExprId id, bool under_conditi
   return found;
 }
 
-}  // namespace
-
-Accesses accesses_of(const opset::Meaning& meaning, const shape::Facts& facts) {
+// What a composer says of meanings alone, whose tensors lie in rows.
+template <class Question>
+auto of_meanings(const shape::Facts& facts, const Question& ask) {
   Loops loops;
   const MeaningOf no_meaning;
   const LayoutOf rows = [](const Value& value) { return row_major(value.meta().sizes); };
+  Composer composer(no_meaning, rows, facts, loops);
+  return ask(composer);
+}
+
+}  // namespace
+
+Accesses accesses_of(const opset::Meaning& meaning, const shape::Facts& facts) {
   if (meaning.scatter) return {.stands_alone = true};
   if (!meaning.extern_kernel.empty()) return {.refusal = "it is the C++ kernel '" + meaning.extern_kernel + "'"};
   if (reference::has_complex(meaning))
     if (Result<Meaning> real = reference::in_real_parts(meaning); !real) return {.refusal = real.failure().message};
-  return Composer(no_meaning, rows, facts, loops).record(meaning);
+  return of_meanings(facts, [&](Composer& composer) { return composer.record(meaning); });
 }
 
 std::optional<Access> access_of(const std::vector<const opset::Meaning*>& views, const shape::Facts& facts) {
-  Loops loops;
-  const MeaningOf no_meaning;
-  const LayoutOf rows = [](const Value& value) { return row_major(value.meta().sizes); };
-  return Composer(no_meaning, rows, facts, loops).read_through(views);
+  return of_meanings(facts, [&](Composer& composer) { return composer.read_through(views); });
 }
 
 std::optional<std::vector<SymInt>> written_place(const opset::Meaning& meaning, const shape::Facts& facts) {
-  Loops loops;
-  const MeaningOf no_meaning;
-  const LayoutOf rows = [](const Value& value) { return row_major(value.meta().sizes); };
-  return Composer(no_meaning, rows, facts, loops).written_place(meaning);
+  return of_meanings(facts, [&](Composer& composer) { return composer.written_place(meaning); });
 }
 
 Result<Loops> compose(const ir::Graph& body, const MeaningOf& meaning_of, const LayoutOf& layout_of,

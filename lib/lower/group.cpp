@@ -336,8 +336,8 @@ std::optional<std::pair<Node*, Node*>> Grouper::written_back(const Node& node) c
   return std::pair(written->producer, view);
 }
 
-// What is written into a window of a tensor, and with it back into the tensor, is written there at once: x[0][:, i] =
-// y.
+// What is written into a window of a tensor, and with it back into the tensor, is written there at once, as in
+// x[0][:, i] = y.
 void Grouper::join_writes() {
   if (!lowering_.options.fuse) return;
   std::vector<Node*> nodes;

@@ -91,7 +91,7 @@ class Message {
   bool parse(std::string_view bytes) {
     return bytes.size() <= INT_MAX && program_->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
   }
-  const wire::Program& operator*() const { return *program_; }
+  const wire::Program& program() const { return *program_; }
 
  private:
   static google::protobuf::ArenaOptions large_blocks() {
@@ -124,7 +124,7 @@ Result<ir::ExportedProgram> parse_binary(const std::shared_ptr<Storage>& file, c
   if (!container) return container.failure();
   const Result<std::unique_ptr<Message>> message = parse_message(container->message, file_name);
   if (!message) return message.failure();
-  Result<ir::ExportedProgram> program = decode_checked(***message, {container->segments, file}, file_name);
+  Result<ir::ExportedProgram> program = decode_checked((*message)->program(), {container->segments, file}, file_name);
   if (!program) return program;
   for (const ir::CodeSegment& code : program->code) {
     if (!code.bytes->is_absent() && !is_intact(*code.bytes)) {
@@ -170,7 +170,7 @@ Result<ir::ExportedProgram> read_head(InputStream stream, const std::string& fil
   const Result<std::unique_ptr<Message>> message = parse_message(bytes, file_name);
   if (!message) return message.failure();
 
-  const size_t at_once = read_at_once(***message, layout->segments_size());
+  const size_t at_once = read_at_once((*message)->program(), layout->segments_size());
   const Result<Contents> first = stream.rest(at_once);
   if (!first) return first.failure();
   if (first->size < at_once) return cut_off(file_name, layout->segments_start + first->size);
@@ -178,7 +178,8 @@ Result<ir::ExportedProgram> read_head(InputStream stream, const std::string& fil
       std::move(stream), file_name, layout->segments_size() - at_once, container_trailer(layout->file_size));
   if (at_once == layout->segments_size())
     if (Result<void> finished = incoming->finish(); !finished) return finished.error();
-  return decode_checked(***message, {first->text(), first->keep_alive, incoming, layout->segments_size()}, file_name);
+  return decode_checked((*message)->program(), {first->text(), first->keep_alive, incoming, layout->segments_size()},
+                        file_name);
 }
 
 // Gives absent bytes what the other program holds under the same digest.
