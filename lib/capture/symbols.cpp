@@ -486,6 +486,7 @@ PyMethodDef methods[] = {
     {"arctan", refused, METH_VARARGS, nullptr},
     {"tanh", refused, METH_VARARGS, nullptr},
     {"rint", refused, METH_VARARGS, nullptr},
+    {"conjugate", itself, METH_NOARGS, nullptr},
     {"__copy__", itself, METH_NOARGS, nullptr},
     {"__deepcopy__", itself, METH_O, nullptr},
     {nullptr, nullptr, 0, nullptr},
@@ -497,8 +498,16 @@ PyObject* python_type(PyObject* self, void*) {
   return Py_NewRef(reinterpret_cast<PyObject*>(types[as_symbol(self)->value->index()]));
 }
 
+// The parts of a number that is not complex, as Python's own has them.
+PyObject* real_part(PyObject* self, void*) { return positive(self); }
+PyObject* imaginary_part(PyObject* self, void*) {
+  return std::holds_alternative<SymFloat>(*number_of(self)) ? PyFloat_FromDouble(0) : PyLong_FromLong(0);
+}
+
 PyGetSetDef properties[] = {
     {"__class__", python_type, nullptr, nullptr, nullptr},
+    {"real", real_part, nullptr, nullptr, nullptr},
+    {"imag", imaginary_part, nullptr, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
