@@ -9,8 +9,9 @@ namespace atenon::lower {
 
 namespace {
 
-constexpr int64_t elements_a_row = 1024;  // that a row should have, so that its start costs nothing
-constexpr int64_t least_lanes = 16, most_lanes = 64;
+constexpr int64_t elements_a_row = 1024;                   // that a row should have, so that its start costs nothing
+constexpr int64_t least_lanes = 16, most_lanes = 64;       // into which more are cut
+constexpr int64_t fewest_lanes = 2;                        // that are worth it
 constexpr int64_t enough_rows = 8;                         // to occupy some threads
 constexpr int64_t most_sharers = 256, least_sharers = 32;  // elements for which values are kept at a time
 constexpr int64_t least_turns = 3;                         // that share a value, so that it is worth keeping
@@ -343,7 +344,7 @@ bool Arranger::reads_along(ExprId id, int lane, std::set<ExprId>& seen) const {
 // where results lie side by side as well, whether short ones read neighbours that are the same for all their elements:
 // of a long one, which reads its own in order, enough is gained without lanes.
 bool Arranger::reads_across(int lane) const {
-  if (turns_of(lane) < least_lanes / 2 || decides_extents(lane)) return false;
+  if (turns_of(lane) < fewest_lanes || decides_extents(lane)) return false;
   const bool puts_along = is_along(address_of_most(), lane);
   bool is_across = false;
   for (const BoundReduction& reduction : loops_.reductions) {
@@ -462,7 +463,7 @@ void Arranger::split_prefix() {
   }
   if (stride(address, along) <= 1) return;
   const auto is_lane = [&](int loop) {
-    return loop != along && is_along(address, loop) && turns_of(loop) >= least_lanes / 2 && !decides_extents(loop);
+    return loop != along && is_along(address, loop) && turns_of(loop) >= fewest_lanes && !decides_extents(loop);
   };
   const auto lane = std::find_if(loops_.domain.begin(), loops_.domain.end(), is_lane);
   if (lane != loops_.domain.end()) split_lanes(*lane);
@@ -474,7 +475,7 @@ void Arranger::split_scatter() {
   std::vector<int>& loops = loops_.scatter->loops;
   auto is_lane = [&](int loop) {
     return std::find(loops.begin(), loops.end(), loop) != loops.end() && stride(loops_.stores[0].address, loop) == 1 &&
-           turns_of(loop) >= least_lanes / 2 && loops_.loops_of(loops_.loops[loop].extent) == 0;
+           turns_of(loop) >= fewest_lanes && loops_.loops_of(loops_.loops[loop].extent) == 0;
   };
   auto lane = std::find_if(loops_.domain.begin(), loops_.domain.end(), is_lane);
   if (lane == loops_.domain.end()) return;

@@ -17,6 +17,7 @@ using llvm::Value;
 namespace {
 
 constexpr int64_t least_wide_loop = 8;  // turns that fill a vector
+constexpr int64_t least_vector = 4;     // numbers, of one that is no better cut
 constexpr int most_whole_power = 64;    // six squarings and as many products: still less than a logarithm
 
 }  // namespace
@@ -179,20 +180,25 @@ void Generator::close_loop() {
   scope.counter->addIncoming(next, scope.block);
   llvm::Instruction* back = b_.CreateCondBr(b_.CreateICmpSLT(next, scope.end), scope.body, scope.exit);
   // LLVM would write out a loop of some dozen turns before it tries to make it wide. Lanes are written out then, so
-  // that accumulators stay in registers; those that fill no widest vectors fill narrower ones, with no rest. Few turns
-  // at the end of a long loop are not written out either: they are one vector.
-  if (auto* end = llvm::dyn_cast<llvm::ConstantInt>(scope.end); end && end->getSExtValue() >= least_wide_loop) {
+  // that accumulators stay in registers; those that fill no widest vectors fill narrower ones, with no rest. Lanes that
+  // fill none are written out at once. Few turns at the end of a long loop are not written out either: they are one
+  // vector.
+  const bool is_lane = scope.loops == lane_loop();
+  const auto is_wide = [&](int64_t turns) {
+    return turns >= (is_lane && turns % least_wide_loop != 0 ? kernels::widest_vector : least_wide_loop);
+  };
+  if (auto* end = llvm::dyn_cast<llvm::ConstantInt>(scope.end); end && is_wide(end->getSExtValue())) {
     using llvm::MDNode;
     const auto note = [&](const char* name) { return llvm::MDString::get(context_, name); };
     llvm::SmallVector<llvm::Metadata*> notes = {nullptr, MDNode::get(context_, note("llvm.loop.unroll.disable"))};
-    if (scope.accumulates && scope.loops != lane_loop()) {
+    if (scope.accumulates && !is_lane) {
       llvm::Metadata* count =
           llvm::ConstantAsMetadata::get(b_.getInt32(partial_sums(end->getSExtValue() - scope.first)));
       notes.push_back(MDNode::get(context_, {note("llvm.loop.interleave.count"), count}));
     }
-    if (scope.loops == lane_loop()) {
+    if (is_lane) {
       const int64_t whole = end->getSExtValue() & -end->getSExtValue();
-      if (whole > 1 && whole < kernels::widest_vector) {
+      if (whole >= least_vector && whole < kernels::widest_vector) {
         llvm::Metadata* width = llvm::ConstantAsMetadata::get(b_.getInt32(static_cast<uint32_t>(whole)));
         notes.push_back(MDNode::get(context_, {note("llvm.loop.vectorize.width"), width}));
       }

@@ -40,6 +40,12 @@ const Case cases[] = {
     {"%x: f32[3, n]", "%r: f32[3, n] = aten::_softmax(%x, 1, false)", "%r"},
     // Across memory: lanes in even blocks, with a rest, and of a symbolic number.
     {"%x: f32[n, 9, 96]", "%r: f32[n, 9, 96] = aten::_softmax(%x, 1, false)", "%r"},
+    {"%x: f32[n, 9, 2]", "%r: f32[n, 9, 2] = aten::_softmax(%x, 1, false)", "%r"},
+    {"%x: f32[n, 9, 14]", "%r: f32[n, 9, 14] = aten::_softmax(%x, 1, false)", "%r"},
+    {"%x: f32[n, 9, 26]", "%r: f32[n, 9, 26] = aten::_softmax(%x, 1, false)", "%r"},
+    {"%x: f32[n, 9, 3]", "%r: f32[n, 9, 3] = aten::cumsum(%x, 1)", "%r"},
+    {"%x: f32[n, 11, 5]", "%v: f32[n, 5], %r: i64[n, 5] = aten::max.dim(%x, 1)", "%r"},
+    {"%x: f32[6, 3], %i: i64[n], %y: f32[n, 3]", "%r: f32[6, 3] = aten::index_add(%x, 0, %i, %y)", "%r"},
     {"%x: f32[2, 9, 101]", "%r: f32[2, 1, 101] = aten::var.correction(%x, [1], correction=1, keepdim=true)", "%r"},
     {"%x: f32[12, 5*n]", "%r: f32[12, 5*n] = aten::_softmax(%x, 0, false)", "%r"},
     {"%x: f32[n, 11, 70]", "%v: f32[n, 70], %r: i64[n, 70] = aten::max.dim(%x, 1)", "%r"},
