@@ -39,9 +39,8 @@ class Search {
   std::vector<Lookup> run() {
     if (const std::optional<opset::Scatter>& scatter = meaning_.scatter) {
       for (size_t i = 0; i < scatter->variables.size(); ++i) {
-        const Scalar& extent = at(scatter->extents[i]);
-        if (extent.op == ScalarOp::size) extents_[scatter->variables[i]] = extent.size;
-        if (extent.op == ScalarOp::constant) extents_[scatter->variables[i]] = extent.integer;
+        const std::optional<SymInt> extent = at(scatter->extents[i]).as_size();
+        if (extent) extents_[scatter->variables[i]] = *extent;
       }
       for (size_t axis = 0; axis < scatter->at.size(); ++axis)
         look(scatter->at[axis], meaning_.results[0].type.sizes[axis]);

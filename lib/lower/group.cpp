@@ -313,15 +313,12 @@ std::optional<std::pair<Node*, Node*>> Grouper::written_back(const Node& node) c
   if (!outer || outer->scatter->join) return std::nullopt;
   const opset::Scatter& scatter = *outer->scatter;
   const opset::Scalar& read = outer->scalars[scatter.value];
-  if (read.op != opset::ScalarOp::read || read.operands.size() != scatter.variables.size()) return std::nullopt;
+  if (read.op != opset::ScalarOp::read) return std::nullopt;
   const Value* written = outer->tensors[read.tensor];
-  for (size_t axis = 0; axis < read.operands.size(); ++axis) {
-    const opset::Scalar &index = outer->scalars[read.operands[axis]], &extent = outer->scalars[scatter.extents[axis]];
-    const SymInt turns = extent.op == opset::ScalarOp::size ? extent.size : SymInt(extent.integer);
-    if (index.op != opset::ScalarOp::index || index.variable != scatter.variables[axis] ||
-        turns != written->meta().sizes[axis])
-      return std::nullopt;
-  }
+  const std::vector<SymInt>& sizes = written->meta().sizes;
+  if (!opset::runs_over(*outer, scatter, sizes) ||
+      !opset::is_everywhere(*outer, read.operands, scatter.variables, sizes))
+    return std::nullopt;
   const opset::Meaning* inner = scatter_of(written->producer);
   if (!inner) return std::nullopt;
   const Value* window = inner->tensors[inner->scatter->base];

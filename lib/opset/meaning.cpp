@@ -464,11 +464,20 @@ std::string Meaning::to_string() const {
   return text;
 }
 
-namespace {
+std::optional<ir::SymInt> Scalar::as_size() const {
+  if (op == ScalarOp::size) return size;
+  return op == ScalarOp::constant && !is_placeholder() ? std::optional<ir::SymInt>(integer) : std::nullopt;
+}
 
-// Whether the loops of `variables` name every element of a tensor of these sizes in its place.
+bool runs_over(const Meaning& meaning, const Scatter& scatter, const std::vector<ir::SymInt>& sizes) {
+  return std::ranges::equal(scatter.extents, sizes, [&](ScalarId extent, const ir::SymInt& size) {
+    return meaning.scalars[static_cast<size_t>(extent)].as_size() == size;
+  });
+}
+
 bool is_everywhere(const Meaning& meaning, const std::vector<ScalarId>& place, const std::vector<int>& variables,
                    const std::vector<ir::SymInt>& sizes) {
+  if (place.size() != variables.size()) return false;
   for (size_t axis = 0; axis < place.size(); ++axis) {
     const Scalar& index = meaning.scalars[static_cast<size_t>(place[axis])];
     const bool is_only_one = sizes[axis] == 1 && index.op == ScalarOp::constant && index.integer == 0;
@@ -477,23 +486,17 @@ bool is_everywhere(const Meaning& meaning, const std::vector<ScalarId>& place, c
   return true;
 }
 
+namespace {
+
 // Whether the result is the operand, which has its type: read element by element, or written to every place.
 bool reads_itself(const Meaning& meaning, const ir::Value* operand) {
   if (meaning.results.size() != 1 || !meaning.extern_kernel.empty()) return false;
   const LoopNest& nest = meaning.results[0];
   const std::optional<Scatter>& scatter = meaning.scatter;
   const std::vector<int>& variables = scatter ? scatter->variables : nest.variables;
-  if (scatter) {
-    if (scatter->join || variables.size() != nest.type.sizes.size()) return false;
-    for (size_t axis = 0; axis < variables.size(); ++axis) {
-      const Scalar& extent = meaning.scalars[static_cast<size_t>(scatter->extents[axis])];
-      const ir::SymInt& size = nest.type.sizes[axis];
-      const bool is_all =
-          extent.op == ScalarOp::size ? size == extent.size : extent.op == ScalarOp::constant && size == extent.integer;
-      if (!is_all) return false;
-    }
-    if (!is_everywhere(meaning, scatter->at, variables, nest.type.sizes)) return false;
-  }
+  const bool is_partial = scatter && (scatter->join || !runs_over(meaning, *scatter, nest.type.sizes) ||
+                                      !is_everywhere(meaning, scatter->at, variables, nest.type.sizes));
+  if (is_partial) return false;
   const ScalarId id = scatter ? scatter->value : nest.value;
   if (id == no_scalar) return false;
   const Scalar& value = meaning.scalars[static_cast<size_t>(id)];

@@ -113,6 +113,9 @@ struct Scalar {
   int component = 0;        // reduce
 
   bool is_placeholder() const { return op == ScalarOp::constant && variable >= 0; }
+
+  // Of an integer that neither data nor a loop decides, the number.
+  std::optional<ir::SymInt> as_size() const;
 };
 
 // How partial results join. `joined[c]` is component c of join(a, b), written over the placeholders `left` and `right`
@@ -168,5 +171,13 @@ struct Meaning {
 
   std::string to_string() const;  // as in the example above
 };
+
+// Whether the loops of a scatter have just these sizes, in their order.
+bool runs_over(const Meaning& meaning, const Scatter& scatter, const std::vector<ir::SymInt>& sizes);
+
+// Whether `place`, one index an axis, names every element of a tensor of `sizes` where it is, as loops of `variables`
+// over these sizes come to it. The index of an axis of size 1 may be 0 instead.
+bool is_everywhere(const Meaning& meaning, const std::vector<ScalarId>& place, const std::vector<int>& variables,
+                   const std::vector<ir::SymInt>& sizes);
 
 }  // namespace atenon::opset

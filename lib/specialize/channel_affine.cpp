@@ -365,10 +365,7 @@ std::optional<SummedAxes> summed_axes(const Scope& scope, const ir::Node& node, 
     const SummedAxes axes{axis_of(*meaning, *sum->left, variable), axis_of(*meaning, *sum->right, variable)};
     if (axes.x < 0 || axes.weight < 0) continue;
     const ir::SymInt& size = x->meta().sizes[static_cast<size_t>(axes.x)];
-    const Scalar& extent = at(*meaning, reduction.extents[i]);
-    const bool is_whole = extent.op == ScalarOp::size       ? extent.size == size
-                          : extent.op == ScalarOp::constant ? size == ir::SymInt(extent.integer)
-                                                            : false;
+    const bool is_whole = at(*meaning, reduction.extents[i]).as_size() == size;
     if (is_whole && weight->meta().sizes[static_cast<size_t>(axes.weight)] == size) return axes;
   }
   return std::nullopt;

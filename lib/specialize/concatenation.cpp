@@ -23,9 +23,8 @@ std::optional<Concatenation> concatenation(const Scope& scope, const ir::Node& n
     return scalar.op == ScalarOp::index && scalar.variable == nest.variables[axis];
   };
   const auto constant_of = [&](opset::ScalarId id) -> std::optional<int64_t> {
-    const Scalar& scalar = at(*meaning, id);
-    if (scalar.op == ScalarOp::size) return scalar.size.constant();
-    return scalar.op == ScalarOp::constant ? std::optional(scalar.integer) : std::nullopt;
+    const std::optional<ir::SymInt> size = at(*meaning, id).as_size();
+    return size ? size->constant() : std::nullopt;
   };
   Concatenation found;
   int64_t start = 0;
