@@ -46,10 +46,11 @@ struct Excluded {
 };
 
 // What an assumption about one size of the inputs keeps out of its range.
-std::optional<Excluded> excluded_by(const SymBool& truth, const ir::EntryPoint& entry) {
+std::optional<Excluded> excluded_by(const SymBool& truth, const std::vector<ir::Symbol>& symbols) {
   const std::set<std::string> names = truth.symbols();
-  const ir::Symbol* symbol = names.size() == 1 ? entry.symbol(*names.begin()) : nullptr;
-  if (!symbol || symbol->source.empty()) return std::nullopt;
+  const auto symbol = std::ranges::find_if(
+      symbols, [&](const ir::Symbol& known) { return names == std::set<std::string>{known.name}; });
+  if (symbol == symbols.end() || symbol->source.empty()) return std::nullopt;
   shape::Facts facts;
   facts.declare(symbol->name, symbol->range);
   if (!facts.assume(shape::negate(truth))) return std::nullopt;
@@ -68,7 +69,7 @@ class Discharge {
   void run(ir::ExportedProgram& program) {
     std::vector<ir::Constraint>& assumptions = program.entries[0].variants[0].assumptions;
     for (const ir::Constraint& assumption : std::vector(assumptions)) {
-      const std::optional<Excluded> excluded = excluded_by(assumption.truth, program.entries[0]);
+      const std::optional<Excluded> excluded = excluded_by(assumption.truth, program.entries[0].symbols);
       if (!excluded) continue;
       const std::vector<ir::Constraint> before = assumptions;
       std::erase_if(assumptions, [&](const ir::Constraint& other) { return other.truth == assumption.truth; });
@@ -117,6 +118,11 @@ class Discharge {
 };
 
 }  // namespace
+
+bool may_discharge(const ir::Constraint& assumption, const std::vector<ir::Symbol>& symbols, const Example& example,
+                   const Options& options) {
+  return !options.is_draft && example.sizes.size() < most_sizes && excluded_by(assumption.truth, symbols);
+}
 
 void discharge(Session& session, PyObject* model, const Example& example, const Options& options,
                ir::ExportedProgram& program) {

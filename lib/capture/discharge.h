@@ -16,4 +16,8 @@ namespace atenon::capture {
 void discharge(Session& session, PyObject* model, const Example& example, const Options& options,
                ir::ExportedProgram& program);
 
+// Whether it may be one of those. All others of a capture stay.
+bool may_discharge(const ir::Constraint& assumption, const std::vector<ir::Symbol>& symbols, const Example& example,
+                   const Options& options);
+
 }  // namespace atenon::capture

@@ -14,25 +14,32 @@ constexpr int64_t most_sizes_tried = 4096;
 
 class Promises {
  public:
-  explicit Promises(Session& session) : session_(session) {}
+  Promises(Session& session, const Reliance& reliance)
+      : session_(session),
+        symbols_(reliance.symbols),
+        assumptions_(reliance.assumptions),
+        provenance_(reliance.provenance),
+        is_all_(reliance.is_all) {
+    for (const ir::Symbol& symbol : symbols_) facts_.declare(symbol.name, symbol.range);
+    for (const ir::Constraint& assumption : assumptions_) facts_.assume(assumption.truth);
+  }
 
   bool keep(const ir::Symbol& symbol) {
     const SymInt size = SymInt::symbol(symbol.name);
     const auto automatic = session_.automatic.find(symbol.name);
     if (automatic != session_.automatic.end() && automatic->second) return true;  // Dim.AUTO is to be found out
     if (symbol.range.lower == symbol.range.upper) return true;
-    const shape::Facts& facts = session_.facts;
-    if (const auto number = facts.simplify(size).constant())
+    if (const auto number = facts_.simplify(size).constant())
       return fail(
           symbol, "dynamic, and the program needs it to be " + std::to_string(*number),
           "leave " + symbol.source + " out of dynamic_shapes and --input's names, or give Dim.STATIC or Dim.AUTO",
           [&](const shape::Facts& known) { return known.simplify(size).is_constant(); }, symbol.range);
     if (automatic != session_.automatic.end()) return true;
-    for (const ir::Symbol& other : session_.symbols) {
+    for (const ir::Symbol& other : symbols_) {
       if (&other == &symbol) break;
       if (!other.hint || session_.automatic.contains(other.name)) continue;
       const SymBool same = shape::equal(size, SymInt::symbol(other.name));
-      if (facts.decide(same) == shape::Truth::proven)
+      if (facts_.decide(same) == shape::Truth::proven)
         return fail(
             symbol, "a dimension of its own, and the program needs it to equal `" + other.name + "`",
             "the same name for " + other.source + " and " + symbol.source,
@@ -43,7 +50,7 @@ class Promises {
     const shape::Range open{std::min<int64_t>(symbol.range.lower, 0), shape::Range::highest};
     shape::Facts alone;
     alone.declare(symbol.name, open);
-    for (const ir::Constraint& assumption : session_.assumptions)
+    for (const ir::Constraint& assumption : assumptions_)
       if (assumption.truth.symbols() == std::set<std::string>{symbol.name}) alone.assume(assumption.truth);
     const shape::Range range = symbol.range, bounds = alone.bounds(size);
     if (range.upper != shape::Range::highest && bounds.upper < range.upper)
@@ -61,7 +68,8 @@ class Promises {
           "from " + std::to_string(range.lower) + " on, and the program needs at least " + std::to_string(bounds.lower),
           dimension(symbol, bounds.lower, range.upper),
           [&](const shape::Facts& known) { return known.bounds(size).lower > range.lower; }, open);
-    if (range.upper != shape::Range::highest) warn_of_gaps(symbol, range, is_asked ? 0 : 2 * from.factor + from.offset);
+    if (is_all_ && range.upper != shape::Range::highest)
+      warn_of_gaps(symbol, range, is_asked ? 0 : 2 * from.factor + from.offset);
     return true;
   }
 
@@ -70,7 +78,7 @@ class Promises {
   // is refused for it.
   void warn_of_gaps(const ir::Symbol& symbol, const shape::Range& range, int64_t least_asked) {
     std::vector<const ir::Constraint*> alone;
-    for (const ir::Constraint& assumption : session_.assumptions)
+    for (const ir::Constraint& assumption : assumptions_)
       if (assumption.truth.symbols() == std::set<std::string>{symbol.name}) alone.push_back(&assumption);
     if (alone.empty()) return;
     const Session::Derived from = derivation(symbol);
@@ -123,7 +131,7 @@ class Promises {
   void name_reason(Diagnostic& diagnostic, const ir::Constraint& assumption) const {
     diagnostic.notes.push_back(
         {assumption.truth.to_string() + (assumption.reason.empty() ? "" : ": " + assumption.reason)});
-    if (const std::string place = session_.program.provenance.at(assumption.provenance).place(); !place.empty())
+    if (const std::string place = provenance_.at(assumption.provenance).place(); !place.empty())
       diagnostic.notes.push_back({"relied on at " + place});
   }
 
@@ -150,8 +158,8 @@ class Promises {
         error(Status::unsupported, 308,
               "dimension `" + symbol.name + "` of " + symbol.source + " is promised to be " + promise);
     shape::Facts known;
-    for (const ir::Symbol& each : session_.symbols) known.declare(each.name, &each == &symbol ? range : each.range);
-    for (const ir::Constraint& assumption : session_.assumptions) {
+    for (const ir::Symbol& each : symbols_) known.declare(each.name, &each == &symbol ? range : each.range);
+    for (const ir::Constraint& assumption : assumptions_) {
       known.assume(assumption.truth);
       if (!is_broken(known)) continue;
       name_reason(diagnostic, assumption);
@@ -165,13 +173,18 @@ class Promises {
   }
 
   Session& session_;
+  const std::vector<ir::Symbol>& symbols_;
+  const std::vector<ir::Constraint>& assumptions_;
+  const ir::Provenance& provenance_;
+  const bool is_all_;
+  shape::Facts facts_;
 };
 
 }  // namespace
 
-bool keeps_promises(Session& session) {
-  Promises promises(session);
-  for (const ir::Symbol& symbol : session.symbols)
+bool keeps_promises(Session& session, const Reliance& reliance) {
+  Promises promises(session, reliance);
+  for (const ir::Symbol& symbol : reliance.symbols)
     if (symbol.hint && !symbol.source.empty() && !promises.keep(symbol)) return false;
   return true;
 }

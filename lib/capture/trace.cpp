@@ -18,6 +18,9 @@
 namespace atenon::capture {
 namespace {
 
+// Another capture, for some of the sizes, is held against the first one.
+bool promises_nothing(const Example& example) { return !example.sizes.empty(); }
+
 class Trace {
  public:
   Trace(Session& session, PyObject* model) : session_(session), model_(model) {}
@@ -31,6 +34,7 @@ class Trace {
   bool stays(const Lifted& state, ir::Value* left);
   bool check_buffers_read(const std::vector<Assigned>& assigned);
   bool check_arrays();
+  bool may_keep_promises(const Example& example, const Options& options);
   void eliminate_unread_nodes();
   void unify_automatic_symbols();
   void minimise_assumptions();
@@ -292,6 +296,18 @@ bool Trace::write_outputs(PyObject* result, const Inputs& inputs) {
          check_arrays();
 }
 
+// Whether what stays an assumption, whatever other captures find, breaks no promise: they take their time.
+bool Trace::may_keep_promises(const Example& example, const Options& options) {
+  std::vector<ir::Constraint> staying = session_.assumptions;
+  std::erase_if(staying, [&](const ir::Constraint& assumption) {
+    return may_discharge(assumption, session_.symbols, example, options);
+  });
+  return promises_nothing(example) || keeps_promises(session_, {.symbols = session_.symbols,
+                                                                .assumptions = staying,
+                                                                .provenance = session_.program.provenance,
+                                                                .is_all = false});
+}
+
 // Views that were only written through, and what Python computed and forgot. A draw that nobody reads, as those of a
 // module that forward makes and gives other weights, matters to the draws behind it: where none is read, all go.
 void Trace::eliminate_unread_nodes() {
@@ -451,7 +467,7 @@ std::optional<Traced> Trace::run(const Example& example, const Options& options,
   const PythonState python_state(model_);
   session_.is_tracing = true;
   const Ref result(PyObject_Call(model_, inputs->args.get(), inputs->keywords.get()));
-  const bool is_well = result && write_outputs(result.get(), *inputs) && keeps_promises(session_);
+  const bool is_well = result && write_outputs(result.get(), *inputs) && may_keep_promises(example, options);
   session_.is_tracing = false;
   PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
   PyErr_Fetch(&type, &value, &traceback);
@@ -471,7 +487,17 @@ std::optional<Traced> Trace::run(const Example& example, const Options& options,
 std::optional<Traced> trace(Session& session, PyObject* model, const Example& example, const Options& options,
                             Report& report) {
   std::optional<Traced> traced = Trace(session, model).run(example, options, report);
-  if (traced) discharge(session, model, example, options, traced->program);
+  if (!traced) return std::nullopt;
+  discharge(session, model, example, options, traced->program);
+  if (promises_nothing(example)) return traced;
+  const ir::EntryPoint& entry = traced->program.entries[0];
+  const size_t told = session.findings.size();
+  if (!keeps_promises(session, {.symbols = entry.symbols,
+                                .assumptions = entry.variants[0].assumptions,
+                                .provenance = traced->program.provenance}))
+    return std::nullopt;
+  report.warnings.insert(report.warnings.end(), session.findings.begin() + static_cast<ptrdiff_t>(told),
+                         session.findings.end());
   return traced;
 }
 
