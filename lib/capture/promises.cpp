@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
+#include <ranges>
 
 #include "capture/symbols.h"
 #include "opset/rules.h"
@@ -11,6 +12,7 @@ namespace atenon::capture {
 namespace {
 
 constexpr int64_t most_sizes_tried = 4096;
+constexpr size_t most_reasons = 4;  // that a warning gives
 
 class Promises {
  public:
@@ -74,8 +76,8 @@ class Promises {
   }
 
  private:
-  // Sizes within the range that the program does not take, as 9 for `s % 4 == 0`. Run checks that, and so no program
-  // is refused for it.
+  // Sizes within the range that the program does not take, as 9 for `s % 4 == 0`: the first that each assumption keeps
+  // out. Run checks that, and so no program is refused for it.
   void warn_of_gaps(const ir::Symbol& symbol, const shape::Range& range, int64_t least_asked) {
     std::vector<const ir::Constraint*> alone;
     for (const ir::Constraint& assumption : assumptions_)
@@ -86,26 +88,31 @@ class Promises {
                              (range.upper - from.offset) / from.factor};
     const int64_t tried = std::min(roots.upper, roots.lower + most_sizes_tried);
     std::vector<int64_t> taken;
-    const ir::Constraint* broken = nullptr;
-    int64_t gap = 0;
+    std::vector<const ir::Constraint*> broken;  // in the order of the first size that each keeps out
+    std::set<int64_t> gaps;
     for (int64_t root = roots.lower; root <= tried; ++root) {
       const int64_t size = from.factor * root + from.offset;
-      const auto found = std::ranges::find_if(alone, [&](const ir::Constraint* assumption) {
-        return !shape::evaluate(assumption->truth, {{symbol.name, size}}).value_or(true);
-      });
-      if (found == alone.end()) {
-        taken.push_back(root);
-      } else if (!broken && size >= least_asked) {
-        broken = *found;
-        gap = size;
+      bool is_taken = true;
+      for (const ir::Constraint* assumption : alone) {
+        if (shape::evaluate(assumption->truth, {{symbol.name, size}}).value_or(true)) continue;
+        is_taken = false;
+        if (size < least_asked || std::ranges::find(broken, assumption) != broken.end()) continue;
+        broken.push_back(assumption);
+        gaps.insert(size);
       }
+      if (is_taken) taken.push_back(root);
     }
-    if (!broken) return;
-    Diagnostic diagnostic =
-        error(Status::unsupported, 308,
-              "dimension `" + symbol.name + "` of " + symbol.source + " is promised to be " + symbol.range.to_string() +
-                  ", and the program does not take " + std::to_string(gap));
-    name_reason(diagnostic, *broken);
+    if (broken.empty()) return;
+    std::string sizes;
+    for (const int64_t gap : gaps)
+      sizes += (sizes.empty() ? "" : gap == *gaps.rbegin() ? " and " : ", ") + std::to_string(gap);
+    Diagnostic diagnostic = error(Status::unsupported, 308,
+                                  "dimension `" + symbol.name + "` of " + symbol.source + " is promised to be " +
+                                      symbol.range.to_string() + ", and the program does not take " + sizes);
+    for (const ir::Constraint* assumption : broken | std::views::take(most_reasons))
+      name_reason(diagnostic, *assumption);
+    if (broken.size() > most_reasons)
+      diagnostic.notes.push_back({"and " + std::to_string(broken.size() - most_reasons) + " assumptions more"});
     diagnostic.notes.push_back({"fix: " + dimension_of(symbol, taken, tried, roots.upper)});
     session_.findings.push_back(std::move(diagnostic));
   }
