@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <map>
+#include <span>
 
 #include "capture/callstack.h"
 #include "capture/operator_call.h"
@@ -111,6 +112,11 @@ bool may_overlap(const Step& step, const std::string& name) {
   return false;
 }
 
+ir::Value* refuse_overlap(Session& session) {
+  return session.raise(312, "an update through overlapping windows would write one element several times",
+                       "clone() the view first");
+}
+
 // The new content of what `step` views, when the view's content is `content`. `viewed` is the content before.
 ir::Value* write_back(Session& session, const Step& step, ir::Value* viewed, ir::Value* content) {
   const std::string name = base_name(step.target);
@@ -136,18 +142,9 @@ ir::Value* write_back(Session& session, const Step& step, ir::Value* viewed, ir:
       inverse[static_cast<size_t>(axis_of(order[i], order.size()))] = SymInt(static_cast<int64_t>(i));
     return only_result(session.record("aten::permute", {content, std::move(inverse)}));
   }
-  if (name == "aten::expand") {
-    if (content->meta().numel() == shape::product(step.viewed_sizes))
-      return only_result(session.record("aten::view", {content, as_list(step.viewed_sizes)}));
-    session.raise(312, "an update through an expanded view would write one element several times",
-                  "clone() the view first");
-    return nullptr;
-  }
-  if (may_overlap(step, name)) {
-    session.raise(312, "an update through overlapping windows would write one element several times",
-                  "clone() the view first");
-    return nullptr;
-  }
+  if (name == "aten::expand")  // that adds axes alone: write_by_places has the others
+    return only_result(session.record("aten::view", {content, as_list(step.viewed_sizes)}));
+  if (may_overlap(step, name)) return refuse_overlap(session);
   std::vector<Argument> arguments = with_first(viewed, here(session, step.arguments));
   if (name == "aten::index") {
     arguments.emplace_back(content);
@@ -155,6 +152,41 @@ ir::Value* write_back(Session& session, const Step& step, ir::Value* viewed, ir:
   }
   arguments.insert(arguments.begin() + 1, content);
   return only_result(session.record(name + "_scatter", std::move(arguments), step.keywords));
+}
+
+// Does the view, of `sizes`, show elements of what it views several times?
+bool repeats_elements(const Step& step, const std::vector<SymInt>& sizes) {
+  return base_name(step.target) == "aten::expand" && !(shape::product(sizes) == shape::product(step.viewed_sizes));
+}
+
+// Does it show the elements themselves, whatever they are?
+bool only_places(Session& session, const Step& step) {
+  const std::string name = base_name(step.target);
+  return step.target != "aten::view.dtype" && (keeps_order(name) || has_scatter(session, name) ||
+                                               is_one_of(name, {"aten::detach", "aten::alias", "aten::transpose",
+                                                                "aten::permute", "aten::expand", "aten::index"}));
+}
+
+// The same as write_back for all of `steps`, whose first repeats elements, where those that the last shows are all
+// different ones: the places of the viewed elements, seen so, tell which are written. `strides` are of the last.
+ir::Value* write_by_places(Session& session, std::span<const Step> steps, const std::vector<SymInt>& strides,
+                           ir::Value* viewed, ir::Value* content) {
+  const std::vector<SymInt>& sizes = content->meta().sizes;
+  for (size_t axis = 0; axis < sizes.size(); ++axis) {
+    if (!(strides[axis] == SymInt(0)) || session.facts.proves(shape::less_equal(sizes[axis], 1))) continue;
+    return session.raise(312, "an update through an expanded view would write one element several times",
+                         "clone() the view first");
+  }
+  for (const Step& step : steps.subspan(1)) {
+    if (may_overlap(step, base_name(step.target))) return refuse_overlap(session);
+    if (only_places(session, step)) continue;
+    return session.raise(312, "an update through " + step.target + " of an expanded view", "clone() the view first");
+  }
+  ir::Value* places = only_result(session.record("aten::arange", {viewed->meta().numel()}));
+  if (places) places = only_result(session.record("aten::view", {places, as_list(viewed->meta().sizes)}));
+  for (const Step& step : steps)
+    if (places) places = repeat(session, step, places);
+  return places ? only_result(session.record("aten::put", {viewed, places, content})) : nullptr;
 }
 
 // The elementary views that a result of a view is made of: movedim is a permute, hsplit several slices.
@@ -586,7 +618,15 @@ bool Session::write(TensorObject& tensor, ir::Value* value) {
     if (!viewed.back()) return false;
   }
   ir::Value* content = value;
-  for (size_t i = state.chain.size(); i-- > 0;) {
+  size_t last = state.chain.size();
+  for (size_t i = 0; i < last; ++i) {
+    if (!repeats_elements(state.chain[i], i + 1 < last ? viewed[i + 1]->meta().sizes : before.sizes)) continue;
+    content = write_by_places(*this, std::span(state.chain).subspan(i), state.strides.value_or(row_major(before.sizes)),
+                              viewed[i], content);
+    if (!content) return false;
+    last = i;
+  }
+  for (size_t i = last; i-- > 0;) {
     content = write_back(*this, state.chain[i], viewed[i], content);
     if (!content) return false;
   }
