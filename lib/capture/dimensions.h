@@ -15,11 +15,8 @@ class Dimensions {
   // The range of a symbol, whatever else says (--dynamic).
   void narrow(const std::string& name, shape::Range range) { ranges_[name] = range; }
   const std::map<std::string, shape::Range>& narrowed() const { return ranges_; }
-  // What symbols are, whatever else says, the example's sizes too.
-  void fix(const shape::Bindings& sizes) {
-    fixed_ = sizes;
-    for (const auto& [name, size] : sizes) narrow(name, {size, size});
-  }
+  // What symbols are, whatever the example's sizes.
+  void fix(const shape::Bindings& sizes) { fixed_ = sizes; }
 
   // A size in terms of symbols, whose hints follow from the example where the size is one symbol, or an increasing
   // linear function of one (2*half); `source` is "x[0]". False with a Python exception (E0306).

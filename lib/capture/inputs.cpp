@@ -386,6 +386,11 @@ std::optional<Inputs> InputMaker::make(const Example& example, PyObject* model) 
   if (!parse_options()) return std::nullopt;
   dimensions_.fix(example.sizes);
   if (!take_example(example) || !specify(model, example.dynamic_shapes.get()) || !trace(inputs)) return std::nullopt;
+  for (const shape::SymBool& truth : example.known) {
+    if (shape::evaluate(truth, session_.hints) != true)
+      return session_.raise(306, "no example is such that " + truth.to_string()), std::nullopt;
+    session_.assume({.truth = truth, .reason = "given"});
+  }
   return inputs;
 }
 

@@ -17,11 +17,14 @@ struct Inputs {
 
 // What a capture starts from.
 struct Example {
-  Ref args;                    // tuple; null where --input alone says what goes in
-  Ref keywords;                // dict
-  Ref dynamic_shapes;          // as torch.export.export takes it; null or None for none
-  shape::Bindings sizes = {};  // of dynamic dimensions: what they are, whatever the arguments' are
-  std::string misused = {};    // "of type tuple": what the file calls inputs, and is no function
+  Ref args;                  // tuple; null where --input alone says what goes in
+  Ref keywords;              // dict
+  Ref dynamic_shapes;        // as torch.export.export takes it; null or None for none
+  std::string misused = {};  // "of type tuple": what the file calls inputs, and is no function
+  // Of another capture in the middle of one, for some of the sizes that the first is for:
+  size_t depth = 0;                        // how many it is in the middle of
+  shape::Bindings sizes = {};              // of dynamic dimensions, in the place of the arguments'
+  std::vector<shape::SymBool> known = {};  // of dynamic dimensions
 };
 
 // The inputs() and dynamic_shapes() of a model file; nothing with a Python exception.

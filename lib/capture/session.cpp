@@ -32,7 +32,7 @@ std::optional<bool> if_there_are_any(const SymBool& truth, const shape::Facts& f
 }
 
 // The test in a line of Python, as it stands there; "test" where the line shows none, or a part of one.
-std::string tested(const SourceSpan& line) {
+std::string test_in(const SourceSpan& line) {
   const size_t start = static_cast<size_t>(std::max(line.column, 1)) - 1;
   if (start > line.text.size()) return "test";
   const std::string before = line.text.substr(0, start),
@@ -49,7 +49,9 @@ std::string shortened(const std::string& formula) {
 
 }  // namespace
 
-bool Session::decide(const SymBool& truth, const std::string& reason) {
+bool Session::decide(const SymBool& truth, const std::string& reason) { return decide_by_example(truth, reason, true); }
+
+bool Session::decide_by_example(const SymBool& truth, const std::string& reason, bool is_test) {
   if (const auto constant = truth.constant()) return *constant;
   const shape::Truth known = facts.decide(truth);
   if (known != shape::Truth::open) return known == shape::Truth::proven;
@@ -59,7 +61,7 @@ bool Session::decide(const SymBool& truth, const std::string& reason) {
   if (asserted) return require(*asserted ? truth : shape::negate(truth), "asserted") == *asserted;
   if (!example) {
     const std::optional<bool> if_any = if_there_are_any(truth, facts);
-    const std::string test = tested(call_stacks->user_line());
+    const std::string test = test_in(call_stacks->user_line());
     const std::string promise = if_any == false ? "torch._check of its opposite"
                                                 : "torch._check(" + test + ")" + (if_any ? "" : " or of its opposite");
     std::string fix = "torch.cond(" + test + ", f, g, operands) runs one of two functions, " + promise +
@@ -79,6 +81,7 @@ bool Session::decide(const SymBool& truth, const std::string& reason) {
   const shape::BoolNode& relation = *constraint.truth.node();
   if (relation.kind == SymBool::Kind::le && facts.bounds(relation.difference).lower == 0)
     constraint.truth = shape::equal(relation.difference, 0);
+  if (is_test) tested.push_back(constraint.truth);
   assume(std::move(constraint));
   return *example;
 }
@@ -86,7 +89,7 @@ bool Session::decide(const SymBool& truth, const std::string& reason) {
 bool Session::require(const SymBool& truth, const std::string& reason) {
   const shape::Truth known = facts.decide(truth);
   if (known != shape::Truth::open) return known == shape::Truth::proven;
-  if (shape::evaluate(truth, hints)) return decide(truth, reason);
+  if (shape::evaluate(truth, hints)) return decide_by_example(truth, reason, false);
   ir::Constraint constraint{.truth = truth, .reason = reason};
   constraint.provenance = call_stacks->current(program.provenance);
   assume(std::move(constraint));

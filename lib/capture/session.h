@@ -184,6 +184,7 @@ struct Recording {
   shape::Bindings hints;
   std::set<std::string> invented;  // of the symbols in `hints`: no example gave a size
   std::vector<ir::Constraint> assumptions;
+  std::vector<SymBool> tested;  // those of them of which forward has a way for the other answer, too
   std::vector<StateEntry> state;
   std::vector<Lifted> lifted;
   std::set<const ir::Value*> literal_inputs;  // numbers that forward itself writes down: the same in every call
@@ -289,6 +290,8 @@ class Session : public Recording {
   // The same where the user promises the truth, or only one answer goes on: what data decide is assumed to hold, and is
   // checked when the data is there.
   bool require(const SymBool& truth, const std::string& reason);
+  // What the example says, which is assumed; `is_test`: forward has a way for the other answer, too.
+  bool decide_by_example(const SymBool& truth, const std::string& reason, bool is_test);
   // Of the innermost graph around that it concerns: inside of a subgraph, what data decide, and what only matters where
   // a condition on sizes holds, is assumed by the subgraph alone.
   void assume(ir::Constraint constraint);

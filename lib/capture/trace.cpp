@@ -19,7 +19,7 @@ namespace atenon::capture {
 namespace {
 
 // Another capture, for some of the sizes, is held against the first one.
-bool promises_nothing(const Example& example) { return !example.sizes.empty(); }
+bool promises_nothing(const Example& example) { return example.depth > 0; }
 
 class Trace {
  public:
@@ -300,7 +300,7 @@ bool Trace::write_outputs(PyObject* result, const Inputs& inputs) {
 bool Trace::may_keep_promises(const Example& example, const Options& options) {
   std::vector<ir::Constraint> staying = session_.assumptions;
   std::erase_if(staying, [&](const ir::Constraint& assumption) {
-    return may_discharge(assumption, session_.symbols, example, options);
+    return may_discharge(session_, assumption, session_.symbols, example, options);
   });
   return promises_nothing(example) || keeps_promises(session_, {.symbols = session_.symbols,
                                                                 .assumptions = staying,
