@@ -1,5 +1,7 @@
 #include "capture/discharge.h"
 
+#include <algorithm>
+
 #include "capture/same_computation.h"
 #include "capture/trace.h"
 #include "decompose/decompose.h"
