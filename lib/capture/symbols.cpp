@@ -395,7 +395,8 @@ PyObject* rounded(PyObject* self, PyObject* args) {
   if (args && PyTuple_GET_SIZE(args) > 0 && PyTuple_GET_ITEM(args, 0) != Py_None) return refuse_number(self, "float");
   const Number number = *number_of(self);
   if (std::holds_alternative<SymInt>(number)) return Py_NewRef(self);
-  return session_of(self).wrap(round(std::get<SymFloat>(number))).release();
+  Session& session = session_of(self);
+  return session.wrap(session.facts.simplify(round(std::get<SymFloat>(number)))).release();
 }
 
 PyObject* is_integer(PyObject* self, PyObject*) {
@@ -618,7 +619,7 @@ PyObject* symbolic_function(Session& session, const std::string& name, PyObject*
   if (count == 1 && name == "float") return session.wrap(to_float(numbers[0])).release();
   if (count == 1 && name == "int") {
     if (auto* integer = std::get_if<SymInt>(&numbers[0])) return session.wrap(*integer).release();
-    return session.wrap(shape::trunc(to_float(numbers[0]))).release();
+    return session.wrap(session.facts.simplify(shape::trunc(to_float(numbers[0])))).release();
   }
   if (count == 1 && (name == "sqrt" || name == "exp" || name == "log" || name == "log2"))
     return session.wrap(SymFloat::apply(name, {to_float(numbers[0])})).release();

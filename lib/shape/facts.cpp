@@ -279,6 +279,9 @@ void Facts::learn_zero(const SymInt& given) {
   const SymInt shared = common_monomial(x);
   if (!(shared == SymInt(1)) && Proof(*this).lower(shared, 1) >= 1)
     if (const std::optional<SymInt> rest = exact_quotient(x, shared)) return learn_zero(*rest);
+  // n**2 == 16*(n//4)**2 says n == 4*(n//4).
+  if (const std::optional<SymInt> roots = Proof(*this).difference_of_roots(x))
+    return learn({.kind = Kind::eq, .difference = *roots});
   if (const std::optional<std::string> symbol = solvable_symbol(x)) {
     const SymInt self = SymInt::symbol(*symbol);
     pin(*symbol, coefficient_of(x, *symbol) == 1 ? self - x : self + x);
@@ -574,6 +577,7 @@ Truth Facts::decide_zero(const SymInt& given) const {
     const std::optional<SymInt> rest = exact_quotient(x, shared);
     if (rest && Proof(*this).lower(shared, 1) >= 1) return decide_zero(*rest);
   }
+  if (const std::optional<SymInt> roots = Proof(*this).difference_of_roots(x)) return decide_zero(simplify(*roots));
   const auto is_known = [&](const SymInt& y) { return y == x || y == -x; };
   if (std::any_of(nonzeros_.begin(), nonzeros_.end(), is_known)) return Truth::refuted;
   if (std::any_of(zeros_.begin(), zeros_.end(), is_known)) return Truth::proven;

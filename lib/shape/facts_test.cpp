@@ -123,6 +123,11 @@ TEST_CASE("questions that programs ask") {
       {"a >= 2 or b == 1", "b == 1 or a > 1", "proven"},
       {"s*t == 12; t == 3", "s == 4", "proven"},
       {"s=1..;t=1..;s*(6*t//s) == 6*t; 6*t//s == 6", "s == t", "proven"},
+      {"s*s == t*t", "s == t", "proven"},
+      {"s=-9..9; s*s == t*t", "s == t", "open"},
+      {"s == t", "9*s*s == (t + 2*s)*(t + 2*s)", "proven"},
+      {"b=1..; b*s*s == 16*b*(s//4)**2", "s % 4 == 0", "proven"},
+      {"t == floor(sqrt(s)); t**2 == 16*(t//4)**2; (t//4)**2 == 4*(t//8)**2", "t == 8*(t//8)", "proven"},
       {"b=1..32; b >= 32", "b == 32", "proven"},
       {"s/2 > 1.5", "s/2 > 1.5", "proven"},
       {"s/2 > 1.5", "not s/2 > 1.5", "refuted"},
@@ -136,6 +141,8 @@ TEST_CASE("questions that programs ask") {
       {"s % 4 == 0", "s % 2 == 0", "proven"},
       {"s % 4 == 2", "s % 2 == 0", "proven"},
       {"s % 4 == 0", "(3*s + 6) % 4 == 2", "proven"},
+      {"s % 6 == 0", "(s*s) % 36 == 0", "proven"},
+      {"s % 6 == 0", "(s*s) % 72 == 0", "open"},
       {"s % 4 == 0", "s != 4*t + 2", "proven"},
       {"s % 4 == 0", "s == 6", "refuted"},
       {"(a*b) % 8 == 0", "(a*b + 8) % 4 == 0", "proven"},
@@ -322,6 +329,23 @@ TEST_CASE("simplification and bounds") {
       {"7*a <= 3*b + 50; 5*b <= 100000*c + 9; c <= 3", "a + b", "a + b", {0, 85722}},
       {"s=1..", "trunc(s*0.25)", "s//4", {0, Range::highest}},
       {"s=-8..-1", "trunc(s*0.25)", "-((-s)//4)", {-2, 0}},
+      {"", "trunc(sqrt(s*s))", "s", {0, Range::highest}},
+      {"", "floor((9*s*s)**0.5)", "3*s", {0, Range::highest}},
+      {"t == s", "int(sqrt(s*t))", "s", {0, Range::highest}},
+      {"", "int(sqrt(s*s + 2*s*t + t*t + 2*s + 2*t + 1))", "s + t + 1", {1, Range::highest}},
+      {"", "int(sqrt(4*floor(sqrt(s*t))**2))", "2*floor(sqrt(float(s*t)))", {0, Range::highest}},
+      {"", "int(sqrt(s*t))", "floor(sqrt(float(s*t)))", {0, Range::highest}},
+      {"", "int(sqrt(2*s*s))", "floor(sqrt(float(2*s**2)))", {0, Range::highest}},
+      {"s=-9..-1", "int(sqrt(s*s))", "-s", {1, 9}},
+      {"s % 8 == 0", "int(sqrt(s*s/4.0))", "s//2", {0, Range::highest}},
+      {"s % 8 == 0", "int(sqrt(s*(s//4)))", "s//2", {0, Range::highest}},
+      {"s=64..; s % 64 == 0", "int(b*(s//4)**2/(s*s/4.0/4.0))", "b", {0, Range::highest}},
+      {"s=7..; s % 7 == 0", "int(b*(s//7)**2/(s*s/7.0/7.0))", "b", {0, Range::highest}},
+      {"s=8..; s % 8 == 0", "(b*s*s)//(16*(s//4)**2)", "b", {0, Range::highest}},
+      {"s=8..; s % 8 == 0", "(b*s*s) % (16*(s//4)**2)", "0", {0, 0}},
+      {"s=8..; s % 2 == 0", "(b*s)//(4*(s//4))", "(b*s)//(4*(s//4))", {0, Range::highest}},
+      {"s=1..; t % s == 0", "int(t/s)", "t//s", {0, Range::highest}},
+      {"s=1..", "int(t/s)", "floor(float(t)/float(s))", {0, Range::highest}},
       {"max(1, -((-s)//(s - s//2))) == 2; s//2 == 4*(s//8)", "max(1, -((-s)//(s - 4*(s//8))))", "2", {2, 2}},
   };
   for (const auto& row : rows) {
@@ -332,6 +356,57 @@ TEST_CASE("simplification and bounds") {
     CHECK(facts.simplify(x).to_string() == parse_int(row.simple)->to_string());
     CHECK(facts.bounds(x).lower == row.bounds.lower);
     CHECK(facts.bounds(x).upper == row.bounds.upper);
+  }
+}
+
+// An expression in one symbol: floats of it that may be whole, and roots of squares.
+SymInt random_rounding(std::mt19937& random) {
+  const SymInt s = SymInt::symbol("s");
+  const auto number = [&](int least, int most) { return SymInt(least + below(random, most - least + 1)); };
+  const auto part = [&] { return number(1, 3) * floor_div(s, number(1, 12)) + number(-2, 2); };
+  const auto apply = [](const char* op, const SymFloat& a, const SymFloat& b) { return SymFloat::apply(op, {a, b}); };
+  const SymInt p = part(), q = below(random, 2) == 0 ? part() : p;
+  const SymFloat squared = SymFloat::from(p * q);
+  SymFloat x =
+      below(random, 2) == 0 ? SymFloat::apply("sqrt", {squared}) : apply("/", squared, SymFloat::from(q * part()));
+  if (below(random, 2) == 0) x = apply(below(random, 2) == 0 ? "*" : "/", x, static_cast<double>(1 + below(random, 8)));
+  constexpr SymInt (*roundings[])(const SymFloat&) = {floor, ceil, trunc, round};
+  return roundings[below(random, 4)](x);
+}
+
+TEST_CASE("random roots and quotients: simplified, they are what floating-point arithmetic makes of them") {
+  std::mt19937 random(3);
+  int simplified = 0;
+  for (int round = 0; round < 4000; ++round) {
+    const int64_t modulus = 1 + below(random, 12), far = int64_t{1} << (2 + below(random, 23));
+    Facts facts;
+    facts.declare("s", {below(random, 2) == 0 ? -far : 1, Range::highest});
+    if (modulus > 1) REQUIRE(facts.assume(equal(mod(SymInt::symbol("s"), modulus), 0)));
+    const SymInt x = random_rounding(random), simple = facts.simplify(x);
+    CAPTURE(x.to_string());
+    CAPTURE(simple.to_string());
+    simplified += !(simple == x);
+    for (int i = 0; i < 8; ++i) {
+      const int64_t sign = facts.ranges().at("s").lower < 0 && below(random, 2) == 0 ? -1 : 1;
+      const Bindings point = {{"s", sign * modulus * ((1 + below(random, 1 << 30) % far + modulus - 1) / modulus)}};
+      if (!facts.ranges().at("s").contains(point.at("s"))) continue;
+      CAPTURE(point.at("s"));
+      const auto value = evaluate(x, point);
+      if (value) REQUIRE(evaluate(simple, point) == value);
+    }
+  }
+  MESSAGE("simplified " << simplified << " of 4000");
+}
+
+TEST_CASE("the root of a square is exact where the square is rounded") {
+  const Facts facts = facts_of("s=-3037000499..3037000499");
+  const SymInt root = *parse_int("int(sqrt(s*s))"), simple = facts.simplify(root);
+  CHECK(simple.to_string() == "max(-s, s)");
+  std::mt19937 random(5);
+  for (int i = 0; i < 100000; ++i) {
+    const int64_t s = (below(random, 2) == 0 ? 1 : -1) * (3037000499 - (i < 1000 ? i : below(random, 1 << 30)));
+    REQUIRE(evaluate(root, {{"s", s}}) == std::abs(s));
+    REQUIRE(evaluate(simple, {{"s", s}}) == std::abs(s));
   }
 }
 

@@ -241,6 +241,7 @@ std::pair<double, double> Proof::interval(const SymFloat& x) {
   if (node.operands.size() == 2) {
     const auto [c, d] = interval(node.operands[1]);
     if (node.op == "pow" && a == b && a >= 1) out = {std::pow(a, c), std::pow(a, d)};
+    if (node.op == "pow" && c == d && c >= 0 && a >= 0) out = {std::pow(a, c), std::pow(b, c)};
     if (node.op == "+") out = {a + c, b + d};
     if (node.op == "-") out = {a - d, b - c};
     if (node.op == "min") out = {std::min(a, c), std::min(b, d)};
@@ -463,7 +464,7 @@ std::optional<int64_t> Proof::residue(const SymInt& x, int64_t modulus) {
         if (lone && Bound(term.coefficient) * known.modulus % modulus == 0)
           alone = Bound(term.coefficient) * known.remainder;
       }
-      divisor = divisor % modulus * multiple;
+      for (int i = 0; i < factor.power; ++i) divisor = divisor % modulus * multiple;
     }
     if (divisor % modulus == 0) continue;
     if (alone) {
@@ -536,9 +537,89 @@ SymInt Proof::simplify(const Atom& atom) {
   }
   const SymFloat x = simplify(atom.floats[0]);
   const auto [lower, upper] = interval(x);
-  if (atom.kind == AtomKind::floor || (atom.kind == AtomKind::trunc && lower >= 0)) return floor(x);
-  if (atom.kind == AtomKind::ceil || (atom.kind == AtomKind::trunc && upper <= 0)) return ceil(x);
-  return atom.kind == AtomKind::trunc ? trunc(x) : round(x);
+  const SymInt out = atom.kind == AtomKind::floor || (atom.kind == AtomKind::trunc && lower >= 0)  ? floor(x)
+                     : atom.kind == AtomKind::ceil || (atom.kind == AtomKind::trunc && upper <= 0) ? ceil(x)
+                     : atom.kind == AtomKind::trunc                                                ? trunc(x)
+                                                                                                   : round(x);
+  const Atom* rounded = lone_atom(out);
+  return rounded && !rounded->floats.empty() ? whole(x).value_or(out) : out;
+}
+
+// x as a fraction, whose dividend has x/k in place of x//k where k is known to divide x: 16*b*(h//4)**2 is b*h**2.
+Fraction Proof::without_floors(const SymInt& x) {
+  constexpr int most = 16;
+  Fraction out(x, 1);
+  for (int step = 0; step < most; ++step) {
+    const auto is_exact = [&](const Atom& atom) {
+      return atom.kind == AtomKind::floor_div &&
+             residue(atom.operands[0], atom.operands[1].constant().value_or(0)) == 0;
+    };
+    const Atom* quotient = nullptr;
+    int highest = 0;
+    const Terms terms = terms_of(out.first);
+    for (const Term& term : terms)
+      for (const Factor& factor : term.factors) {
+        if (!quotient && is_exact(*factor.atom)) quotient = factor.atom.get();
+        if (quotient && order(*quotient, *factor.atom) == 0) highest = std::max(highest, factor.power);
+      }
+    if (!quotient) return out;
+    const SymInt &dividend = quotient->operands[0], &divisor = quotient->operands[1];
+    const SymInt scale = product(std::vector<SymInt>(static_cast<size_t>(highest), divisor));
+    SymInt sum = 0;
+    for (const Term& term : terms) {
+      std::vector<SymInt> factors = {term.coefficient};
+      int power = 0;
+      for (const Factor& factor : term.factors) {
+        const bool is_quotient = order(*quotient, *factor.atom) == 0;
+        if (is_quotient) power = factor.power;
+        factors.insert(factors.end(), static_cast<size_t>(factor.power),
+                       is_quotient ? dividend : from_term(1, {{factor.atom, 1}}));
+      }
+      factors.insert(factors.end(), static_cast<size_t>(highest - power), divisor);
+      sum = sum + product(factors);
+    }
+    out = {sum, out.second * scale};
+    if (is_overflow(out.first) || is_overflow(out.second)) break;
+  }
+  return {overflow(), 1};
+}
+
+// a/b, if b is known to divide a.
+std::optional<SymInt> Proof::exact_quotient(const SymInt& a, const SymInt& b) {
+  if (is_overflow(a) || is_overflow(b)) return std::nullopt;
+  if (const std::optional<SymInt> found = shape::exact_quotient(a, b)) return found;
+  return simplify(mod(a, b)) == SymInt(0) ? std::optional(simplify(floor_div(a, b))) : std::nullopt;
+}
+
+// The integer that x is, if it is a quotient of which one is known to divide the other.
+std::optional<SymInt> Proof::whole(const SymFloat& x) {
+  if (const std::optional<SymInt> found = shape::whole(x)) return found;
+  const std::optional<Fraction> of = exact_fraction(x);
+  if (!of) return std::nullopt;
+  if (const std::optional<SymInt> found = exact_quotient(of->first, of->second)) return found;
+  const Fraction a = without_floors(of->first), b = without_floors(of->second);
+  return exact_quotient(a.first * b.second, a.second * b.first);
+}
+
+// The root of the square of p is |p|, even where p**2 is rounded as a float: half as much is then left of the error.
+std::optional<SymInt> Proof::root(const SymFloat& x) {
+  const std::optional<SymInt> square = whole(x);
+  if (!square) return std::nullopt;
+  std::optional<SymInt> found = square_root(*square);
+  if (!found) {
+    const Fraction of = without_floors(*square);
+    const std::optional<SymInt> dividend = square_root(of.first * of.second);
+    if (dividend) found = exact_quotient(*dividend, of.second);
+  }
+  return found ? std::optional(simplify(max(*found, -*found))) : std::nullopt;
+}
+
+std::optional<SymInt> Proof::difference_of_roots(const SymInt& x) {
+  const Terms terms = terms_of(x);
+  if (terms.size() != 2 || terms[1].coefficient == INT64_MIN) return std::nullopt;
+  const std::optional<SymInt> p = square_root(from_term(terms[0].coefficient, terms[0].factors)),
+                              q = square_root(from_term(-terms[1].coefficient, terms[1].factors));
+  return p && q && lower(*p, 0) >= 0 && lower(*q, 0) >= 0 ? std::optional(*p - *q) : std::nullopt;
 }
 
 // A quotient that is the same everywhere, though its operands are not: (-n)//(n - n//2) is -2 for n >= 2. What it is
@@ -580,6 +661,12 @@ SymInt Proof::simplify_division(const Atom& atom) {
     const SymInt value = static_cast<int64_t>(quotient.lower);
     return quotient_wanted ? value : a - b * value;
   }
+  if (!b.is_constant()) {
+    const Fraction of = without_floors(a), by = without_floors(b);
+    const bool is_changed = !(of.second == SymInt(1) && by.second == SymInt(1));
+    const auto exact = is_changed ? shape::exact_quotient(of.first * by.second, of.second * by.first) : std::nullopt;
+    if (exact) return quotient_wanted ? *exact : 0;
+  }
   if (const std::optional<int64_t> same = only_quotient(a, b))
     return quotient_wanted ? SymInt(*same) : a - b * SymInt(*same);
   if (const int64_t number = b.constant().value_or(0); number > 0) {
@@ -602,7 +689,15 @@ SymFloat Proof::simplify(const SymFloat& x) {
   if (x.node()->op == "number") return x;
   std::vector<SymFloat> operands;
   for (const SymFloat& operand : x.node()->operands) operands.push_back(simplify(operand));
-  return SymFloat::apply(x.node()->op, std::move(operands));
+  if (x.node()->op == "sqrt" || (x.node()->op == "pow" && operands[1].constant() == 0.5))
+    if (const std::optional<SymInt> side = root(operands[0])) return SymFloat::from(*side);
+  const SymFloat out = SymFloat::apply(x.node()->op, std::move(operands));
+  // What is divided again is exact only if it is whole; divided by a power of two it is exact as it stands.
+  int exponent;
+  if (out.node() == nullptr || out.node()->op != "/") return out;
+  const std::optional<double> by = out.node()->operands[1].constant();
+  const std::optional<SymInt> quotient = by && std::frexp(*by, &exponent) != 0.5 ? whole(out) : std::nullopt;
+  return quotient ? SymFloat::from(*quotient) : out;
 }
 
 }  // namespace atenon::shape

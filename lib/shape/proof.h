@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "shape/facts.h"
@@ -55,6 +56,8 @@ class Proof {
   }
   // Whether x is proven to be at most `limit`: what a witness contradicts is not searched for.
   bool is_at_most(const SymInt& x, Bound limit) { return upper(x, limit, search_depth) <= limit; }
+  // p - q, if x is p**2 - q**2, of two terms, and neither p nor q is negative: they are 0 together.
+  std::optional<SymInt> difference_of_roots(const SymInt& x);
   // The largest value of x at the witnesses, which an upper bound cannot be below; that of -x says as much of the
   // least.
   Bound attained(const SymInt& x);
@@ -77,6 +80,10 @@ class Proof {
   SymInt simplify(const Atom& atom);
   SymFloat simplify(const SymFloat& x);
   SymInt simplify_division(const Atom& atom);
+  std::pair<SymInt, SymInt> without_floors(const SymInt& x);
+  std::optional<SymInt> exact_quotient(const SymInt& a, const SymInt& b);
+  std::optional<SymInt> whole(const SymFloat& x);
+  std::optional<SymInt> root(const SymFloat& x);
   std::optional<int64_t> only_quotient(const SymInt& a, const SymInt& b);
 
   const Facts& facts_;

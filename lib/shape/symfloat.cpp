@@ -49,37 +49,49 @@ std::optional<std::pair<SymInt, int64_t>> ratio(const SymFloat& x) {
   return std::pair(of->node()->integer, static_cast<int64_t>(*by));
 }
 
-// x as a fraction of integers, where floating-point arithmetic is exact: of integers, scaled by powers of two.
-std::optional<std::pair<SymInt, SymInt>> fraction(const SymFloat& x) {
+// x as a fraction of integers, where floating-point arithmetic is exact: of integers and their products, scaled by
+// powers of two, and of quotients that are whole.
+std::optional<Fraction> fraction(const SymFloat& x) {
   if (const std::optional<double> value = x.constant()) {
     const bool is_integer = std::abs(*value) <= 0x1p52 && *value == std::floor(*value);
-    return is_integer ? std::optional(std::pair(SymInt(static_cast<int64_t>(*value)), SymInt(1))) : std::nullopt;
+    return is_integer ? std::optional(Fraction(SymInt(static_cast<int64_t>(*value)), SymInt(1))) : std::nullopt;
   }
-  if (x.node()->op == "from") return std::pair(x.node()->integer, SymInt(1));
-  if (x.node()->op != "/") return std::nullopt;
-  const std::optional<double> by = x.node()->operands[1].constant();
-  int exponent;
-  if (!by || *by < 1 || *by > 0x1p52 || std::frexp(*by, &exponent) != 0.5) return std::nullopt;
+  if (x.node()->op == "from") return Fraction(x.node()->integer, SymInt(1));
+  if (x.node()->op != "/" && x.node()->op != "*") return std::nullopt;
   auto of = fraction(x.node()->operands[0]);
-  if (of) of->second = of->second * SymInt(static_cast<int64_t>(*by));
-  return of;
-}
-
-// A quotient that is an integer is not rounded: float(8*b*(h//8))/(float(h)/8.0) is 64*b where 8 divides h.
-std::optional<SymInt> whole(const SymFloat& x) {
-  if (x.node() == nullptr || x.node()->op != "/") return std::nullopt;
-  const auto a = fraction(x.node()->operands[0]), b = fraction(x.node()->operands[1]);
-  if (!a || !b || b->first == SymInt(0)) return std::nullopt;
-  const SymInt dividend = a->first * b->second, divisor = a->second * b->first;
-  if (is_overflow(dividend) || is_overflow(divisor)) return std::nullopt;
-  if (const auto quotient = exact_quotient(dividend, divisor)) return quotient;
-  return exact_quotient(open_divisions(dividend), open_divisions(divisor));
+  if (!of) return std::nullopt;
+  if (x.node()->op == "*") {
+    const auto by = fraction(x.node()->operands[1]);
+    return by ? std::optional(Fraction(of->first * by->first, of->second * by->second)) : std::nullopt;
+  }
+  const double by = x.node()->operands[1].constant().value_or(0);
+  int exponent;
+  if (by >= 1 && by <= 0x1p52 && std::frexp(by, &exponent) == 0.5)
+    return Fraction(of->first, of->second * SymInt(static_cast<int64_t>(by)));
+  const auto quotient = whole(x);
+  return quotient ? std::optional(Fraction(*quotient, SymInt(1))) : std::nullopt;
 }
 
 // Python's conversions of a float; nullopt for what does not fit (Python would raise or leave 64 bits).
 SymInt to_integer(double x) { return x >= -0x1p63 && x < 0x1p63 ? SymInt(static_cast<int64_t>(x)) : overflow(); }
 
 }  // namespace
+
+std::optional<Fraction> exact_fraction(const SymFloat& x) {
+  if (x.node() == nullptr) return std::nullopt;
+  if (x.node()->op != "/") return fraction(x);
+  const auto a = fraction(x.node()->operands[0]), b = fraction(x.node()->operands[1]);
+  if (!a || !b || b->first == SymInt(0)) return std::nullopt;
+  return Fraction(a->first * b->second, a->second * b->first);
+}
+
+// float(8*b*(h//8))/(float(h)/8.0) is 64*b where 8 divides h.
+std::optional<SymInt> whole(const SymFloat& x) {
+  const auto of = exact_fraction(x);
+  if (!of || is_overflow(of->first) || is_overflow(of->second)) return std::nullopt;
+  if (const auto quotient = exact_quotient(of->first, of->second)) return quotient;
+  return exact_quotient(open_divisions(of->first), open_divisions(of->second));
+}
 
 std::string to_string(double value) {
   if (std::isnan(value)) return "nan";

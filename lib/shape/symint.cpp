@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 #include <numeric>
 
 #include "shape/terms.h"
@@ -206,6 +207,31 @@ std::optional<SymInt> exact_quotient(const SymInt& a, const SymInt& b) {
     quotient = quotient + part;
     rest = rest - part * b;
     if (is_overflow(rest)) return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+std::optional<SymInt> square_root(const SymInt& x) {
+  if (x == SymInt(0)) return x;
+  const Terms terms = terms_of(x);
+  std::vector<Factor> factors = terms[0].factors;
+  for (Factor& factor : factors) {
+    if (factor.power % 2 != 0) return std::nullopt;
+    factor.power /= 2;
+  }
+  const int64_t square = std::max<int64_t>(terms[0].coefficient, 0);
+  const int64_t side = static_cast<int64_t>(std::sqrt(static_cast<double>(square)));
+  if (side * side != terms[0].coefficient) return std::nullopt;
+  const SymInt leading = from_term(side, std::move(factors));
+  // As by hand: x is root**2 + rest, and each step removes the leading monomial of the rest for good.
+  SymInt root = leading, rest = x - leading * leading;
+  for (size_t steps = 0; steps < 64 && !is_overflow(rest); ++steps) {
+    const Terms left = terms_of(rest);
+    if (left.empty()) return root;
+    const auto next = exact_quotient(from_term(left[0].coefficient, left[0].factors), SymInt(2) * leading);
+    if (!next) return std::nullopt;
+    rest = rest - *next * (root + root + *next);
+    root = root + *next;
   }
   return std::nullopt;
 }

@@ -162,6 +162,10 @@ TEST_CASE("canonical spellings") {
       {"trunc(s*1.0)", "s"},
       {"int(64*b*(h//8)/(8*(h//8)/8.0))", "64*b"},
       {"int(b*h/(h/7.0))", "trunc(float(b*h)/(float(h)/7.0))"},
+      {"int(49*s/7.0/7.0)", "s"},
+      {"int(s/7.0/7.0)", "trunc((float(s)/7.0)/7.0)"},  // rounded twice
+      {"int(s*3.0)", "3*s"},
+      {"int((s/4)*(8*t))", "2*s*t"},
       {"round(2.5)", "2"},
       {"round(s*0.5) + 1", "round(float(s)*0.5) + 1"},
       {"s**0.5", "pow(float(s), 0.5)"},

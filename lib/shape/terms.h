@@ -1,6 +1,8 @@
 // Order of atoms and monomials, and the parts of a polynomial: private to lib/shape.
 #pragma once
 
+#include <utility>
+
 #include "shape/symint.h"
 
 namespace atenon::shape {
@@ -37,6 +39,8 @@ const Atom* lone_atom(const SymInt& x);
 std::optional<std::vector<Factor>> divide(const std::vector<Factor>& a, const std::vector<Factor>& b);
 // The quotient, if a is exactly b times a polynomial.
 std::optional<SymInt> exact_quotient(const SymInt& a, const SymInt& b);
+// The polynomial whose square x is, with a positive leading coefficient: the root of s**2 + 2*s + 1 is s + 1.
+std::optional<SymInt> square_root(const SymInt& x);
 // Greatest common divisor of all coefficients but the constant term's; 0 for a constant.
 int64_t content(const SymInt& x);
 // x with every coefficient, and the constant, divided by d, rounding down.
@@ -49,6 +53,12 @@ int64_t mod(int64_t a, int64_t b);        // b > 0; in [0, b)
 SymInt make_atom(AtomKind kind, std::vector<SymInt> operands, std::vector<SymFloat> floats = {});
 // Spellings of a value where it is an operand of // or %.
 std::string operand_text(const SymInt& x);
+// The dividend and the divisor whose quotient x is, rounded at most once: floating-point arithmetic below it is exact.
+// A quotient that is an integer is not rounded.
+using Fraction = std::pair<SymInt, SymInt>;
+std::optional<Fraction> exact_fraction(const SymFloat& x);
+// The integer that x is, by what divides what.
+std::optional<SymInt> whole(const SymFloat& x);
 // The shortest decimal that reads back as the same double, with a point or exponent.
 std::string to_string(double value);
 
