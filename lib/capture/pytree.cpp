@@ -1,5 +1,7 @@
 #include "capture/pytree.h"
 
+#include <utility>
+
 #include "capture/recursion.h"
 
 namespace atenon::capture {
@@ -171,8 +173,12 @@ Ref rebuild(Session& session, PyObject* object, const std::string& path,
     }
     default: {
       const Ref function(PyObject_GetAttrString(parts.node.get(), "unflatten_fn"));
-      return Ref(function ? PyObject_CallFunctionObjArgs(function.get(), list.get(), parts.context.get(), nullptr)
-                          : nullptr);
+      // What a class computes of its leaves, when it is made of them, is part of the program.
+      const bool was_tracing = std::exchange(session.is_tracing, true);
+      Ref made(function ? PyObject_CallFunctionObjArgs(function.get(), list.get(), parts.context.get(), nullptr)
+                        : nullptr);
+      session.is_tracing = was_tracing;
+      return made;
     }
   }
 }

@@ -16,7 +16,8 @@ struct Leaf {
 bool flatten(Session& session, PyObject* object, const std::string& path, ir::TreeSpec& tree,
              std::vector<Leaf>& leaves);
 
-// The same containers with each leaf replaced by what `replace` gives; null with a Python exception.
+// The same containers, of tensors of the program, with each leaf replaced by what `replace` gives; null with a Python
+// exception.
 Ref rebuild(Session& session, PyObject* object, const std::string& path,
             const std::function<Ref(const std::string&, PyObject*)>& replace);
 
