@@ -274,8 +274,9 @@ void Generator::run_phase(const Phase& phase) {
     }
     for (ExprId id : phase.keep) {
       Value* computed = value(id);
-      Value* pointer = kept_address(kept_.at(id), loops_.exprs[id].dtype, scopes_.size() - 1);
-      store(computed, pointer, loops_.exprs[id].dtype);
+      const Kept& kept = kept_.at(id);
+      store(computed, kept_address(kept, loops_.exprs[id].dtype, scopes_.size() - 1), loops_.exprs[id].dtype,
+            kept.aliases);
     }
   });
   for (size_t i = 0; i < phase.reductions.size(); ++i) {
@@ -317,11 +318,7 @@ std::vector<ExprId> Generator::run_phases(const std::vector<ExprId>& roots, cons
   std::vector<ExprId> keeps;
   for (size_t i = 0; i + 1 < phases.size(); ++i) {
     for (ExprId id : phases[i].keep) {
-      const ScalarType dtype = loops_.exprs[id].dtype;
-      SymInt bytes = static_cast<int64_t>(size_of(widened(dtype)));
-      for (int loop : phases[i].loops) bytes = bytes * room(loop);
-      kept_[id] = {scratch_bytes_, phases[i].loops, scopes_.size()};
-      scratch_bytes_ = scratch_bytes_ + shape::floor_div(bytes + 63, 64) * 64;
+      keep(id, phases[i].loops);
       keeps.push_back(id);
     }
     run_phase(phases[i]);

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/MDBuilder.h>
 
 #include "kernels/lanes.h"
 #include "lower/generator.h"
@@ -64,17 +65,18 @@ llvm::Type* Generator::register_type(ScalarType type) {
   return b_.getInt64Ty();
 }
 
-Value* Generator::load(Value* pointer, ScalarType type) {
-  Value* raw = b_.CreateAlignedLoad(memory_type(type), pointer, llvm::Align(size_of(type)));
+Value* Generator::load(Value* pointer, ScalarType type, const llvm::AAMDNodes& aliases) {
+  llvm::Instruction* raw = b_.CreateAlignedLoad(memory_type(type), pointer, llvm::Align(size_of(type)));
+  raw->setAAMetadata(aliases);
   if (type == ScalarType::boolean) return b_.CreateICmpNE(raw, b_.getInt8(0));
   if (is_half(type)) return widen(raw, type);
   return raw;
 }
 
-void Generator::store(Value* value, Value* pointer, ScalarType type) {
+void Generator::store(Value* value, Value* pointer, ScalarType type, const llvm::AAMDNodes& aliases) {
   if (type == ScalarType::boolean) value = b_.CreateZExt(value, b_.getInt8Ty());
   if (is_half(type)) value = narrow(value, type);
-  b_.CreateAlignedStore(value, pointer, llvm::Align(size_of(type)));
+  b_.CreateAlignedStore(value, pointer, llvm::Align(size_of(type)))->setAAMetadata(aliases);
 }
 
 // Between f32 and 16 bits in memory. bf16 is converted by integer arithmetic, since most CPUs have no instruction for
@@ -362,6 +364,22 @@ Value* Generator::address(int buffer, ScalarType type, const SymInt& at) {
   return b_.CreateGEP(memory_type(type), buffers_[buffer], offset);
 }
 
+// What is kept lies behind all that was kept before. LLVM cannot tell that of elements of other sizes, which a loop may
+// go over at once: it would not make the loop wide.
+void Generator::keep(ExprId id, const std::vector<int>& loops) {
+  SymInt bytes = static_cast<int64_t>(size_of(widened(loops_.exprs[id].dtype)));
+  for (int loop : loops) bytes = bytes * room(loop);
+  llvm::MDBuilder metadata(context_);
+  if (!kept_domain_) kept_domain_ = metadata.createAnonymousAliasScopeDomain();
+  llvm::Metadata* own = metadata.createAnonymousAliasScope(kept_domain_);
+  Kept kept{.offset = scratch_bytes_, .loops = loops, .scopes = scopes_.size()};
+  kept.aliases.Scope = llvm::MDNode::get(context_, own);
+  kept.aliases.NoAlias = llvm::MDNode::get(context_, kept_scopes_);
+  kept_scopes_.push_back(own);
+  scratch_bytes_ = scratch_bytes_ + shape::floor_div(bytes + 63, 64) * 64;
+  kept_[id] = std::move(kept);
+}
+
 Value* Generator::kept_address(const Kept& kept, ScalarType type, size_t scope) {
   SymInt position = 0;
   for (int loop : kept.loops) position = position * room(loop) + loops_.loops[loop].variable();
@@ -398,8 +416,7 @@ Value* Generator::value(ExprId id) {
     result = as_type(read_slot(pointer, type), register_type(expr.dtype));
   } else if (auto kept = kept_.find(id); kept != kept_.end() && kept->second.is_readable &&
                                          valid_from(expr.loops & ~set_of(kept->second.loops)) < kept->second.scopes) {
-    Value* pointer = kept_address(kept->second, expr.dtype, scope);
-    result = load(pointer, expr.dtype);
+    result = load(kept_address(kept->second, expr.dtype, scope), expr.dtype, kept->second.aliases);
   } else {
     result = expr.is_lazy ? lazily(expr) : compute(expr, scope);
   }

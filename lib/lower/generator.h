@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/Metadata.h>
 #include <llvm/IR/Module.h>
 
 #include "lower/loops.h"
@@ -54,10 +55,11 @@ class Generator {
   };
   // A value that an earlier loop of a level has put into scratch.
   struct Kept {
-    SymInt offset;             // bytes
-    std::vector<int> loops;    // position = row-major over these
-    size_t scopes = 0;         // that were open around them
-    bool is_readable = false;  // the loop that fills it has run
+    SymInt offset;                                // bytes
+    std::vector<int> loops;                       // position = row-major over these
+    size_t scopes = 0;                            // that were open around them
+    llvm::AAMDNodes aliases = llvm::AAMDNodes();  // of its own, apart from what was kept before
+    bool is_readable = false;                     // the loop that fills it has run
   };
   // Reductions of one level that share their loops; the last phase of a level is what comes after all reductions. One
   // without reductions before it only keeps values for it.
@@ -73,8 +75,8 @@ class Generator {
   // Types.
   llvm::Type* memory_type(ScalarType type);
   llvm::Type* register_type(ScalarType type);
-  Value* load(Value* pointer, ScalarType type);
-  void store(Value* value, Value* pointer, ScalarType type);
+  Value* load(Value* pointer, ScalarType type, const llvm::AAMDNodes& aliases = llvm::AAMDNodes());
+  void store(Value* value, Value* pointer, ScalarType type, const llvm::AAMDNodes& aliases = llvm::AAMDNodes());
   Value* widen(Value* x, ScalarType type);
   Value* narrow(Value* x, ScalarType type);
   void fail(std::string why) {
@@ -152,6 +154,7 @@ class Generator {
   std::vector<Value*> start_lanes(int reduction);
   Value* lane_of(Value* array, ScalarType type);
   std::vector<int> prefixes_over(int loop) const;
+  void keep(ExprId id, const std::vector<int>& loops);
   Value* kept_address(const Kept& kept, ScalarType type, size_t scope);
 
   llvm::Module& module_;
@@ -168,6 +171,8 @@ class Generator {
   std::map<ExprId, Kept> kept_;                         // of the open levels
   std::map<std::pair<int, int>, Value*> placeholders_;  // side, component
   SymInt scratch_bytes_ = 0;
+  llvm::MDNode* kept_domain_ = nullptr;
+  std::vector<llvm::Metadata*> kept_scopes_;  // of aliases: one for all that was ever kept
   int branches_ = 0;
   std::string failure_;
 };

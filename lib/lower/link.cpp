@@ -13,6 +13,8 @@
 #include <utility>
 
 #include <lld/Common/Driver.h>
+#include <llvm/IR/DiagnosticInfo.h>
+#include <llvm/IR/DiagnosticPrinter.h>
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/InstIterator.h>
 #include <llvm/IR/LegacyPassManager.h>
@@ -102,6 +104,25 @@ void choose_by_bits(llvm::Module& module) {
       select->eraseFromParent();
     }
 }
+
+// What LLVM reports: an error is ours to give, remarks and warnings about our loops are nobody's. By itself it prints
+// all of them, and an error ends the process.
+class Reports : public llvm::DiagnosticHandler {
+ public:
+  explicit Reports(std::string& failure) : failure_(failure) {}
+
+  bool handleDiagnostics(const llvm::DiagnosticInfo& report) override {
+    if (report.getSeverity() != llvm::DS_Error || !failure_.empty()) return true;
+    llvm::raw_string_ostream stream(failure_);
+    llvm::DiagnosticPrinterRawOStream printer(stream);
+    stream << "generated code is refused: ";
+    report.print(printer);
+    return true;
+  }
+
+ private:
+  std::string& failure_;
+};
 
 // An object file; "" where the machine cannot make one.
 std::string emit(llvm::Module& module, llvm::TargetMachine& machine) {
@@ -200,6 +221,7 @@ Result<Compiled> compile(const std::vector<KernelSource>& kernels, const Target&
       return;
     }
     llvm::LLVMContext context;
+    context.setDiagnosticHandler(std::make_unique<Reports>(failures[i]));
     llvm::Module module("kernels", context);
     prepare(module, target, *machine);
     Result<SymInt> scratch = generate(module, *kernels[i].loops, kernels[i].symbol, target.vector_bits / 32);

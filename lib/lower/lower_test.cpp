@@ -385,5 +385,33 @@ TEST_CASE("loops run in stretches where that makes them wide, and rows leave the
   }
 }
 
+TEST_CASE("what is kept for a later loop is known to lie apart, also where its elements are of other sizes") {
+  Result<std::unique_ptr<opset::Opset>> opset = opset::Opset::load("opsets");
+  REQUIRE(bool(opset));
+  const Case kept = {"%x: f32[n, 64, 8]",
+                     "%e: f32[n, 64, 8] = aten::exp(%x)\n"
+                     "    %w: f64[n, 64, 8] = aten::_to_copy(%x, dtype=f64)\n"
+                     "    %p: f64[n, 64, 8] = aten::exp(%w)\n"
+                     "    %s: f32[n, 1, 8] = aten::sum.dim_IntList(%e, [1], true)\n"
+                     "    %q: f64[n, 1, 8] = aten::sum.dim_IntList(%p, [1], true)\n"
+                     "    %a: f32[n, 64, 8] = aten::div.Tensor(%e, %s)\n"
+                     "    %b: f64[n, 64, 8] = aten::div.Tensor(%p, %q)\n"
+                     "    %r: f64[n, 64, 8] = aten::add.Tensor(%a, %b)",
+                     "%r"};
+  llvm::LLVMContext context;
+  llvm::Module module("case", context);
+  REQUIRE(bool(generate(module, lowered(**opset, kept)->loops, "k", 16)));
+  std::map<const llvm::MDNode*, const llvm::MDNode*> scopes;  // and those that each one has nothing in common with
+  for (const llvm::Function& function : module)
+    for (const llvm::BasicBlock& block : function)
+      for (const llvm::Instruction& instruction : block)
+        if (const llvm::AAMDNodes aliases = instruction.getAAMetadata(); aliases.Scope)
+          scopes.emplace(aliases.Scope, aliases.NoAlias);
+  REQUIRE(scopes.size() == 2);
+  int apart = 0;
+  for (const auto& [scope, others] : scopes) apart += scopes.contains(others) && others != scope;
+  CHECK(apart == 1);
+}
+
 }  // namespace
 }  // namespace atenon::lower
