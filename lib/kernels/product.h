@@ -38,7 +38,7 @@ std::optional<int64_t> constant_products(const ir::Graph& body, const Product& p
 // them is what takes time, and a library starts anew for each.
 std::string thin_refusal(const ir::Graph& body, const Product& product);
 // Why plain loops are expected to be faster, or "": rows times a matrix of a few numbers, 3 to 10 times (AVX2,
-// AVX-512).
+// AVX-512). They read rows as they lie, along however many axes, and write them so.
 std::string thin_drawback(const ir::Graph& body, const Product& product);
 
 // Whether the result of a product may take over the buffer of this operand: it is added once, elsewhere unread, and as
@@ -88,8 +88,8 @@ Loops make_loops(const Product& product, const CallSite& site);
 // Whether it is one product of two matrices, and rows of a and y, and the bias, are dense.
 bool lies_in_rows(const Product& product, const Loops& loops, const CallSite& site);
 
-// So many outputs leave most of a panel's vectors empty: each is a sum over two lines of memory, for any number of
-// rows. The matrix lies output by output then.
+// So many outputs leave most of a panel's vectors empty: of deep products, and of convolutions, each is a sum over two
+// lines of memory, for any number of rows. The matrix lies output by output then.
 constexpr int64_t most_row_outputs = 8;
 bool has_few_outputs(const Product& product, const CallSite& site);
 // Whether each output is a line of the result: an image's channel; in as many images as there are. Inputs lie pixel by

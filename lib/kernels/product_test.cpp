@@ -329,7 +329,7 @@ TEST_CASE("products with few outputs, with every epilogue, in place too") {
           ir::Value *px = call.input(x), *pb = call.input(bias), *pr = call.input(residual), *pw = call.weight(w);
           make_linear(call, {px, pw, pb, pr}, epilogue, residual.sizes);
           Tensor result = Tensor::zeros(ScalarType::f32, residual.sizes);
-          CHECK(!call.pack_weight(panels(), 3, result));
+          CHECK(call.pack_weight(panels(), 3, result) == (depth < 48));  // short rows read panels
           REQUIRE(call.run(panels(), result, epilogue == 3 ? 2 : -1) == "");
           CHECK(testing::difference(result, plain_linear(x, w, bias, residual, epilogue, residual.sizes)) == 0);
         }

@@ -128,7 +128,7 @@ static Result<bool> expand(Lowering& lowering, ir::Node& node, std::map<ir::Valu
   if (*kind != opset::MeaningKind::decomposition || has_kernel(node)) return false;
   Result<opset::Expansion> expansion =
       opset::expand(lowering.opset, *call, lowering.facts, graph, &node,
-                    lowering.program.provenance.derive(node.provenance, node.target()));
+                    lowering.program.provenance.derive(node.provenance, node.target()), true);
   if (!expansion) return expansion.error();
   adopt(lowering, *expansion);
   graph.replace(node, expansion->results);

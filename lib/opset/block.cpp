@@ -96,8 +96,9 @@ class BlockParser {
       scatter(step);
     } else if (keyword == "decompose") {
       step.kind = StepKind::decompose;
+      step.is_lowered = parser_.take("lowered");
       step.is_wide = parser_.take("wide");
-      head_ended(step, step.is_wide);
+      head_ended(step, step.is_lowered || step.is_wide);
       step.value = parser_.expression();
     } else if (keyword == "extern") {
       step.kind = StepKind::extern_kernel;

@@ -175,7 +175,7 @@ struct Step {
   std::string label;  // check: C1; extern: the kernel's name
   Binding let;        // let
   Message message;    // check
-  bool is_prefix = false, is_wide = false;
+  bool is_prefix = false, is_wide = false, is_lowered = false;
   std::optional<Pattern> at;           // absent: tensors stand for their element at the broadcast index
   std::optional<Pattern> over;         // reduction at ... over
   int position_slot = -1;              // reduction over ... as NAME

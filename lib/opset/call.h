@@ -68,14 +68,14 @@ Result<ir::Value*> unchanged_operand(const Opset& opset, const ir::Node& node, c
 // Rewrites one call into the operators of its decomposition, one level deep, inserting nodes before `before` (null
 // appends). Returns the values that replace the call's results (an argument of the call itself where the decomposition
 // returns it). Each new node carries `provenance` and is itself bound and inferred. Scalars of the decomposition become
-// `aten::full` only where an operator needs a tensor.
+// `aten::full` only where an operator needs a tensor. `is_lowering`: decompositions that are for `lower` apply.
 struct Expansion {
   std::vector<ir::Value*> results;
   std::vector<ir::Constraint> assumptions;
   std::vector<ir::Symbol> unbacked;  // sizes that depend on data inside of the decomposition: the caller declares them
 };
 Result<Expansion> expand(const Opset& opset, const Call& call, const shape::Facts& facts, ir::Graph& graph,
-                         ir::Node* before, ir::ProvenanceId provenance);
+                         ir::Node* before, ir::ProvenanceId provenance, bool is_lowering = false);
 
 // Appends `op(arguments...)` to a graph after binding and inferring it. What capture, decompositions and passes use to
 // build nodes. The first overload that fits is taken when `target` names no overload.

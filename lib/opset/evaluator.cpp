@@ -84,7 +84,8 @@ const Step* Evaluator::walk(bool checked) {
       } else if (step.kind == StepKind::type) {
         result_type = evaluate(step.value);
         set(block.out_slot, *result_type);
-      } else if (!is_replaced && (!step.guard || holds(evaluate(step.guard), step.guard))) {
+      } else if (!is_replaced && (is_lowering || !step.is_lowered) &&
+                 (!step.guard || holds(evaluate(step.guard), step.guard))) {
         return failed() ? nullptr : &step;
       }
     }

@@ -47,6 +47,7 @@ class Evaluator {
   // evaluates the checks, else trusts that they hold. The evaluator is left in the meaning's frame; `result_type` is
   // what `type` said, if any.
   const Step* walk(bool checked);
+  bool is_lowering = false;  // `lowered` decompositions apply, too
   std::optional<Datum> result_type;
 
   // The result of a decomposition that walk() chose; `wide` ones compute 16-bit floats in f32 and narrow their results.

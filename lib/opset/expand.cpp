@@ -73,9 +73,10 @@ std::vector<ir::Symbol> adopt_symbols(ir::Graph& graph, const Evaluator& evaluat
 }  // namespace
 
 Result<Expansion> expand(const Opset& opset, const Call& call, const shape::Facts& facts, ir::Graph& graph,
-                         ir::Node* before, ir::ProvenanceId provenance) {
+                         ir::Node* before, ir::ProvenanceId provenance, bool is_lowering) {
   const Call written = origin_call(call);
   Evaluator evaluator(opset, written, facts);
+  evaluator.is_lowering = is_lowering;
   evaluator.first_free_unbacked = [&] { return first_unbacked(graph, facts); };
   std::vector<ir::Node*> made;
   evaluator.apply = [&](const Call& inner, Inference inference) {
