@@ -62,7 +62,7 @@ class Promises {
           dimension(symbol, range.lower, bounds.upper),
           [&](const shape::Facts& known) { return known.bounds(size).upper < range.upper; }, open);
     const Session::Derived from = derivation(symbol);
-    // 0 and 1 are what Dim and --input allow unasked.
+    // 0 is the least that Dim takes unasked, so that neither it nor 1 is a promise then; that of 1 may be broken.
     const bool is_asked = range.lower >= 2 * from.factor + from.offset;
     if (is_asked && bounds.lower > range.lower)
       return fail(
@@ -71,7 +71,7 @@ class Promises {
           dimension(symbol, bounds.lower, range.upper),
           [&](const shape::Facts& known) { return known.bounds(size).lower > range.lower; }, open);
     if (is_all_ && range.upper != shape::Range::highest)
-      warn_of_gaps(symbol, range, is_asked ? 0 : 2 * from.factor + from.offset);
+      warn_of_gaps(symbol, range, range.lower >= from.factor + from.offset ? 0 : 2 * from.factor + from.offset);
     return true;
   }
 
