@@ -21,8 +21,7 @@ constexpr int64_t least_value = 1;       // a loop that halves a size ends at 1,
 // outputs, are as they were.
 class Aside {
  public:
-  explicit Aside(Session& session)
-      : session_(session), recording_(std::move(session)), number_(session.recording_number) {
+  explicit Aside(Session& session) : session_(session), recording_(std::move(session)) {
     const Ref io(PyImport_ImportModule("io"));
     for (const char* name : {"stdout", "stderr"}) {
       streams_.emplace_back(name, Ref::borrow(PySys_GetObject(name)));
@@ -34,14 +33,12 @@ class Aside {
     PyErr_Clear();
     for (const auto& [name, stream] : streams_) PySys_SetObject(name, stream.get());
     static_cast<Recording&>(session_) = std::move(recording_);
-    session_.recording_number = number_;
   }
   Aside(const Aside&) = delete;
 
  private:
   Session& session_;
   Recording recording_;
-  uint64_t number_;
   std::vector<std::pair<const char*, Ref>> streams_;
 };
 
@@ -180,6 +177,15 @@ class Discharge {
   }
 
  private:
+  // A draw that is no part of what is computed, but of those behind it.
+  bool has_unread_draw(const ir::ExportedProgram& program) const {
+    for (const ir::Node& node : program.entries[0].variants[0].graph.forward()) {
+      const opset::Operator* op = session_.opset.find(node.target());
+      if (op && op->has_tag("random") && !node.has_users()) return true;
+    }
+    return false;
+  }
+
   // Whether the program, under its assumptions, is right for these sizes: another capture, for them alone, assumes
   // nothing more, and computes the same.
   bool agrees(const ir::ExportedProgram& program, const Excluded& sizes) {
@@ -202,7 +208,7 @@ class Discharge {
     Report unheard;
     const Aside aside(session_);
     std::optional<Traced> traced = trace(session_, model_, example, options_, unheard);
-    if (!traced) return false;
+    if (!traced || has_unread_draw(program) || has_unread_draw(traced->program)) return false;
     ir::ExportedProgram here = program.clone();
     std::vector<ir::Constraint>& assumptions = here.entries[0].variants[0].assumptions;
     assumptions.push_back({.truth = sizes.truth});

@@ -14,7 +14,7 @@ Session::~Session() = default;
 
 void Session::start_recording() {
   static_cast<Recording&>(*this) = Recording();
-  ++recording_number;
+  recording_number = ++recordings;
   call_stacks->forget_modules();
 }
 

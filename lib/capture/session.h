@@ -173,6 +173,7 @@ struct Subgraph {
 
 // What one capture has found out so far. Empty again when the next one begins.
 struct Recording {
+  uint64_t recording_number = 0;  // of those that were begun
   bool is_tracing = false;
   ir::ExportedProgram program;
   ir::Graph graph;                             // that is being recorded: the program's, or a subgraph
@@ -243,7 +244,7 @@ class Session : public Recording {
   bool grad_enabled = true;
 
   std::unique_ptr<CallStacks> call_stacks;
-  uint64_t recording_number = 0;
+  uint64_t recordings = 0;
   Report* report = nullptr;
   // Programs that the user's script saves, by path, where they are the tool's own output.
   bool takes_saved = false;

@@ -280,8 +280,11 @@ std::string spelling(SymbolObject* symbol) {
 }
 
 PyObject* represent(PyObject* self) { return PyUnicode_FromString(spelling(as_symbol(self)).c_str()); }
+// Numbers of two recordings are never the same key: what the model remembers of a size (functools.lru_cache) was found
+// under what that recording assumes.
 Py_hash_t hash(PyObject* self) {
-  const Py_hash_t value = static_cast<Py_hash_t>(std::hash<std::string>()(spelling(as_symbol(self))));
+  const std::string key = std::to_string(session_of(self).recording_number) + ' ' + spelling(as_symbol(self));
+  const Py_hash_t value = static_cast<Py_hash_t>(std::hash<std::string>()(key));
   return value == -1 ? -2 : value;
 }
 

@@ -14,9 +14,10 @@ namespace atenon::kernels {
 
 namespace {
 
-constexpr int64_t tiny_product = 64;  // of a batch, and of rows of several axes, which mostly lie turned: heads' scores
-constexpr int64_t tiny_row = 4;       // generated code has a sum of so many terms without a loop
-constexpr int64_t short_row = 48;     // is no sum over lines of memory: its dots take longer than half empty panels
+constexpr int64_t tiny_product =
+    64;                            // of a batch, and of rows along three axes: mostly scores of heads, which lie turned
+constexpr int64_t tiny_row = 4;    // generated code has a sum of so many terms without a loop
+constexpr int64_t short_row = 48;  // is no sum over lines of memory: its dots take longer than half empty panels
 constexpr int64_t many_rows = 64;
 constexpr int64_t smallest_half_matrix = 64 * 1024;  // smaller ones stay in the caches, and are read as they are
 
@@ -162,14 +163,17 @@ std::string thin_refusal(const ir::Graph& body, const Product& product) {
 }
 
 std::string thin_drawback(const ir::Graph& body, const Product& product) {
-  if (product.is_convolution() || product.b.axes.size() > 2) return "";
+  if (product.is_convolution()) return "";
+  // With batch axes, these composites become a batch of products, each with a copy of the matrix.
+  const ir::TensorMeta& matrix = body.inputs()[static_cast<size_t>(product.b.input)]->meta();
+  if (matrix.sizes.size() > 2 || (is_half(matrix.dtype) && product.a.axes.size() > 2)) return "";
   ir::SymInt all_rows = 1;
   for (size_t axis = 2; axis <= product.a.axes.size(); ++axis)
     all_rows = all_rows * size_of_operand(body, product.a, axis);
   const std::optional<int64_t> rows = all_rows.constant(), k = size_of_operand(body, product.a, 1).constant(),
                                n = size_of_operand(body, product.b, 1).constant();
-  const bool is_turned = product.a.axes.size() > 3;
-  const bool is_tiny = n && k && *n <= most_row_outputs && (*k <= tiny_row || (is_turned && *n * *k <= tiny_product));
+  const bool has_heads = product.a.axes.size() > 3;
+  const bool is_tiny = n && k && *n <= most_row_outputs && (*k <= tiny_row || (has_heads && *n * *k <= tiny_product));
   return is_tiny && rows.value_or(many_rows) >= many_rows ? "a matrix of a few numbers, for many rows" : "";
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t elements_a_row = 1024;                   // that a row should have, so that its start costs nothing
 constexpr int64_t least_lanes = 16, most_lanes = 64;       // into which more are cut
-constexpr int64_t fewest_lanes = 2;                        // that are worth it
+constexpr int64_t fewest_lanes = 2, fewest_open = 8;       // that are worth it, the latter where only a run knows
 constexpr int64_t enough_rows = 8;                         // to occupy some threads
 constexpr int64_t most_sharers = 256, least_sharers = 32;  // elements for which values are kept at a time
 constexpr int64_t least_turns = 3;                         // that share a value, so that it is worth keeping
@@ -44,6 +44,7 @@ class Arranger {
   void merge(int outer, int inner);
   void merge_all();
   bool is_along(const SymInt& address, int loop) const;
+  bool can_be_lanes(int loop) const;
   bool reads_along(ExprId id, int lane, std::set<ExprId>& seen) const;
   bool reads_across(int lane) const;
   void split_lanes(int lane);
@@ -330,6 +331,11 @@ bool Arranger::is_along(const SymInt& address, int loop) const {
   return stride(address, loop) == 1 && coefficient(address, loops_.loops[loop].symbol);
 }
 
+// A few are written out, where their number is known.
+bool Arranger::can_be_lanes(int loop) const {
+  return turns_of(loop) >= (loops_.loops[loop].extent.is_constant() ? fewest_lanes : fewest_open);
+}
+
 // Whether an expression is computed from a read of the lane's neighbours, side by side.
 bool Arranger::reads_along(ExprId id, int lane, std::set<ExprId>& seen) const {
   const Expr& expr = loops_.exprs[id];
@@ -344,7 +350,7 @@ bool Arranger::reads_along(ExprId id, int lane, std::set<ExprId>& seen) const {
 // where results lie side by side as well, whether short ones read neighbours that are the same for all their elements:
 // of a long one, which reads its own in order, enough is gained without lanes.
 bool Arranger::reads_across(int lane) const {
-  if (turns_of(lane) < fewest_lanes || decides_extents(lane)) return false;
+  if (!can_be_lanes(lane) || decides_extents(lane)) return false;
   const bool puts_along = is_along(address_of_most(), lane);
   bool is_across = false;
   for (const BoundReduction& reduction : loops_.reductions) {
@@ -463,7 +469,7 @@ void Arranger::split_prefix() {
   }
   if (stride(address, along) <= 1) return;
   const auto is_lane = [&](int loop) {
-    return loop != along && is_along(address, loop) && turns_of(loop) >= fewest_lanes && !decides_extents(loop);
+    return loop != along && is_along(address, loop) && can_be_lanes(loop) && !decides_extents(loop);
   };
   const auto lane = std::find_if(loops_.domain.begin(), loops_.domain.end(), is_lane);
   if (lane != loops_.domain.end()) split_lanes(*lane);
@@ -475,7 +481,7 @@ void Arranger::split_scatter() {
   std::vector<int>& loops = loops_.scatter->loops;
   auto is_lane = [&](int loop) {
     return std::find(loops.begin(), loops.end(), loop) != loops.end() && stride(loops_.stores[0].address, loop) == 1 &&
-           turns_of(loop) >= fewest_lanes && loops_.loops_of(loops_.loops[loop].extent) == 0;
+           can_be_lanes(loop) && loops_.loops_of(loops_.loops[loop].extent) == 0;
   };
   auto lane = std::find_if(loops_.domain.begin(), loops_.domain.end(), is_lane);
   if (lane == loops_.domain.end()) return;
