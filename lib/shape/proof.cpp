@@ -602,6 +602,7 @@ std::optional<SymInt> Proof::whole(const SymFloat& x) {
 }
 
 // The root of the square of p is |p|, even where p**2 is rounded as a float: half as much is then left of the error.
+// That of a square that is a quotient of floats is, as what `whole` finds, up to 2^53.
 std::optional<SymInt> Proof::root(const SymFloat& x) {
   const std::optional<SymInt> square = whole(x);
   if (!square) return std::nullopt;
