@@ -189,6 +189,7 @@ class Discharge {
   // Whether the program, under its assumptions, is right for these sizes: another capture, for them alone, assumes
   // nothing more, and computes the same.
   bool agrees(const ir::ExportedProgram& program, const Excluded& sizes) {
+    if (has_unread_draw(program)) return false;
     const ir::EntryPoint& entry = program.entries[0];
     shape::Bindings hints;
     for (const ir::Symbol& symbol : entry.symbols)
@@ -208,7 +209,7 @@ class Discharge {
     Report unheard;
     const Aside aside(session_);
     std::optional<Traced> traced = trace(session_, model_, example, options_, unheard);
-    if (!traced || has_unread_draw(program) || has_unread_draw(traced->program)) return false;
+    if (!traced || has_unread_draw(traced->program)) return false;
     ir::ExportedProgram here = program.clone();
     std::vector<ir::Constraint>& assumptions = here.entries[0].variants[0].assumptions;
     assumptions.push_back({.truth = sizes.truth});

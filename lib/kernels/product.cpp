@@ -14,10 +14,9 @@ namespace atenon::kernels {
 
 namespace {
 
-constexpr int64_t tiny_product =
-    64;                            // of a batch, and of rows along three axes: mostly scores of heads, which lie turned
-constexpr int64_t tiny_row = 4;    // generated code has a sum of so many terms without a loop
-constexpr int64_t short_row = 48;  // is no sum over lines of memory: its dots take longer than half empty panels
+constexpr int64_t tiny_product = 64;  // of a batch, and of rows along three axes: mostly scores of heads, lying turned
+constexpr int64_t tiny_row = 4;       // generated code has a sum of so many terms without a loop
+constexpr int64_t short_row = 48;     // is no sum over lines of memory: its dots take longer than half empty panels
 constexpr int64_t many_rows = 64;
 constexpr int64_t smallest_half_matrix = 64 * 1024;  // smaller ones stay in the caches, and are read as they are
 
