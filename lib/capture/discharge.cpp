@@ -179,10 +179,8 @@ class Discharge {
  private:
   // A draw that is no part of what is computed, but of those behind it.
   bool has_unread_draw(const ir::ExportedProgram& program) const {
-    for (const ir::Node& node : program.entries[0].variants[0].graph.forward()) {
-      const opset::Operator* op = session_.opset.find(node.target());
-      if (op && op->has_tag("random") && !node.has_users()) return true;
-    }
+    for (const ir::Node& node : program.entries[0].variants[0].graph.forward())
+      if (!node.has_users() && session_.opset.has_tag(node, "random")) return true;
     return false;
   }
 

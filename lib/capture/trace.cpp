@@ -11,8 +11,8 @@
 #include "capture/state.h"
 #include "capture/symbols.h"
 #include "capture/tensor_data.h"
-#include "ir/dead_nodes.h"
 #include "ir/written_state.h"
+#include "opset/dead_nodes.h"
 #include "opset/versions.h"
 
 namespace atenon::capture {
@@ -130,11 +130,6 @@ const Lifted& input_with(const Session& session, const std::shared_ptr<Base>& ba
   return *std::ranges::find(session.lifted, base, &Lifted::base);
 }
 
-bool has_tag(const Session& session, const ir::Node& node, const char* tag) {
-  const opset::Operator* op = session.opset.find(node.target());
-  return op && op->has_tag(tag);
-}
-
 // Was there nothing that forward read, and is what it made the same in all calls? Such is a table that is made when it
 // is first needed, or too small: each call may make it anew.
 bool is_table(Session& session, const std::vector<Assigned>& assigned, const Assigned& state) {
@@ -173,7 +168,7 @@ bool is_converted(const Session& session, const Assigned& state) {
   if (!before || !made_by) return false;
   const ir::Value* input = before->base->input;
   const auto is_same_cast = [&](const ir::Node* node) {
-    return has_tag(session, *node, "converts") && node->operands().front() == input &&
+    return session.opset.has_tag(*node, "converts") && node->operands().front() == input &&
            node->result()->meta().dtype == state.value->meta().dtype;
   };
   return is_same_cast(made_by) && input->returned == 0 && std::ranges::all_of(input->users, is_same_cast) &&
@@ -308,22 +303,9 @@ bool Trace::may_keep_promises(const Example& example, const Options& options) {
                                                                 .is_all = false});
 }
 
-// Views that were only written through, and what Python computed and forgot. A draw that nobody reads, as those of a
-// module that forward makes and gives other weights, matters to the draws behind it: where none is read, all go.
+// Views that were only written through, and what Python computed and forgot.
 void Trace::eliminate_unread_nodes() {
-  const auto has = [&](const ir::Node& node, const char* tag) { return has_tag(session_, node, tag); };
-  std::vector<ir::Graph*> graphs;
-  for (auto& [name, graph] : variant_.subgraphs) graphs.push_back(&graph);
-  graphs.push_back(&variant_.graph);
-  bool draws = false;
-  for (ir::Graph* graph : graphs) {
-    ir::eliminate_dead_nodes(variant_, *graph,
-                             [&](const ir::Node& node) { return has(node, "keep") || has(node, "random"); });
-    for (const ir::Node& node : graph->forward()) draws |= node.has_users() && has(node, "random");
-  }
-  if (!draws)
-    for (ir::Graph* graph : graphs)
-      ir::eliminate_dead_nodes(variant_, *graph, [&](const ir::Node& node) { return has(node, "keep"); });
+  opset::eliminate_dead_nodes(session_.opset, variant_);
   std::set<std::string> mentioned = variant_.graph.symbols();
   for (const auto& [name, graph] : variant_.subgraphs) mentioned.merge(graph.symbols());
   for (const ir::Constraint& constraint : variant_.assumptions) mentioned.merge(constraint.truth.symbols());

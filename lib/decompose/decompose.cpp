@@ -5,8 +5,8 @@
 
 #include "ir/call_body.h"
 #include "ir/control_flow.h"
-#include "ir/dead_nodes.h"
 #include "opset/call.h"
+#include "opset/dead_nodes.h"
 #include "support/streams.h"
 #include "text/text.h"
 
@@ -171,20 +171,15 @@ Result<ir::ExportedProgram> run(ir::ExportedProgram program, opset::Opset& opset
     }
   }
   Rewriter rewriter(program, opset, spelled, std::move(*set), *files);
-  auto matters = [&](const ir::Node& node) {
-    const opset::Operator* op = opset.find(node.target());
-    return op && op->has_tag("keep");
-  };
   for (ir::EntryPoint& entry : program.entries) {
     for (ir::Variant& variant : entry.variants) {
       if (Result<void> done = rewriter.rewrite(entry, variant.graph, entry.facts(variant), variant.assumptions); !done)
         return done.error();
-      ir::eliminate_dead_nodes(variant, variant.graph, matters);
       for (auto& [name, graph] : variant.subgraphs) {
         if (Result<void> done = rewriter.rewrite(entry, graph, entry.facts(variant, graph), graph.assumptions); !done)
           return done.error();
-        ir::eliminate_dead_nodes(variant, graph, matters);
       }
+      opset::eliminate_dead_nodes(opset, variant);
     }
   }
   carry_blocks(program, opset, *files);

@@ -31,7 +31,7 @@ void find_boundary(const std::vector<ir::Node*>& nodes, std::vector<Value*>& ope
       if (!inside.count(operand->producer) && std::find(operands.begin(), operands.end(), operand) == operands.end())
         operands.push_back(operand);
     for (const auto& result : node->results()) {
-      bool is_read_outside = result->returned > 0;
+      bool is_read_outside = result->returned > 0 || !node->has_users();  // an unread draw gives what it draws
       for (const ir::Node* user : result->users) is_read_outside |= !inside.count(user);
       if (is_read_outside) results.push_back(result.get());
     }
@@ -68,8 +68,7 @@ std::map<const ir::Node*, const ir::Node*> find_next_draws(const opset::Opset& o
   std::map<const ir::Node*, const ir::Node*> next;
   const ir::Node* last = nullptr;
   for (const ir::Node& node : graph.forward()) {
-    const opset::Operator* op = opset.find(node.target());
-    if (!op || !op->has_tag("random")) continue;
+    if (!opset.has_tag(node, "random")) continue;
     if (last) next.emplace(last, &node);
     last = &node;
   }

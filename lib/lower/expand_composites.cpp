@@ -75,6 +75,11 @@ ir::Node* next_reader(const std::vector<ir::Node*>& nodes, const Positions& posi
 
 bool stays(const ir::Node& node) { return ir::is_control_flow(node.target()) || !ir::symbols_defined(node).empty(); }
 
+// An unread draw moves the draws behind it.
+static bool is_dead(const Lowering& lowering, const ir::Node& node) {
+  return !node.has_users() && !node.results().empty() && !stays(node) && !lowering.opset.has_tag(node, "random");
+}
+
 std::vector<const kernels::Kernel*> library_kernels() {
   std::vector<const kernels::Kernel*> found;
   for (const kernels::Kernel* kernel : kernels::all()) {
@@ -114,7 +119,7 @@ static Result<bool> expand(Lowering& lowering, ir::Node& node, std::map<ir::Valu
                            bool& has_loops) {
   ir::Graph& graph = lowering.graph();
   if (ir::is_control_flow(node.target())) return false;
-  if (!node.has_users() && !node.results().empty() && !stays(node)) {
+  if (is_dead(lowering, node)) {
     graph.erase(node);
     return true;
   }
@@ -174,7 +179,7 @@ Result<void> expand_composites(Lowering& lowering) {
   }
   // What an expansion has left unused, readers after producers.
   for (ir::Node& node : graph.backward())
-    if (!node.has_users() && !node.results().empty() && !stays(node)) graph.erase(node);
+    if (is_dead(lowering, node)) graph.erase(node);
   return {};
 }
 

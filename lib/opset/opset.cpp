@@ -374,6 +374,11 @@ Result<TargetSet> Opset::target_set(const std::string& name) const {
   return TargetSet{name, contains};
 }
 
+bool Opset::has_tag(const ir::Node& node, const std::string& tag) const {
+  const Operator* op = find(node.target());
+  return op && op->has_tag(tag);
+}
+
 std::vector<Diagnostic> Opset::check_all() const {
   std::vector<Diagnostic> failures;
   for (const auto& [name, function] : state_->library.functions) {

@@ -77,6 +77,8 @@ class Opset {
   // Null if there is none, or its block does not parse: then check() has the reason.
   const Operator* find(const std::string& target) const;
   Result<const Operator*> check(const std::string& target) const;  // find, or E0101 with the nearest name
+  // Whether the node's operator is known, and has the tag.
+  bool has_tag(const ir::Node& node, const std::string& tag) const;
   // All overloads of "aten::add", in file order.
   std::vector<const Operator*> overloads(const std::string& name) const;
   // Names without overload of all operators in all namespaces, sorted: for Python's binding and for suggestions.

@@ -1,7 +1,7 @@
 // From an archive to a program: its JSON is read record by record, and its graph built anew with our own operators.
 #include <set>
 
-#include "ir/dead_nodes.h"
+#include "opset/dead_nodes.h"
 #include "opset/versions.h"
 #include "pt2/archive.h"
 #include "pt2/graph_reader.h"
@@ -85,15 +85,12 @@ Result<ir::ExportedProgram> read_program(const Archive& archive, opset::Opset& o
   if (Result<void> checked = document->check(); !checked) return checked.error();
 
   std::set<std::string> namespaces{"aten"};
-  const auto finish = [&](ir::Graph& body) {
-    ir::eliminate_dead_nodes(variant, body, [&](const ir::Node& node) {
-      const opset::Operator* op = opset.find(node.target());
-      return op && (op->has_tag("keep") || op->has_tag("random"));
-    });
+  opset::eliminate_dead_nodes(opset, variant);
+  const auto name_namespaces = [&](const ir::Graph& body) {
     for (const ir::Node& node : body.forward()) namespaces.insert(node.target().substr(0, node.target().find("::")));
   };
-  for (auto& [name, body] : variant.subgraphs) finish(body);
-  finish(variant.graph);
+  for (const auto& [name, body] : variant.subgraphs) name_namespaces(body);
+  name_namespaces(variant.graph);
   for (const std::string& name : namespaces) program.opsets.push_back({name, opset::newest_version});
   entry.variants.push_back(std::move(variant));
   program.entries.push_back(std::move(entry));

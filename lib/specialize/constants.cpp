@@ -84,11 +84,7 @@ bool depends_on_data(const Scope& scope, const std::set<std::string>& symbols) {
 }
 
 Changed remove_unused(Scope& scope) {
-  auto matters = [&](const ir::Node& node) {
-    const opset::Operator* op = scope.opset.find(node.target());
-    return op && op->has_tag("keep");
-  };
-  Changed changed = ir::eliminate_dead_nodes(scope.variant, scope.variant.graph, matters);
+  Changed changed = opset::eliminate_dead_nodes(scope.opset, scope.variant);
   const std::set<std::string> written = ir::written_state(scope.entry.signature);  // is kept from run to run
   std::erase_if(scope.entry.signature.inputs, [&](const ir::InputSpec& spec) {
     if (!ir::is_state(spec.kind) || spec.value.empty() || written.contains(spec.target)) return false;

@@ -6,14 +6,14 @@
 #include <string>
 #include <vector>
 
-#include "ir/dead_nodes.h"
 #include "ir/program.h"
 #include "opset/call.h"
+#include "opset/dead_nodes.h"
 #include "specialize/specialize.h"
 
 namespace atenon::specialize {
 
-using ir::Changed;
+using opset::Changed;
 
 struct Scope {
   ir::ExportedProgram& program;
