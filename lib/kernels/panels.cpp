@@ -34,6 +34,7 @@ constexpr int64_t few_pixels_of_each = 64;  // image, where their number is left
 constexpr int64_t deep = 64;                // so many inputs of a pointwise convolution
 constexpr int64_t full_sum = 16;            // and so many fill vectors, where each output is a sum over them
 constexpr int64_t small_matrix = 8 * 1024;
+constexpr int64_t reading_rows = 7;            // the matrix is read in the time of the products of so many rows
 constexpr int64_t fetched_matrix = 32 * 1024;  // smaller ones arrive by themselves, and fetching takes time of its own
 
 }  // namespace
@@ -44,7 +45,8 @@ size_t PanelsCall::worker_bytes() const {
 }
 
 int64_t PanelsCall::workers() const {
-  return loops.m() * loops.n() * loops.k() < serial_products ? 1 : std::min<int64_t>(panels * row_tiles, threads());
+  const int64_t products = (loops.m() + reading_rows) * loops.n() * loops.k();
+  return products < serial_products ? 1 : std::min<int64_t>(panels * row_tiles, threads());
 }
 
 Result<void> PanelsCall::run(std::span<void* const> buffers, void* scratch) {
