@@ -150,8 +150,8 @@ void Arranger::split_joined() {
   }
 }
 
-// The same of a loop of the domain whose turns only a run knows, where its divisor leaves no rest, as where pixels are
-// shuffled: what is read is then computed without a division. Quotients by the greatest one are taken apart first.
+// The same of a loop of the domain, where its divisor leaves no rest, as where pixels are shuffled: what is read is
+// then computed without a division. Quotients by the greatest one are taken apart first.
 void Arranger::split_quotients() {
   const IndexSpace space(facts_);
   const auto divides = [&](const SymInt& n, const SymInt& x) { return space.quotient(x, n) * n == x; };
@@ -160,7 +160,7 @@ void Arranger::split_quotients() {
     const std::string symbol = loops_.loops[inner].symbol;
     const SymInt extent = loops_.loops[inner].extent;
     std::optional<SymInt> divisor;
-    if (!extent.is_constant() && !decides_extents(inner))
+    if (!decides_extents(inner))
       for (const Expr& expr : loops_.exprs)
         for (const SymInt& found : divisors_of(expr.index, symbol))
           if (divides(found, extent) && facts_.proves(shape::less_equal(0, found)) &&

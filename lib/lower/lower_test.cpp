@@ -346,7 +346,7 @@ TEST_CASE("loops run in stretches where that makes them wide, and rows leave the
        2},  // too short for what they compute: without the turns that fill no vector
       {{"%x: f32[n, 20*n]", "%r: f32[n, 20*n] = aten::roll(%x, [5], [1])", "%r"}, 1, 2},
       {{"%x: f32[n, 20*n]", "%r: f32[n, 20*n + 6] = aten::pad(%x, [3, 3], \"reflect\")", "%r"}, 1, 4},
-      {{"%x: f32[n, 8, 3, n]", "%r: f32[n, 2, 6, 2*n] = aten::pixel_shuffle(%x, 2)", "%r"}, 3, 2},
+      {{"%x: f32[n, 8, 3, n]", "%r: f32[n, 2, 6, 2*n] = aten::pixel_shuffle(%x, 2)", "%r"}, 4, 2},
       {{"%x: f32[n, 3], %y: f32[n, 2], %z: f32[n, 3]", "%r: f32[n, 8] = aten::cat([%x, %y, %z], 1)", "%r"}, 1, 3},
       {{"%x: f32[n, 60], %y: f32[60]", "%m: f32[n, 60] = aten::mul.Tensor(%x, %y)\n    %r: f32[n, 60] = aten::tanh(%m)",
         "%r"},
