@@ -2,8 +2,8 @@
 //
 // A result much larger than what it is computed from (an expanded or filled tensor) is left to be computed at run time:
 // bytes in a file cost more than such loops. But what is small again behind it, such as the sum over a large table, is
-// computed here. Random operators stay, for each run draws anew. So do views that turn a weight which is read as it
-// lies, too: kernels read it through them, and it is held once.
+// computed here. Random operators stay, for each run draws anew. So do views that repeat what they view, or turn a
+// weight which is read as it lies, too: kernels read it through them, and it is held once.
 #include <algorithm>
 #include <cstring>
 #include <ranges>
@@ -48,6 +48,15 @@ bool turns_shared_weight(const ir::Node& node, const reference::Environment& env
     base = base->producer->operands()[0];
   return std::any_of(base->users.begin(), base->users.end(),
                      [&](const ir::Node* user) { return !gone.contains(user); });
+}
+
+// Whether a node's result shows elements of its operand again and again: loops that read it through the node see that
+// they are the same.
+bool repeats_operand(const ir::Node& node, const reference::Environment& environment) {
+  if (node.results().size() != 1 || node.operands().empty()) return false;
+  const auto tensor = [&](const ir::Value* value) { return std::get<Tensor>(environment.values.at(value)); };
+  const Tensor result = tensor(node.result()), operand = tensor(node.operands()[0]);
+  return result.storage == operand.storage && result.numel() > operand.numel();
 }
 
 // Holds no more bytes than it shows.
@@ -121,7 +130,7 @@ Result<Changed> fold_constants(Scope& scope) {
   std::set<const ir::Node*> gone;
   for (const Candidate& candidate : candidates) {
     if (Result<void> done = reference::evaluate(scope.opset, *candidate.node, environment); !done) return done.error();
-    if (candidate.is_small) gone.insert(candidate.node);
+    if (candidate.is_small && !repeats_operand(*candidate.node, environment)) gone.insert(candidate.node);
   }
   auto is_gone = [&](const ir::Node* node) { return gone.contains(node); };
   for (const Candidate& candidate : std::views::reverse(candidates)) {
@@ -132,7 +141,7 @@ Result<Changed> fold_constants(Scope& scope) {
   }
   // Only what is read by a node that stays becomes a weight.
   for (const auto& [node, is_small] : candidates) {
-    if (!is_small) continue;
+    if (!is_small || repeats_operand(*node, environment)) continue;
     for (const auto& result : node->results()) {
       bool is_read = result->returned > 0;
       for (const ir::Node* user : result->users) is_read = is_read || !is_gone(user);
