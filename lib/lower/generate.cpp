@@ -127,7 +127,8 @@ ScalarType Generator::accumulator_type(int number, size_t component) const {
   const ScalarType dtype = loops_.exprs[reduction.identity[component]].dtype;
   const bool is_in_turn = reduction.is_prefix || reduction.outer & lane_loop();
   if (reduction.monoid != "sum" || !is_floating(dtype) || !is_in_turn) return dtype;
-  return terms_of(loops_, reduction) < long_sum ? dtype : ScalarType::f64;
+  const bool is_short = terms_of(loops_, reduction) < long_sum || (sums_are_short_ && open_terms(reduction));
+  return is_short ? dtype : ScalarType::f64;
 }
 
 void Generator::accumulate(int number, std::span<Value* const> accumulators) {
@@ -350,7 +351,7 @@ void Generator::level(size_t depth, const std::vector<ExprId>& roots, const std:
       level(depth + 1, roots, inner, innermost);
       close_loop();
     }
-    open_loop(loop, rest > 0 ? *extent - rest : 0, loops_.loops[loop].extent);
+    open_loop(loop, rest > 0 ? *extent - rest : 0, this->extent(loop));
     level(depth + 1, roots, inner, innermost);
     close_loop();
   }
@@ -552,17 +553,62 @@ void Generator::scatter() {
   for (ExprId id : keeps) kept_.erase(id);
 }
 
-Result<SymInt> Generator::run(const std::string& symbol) {
+// How many terms a sum has that only a run knows, and the sizes alone.
+std::optional<SymInt> Generator::open_terms(const BoundReduction& reduction) const {
+  SymInt terms = 1;
+  for (int loop : reduction.loops) terms = terms * loops_.loops[loop].extent;
+  return terms.is_constant() || loops_.loops_of(terms) != 0 ? std::nullopt : std::optional(terms);
+}
+
+// The terms of the sums that are added up in another type only since nobody knows how many there are.
+std::vector<SymInt> Generator::terms_of_open_sums() const {
+  std::vector<SymInt> found;
+  for (size_t number = 0; number < loops_.reductions.size(); ++number) {
+    const BoundReduction& reduction = loops_.reductions[number];
+    if (reduction.element.empty()) continue;  // pruned
+    const ScalarType dtype = loops_.exprs[reduction.identity[0]].dtype;
+    if (accumulator_type(static_cast<int>(number), 0) == dtype) continue;
+    if (std::optional<SymInt> terms = open_terms(reduction)) found.push_back(std::move(*terms));
+  }
+  return found;
+}
+
+// Lanes of which only a run knows how many there are mostly are as many as can be: code of their own, in which
+// accumulators stay in registers.
+void Generator::row() {
+  if (loops_.lane < 0 || extent(loops_.lane).is_constant()) return domain(loops_.rows, loops_.stores);
+  const size_t outer = scopes_.size() - 1;
+  Value* lanes = index(extent(loops_.lane));
+  enter(outer);
+  BasicBlock* full = BasicBlock::Create(context_, "full", function_);
+  BasicBlock* partial = BasicBlock::Create(context_, "partial", function_);
+  BasicBlock* end = BasicBlock::Create(context_, "end", function_);
+  b_.CreateCondBr(b_.CreateICmpEQ(lanes, index(room(loops_.lane))), full, partial);
+  const SymInt scratch = scratch_bytes_;
+  for (BasicBlock* block : {full, partial}) {
+    lanes_are_full_ = block == full;
+    scratch_bytes_ = scratch;
+    scopes_.push_back({.is_conditional = true, .block = block});
+    domain(loops_.rows, loops_.stores);
+    b_.SetInsertPoint(scopes_.back().block);
+    b_.CreateBr(end);
+    scopes_.pop_back();
+  }
+  scopes_[outer].block = end;
+}
+
+// The inner function: buffers that do not alias, sizes, begin, end, scratch; and for a scatter, whether its base is
+// another buffer than its result. Where all sums are short in a run, it leaves all to `of_short_sums`, if that is
+// there.
+void Generator::generate_loops(const std::string& symbol, llvm::Function* of_short_sums) {
   llvm::Type* pointer = b_.getPtrTy();
   llvm::Type* word = b_.getInt64Ty();
-  // The inner function: buffers that do not alias, sizes, begin, end, scratch; and for a scatter, whether its base is
-  // another buffer than its result.
   std::vector<llvm::Type*> parameters(loops_.buffers.size(), pointer);
   parameters.insert(parameters.end(), loops_.symbols.size() + 2, word);
   parameters.push_back(pointer);
   if (loops_.scatter) parameters.push_back(b_.getInt1Ty());
   function_ = llvm::Function::Create(llvm::FunctionType::get(b_.getVoidTy(), parameters, false),
-                                     llvm::Function::InternalLinkage, symbol + ".loops", module_);
+                                     llvm::Function::InternalLinkage, symbol, module_);
   function_->addFnAttr(llvm::Attribute::NoInline);
   function_->addFnAttr(llvm::Attribute::NoUnwind);
   for (size_t i = 0; i < parameters.size(); ++i) {
@@ -587,12 +633,29 @@ Result<SymInt> Generator::run(const std::string& symbol) {
   scopes_.push_back({.block = start});
   std::vector<Value*> extents;
   for (size_t i = 0; i < loops_.rows; ++i) extents.push_back(index(loops_.loops[loops_.domain[i]].extent));
+  if (of_short_sums) {
+    Value* are_short = b_.getTrue();
+    for (const SymInt& terms : terms_of_open_sums()) {
+      Value* count = index(terms);
+      enter(0);
+      are_short = b_.CreateAnd(are_short, b_.CreateICmpSLT(count, constant(long_sum)));
+    }
+    BasicBlock* leave = BasicBlock::Create(context_, "short_sums", function_);
+    BasicBlock* stay = BasicBlock::Create(context_, "long_sums", function_);
+    b_.CreateCondBr(are_short, leave, stay);
+    b_.SetInsertPoint(leave);
+    std::vector<Value*> arguments;
+    for (llvm::Argument& given : function_->args()) arguments.push_back(&given);
+    b_.CreateCall(of_short_sums, arguments);
+    b_.CreateRetVoid();
+    scopes_[0].block = stay;
+  }
   enter(0);
   b_.CreateCondBr(b_.CreateICmpSLT(begin, end), rows, done);
   b_.SetInsertPoint(rows);
   Scope scope{.block = rows, .body = rows, .exit = done};
   scope.counter = b_.CreatePHI(word, 2);
-  scope.counter->addIncoming(begin, start);
+  scope.counter->addIncoming(begin, scopes_[0].block);
   scope.end = end;
   Value* rest = scope.counter;
   for (size_t i = loops_.rows; i-- > 0;) {
@@ -606,17 +669,29 @@ Result<SymInt> Generator::run(const std::string& symbol) {
     copy_base(function_->getArg(argument));
     scatter();
   } else {
-    domain(loops_.rows, loops_.stores);
+    row();
   }
   close_loop();
   b_.SetInsertPoint(done);
   b_.CreateRetVoid();
+}
+
+Result<SymInt> Generator::run(const std::string& symbol) {
+  Generator of_short_sums(module_, loops_, vector_width_);
+  if (!terms_of_open_sums().empty()) {
+    of_short_sums.sums_are_short_ = true;
+    of_short_sums.generate_loops(symbol + ".short_sums", nullptr);
+  }
+  generate_loops(symbol + ".loops", of_short_sums.function_);
   if (!failure_.empty()) {
     function_->eraseFromParent();
+    if (of_short_sums.function_) of_short_sums.function_->eraseFromParent();
     return error(Status::unsupported, 0, failure_);
   }
 
   // The function that is seen from outside unpacks its arguments.
+  llvm::Type* pointer = b_.getPtrTy();
+  llvm::Type* word = b_.getInt64Ty();
   llvm::Function* outer =
       llvm::Function::Create(llvm::FunctionType::get(b_.getVoidTy(), {pointer, pointer, word, word, pointer}, false),
                              llvm::Function::ExternalLinkage, symbol, module_);

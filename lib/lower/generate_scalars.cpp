@@ -140,7 +140,7 @@ Generator::Placement Generator::placement(const SymInt& x) const {
   return wanted;
 }
 
-void Generator::open_loop(int loop) { open_loop(loop, 0, loops_.loops[loop].extent); }
+void Generator::open_loop(int loop) { open_loop(loop, 0, extent(loop)); }
 
 void Generator::open_loop(int loop, const SymInt& first, const SymInt& last) {
   Value *begin = index(first), *extent = index(last);

@@ -27,6 +27,7 @@ class Generator {
   Generator(llvm::Module& module, const Loops& loops, int vector_width)
       : module_(module), context_(module.getContext()), b_(context_), loops_(loops), vector_width_(vector_width) {}
 
+  // The function that is seen from outside, and those that it calls. Returns the bytes of scratch that a call needs.
   Result<SymInt> run(const std::string& symbol);
 
  private:
@@ -102,6 +103,9 @@ class Generator {
   size_t valid_from(LoopSet loops) const;
   void enter(size_t scope);
   LoopSet open_loops() const;
+  SymInt extent(int loop) const {
+    return loop == loops_.lane && lanes_are_full_ ? room(loop) : loops_.loops[loop].extent;
+  }
   void open_loop(int loop);
   void open_loop(int loop, const SymInt& first, const SymInt& last);
   void close_loop();
@@ -120,6 +124,12 @@ class Generator {
   Value* compare(ScalarOp op, ScalarType type, Value* a, Value* b);
   Value* cast(Value* x, ScalarType from, ScalarType to);
   Value* address(int buffer, ScalarType type, const SymInt& at);
+
+  // Functions.
+  void generate_loops(const std::string& symbol, llvm::Function* of_short_sums);
+  std::optional<SymInt> open_terms(const BoundReduction& reduction) const;
+  std::vector<SymInt> terms_of_open_sums() const;
+  void row();
 
   // Levels.
   void level(size_t depth, const std::vector<ExprId>& roots, const std::vector<int>& inner,
@@ -171,6 +181,8 @@ class Generator {
   std::map<ExprId, Kept> kept_;                         // of the open levels
   std::map<std::pair<int, int>, Value*> placeholders_;  // side, component
   SymInt scratch_bytes_ = 0;
+  bool sums_are_short_ = false;  // also those of which only a run knows the number of terms
+  bool lanes_are_full_ = false;
   llvm::MDNode* kept_domain_ = nullptr;
   std::vector<llvm::Metadata*> kept_scopes_;  // of aliases: one for all that was ever kept
   int branches_ = 0;
