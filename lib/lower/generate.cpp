@@ -295,6 +295,20 @@ int64_t Generator::masked_rest(int64_t extent, int cost) const {
   return extent >= least && rest > 1 ? rest : 0;
 }
 
+// The same of a loop of which only a run knows how often it turns, if what it computes is worth it.
+void Generator::in_vectors(int loop, const std::function<void()>& body) {
+  const SymInt all = loops_.loops[loop].extent, step = vectors_at_once * vector_width_;
+  const SymInt filling = shape::floor_div(all, step) * step;
+  open_loop(loop, 0, filling);
+  scopes_.back().part = Part::vectors;
+  body();
+  close_loop();
+  open_loop(loop, filling, all);
+  scopes_.back().part = Part::rest;
+  body();
+  close_loop();
+}
+
 // Does no reduction stand inside the loop, which is not that of lanes?
 bool Generator::is_innermost(int loop) const {
   return loop != loops_.lane && std::ranges::none_of(loops_.reductions, [&](const BoundReduction& reduction) {
@@ -340,20 +354,24 @@ void Generator::level(size_t depth, const std::vector<ExprId>& roots, const std:
     const std::optional<int64_t> extent = loops_.loops[loop].extent.constant();
     // A sum waits for each term that is added alone.
     int64_t rest = 0;
-    if (extent && depth + 1 == inner.size() && is_innermost(loop) && can_be_wide(loop)) {
+    int cost = 0;
+    if (depth + 1 == inner.size() && is_innermost(loop) && can_be_wide(loop)) {
       std::set<ExprId> seen;
-      int cost = 0;
       for (ExprId root : roots) cost += cost_of(loops_, root, bit(loop), seen);
-      rest = masked_rest(*extent, cost);
+      if (extent) rest = masked_rest(*extent, cost);
     }
-    if (rest > 0) {
-      open_loop(loop, 0, *extent - rest);
+    if (!extent && cost > cheap) {
+      in_vectors(loop, [&] { level(depth + 1, roots, inner, innermost); });
+    } else {
+      if (rest > 0) {
+        open_loop(loop, 0, *extent - rest);
+        level(depth + 1, roots, inner, innermost);
+        close_loop();
+      }
+      open_loop(loop, rest > 0 ? *extent - rest : 0, this->extent(loop));
       level(depth + 1, roots, inner, innermost);
       close_loop();
     }
-    open_loop(loop, rest > 0 ? *extent - rest : 0, this->extent(loop));
-    level(depth + 1, roots, inner, innermost);
-    close_loop();
   }
   for (ExprId id : keeps) kept_.erase(id);
 }
@@ -445,6 +463,7 @@ void Generator::in_open_stretches(int loop, const std::vector<Store>& stores, co
                                 right = place_of(loops_.exprs[expr.operands[1]]);
     if (left && right) stretches.cut_at_sign(id, *right - *left - (expr.op == ScalarOp::lt ? 1 : 0), most_with_bends);
   }
+  if (cost > cheap && stretches.stretches().size() == 1) return in_vectors(loop, body);
   for (const OpenStretches::Stretch& stretch : stretches.stretches()) {
     open_loop(loop, stretch.first, stretch.end);
     for (const auto& [id, truth] : stretch.truths) scopes_.back().values[id] = b_.getInt1(truth);

@@ -181,37 +181,49 @@ void Generator::close_loop() {
   Value* next = b_.CreateAdd(scope.counter, constant(1), "", true, true);
   scope.counter->addIncoming(next, scope.block);
   llvm::Instruction* back = b_.CreateCondBr(b_.CreateICmpSLT(next, scope.end), scope.body, scope.exit);
-  // LLVM would write out a loop of some dozen turns before it tries to make it wide. Lanes are written out then, so
-  // that accumulators stay in registers; those that fill no widest vectors fill narrower ones, with no rest. Lanes that
-  // fill none are written out at once. Few turns at the end of a long loop are not written out either: they are one
-  // vector.
+  advise(back, scope);
+  scopes_.back().block = scope.exit;
+}
+
+// LLVM would write out a loop of some dozen turns before it tries to make it wide. Lanes are written out then, so that
+// accumulators stay in registers; those that fill no widest vectors fill narrower ones, with no rest. Lanes that fill
+// none are written out at once. Few turns at the end of a long loop are not written out either: they are one vector.
+void Generator::advise(llvm::Instruction* back, const Scope& scope) {
+  using llvm::MDNode;
+  const auto name_of = [&](const char* name) { return llvm::MDString::get(context_, name); };
+  const auto note = [&](const char* name) { return MDNode::get(context_, name_of(name)); };
+  const auto number = [&](const char* name, Value* value) {
+    return MDNode::get(context_, {name_of(name), llvm::ValueAsMetadata::get(value)});
+  };
+  const auto count = [&](const char* name, int64_t n) { return number(name, b_.getInt32(static_cast<uint32_t>(n))); };
   const bool is_lane = scope.loops == lane_loop();
   const auto is_wide = [&](int64_t turns) {
     return turns >= (is_lane && turns % least_wide_loop != 0 ? kernels::widest_vector : least_wide_loop);
   };
-  if (auto* end = llvm::dyn_cast<llvm::ConstantInt>(scope.end); end && is_wide(end->getSExtValue())) {
-    using llvm::MDNode;
-    const auto note = [&](const char* name) { return llvm::MDString::get(context_, name); };
-    llvm::SmallVector<llvm::Metadata*> notes = {nullptr, MDNode::get(context_, note("llvm.loop.unroll.disable"))};
-    if (scope.accumulates && !is_lane) {
-      llvm::Metadata* count =
-          llvm::ConstantAsMetadata::get(b_.getInt32(partial_sums(end->getSExtValue() - scope.first)));
-      notes.push_back(MDNode::get(context_, {note("llvm.loop.interleave.count"), count}));
+  llvm::SmallVector<llvm::Metadata*> notes = {nullptr, note("llvm.loop.unroll.disable")};
+  if (scope.part != Part::all) {
+    notes.push_back(count("llvm.loop.vectorize.width", vector_width_));
+    notes.push_back(count("llvm.loop.interleave.count", scope.part == Part::vectors ? vectors_at_once : 1));
+    if (scope.part == Part::rest) {
+      notes.push_back(number("llvm.loop.vectorize.enable", b_.getTrue()));
+      notes.push_back(number("llvm.loop.vectorize.predicate.enable", b_.getTrue()));
     }
+  } else {
+    const auto* end = llvm::dyn_cast<llvm::ConstantInt>(scope.end);
+    if (!end || !is_wide(end->getSExtValue())) return;
+    if (scope.accumulates && !is_lane)
+      notes.push_back(count("llvm.loop.interleave.count", partial_sums(end->getSExtValue() - scope.first)));
     if (is_lane) {
       const int64_t whole = end->getSExtValue() & -end->getSExtValue();
-      if (whole >= least_vector && whole < kernels::widest_vector) {
-        llvm::Metadata* width = llvm::ConstantAsMetadata::get(b_.getInt32(static_cast<uint32_t>(whole)));
-        notes.push_back(MDNode::get(context_, {note("llvm.loop.vectorize.width"), width}));
-      }
-      notes.push_back(MDNode::get(context_, {note("llvm.loop.vectorize.followup_vectorized"),
-                                             MDNode::get(context_, note("llvm.loop.unroll.full"))}));
+      if (whole >= least_vector && whole < kernels::widest_vector)
+        notes.push_back(count("llvm.loop.vectorize.width", whole));
+      notes.push_back(
+          MDNode::get(context_, {name_of("llvm.loop.vectorize.followup_vectorized"), note("llvm.loop.unroll.full")}));
     }
-    MDNode* loop = MDNode::getDistinct(context_, notes);
-    loop->replaceOperandWith(0, loop);
-    back->setMetadata(llvm::LLVMContext::MD_loop, loop);
   }
-  scopes_.back().block = scope.exit;
+  MDNode* loop = MDNode::getDistinct(context_, notes);
+  loop->replaceOperandWith(0, loop);
+  back->setMetadata(llvm::LLVMContext::MD_loop, loop);
 }
 
 // --- Integers

@@ -34,6 +34,10 @@ class Generator {
   using BasicBlock = llvm::BasicBlock;
   using Value = llvm::Value;
 
+  // Of the turns of a loop: all, those that fill vectors, or those that are left.
+  enum class Part { all, vectors, rest };
+  static constexpr int64_t vectors_at_once = 2;  // so that one does not wait for the other
+
   // A stretch of code that runs once for each value of its loops' variables, or under a condition.
   struct Scope {
     LoopSet loops = 0;
@@ -53,6 +57,7 @@ class Generator {
     int64_t first = 0;
     Value* end = nullptr;
     bool accumulates = false;  // the terms of a reduction
+    Part part = Part::all;
   };
   // A value that an earlier loop of a level has put into scratch.
   struct Kept {
@@ -109,6 +114,7 @@ class Generator {
   void open_loop(int loop);
   void open_loop(int loop, const SymInt& first, const SymInt& last);
   void close_loop();
+  void advise(llvm::Instruction* back, const Scope& scope);
 
   // Code.
   Value* constant(int64_t value) { return llvm::ConstantInt::get(b_.getInt64Ty(), value, true); }
@@ -146,6 +152,7 @@ class Generator {
   void run_phase(const Phase& phase);
   std::vector<ExprId> run_phases(const std::vector<ExprId>& roots, const std::vector<int>& inner);
   int64_t masked_rest(int64_t extent, int cost) const;
+  void in_vectors(int loop, const std::function<void()>& body);
   bool is_innermost(int loop) const;
   bool can_be_wide(int loop) const;
   bool has_fixed_size(const std::vector<int>& loops) const;
