@@ -3,11 +3,12 @@
 // or with dilated ones, for which it takes ten times as long.
 //
 // Channels lie side by side, and 64 of them are computed at once for some outputs along the last axis; the epilogue is
-// applied while these lie in the nearest cache. A sequence or volume in rows is turned block by block of channels on
-// the way, as are computed filters and a result in rows, and where each channel has several filters, it is copied for
-// all of their outputs, or spread to them as it is read, if that is once. Windows of five and seven columns, and those
-// of three whose pixels a number of channels leaves in few of a cache's places, read a copy of some lines in which the
-// pixels of a vector of channels lie side by side.
+// applied while these lie in the nearest cache. What lies in rows is turned on the way, block by block of channels:
+// what some lines of outputs read of an image or a sequence, a volume as a whole, computed filters, and some lines of
+// the result. Where each channel has several filters, what is read is copied for all of their outputs, or spread to
+// them as it is read, if that is once. Windows of five and seven columns, and those of three whose pixels a number of
+// channels leaves in few of a cache's places, read a copy of some lines in which the pixels of a vector of channels lie
+// side by side.
 #include <algorithm>
 #include <array>
 #include <numeric>
@@ -23,8 +24,9 @@ namespace {
 
 constexpr int64_t most_rows = 64;                                          // of a window
 constexpr int64_t least_products = 32 * 1024, most_products = 512 * 1024;  // of a tile
-constexpr int64_t most_copied = 4 * 1024 * 1024;                           // floats of an image's block of channels
-constexpr int64_t most_apart = 64 * 1024;                                  // floats of some lines of it, in runs
+constexpr int64_t most_copied = 4 * 1024 * 1024;                           // floats of a volume's block of channels
+constexpr int64_t most_at_once = 64 * 1024;                                // floats of some lines of it
+constexpr int64_t most_turned = 16 * 1024;                                 // floats of some lines of the result
 
 // Of the nearest cache: places for lines, in sets of eight.
 constexpr int64_t line_floats = 16, cache_sets = 64, cache_ways = 8;
@@ -40,7 +42,7 @@ class DepthwiseCall : public ConvolutionCall {
  public:
   int64_t blocks = 0, block_tiles = 0, line_tiles = 1;  // blocks of channels
   int64_t filters = 1;                                  // of each channel
-  bool is_copied = false;                               // the image, for all outputs of each channel
+  bool is_copied = false;                               // what lines read, for all outputs of each channel
   bool is_turned = false;                               // the result lies in rows
   bool packs = false;                                   // the filters lie as they were computed
   std::vector<int64_t> w_strides;                       // of these: outputs and axes
@@ -48,6 +50,9 @@ class DepthwiseCall : public ConvolutionCall {
 
   int64_t lines() const { return y_sizes[2] * y_sizes[3]; }
   int64_t tiles() const override { return y_sizes[0] * block_tiles * line_tiles; }
+  // A volume's planes are read by the outputs of several; of an image, some lines of outputs read some rows.
+  bool copies_whole() const { return is_copied && x_sizes[2] != 1; }
+  bool copies_lines() const { return is_apart || (is_copied && x_sizes[2] == 1); }
   int64_t image() const { return x_sizes[2] * x_sizes[3] * x_sizes[4]; }
   int64_t window() const { return filter[0] * filter[1] * filter[2]; }
   // Whether it should be: for windows in runs, and where a line's and those that it reads would lie crowded.
@@ -56,13 +61,10 @@ class DepthwiseCall : public ConvolutionCall {
     return in_runs(filter[2], stride[2], dilation[2]) ||
            (filter[2] == 3 && filter[1] <= 3 && is_crowded(filter[1] + 1, y_sizes[4], x_strides[4]));
   }
-  // Rows of the image that so many lines of outputs read.
-  int64_t rows_of(int64_t lines) const { return std::min(x_sizes[3], reach(1, lines)); }
   size_t worker_bytes() const override {
-    const int64_t apart = is_apart ? rows_of(apart_lines()) * apart_columns() : 0;
-    return static_cast<size_t>((most_depthwise_outputs + (packs ? window() : 0) + (is_copied ? image() : 0) + apart) *
-                               panel_columns) *
-           sizeof(float);
+    const int64_t copied = copies_whole() ? image() : copies_lines() ? rows_of(lines_copied()) * columns_copied() : 0;
+    const int64_t weights = packs ? window() * panel_columns : 0;
+    return static_cast<size_t>(finished_floats() + weights + copied * most_channels()) * sizeof(float);
   }
 
   void run_tile(std::span<void* const> buffers, int64_t i, void* own) const override {
@@ -81,62 +83,95 @@ class DepthwiseCall : public ConvolutionCall {
     const float* w = nullptr;
   };
 
-  // What is copied at once.
-  int64_t apart_columns() const { return reach(2, std::min(most_depthwise_outputs, y_sizes[4])); }
-  int64_t apart_lines() const {
-    const int64_t rows = most_apart / panel_columns / apart_columns();
-    return std::clamp<int64_t>((rows - rows_of(1)) / stride[1] + 1, 1, y_sizes[3]);
+  int64_t outputs_of_line() const { return std::clamp<int64_t>(y_sizes[4], 1, most_depthwise_outputs); }  // of a tile's
+  // Floats of a pixel of a block, in whole vectors.
+  static int64_t whole_vectors(int64_t channels) {
+    return divide_up(std::min(panel_columns, channels), widest_vector) * widest_vector;
   }
+  int64_t most_channels() const { return whole_vectors(y_sizes[1]); }
+
+  // How many lines of a plane are computed from one copy of what they read, and how much they read at most.
+  int64_t lines_copied() const {
+    if (!copies_lines()) return std::max<int64_t>(1, y_sizes[3]);
+    const int64_t rows = most_at_once / most_channels() / std::max<int64_t>(1, columns_copied());
+    return std::clamp<int64_t>((rows - rows_of(1)) / stride[1] + 1, 1, std::max<int64_t>(1, y_sizes[3]));
+  }
+  int64_t columns_copied() const { return std::min(x_sizes[4], reach(2, outputs_of_line())); }
+  int64_t rows_of(int64_t lines) const { return std::min(x_sizes[3], reach(1, lines)); }
+
+  // How many lines of the result are turned at once: several only where they lie one behind the other.
+  int64_t lines_turned() const {
+    const bool are_dense = y_sizes[4] <= most_depthwise_outputs && y_strides[3] == y_sizes[4] * y_strides[4];
+    return are_dense ? std::max<int64_t>(1, most_turned / panel_columns / outputs_of_line()) : 1;
+  }
+  // Of outputs before they are turned, or where the epilogue needs them.
+  int64_t finished_floats() const {
+    return (is_turned ? lines_turned() * outputs_of_line() : most_depthwise_outputs) * panel_columns;
+  }
+  // The first of as few even parts as have at most `most` lines.
+  static int64_t part_of(int64_t lines, int64_t most) { return divide_up(lines, divide_up(lines, most)); }
 
   // Lines [begin, end) of outputs of one block of channels.
   void run_block(std::span<void* const> buffers, int64_t batch, int64_t channel, int64_t begin, int64_t end,
                  float* scratch) const {
     const auto* x = static_cast<const float*>(buffers[static_cast<size_t>(convolution.x)]) + batch * x_strides[0];
     Image whole{x + channel / filters * x_strides[1], x_strides[2], x_strides[3], x_strides[4]};
-    float* copy = scratch + most_depthwise_outputs * panel_columns;
-    if (is_copied) {
-      const int64_t pixel = divide_up(std::min(panel_columns, y_sizes[1] - channel), widest_vector) * widest_vector;
+    float* copy = scratch + finished_floats();
+    if (copies_whole()) {
+      const int64_t pixel = whole_vectors(y_sizes[1] - channel);
       whole = {copy, x_sizes[3] * x_sizes[4] * pixel, x_sizes[4] * pixel, pixel};
-      copy =
-          copy_block(x, std::span(x_sizes).subspan(2), std::span(x_strides).subspan(1), channel, filters, copy, pixel);
+      copy = copy_block(x, std::span(x_sizes).subspan(2), std::span(x_strides).subspan(1), channel, panel_columns,
+                        filters, copy, pixel);
     }
     const auto* w = static_cast<const float*>(buffers[static_cast<size_t>(convolution.weight)]);
     whole.w = packs ? copy : w + channel * window();
-    if (packs) copy = copy_block(w, filter, w_strides, channel, 1, copy, panel_columns);
+    if (packs) copy = copy_block(w, filter, w_strides, channel, panel_columns, 1, copy, panel_columns);
+    const int64_t most = lines_copied();
     for (int64_t first = 0; first < y_sizes[4]; first += most_depthwise_outputs)
       for (int64_t line = begin; line < end;) {
-        const auto place = [&] { return std::array{batch, channel, line / y_sizes[3], line % y_sizes[3], first}; };
-        const int64_t end_of_plane = line - place()[3] + y_sizes[3];
-        const int64_t stop = is_apart ? std::min({end, end_of_plane, line + apart_lines()}) : end;
-        const Image image = is_apart ? copy_apart(whole, place(), stop - line, copy) : whole;
-        for (int64_t count = 0; line < stop; line += count) {
-          count = alike(line, stop);
-          run_lines(buffers, image, place(), count, scratch);
-        }
+        const int64_t plane = line / y_sizes[3], row = line % y_sizes[3];
+        const int64_t lines = part_of(std::min(end - line, y_sizes[3] - row), most);
+        const std::array at{batch, channel, plane, row, first};
+        const Image image = copies_lines() ? copy_lines(whole, x, at, lines, copy) : whole;
+        is_turned ? run_turned(buffers, image, at, lines, scratch) : run_lines(buffers, image, at, lines, scratch);
+        line += lines;
       }
   }
 
-  // What some lines of outputs read of an image, vector by vector of channels.
-  Image copy_apart(const Image& image, const std::array<int64_t, 5>& at, int64_t lines, float* copy) const {
-    const int64_t row = at[3] * stride[1] - padding[1], column = at[4] - padding[2];
+  // What some lines of outputs read of an image, whose first pixel is x.
+  Image copy_lines(const Image& image, const float* x, const std::array<int64_t, 5>& at, int64_t lines,
+                   float* copy) const {
+    const int64_t row = at[3] * stride[1] - padding[1], column = at[4] * stride[2] - padding[2];
     const int64_t top = std::max<int64_t>(0, row), left = std::max<int64_t>(0, column);
-    const int64_t rows = std::min(x_sizes[3], row + reach(1, lines)) - top;
+    const int64_t rows = std::max<int64_t>(0, std::min(x_sizes[3], row + reach(1, lines)) - top);
     const int64_t outputs = std::min(most_depthwise_outputs, y_sizes[4] - at[4]);
-    const int64_t columns = std::min(x_sizes[4], column + reach(2, outputs)) - left;
-    const int64_t width = lanes().width, channels = std::min(panel_columns, y_sizes[1] - at[1]);
-    const Image apart{copy - (top * columns + left) * width,        0,      columns * width, width,
-                      std::max<int64_t>(1, rows * columns * width), image.w};
-    for (int64_t i = 0; i < rows; ++i)
-      lanes().set_apart(image.x + (top + i) * image.row + left * image.pixel, image.pixel, columns, channels,
-                        copy + i * apart.row, apart.vector);
-    return apart;
+    const int64_t columns = std::max<int64_t>(0, std::min(x_sizes[4], column + reach(2, outputs)) - left);
+    const int64_t channels = std::min(panel_columns, y_sizes[1] - at[1]);
+    const int64_t pixel = is_apart ? lanes().width : whole_vectors(y_sizes[1] - at[1]);
+    const Image part{copy - (top * columns + left) * pixel,
+                     0,
+                     columns * pixel,
+                     pixel,
+                     is_apart ? std::max<int64_t>(1, rows * columns * pixel) : 0,
+                     image.w};
+    if (is_copied) {
+      const int64_t sizes[] = {1, rows, columns}, together = is_apart ? pixel : panel_columns;
+      for (int64_t channel = 0; channel < channels; channel += together, copy += part.vector)
+        copy_block(x + top * x_strides[3] + left * x_strides[4], sizes, std::span(x_strides).subspan(1),
+                   at[1] + channel, together, filters, copy, pixel);
+    } else {
+      for (int64_t i = 0; i < rows; ++i)
+        lanes().set_apart(image.x + (top + i) * image.row + left * image.pixel, image.pixel, columns, channels,
+                          copy + i * part.row, part.vector);
+    }
+    return part;
   }
 
-  // Copies what a block of outputs reads of an image or of filters, `row` floats a pixel, of three `sizes`; the first
+  // Copies what up to `most` outputs read of an image or of filters, `row` floats a pixel, of three `sizes`; the first
   // of the `strides` is between channels, of which each has some outputs. Gives where the copy ends.
   float* copy_block(const float* from, std::span<const int64_t> sizes, std::span<const int64_t> strides, int64_t output,
-                    int64_t outputs_of_channel, float* to, int64_t row) const {
-    const int64_t columns = std::min(panel_columns, y_sizes[1] - output), pixels = sizes[0] * sizes[1] * sizes[2];
+                    int64_t most, int64_t outputs_of_channel, float* to, int64_t row) const {
+    const int64_t columns = std::min(most, y_sizes[1] - output), pixels = sizes[0] * sizes[1] * sizes[2];
     int64_t channels[panel_columns];
     for (int64_t i = 0; i < columns; ++i) channels[i] = (output + i) / outputs_of_channel * strides[0];
     const bool is_dense = strides[3] == 1 && (sizes[1] == 1 || strides[2] == sizes[2]) &&
@@ -155,18 +190,45 @@ class DepthwiseCall : public ConvolutionCall {
     return to;
   }
 
-  // How many lines from `line` on are computed at once: those of one plane whose windows lie in the image, all rows.
-  int64_t alike(int64_t line, int64_t end) const {
-    const int64_t h = line % y_sizes[3], top = h * stride[1] - padding[1];
-    const int64_t room = x_sizes[3] - top - reach(1, 1);
-    const bool has_operands = std::any_of(convolution.epilogue.begin(), convolution.epilogue.end(),
-                                          [](const PostOp& step) { return step.is_binary(); });
-    if (has_operands || is_turned || top < 0 || room < 0) return 1;
-    return std::min({end - line, y_sizes[3] - h, room / stride[1] + 1});
+  // Lines of a plane, by way of scratch to where they lie in the result.
+  void run_turned(std::span<void* const> buffers, const Image& image, std::array<int64_t, 5> at, int64_t lines,
+                  float* scratch) const {
+    const int64_t columns = std::min(panel_columns, y_sizes[1] - at[1]), most = lines_turned();
+    for (int64_t part = 0; lines > 0; lines -= part, at[3] += part) {
+      part = part_of(lines, most);
+      run_lines(buffers, image, at, part, scratch);
+      const int64_t outputs = part * std::min(most_depthwise_outputs, y_sizes[4] - at[4]);
+      float* y = static_cast<float*>(buffers[result]) +
+                 std::inner_product(at.begin(), at.end(), y_strides.begin(), int64_t{0});
+      if (y_strides[4] == 1 && outputs >= widest_vector) {
+        lanes().turn(scratch, panel_columns, outputs, columns, y, y_strides[1]);
+        continue;
+      }
+      for (int64_t c = 0; c < columns; ++c)
+        for (int64_t i = 0; i < outputs; ++i) y[i * y_strides[4] + c * y_strides[1]] = scratch[i * panel_columns + c];
+    }
   }
 
-  // Outputs side by side in `lines` lines; `at` is the first one's place.
-  void run_lines(std::span<void* const> buffers, const Image& image, const std::array<int64_t, 5>& at, int64_t lines,
+  // Outputs side by side in lines of a plane, from the place `at` on.
+  void run_lines(std::span<void* const> buffers, const Image& image, std::array<int64_t, 5> at, int64_t lines,
+                 float* scratch) const {
+    for (int64_t count = 0; lines > 0; lines -= count, at[3] += count) {
+      count = alike(at[3], lines);
+      run_alike(buffers, image, at, count, scratch);
+      if (is_turned) scratch += count * outputs_of_line() * panel_columns;
+    }
+  }
+
+  // How many of `lines` lines of a plane are computed at once: those whose windows lie in the image, all rows.
+  int64_t alike(int64_t line, int64_t lines) const {
+    const int64_t top = line * stride[1] - padding[1], room = x_sizes[3] - top - reach(1, 1);
+    const bool has_operands = std::any_of(convolution.epilogue.begin(), convolution.epilogue.end(),
+                                          [](const PostOp& step) { return step.is_binary(); });
+    if (has_operands || top < 0 || room < 0) return 1;
+    return std::min(lines, room / stride[1] + 1);
+  }
+
+  void run_alike(std::span<void* const> buffers, const Image& image, const std::array<int64_t, 5>& at, int64_t lines,
                  float* scratch) const {
     int64_t rows_x[most_rows], rows_w[most_rows], rows = 0;
     const int64_t top = at[3] * stride[1] - padding[1], front = at[2] * stride[0] - padding[0];
@@ -198,22 +260,12 @@ class DepthwiseCall : public ConvolutionCall {
     Step steps[most_steps];
     tile.out = tile_of_result(buffers, at, steps, scratch);
     tile.out.rows = std::min(most_depthwise_outputs, y_sizes[4] - at[4]);
-    float* y = tile.out.y;
     if (is_turned) {
       tile.out.y = scratch;
       tile.out.y_row = panel_columns;
+      tile.y_line = tile.out.rows * panel_columns;
     }
     lanes().depthwise(tile);
-    if (is_turned) turn(tile.out, y);
-  }
-
-  // Finished outputs in scratch, to where they lie in the result.
-  void turn(const PanelTile& outputs, float* y) const {
-    if (y_strides[4] == 1 && outputs.rows >= widest_vector)
-      return lanes().turn(outputs.y, panel_columns, outputs.rows, outputs.columns, y, y_strides[1]);
-    for (int64_t i = 0; i < outputs.rows; ++i)
-      for (int64_t c = 0; c < outputs.columns; ++c)
-        y[i * y_strides[4] + c * y_strides[1]] = outputs.y[i * panel_columns + c];
   }
 };
 
@@ -240,7 +292,16 @@ Order order_of(const Convolution& convolution, const CallSite& site) {
   if ((has_one_filter || spreads(convolution, x, site.operands[static_cast<size_t>(convolution.weight)], y)) &&
       lies_channels_last(x))
     return Order::channels_last;
-  return places(x.sizes) * panel_columns <= most_copied ? Order::copied : Order::other;
+  const bool is_volume = x.sizes.size() > 4;
+  return !is_volume || places(x.sizes) * panel_columns <= most_copied ? Order::copied : Order::other;
+}
+
+// Whether loops over lines are faster, of a result in rows: of few channels, or where lines are long and read without
+// gaps.
+bool prefers_lines(const Convolution& convolution, const CallSite& site) {
+  const Operand& y = site.results[0];
+  if (lies_channels_last(y) || !line_filters_fit(convolution, site)) return false;
+  return y.sizes[1] < widest_vector || (y.sizes.back() >= most_depthwise_outputs && convolution.stride.back() == 1);
 }
 
 class Depthwise : public ConvolutionKernel {
@@ -279,7 +340,7 @@ class Depthwise : public ConvolutionKernel {
     Convolution convolution;
     if (!read_convolution(*site.body, site.symbols, convolution).empty()) return std::nullopt;
     if (static_cast<int>(operand) != convolution.weight) return std::nullopt;
-    if (!lies_channels_last(site.results[0]) && line_filters_fit(convolution, site)) return std::nullopt;
+    if (prefers_lines(convolution, site)) return std::nullopt;
     if (order_of(convolution, site) == Order::other) return onednn_convolution().weight_layout(site, operand);
     return channel_layout(site.operands[operand].sizes);
   }
@@ -291,7 +352,7 @@ class Depthwise : public ConvolutionKernel {
     const Operand& weight = site.operands[static_cast<size_t>(convolution.weight)];
     const Order order = order_of(convolution, site);
     call->is_turned = !lies_channels_last(site.results[0]);
-    if (call->is_turned) {
+    if (prefers_lines(convolution, site)) {
       if (std::unique_ptr<PreparedCall> in_rows = prepare_line_filters(site)) return in_rows;
     }
     call->packs = !is_packed(weight, channel_layout(weight.sizes));
@@ -315,9 +376,15 @@ class Depthwise : public ConvolutionKernel {
       least_lines = std::max<int64_t>(1, (call->filter[1] - 1) * (leaves_threads ? 1 : 4));
       if (leaves_threads) most_line_tiles = std::min<int64_t>(tiles, site.threads);
     }
-    call->line_tiles = call->is_copied
-                           ? 1
-                           : std::clamp<int64_t>(most_line_tiles, 1, std::max<int64_t>(1, call->lines() / least_lines));
+    if (call->is_copied) {
+      const int64_t others = call->y_sizes[0] * call->blocks;
+      const bool is_even =
+          others >= 4 * site.threads || (others % site.threads == 0 && call->y_sizes[1] % panel_columns == 0);
+      most_line_tiles = is_even || call->copies_whole() ? 1 : std::min<int64_t>(tiles, site.threads);
+    }
+    if (call->is_turned)
+      least_lines = std::max(least_lines, divide_up(widest_vector, std::max<int64_t>(1, call->y_sizes[4])));
+    call->line_tiles = std::clamp<int64_t>(most_line_tiles, 1, std::max<int64_t>(1, call->lines() / least_lines));
     if (call->line_tiles > site.threads) call->line_tiles -= call->line_tiles % std::max(1, site.threads);
     call->block_tiles = std::clamp<int64_t>(tiles / call->line_tiles, 1, std::max<int64_t>(1, call->blocks));
     count_work(*call, convolution, site);
