@@ -227,8 +227,10 @@ bool check_dtype(Session& session, PyObject* object) {
   std::string names;
   for (const ScalarType type : all_scalar_types)
     names += (names.empty() ? "" : ", ") + std::string(torch_name_of(type));
+  const ForeignType& type = *foreign(object);
   session.raise(320, "there is no " + str_of(object) + ": elements of tensors are " + names,
-                "torch." + std::string(foreign(object)->instead) + " instead");
+                "torch." + std::string(type.instead) + " instead" +
+                    (type.is_floating() ? ", which holds the same numbers, but does not round to them" : ""));
   return false;
 }
 

@@ -21,10 +21,12 @@ from torch import _names
 # What to write instead of a name that begins so.
 _FIXES = {
     "torch.nested": "pad the sequences to one length (torch.nn.utils.rnn.pad_sequence), and take their lengths or a mask as an input",
+    "torch.sparse.softmax": "keep rows and values as tensors: e = values.exp(); e / torch.zeros(n).index_add(0, rows, e)[rows]",
     "torch.sparse": "take x.to_dense(), or keep rows, columns and values as tensors: torch.zeros(n, d).index_add(0, rows, values[:, None] * x[columns])",
     "torch.distributions": "write its density out; torch.rand, torch.randn, torch.bernoulli and torch.multinomial draw",
     "torch.autograd": "write the derivative out",
     "torch.func": "write the derivative out",
+    "torch.jit": "leave the module or function as it is: atenon capture follows its Python",
     "": 'write it with other functions of torch, or make it an operator of yours: @torch.library.custom_op("mine::NAME", mutates_args=()), '
         "whose meaning atenon decompose --with my.ops gives",
 }

@@ -5,6 +5,7 @@ import typing
 from typing import Final
 
 from torch._constants import answer, nothing, unchanged
+from torch._placeholder import Unsupported
 from torch.nn.modules.module import Module
 
 _scripted_calls = 0  # under way
@@ -116,7 +117,7 @@ class TracerWarning(Warning):
 
 
 def trace(func, *args, **kwargs):
-    raise NotImplementedError("torch.jit.trace is not supported: atenon capture follows the Python of the model itself")
+    raise Unsupported("torch.jit.trace is not supported", "torch.jit.trace")
 
 
 trace_module = trace
