@@ -299,14 +299,17 @@ int64_t Generator::masked_rest(int64_t extent, int cost) const {
 void Generator::in_vectors(int loop, const std::function<void()>& body) {
   const SymInt all = loops_.loops[loop].extent, step = vectors_at_once * vector_width_;
   const SymInt filling = shape::floor_div(all, step) * step;
-  open_loop(loop, 0, filling);
-  scopes_.back().part = Part::vectors;
-  body();
-  close_loop();
-  open_loop(loop, filling, all);
-  scopes_.back().part = Part::rest;
-  body();
-  close_loop();
+  const SymInt over = all - shape::floor_div(all, vector_width_) * vector_width_;
+  const SymInt masked = all - shape::max(0, shape::min(over, SymInt(2) - over));  // one turn is better done by itself
+  const auto run = [&](Part part, const SymInt& first, const SymInt& last) {
+    open_loop(loop, first, last);
+    scopes_.back().part = part;
+    body();
+    close_loop();
+  };
+  run(Part::vectors, 0, filling);
+  run(Part::rest, filling, masked);
+  run(Part::single, masked, all);
 }
 
 // Does no reduction stand inside the loop, which is not that of lanes?

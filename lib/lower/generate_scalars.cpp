@@ -202,7 +202,7 @@ void Generator::advise(llvm::Instruction* back, const Scope& scope) {
   };
   llvm::SmallVector<llvm::Metadata*> notes = {nullptr, note("llvm.loop.unroll.disable")};
   if (scope.part != Part::all) {
-    notes.push_back(count("llvm.loop.vectorize.width", vector_width_));
+    notes.push_back(count("llvm.loop.vectorize.width", scope.part == Part::single ? 1 : vector_width_));
     notes.push_back(count("llvm.loop.interleave.count", scope.part == Part::vectors ? vectors_at_once : 1));
     if (scope.part == Part::rest) {
       notes.push_back(number("llvm.loop.vectorize.enable", b_.getTrue()));

@@ -34,8 +34,8 @@ class Generator {
   using BasicBlock = llvm::BasicBlock;
   using Value = llvm::Value;
 
-  // Of the turns of a loop: all, those that fill vectors, or those that are left.
-  enum class Part { all, vectors, rest };
+  // Of the turns of a loop: all, those that fill vectors, those that are left, or one.
+  enum class Part { all, vectors, rest, single };
   static constexpr int64_t vectors_at_once = 2;  // so that one does not wait for the other
 
   // A stretch of code that runs once for each value of its loops' variables, or under a condition.
